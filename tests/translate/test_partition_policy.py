@@ -6,8 +6,9 @@ import json
 import msgspec
 import pytest
 
-from config.model import Configuration
+from config.model import Configuration, Placement
 from dra.finding import Severity
+from dra.names import RULES_ANNOTATION
 from dra.nodes import Node
 from facts.gather import FactsInput, gather_facts
 from facts.model import Driver, Facts, PartitionPolicy
@@ -38,12 +39,15 @@ def build_facts(policy: PartitionPolicy) -> Facts:
 
 
 def translate_limits(
-    limits: YamlValue, policy: PartitionPolicy, annotations: YamlValue = None
+    limits: YamlValue,
+    policy: PartitionPolicy,
+    annotations: YamlValue = None,
+    placement: Placement = Placement.NATIVE,
 ) -> Translation:
     container = {"name": "main", "resources": {"limits": limits}}
     spec = {"schedulerName": "koord-scheduler", "containers": [container]}
     pod = {"metadata": {"annotations": annotations or {}}, "spec": spec}
-    return translate(pod, make_context(Configuration(), build_facts(policy)))
+    return translate(pod, make_context(Configuration(placement=placement), build_facts(policy)))
 
 
 def constraints(found: Translation) -> YamlValue:
@@ -108,6 +112,37 @@ def test_a_restricted_partition_follows_the_policy_of_every_node() -> None:
     found = translate_limits({"koordinator.sh/gpu": 200}, MIXED, annotations)
     assert constraints(found) == ["gpu.nvidia.com/partition2"]
     assert "MeaningChanges" not in {each.code for each in found.findings}
+
+
+def preferences(found: Translation) -> YamlValue:
+    (template,) = found.templates
+    metadata: YamlValue = template.object["spec"]["metadata"]  # type: ignore[index,call-overload]
+    rules = json.loads(metadata["annotations"][RULES_ANNOTATION])
+    return [each["attributes"] for each in rules["near"] if not each["required"]]
+
+
+@pytest.mark.parametrize("annotations", [{}, {SPEC: "{}"}, {SPEC: '{"allocatePolicy": ""}'}])
+def test_bridge_placement_prefers_a_partition(annotations: YamlValue) -> None:
+    limits = {"koordinator.sh/gpu": 200}
+    found = translate_limits(limits, PREFER, annotations, Placement.BRIDGE)
+    assert constraints(found) == []
+    numa = ["resource.kubernetes.io/numaNode"]
+    assert preferences(found) == [["gpu.nvidia.com/partition2"], numa]
+    assert "AlignmentLost" not in {each.code for each in found.findings}
+
+
+@pytest.mark.parametrize("gpus", [300, 500])
+@pytest.mark.parametrize("placement", Placement)
+def test_a_restricted_partition_has_1_2_4_or_8_gpus(gpus: int, placement: Placement) -> None:
+    annotations = {SPEC: json.dumps({"allocatePolicy": "Restricted"})}
+    found = translate_limits({"koordinator.sh/gpu": gpus}, PREFER, annotations, placement)
+    assert found.edits == ()
+    assert "AmountRefused" in {each.code for each in found.findings}
+
+
+def test_bridge_placement_requires_a_partition_where_all_nodes_honor_partitions() -> None:
+    found = translate_limits({"koordinator.sh/gpu": 200}, HONOR, None, Placement.BRIDGE)
+    assert constraints(found) == ["gpu.nvidia.com/partition2"]
 
 
 def test_pods_of_other_schedulers_do_not_follow_the_policy() -> None:

@@ -116,7 +116,7 @@ class PackingPreference(msgspec.Struct, frozen=True):
 
     among: Literal["nodes", "devices"]
     policy: Literal["packed", "spread"]
-    annotation: str  # the annotation that specifies it
+    annotation: str  # the annotation that specifies it; empty for the dialect's scheduler itself
 
 
 class VfSettings(msgspec.Struct, frozen=True, tag=True):
@@ -153,6 +153,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     colocation: Colocation | None = None
     joint: JointAllocation | None = None
     preferences: tuple[PackingPreference, ...] = ()  # not part of the claim spec
+    # Scopes that the devices share if possible, in this order; not part of the claim spec.
+    nearness: tuple[TopologyScope, ...] = ()
     admin: bool = False  # admin access: monitors devices without allocating them
     partition: bool = False  # a hardware partition, not a whole device
     passthrough: bool = False  # for a virtual machine

@@ -6,21 +6,21 @@ with the same joint allocation become one part, because constraints do not reach
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from itertools import chain
 
 from msgspec.structs import replace
 
 from config.model import Configuration, Placement
-from dra.attributes import NUMA_NODE, PCIE_ROOT
 from dra.finding import Finding
 from facts.model import Facts
-from translate.legacy.asks import Ask, Kind, TopologyScope
+from translate.legacy.asks import Ask, Kind
 from translate.targets import codes
 from translate.targets.available import get_printer, list_targets
-from translate.targets.joint import Grouping, count_linked, find_primary, group_asks
+from translate.targets.joint import Grouping, find_primary, group_asks
+from translate.targets.linked import LinkedCounts, count_linked
+from translate.targets.nearness import colocate
 from translate.targets.plan import (
     ClaimPart,
-    DriverTarget,
     Expressibility,
     ProximityRule,
     RequestConfig,
@@ -29,22 +29,18 @@ from translate.targets.plan import (
     UnnamedRequest,
     make_finding,
 )
-from translate.targets.requests import MAX_RESULTS, ExpandedPlan, compose_request, expand_plan
+from translate.targets.requests import (
+    MAX_RESULTS,
+    ChosenTarget,
+    compose_counted_request,
+    compose_request,
+    expand_plan,
+)
 from translate.targets.vocabulary import NotExpressibleError
 
 MAX_ENTRIES = 32
 # Far above what a node has; a larger count is a typing error.
 MAX_DEVICES = 256
-# Sizes of the published partitions of the link between GPUs.
-_LINK_PARTITIONS = (2, 4, 8)
-
-
-class _Chosen(NamedTuple):
-    """An ask with its target and its expanded plan."""
-
-    ask: Ask
-    target: DriverTarget
-    expanded: ExpandedPlan
 
 
 def express_asks(
@@ -104,7 +100,7 @@ def _express_together(
 
 
 def _compose_part(
-    chosen: Sequence[_Chosen], facts: Facts | None, configuration: Configuration
+    chosen: Sequence[ChosenTarget], facts: Facts | None, configuration: Configuration
 ) -> tuple[ClaimPart, tuple[Finding, ...]]:
     bridge = configuration.placement == Placement.BRIDGE
     if len(chosen) == 1:
@@ -118,7 +114,7 @@ def _compose_part(
     return part, findings
 
 
-def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> _Chosen:
+def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> ChosenTarget:
     """Choose the first target that can express an ask."""
     reasons = []
     if ask.count is not None and not 0 < ask.count <= MAX_DEVICES:
@@ -134,7 +130,7 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> _Cho
         lost = {codes.LOSES.get(each.code, "") for each in expanded.findings} & codes.GUARDED
         refused = sorted(lost - set(configuration.decisions.allow_loss_of))
         if not refused:
-            return _Chosen(ask, target, expanded)
+            return ChosenTarget(ask, target, expanded)
         reasons += [
             f"{each.message.partition(': ')[2]}, so {codes.LOSES[each.code]} is lost"
             for each in expanded.findings
@@ -155,42 +151,18 @@ def _explain_no_target(ask: Ask, configuration: Configuration) -> str:
     return f"no known driver with a DeviceClass in this cluster supports {devices} devices"
 
 
-def _compose_single(chosen: _Chosen, *, bridge: bool) -> tuple[ClaimPart, tuple[Finding, ...]]:
+def _compose_single(chosen: ChosenTarget, *, bridge: bool) -> tuple[ClaimPart, tuple[Finding, ...]]:
     ask, target, expanded = chosen
     requests, configs = _compose_requests(chosen, ask.count, 0)
     numbers = tuple(range(len(requests)))
     constraints = _compose_distinct([(chosen, numbers, ask.count)])
     separation_key = target.driver if expanded.plan.exclusive else ""
     part = ClaimPart(tuple(requests), constraints, tuple(configs), separation_key)
-    return _colocate(part, [chosen], bridge=bridge)
-
-
-def _colocate(
-    part: ClaimPart, chosen: Iterable[_Chosen], *, bridge: bool
-) -> tuple[ClaimPart, tuple[Finding, ...]]:
-    """Add constraints that keep the devices of each ask near each other, as it requests."""
-    added: list[Finding] = []
-    for ask, target, expanded in chosen:
-        numbers = tuple(n for n, each in enumerate(part.requests) if each.ask == ask.name)
-        if ask.colocation and any(
-            _is_near_enough(ask.colocation.scope, numbers, each) for each in part.constraints
-        ):
-            continue
-        if bridge and ask.colocation and not ask.colocation.required and ask.count != 1:
-            attribute, findings = _find_attribute(ask, ask.colocation.scope, expanded, target)
-            if attribute:
-                added += findings
-                rule = ProximityRule(numbers, (), (attribute,), required=False)
-                part = replace(part, proximity_rules=(*part.proximity_rules, rule))
-                continue
-        near, findings = _compose_near(ask, expanded, target, numbers)
-        added += findings
-        part = replace(part, constraints=(*part.constraints, *near))
-    return part, tuple(added)
+    return colocate(part, [chosen], bridge=bridge)
 
 
 def _compose_requests(
-    chosen: _Chosen, count: int | None, start: int
+    chosen: ChosenTarget, count: int | None, start: int
 ) -> tuple[list[UnnamedRequest], list[RequestConfig]]:
     """Compose the requests of an ask; a device with its own settings gets its own request."""
     ask, target, expanded = chosen
@@ -217,7 +189,7 @@ def _compose_requests(
 
 
 def _compose_distinct(
-    chosen_requests: Iterable[tuple[_Chosen, tuple[int, ...], int | None]],
+    chosen_requests: Iterable[tuple[ChosenTarget, tuple[int, ...], int | None]],
 ) -> tuple[RequestConstraint, ...]:
     """Require distinct devices where the devices are shareable and an ask is for several."""
     constraints = []
@@ -229,82 +201,12 @@ def _compose_distinct(
     return tuple(constraints)
 
 
-def _is_near_enough(
-    scope: TopologyScope, numbers: tuple[int, ...], constraint: RequestConstraint
-) -> bool:
-    """Whether a constraint keeps requests within a scope; a PCIe root is in one NUMA node."""
-    enough = {TopologyScope.PCIE: (PCIE_ROOT,), TopologyScope.NUMA: (PCIE_ROOT, NUMA_NODE)}.get(
-        scope, ()
-    )
-    return (
-        constraint.kind == "matchAttribute"
-        and constraint.attribute in enough
-        and set(numbers) <= set(constraint.requests)
-    )
-
-
-def _compose_near(
-    ask: Ask, expanded: ExpandedPlan, target: DriverTarget, numbers: tuple[int, ...]
-) -> tuple[tuple[RequestConstraint, ...], tuple[Finding, ...]]:
-    """Require the devices of one ask in one location, if a published attribute shows it."""
-    if ask.colocation is None or ask.colocation.scope is TopologyScope.NODE or ask.count == 1:
-        return (), ()
-    if not ask.colocation.required:
-        message = (
-            "a claim can require devices to be near each other, but cannot express a preference"
-        )
-        return (), (make_finding(codes.ALIGNMENT_LOST, ask, message),)
-    attribute, findings = _find_attribute(ask, ask.colocation.scope, expanded, target)
-    if not attribute and not findings:
-        message = (
-            f"{target.driver} publishes no attribute that shows which devices are near each other"
-        )
-        findings = (make_finding(codes.ALIGNMENT_LOST, ask, message),)
-    constraints = (RequestConstraint("matchAttribute", attribute, numbers),) if attribute else ()
-    return constraints, findings
-
-
-def _find_attribute(
-    ask: Ask, scope: TopologyScope, expanded: ExpandedPlan, target: DriverTarget
-) -> tuple[str, tuple[Finding, ...]]:
-    """Return the attribute for a scope; empty if none is known to be published."""
-    if scope is TopologyScope.DEVICE:
-        return expanded.plan.parent, ()
-    if scope is TopologyScope.LINK:
-        partition = f"{target.driver}/partition{ask.count}"
-        if ask.count in _LINK_PARTITIONS and target.publishes(partition):
-            return partition, ()
-        if ask.count is None or ask.count > _LINK_PARTITIONS[1] or not target.publishes(NUMA_NODE):
-            return "", ()
-        if 0 < (most := _most_by_numa(target)) < ask.count:
-            message = (
-                f"{target.driver} publishes no link partition of {ask.count} devices, and no NUMA "
-                f"node has more than {most} of them"
-            )
-            return "", (make_finding(codes.ALIGNMENT_LOST, ask, message),)
-        message = (
-            f"{target.driver} publishes no link partition of {ask.count} devices, so they share a "
-            "NUMA node instead"
-        )
-        return NUMA_NODE, (make_finding(codes.NEIGHBOURHOOD_CHANGED, ask, message),)
-    standard = PCIE_ROOT if scope is TopologyScope.PCIE else NUMA_NODE
-    return (standard if target.publishes(standard) else ""), ()
-
-
-def _most_by_numa(target: DriverTarget) -> int:
-    """Return the largest number of devices on one NUMA node; 0 if no shape is known."""
-    shapes = [
-        each for each in (target.facts.shapes if target.facts else ()) if each.gpu == target.driver
-    ]
-    return max((row.gpus for each in shapes for row in each.numa), default=0)
-
-
 def _compose_joint(
-    chosen: Sequence[_Chosen], facts: Facts | None, *, bridge: bool
+    chosen: Sequence[ChosenTarget], facts: Facts | None, *, bridge: bool
 ) -> tuple[ClaimPart, tuple[Finding, ...]]:
     """Compose one part from joint asks, with a group of requests for each location.
 
-    With `placement: bridge` the part has one group, and a rule for the allocator.
+    With `placement: bridge` the part has one request of each ask, and a rule for the allocator.
     """
     first = find_primary([each.ask for each in chosen])
     leading = next(each for each in chosen if each.ask is first)
@@ -315,23 +217,47 @@ def _compose_joint(
             f"devices of {' and '.join(sorted(drivers))} cannot be grouped in one claim"
         )
     asks, between = [each.ask for each in others], (leading.target.driver, drivers.pop())
-    grouping = (count_linked if bridge else group_asks)(first, asks, between, facts)
-    if not (bridge and grouping.attribute):
-        part, added = _colocate(_compose_groups(leading, others, grouping), chosen, bridge=bridge)
-        return part, (*grouping.findings, *added)
-    part = _compose_groups(leading, others, replace(grouping, attribute=""))
-    numbers = range(len(part.requests))
-    own = tuple(n for n in numbers if part.requests[n].ask == first.name)
-    beside = tuple(n for n in numbers if n not in own)
-    required = first.joint is None or first.joint.required
-    part = replace(
-        part, proximity_rules=(ProximityRule(own, beside, (grouping.attribute,), required),)
+    linked = count_linked(first, asks, between, facts) if bridge else None
+    if linked:
+        part, findings = _compose_linked(leading, others, linked), linked.findings
+    else:
+        grouping = group_asks(first, asks, between, facts)
+        part, findings = _compose_groups(leading, others, grouping), grouping.findings
+    part, added = colocate(part, chosen, bridge=bridge)
+    return part, (*findings, *added)
+
+
+def _compose_linked(
+    leading: ChosenTarget, others: Sequence[ChosenTarget], linked: LinkedCounts
+) -> ClaimPart:
+    """Compose one request of each ask, and the rule that relates their locations."""
+    requests, configs = _compose_requests(leading, linked.primary, 0)
+    members = [(leading, tuple(range(len(requests))), linked.primary)]
+    for each, counts in zip(others, linked.others, strict=True):
+        begin = len(requests)
+        if len(counts) == 1:
+            more, more_configs = _compose_requests(each, counts[0], begin)
+            requests, configs = [*requests, *more], [*configs, *more_configs]
+        else:
+            requests.append(compose_counted_request(each.ask, each.expanded, counts))
+        members.append((each, tuple(range(begin, len(requests))), max(counts)))
+    own, *beside = (numbers for _, numbers, _ in members)
+    joint = leading.ask.joint
+    rule = ProximityRule(
+        own,
+        tuple(chain.from_iterable(beside)),
+        (linked.attribute,),
+        required=joint is None or joint.required,
     )
-    part, added = _colocate(part, chosen, bridge=bridge)
-    return part, (*grouping.findings, *added)
+    separation_key = leading.target.driver if leading.expanded.plan.exclusive else ""
+    return ClaimPart(
+        tuple(requests), _compose_distinct(members), tuple(configs), separation_key, (rule,)
+    )
 
 
-def _compose_groups(leading: _Chosen, others: Sequence[_Chosen], grouping: Grouping) -> ClaimPart:
+def _compose_groups(
+    leading: ChosenTarget, others: Sequence[ChosenTarget], grouping: Grouping
+) -> ClaimPart:
     requests: list[UnnamedRequest] = []
     configs: list[RequestConfig] = []
     constraints: list[RequestConstraint] = []
@@ -359,7 +285,7 @@ def _compose_groups(leading: _Chosen, others: Sequence[_Chosen], grouping: Group
 
 
 def _separate_groups(
-    other: _Chosen, grouping: Grouping, numbers: Sequence[int]
+    other: ChosenTarget, grouping: Grouping, numbers: Sequence[int]
 ) -> tuple[RequestConstraint, ...]:
     """Keep groups in different locations, by an ask of which each group has one device."""
     if any(each.others[0] != 1 for each in grouping.groups):

@@ -3,7 +3,7 @@
 A claim can require devices to be equal in one attribute, but not that the locations of some devices
 cover those of others. So joint asks are divided into groups, one for each location of the shape
 that most nodes have. If PCIe roots relate no devices, NUMA nodes do, and a finding reports that.
-With `placement: bridge` the claim carries the rule itself, so only the counts depend on the shapes.
+With `placement: bridge` the claim carries the rule itself; `linked` counts the devices then.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from translate.targets import codes
 from translate.targets.plan import make_finding
 from translate.targets.vocabulary import NotExpressibleError
 
-_ALL_DEVICES: Final = "a request for all devices cannot be grouped with other devices"
+ALL_DEVICES: Final = "a request for all devices cannot be grouped with other devices"
 _NOUNS: Final = {Kind.GPU: "GPU", Kind.NIC: "NIC"}
 
 
@@ -39,61 +39,8 @@ class Grouping(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-class _CannotRequire(Exception):  # noqa: N818  # not an error if the alignment is only preferred
+class CannotRequireError(Exception):
     """Raised if the groups cannot be required; the message is the reason."""
-
-
-def count_linked(
-    primary: Ask, others: Sequence[Ask], drivers: tuple[str, str], facts: Facts | None
-) -> Grouping:
-    """Count joint asks as one group, and choose the attribute of their locations."""
-    joint = primary.joint or JointAllocation("", primary.kind)
-    takes_all = primary.count is None or any(each.count is None for each in others)
-    if joint.scope is TopologyScope.NODE or (takes_all and not joint.required):
-        return group_asks(primary, others, drivers, facts)
-    if takes_all:
-        raise NotExpressibleError(_ALL_DEVICES)
-    shapes = _find_shapes(facts, drivers) if facts else []
-    try:
-        return _count_by_shapes(primary, others, joint, shapes)
-    except _CannotRequire as reason:
-        return _report_or_refuse(primary, others, joint, f"{reason}")
-
-
-def _count_by_shapes(
-    primary: Ask, others: Sequence[Ask], joint: JointAllocation, shapes: Sequence[NodeShape]
-) -> Grouping:
-    count = primary.count or 1
-    if not shapes:
-        uncounted = [each.kind for each in others if not (each.joint and each.joint.explicit_count)]
-        if uncounted and joint.required and count > 1:
-            raise NotExpressibleError(
-                f"the number of {_plural(uncounted[0])} is unknown, because no node has a known "
-                f"topology of {_devices(count, primary.kind)}; request an explicit number"
-            )
-        attribute = NUMA_NODE if joint.scope is TopologyScope.NUMA else PCIE_ROOT
-        return msgspec.structs.replace(_single_group(primary, others), attribute=attribute)
-    attribute, related, findings = _choose_attribute(primary, joint, shapes)
-    holding = [each for each in related if _pack(count, _locations(each, attribute)) is not None]
-    if not holding and not joint.required:
-        return msgspec.structs.replace(
-            _single_group(primary, others, findings), attribute=attribute
-        )
-    holding = holding or _shapes_with_room(count, joint, related, attribute)
-    shape = holding[0]  # of most nodes
-    groups = _distribute(primary, others, joint, _pack(count, _locations(shape, attribute)) or [])
-    grouping = _single_group(*_with_counts(primary, others, groups), findings)
-    left = [each for each in related if _count_locations(each, count, attribute) != len(groups)]
-    if left and not all(each.joint and each.joint.explicit_count for each in others):
-        nodes = sum(each.nodes for each in left)
-        message = _describe_shape(len(groups), "location", shape.nodes, nodes)
-        more = (*findings, make_finding(codes.SHAPE_CHOSEN, primary, message))
-        grouping = msgspec.structs.replace(grouping, findings=more)
-    return msgspec.structs.replace(grouping, attribute=attribute)
-
-
-def _count_locations(shape: NodeShape, count: int, attribute: str) -> int:
-    return len(_pack(count, _locations(shape, attribute)) or [])
 
 
 def group_asks(
@@ -102,13 +49,13 @@ def group_asks(
     """Divide joint asks into groups; `drivers` are of the primary ask and of the others."""
     joint = primary.joint or JointAllocation("", primary.kind)
     if primary.count is None or any(each.count is None for each in others):
-        reason = _ALL_DEVICES
+        reason = ALL_DEVICES
         return _report_or_refuse(primary, others, joint, reason)
     if joint.scope is TopologyScope.NODE:
         return _single_group(primary, others)
     try:
         return _group_by_shapes(primary, others, joint, drivers, facts)
-    except _CannotRequire as reason:
+    except CannotRequireError as reason:
         return _report_or_refuse(primary, others, joint, f"{reason}")
 
 
@@ -138,9 +85,9 @@ def _group_by_shapes(
     facts: Facts | None,
 ) -> Grouping:
     count = primary.count or 1
-    if facts is None or not (shapes := _find_shapes(facts, drivers)):
+    if facts is None or not (shapes := find_shapes(facts, drivers)):
         return _group_without_shapes(primary, others, joint)
-    attribute, related, findings = _choose_attribute(primary, joint, shapes)
+    attribute, related, findings = choose_attribute(primary, joint, shapes)
     holding = _shapes_with_room(count, joint, related, attribute)
     shape = holding[0]  # of most nodes
     packed = _pack(count, _locations(shape, attribute)) or []
@@ -148,7 +95,7 @@ def _group_by_shapes(
     sizes = [size for size, _ in packed]
     if left := [each for each in related if _primary_counts(each, count, attribute) != sizes]:
         nodes = sum(each.nodes for each in left)
-        message = _describe_shape(len(groups), "group", shape.nodes, nodes)
+        message = _describe_shape(len(groups), shape.nodes, nodes)
         findings = (*findings, make_finding(codes.SHAPE_CHOSEN, primary, message))
     if _takes_all_devices(shape, groups):
         return _single_group(*_with_counts(primary, others, groups), findings)
@@ -164,18 +111,18 @@ def _shapes_with_room(
     if not holding:
         rows = (_locations(each, attribute) for each in related)
         most = max(sum(each.gpus * each.times for each in row) for row in rows)
-        raise _CannotRequire(
-            f"{_devices(count, joint.primary)} requested, but no node has more than {most} near "
-            "the other requested devices"
+        raise CannotRequireError(
+            f"{format_devices(count, joint.primary)} requested, but no node has more than {most} "
+            "near the other requested devices"
         )
     if not joint.required and not all(_covered(each, attribute) for each in holding):
-        raise _CannotRequire(
+        raise CannotRequireError(
             "not every device has another requested device near it, and the pod does not require it"
         )
     return holding
 
 
-def _find_shapes(facts: Facts, drivers: tuple[str, str]) -> list[NodeShape]:
+def find_shapes(facts: Facts, drivers: tuple[str, str]) -> list[NodeShape]:
     """Return the shapes with devices of both drivers, those of most nodes first."""
     found = []
     for each in facts.shapes_by_frequency:
@@ -207,14 +154,14 @@ def _group_without_shapes(primary: Ask, others: Sequence[Ask], joint: JointAlloc
     """Group single devices without shapes; several devices need a known shape."""
     most = max(primary.count or 1, *(each.count or 1 for each in others))
     if most > 1:
-        raise _CannotRequire(f"no node has a known topology of {most} devices")
+        raise CannotRequireError(f"no node has a known topology of {most} devices")
     if not joint.required:
-        raise _CannotRequire("no node has a known topology of these devices")
+        raise CannotRequireError("no node has a known topology of these devices")
     attribute = NUMA_NODE if joint.scope is TopologyScope.NUMA else PCIE_ROOT
     return Grouping((DeviceGroup(1, tuple(1 for _ in others)),), attribute)
 
 
-def _choose_attribute(
+def choose_attribute(
     primary: Ask, joint: JointAllocation, shapes: Sequence[NodeShape]
 ) -> tuple[str, list[NodeShape], tuple[Finding, ...]]:
     """Choose the attribute that relates the devices, and the shapes in which it does."""
@@ -222,7 +169,7 @@ def _choose_attribute(
         return PCIE_ROOT, by_root, ()
     by_numa = [each for each in shapes if each.numa_relates]
     if not by_numa:
-        raise _CannotRequire("no published attribute relates these devices on any node")
+        raise CannotRequireError("no published attribute relates these devices on any node")
     if joint.scope is TopologyScope.NUMA:
         return NUMA_NODE, by_numa, ()
     message = "no PCIe root has both kinds of devices, so they share a NUMA node instead"
@@ -268,16 +215,16 @@ def _distribute(
         wanted = each.count if counted and each.count is not None else len(packed)
         if wanted < len(packed):
             raise NotExpressibleError(
-                f"{_devices(primary.count, primary.kind)} span {len(packed)} locations: request "
-                f"{_devices(len(packed), each.kind)}, not {wanted}"
+                f"{format_devices(primary.count, primary.kind)} span {len(packed)} locations: "
+                f"request {format_devices(len(packed), each.kind)}, not {wanted}"
             )
         base, more = divmod(wanted, len(packed))
         shares = [base + (number < more) for number in range(len(packed))]
         if any(share > room for share, (_, room) in zip(shares, packed, strict=True)):
             room = sum(others for _, others in packed)
             raise NotExpressibleError(
-                f"request at most {_devices(room, each.kind)} with "
-                f"{_devices(primary.count, primary.kind)}, not {wanted}"
+                f"request at most {format_devices(room, each.kind)} with "
+                f"{format_devices(primary.count, primary.kind)}, not {wanted}"
             )
         columns.append(shares)
     rows: Iterator[tuple[int, ...]] = zip(*columns, strict=True) if columns else iter(())
@@ -309,12 +256,13 @@ def _plural(kind: Kind) -> str:
     return f"{_NOUNS.get(kind, 'device')}s"
 
 
-def _devices(count: int | None, kind: Kind) -> str:
+def format_devices(count: int | None, kind: Kind) -> str:
+    """Format a number of devices of a kind."""
     return f"1 {_NOUNS.get(kind, 'device')}" if count == 1 else f"{count} {_plural(kind)}"
 
 
-def _describe_shape(count: int, noun: str, nodes: int, other_nodes: int) -> str:
-    parts = f"1 {noun}" if count == 1 else f"{count} {noun}s"
+def _describe_shape(count: int, nodes: int, other_nodes: int) -> str:
+    parts = "1 group" if count == 1 else f"{count} groups"
     matching = "1 node" if nodes == 1 else f"{nodes} nodes"
     others = "1 other node has" if other_nodes == 1 else f"{other_nodes} other nodes have"
     return f"{parts}, as on {matching}; {others} a different shape"

@@ -5,6 +5,7 @@ Several alternatives become a `firstAvailable` request, which has room for eight
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -50,6 +51,14 @@ class ExpandedPlan(msgspec.Struct, frozen=True):
     plan: DevicePlan
     alternatives: tuple[DeviceAlternative, ...]
     findings: tuple[Finding, ...]
+
+
+class ChosenTarget(NamedTuple):
+    """An ask with its target and its expanded plan."""
+
+    ask: Ask
+    target: DriverTarget
+    expanded: ExpandedPlan
 
 
 def expand_plan(ask: Ask, plan: DevicePlan, target: DriverTarget) -> ExpandedPlan:
@@ -108,6 +117,24 @@ def compose_request(ask: Ask, expanded: ExpandedPlan, count: int | None) -> Unna
         body = {"firstAvailable": subs}
     devices = MAX_RESULTS if count is None else count
     return UnnamedRequest(f"{ask.kind}", body, devices, ask.name, ask.users)
+
+
+def compose_counted_request(
+    ask: Ask, expanded: ExpandedPlan, counts: Sequence[int]
+) -> UnnamedRequest:
+    """Compose a request for the first of several numbers of devices that can be allocated."""
+    names = _name_alternatives(expanded.alternatives)
+    prefixed = [
+        f"{name}-" if each.name else ""
+        for name, each in zip(names, expanded.alternatives, strict=True)
+    ]
+    subs: list[Value] = [
+        {"name": f"{prefix}count-{count}", **_compose_subrequest(expanded.plan.class_, each, count)}
+        for count in counts
+        for prefix, each in zip(prefixed, expanded.alternatives, strict=True)
+    ]
+    body: dict[str, Value] = {"firstAvailable": subs[:MAX_ALTERNATIVES]}
+    return UnnamedRequest(f"{ask.kind}", body, max(counts), ask.name, ask.users)
 
 
 def _fit_preferences(

@@ -320,7 +320,8 @@ def _read_rdma(
     builder: RequestBuilder, one: _PodResource, pod_hints: hints.AllocationHints, legacy: Legacy
 ) -> None:
     hint = pod_hints.types.get(_RDMA)
-    strategy = hint.strategy if hint else ""
+    several = one.amount > 100 and one.amount % 100 == 0  # has no other meaning in any strategy
+    strategy = hint.strategy if hint and not several else ""
     problems = check_whole_devices(one) if not strategy else []
     if problems:
         builder.findings += problems

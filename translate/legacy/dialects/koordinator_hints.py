@@ -18,6 +18,7 @@ from translate.legacy.asks import (
     Distinctness,
     JointAllocation,
     Kind,
+    PackingPreference,
     TopologyScope,
 )
 from translate.legacy.codes import (
@@ -47,6 +48,8 @@ _SCOPES: Final = {
 _STRATEGIES: Final = ("ApplyForAll", "RequestsAsCount")
 _POLICIES: Final = ("DeviceLevel", "PCIeLevel")
 _PARTITION_SIZES: Final = (2, 4, 8)
+_NEARNESS: Final = (TopologyScope.LINK, TopologyScope.PCIE, TopologyScope.NUMA)
+_PACKED: Final = PackingPreference("devices", "packed", annotation="")
 
 
 class DeviceHint(msgspec.Struct, frozen=True):
@@ -120,9 +123,15 @@ def apply_hints(
     if joint and ask.kind is not joint.primary:
         # One network device means one for each scope; one GPU means one.
         joint = replace(joint, explicit_count=ask.kind is Kind.GPU or (ask.count or 0) > 1)
+    ask = _with_preferences(ask) if ask.kind is Kind.GPU and ask.share is None else ask
     return replace(
         ask, selectors=tuple(selectors), distinct=distinct, colocation=colocation, joint=joint
     )
+
+
+def _with_preferences(ask: Ask) -> Ask:
+    """Prefer GPUs as Koordinator does: of one partition, else the smallest scope with enough."""
+    return replace(ask, nearness=_NEARNESS, preferences=(_PACKED,))
 
 
 def _select_nics(hint: DeviceHint) -> list[AskSelector]:
@@ -148,10 +157,9 @@ def _place_in_partition(
         return partition
     if ask.count != 1 and partition.required:
         builder.findings.append(
-            HINT_LOST.at(
+            AMOUNT_REFUSED.at(
                 annotation_path(PARTITION),
-                f"the annotation is ignored, because a GPU partition has 1, 2, 4 or 8 GPUs, but "
-                f"the pod requests {'all' if ask.count is None else ask.count}",
+                f"a GPU partition has 1, 2, 4 or 8 GPUs, but the pod requests {ask.count}",
             )
         )
     return None
