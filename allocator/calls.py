@@ -13,6 +13,8 @@ from allocator.protocol import (
     PodOnNode,
     PodReference,
     PostFilterReply,
+    PreemptReply,
+    PreemptRequest,
     PreFilterReply,
     PreFilterRequest,
     ProtocolError,
@@ -34,6 +36,8 @@ _SEARCH_SECONDS: Final = 0.05
 _TURN_SECONDS: Final = 0.02
 # After several turns in a row, others get as much time as the turns.
 _TURNS_IN_A_ROW: Final = 8
+# With victims on some nodes, other nodes are not searched longer.
+_VICTIMS_SECONDS: Final = 0.1
 # The plugin waits for 300 ms, and each time-out delays all pods.
 _RELEASE_SECONDS: Final = 0.2
 
@@ -143,8 +147,12 @@ class SchedulerCalls:
         return reply
 
     def unreserve(self, request: PodReference) -> UnreserveReply:
-        """Give a reservation back."""
-        self._decide().unreserve(request.pod_uid)
+        """Give a reservation back, and what is written for a pod that another one preempts."""
+        decisions = self._decide()
+        decisions.unreserve(request.pod_uid)
+        if decisions.is_victim(request.pod_uid):
+            # The scheduler has only stopped its binding: the pod is not deleted.
+            self._start_release(request.pod_uid)
         self._changed.set()
         return UnreserveReply()
 
@@ -162,13 +170,30 @@ class SchedulerCalls:
         If that takes long, it continues after the reply, and the pod is woken when it is done.
         """
         self._decide()
-        release = asyncio.ensure_future(self._binder.release(request.pod_uid))
-        self._releases.add(release)
-        release.add_done_callback(self._end_release)
+        release = self._start_release(request.pod_uid)
         await asyncio.wait((release,), timeout=_RELEASE_SECONDS)
         if release.done():
             return release.result()
         return PostFilterReply(message="the allocation of the pod is being taken back")
+
+    def preempt(self, request: PreemptRequest) -> PreemptReply:
+        """Return the pods that must go for a pod that fits nowhere."""
+        decisions, now = self._decide(), self._now()
+        reply = decisions.preempt(request, now, self._deadline(_VICTIMS_SECONDS))
+        self._state.waiting.note_preemption(request.pod_uid)
+        outcome = "victims" if reply.node else "waits" if reply.waiting else "none"
+        metrics.ALLOCATOR_PREEMPTIONS.add(outcome)
+        if reply.node:
+            metrics.ALLOCATOR_VICTIMS.inc(len(reply.victims))
+            metrics.ALLOCATOR_VIOLATIONS.inc(reply.violations)
+        self._changed.set()
+        return reply
+
+    def _start_release(self, pod_uid: str) -> "asyncio.Future[PostFilterReply]":
+        release = asyncio.ensure_future(self._binder.release(pod_uid))
+        self._releases.add(release)
+        release.add_done_callback(self._end_release)
+        return release
 
     def _end_release(self, release: "asyncio.Future[PostFilterReply]") -> None:
         self._releases.discard(release)

@@ -10,33 +10,31 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from allocator.device_preemption import DevicePreemption
 from allocator.node_searches import UNLIMITED, NodeSearches, request_key
 from allocator.pod_requests import PodRequest, check_claim, check_claims, read_claims
 from allocator.protocol import (
-    NodeReason,
-    NodeScore,
+    PreemptReply,
+    PreemptRequest,
     PreFilterReply,
     PreFilterRequest,
     ReserveReply,
     shorten_message,
 )
-from allocator.releases import Releases
+from allocator.replies import fit_on, node_reason, refuse_nodes, refuse_pod, summarize
 from allocator.reservations import ClaimReservation, PodReservation
 from allocator.reserved_pods import ReservedPods
-from allocator.scores import MAX_SCORE, NodeStrategy, score_nodes
+from allocator.scores import NodeStrategy, score_nodes
 from allocator.shortlist import FittingNode, NodeSearch, Shortlist, never
 from allocator.state import AllocatorState
 from dra.claim import Claim
 from ledger.ledger import ReservationRefusal, uid_of
-from ledger.node_fit import make_reason
-from registration import allocator_codes as codes
-from solver.reasons import Reason, merge_reasons, summarize_reasons
 
 RESERVATION_SECONDS: Final = 30.0
 # How long a pod that is woken can count on the devices that were found for it.
 PROMISE_SECONDS: Final = 2.0
 MAX_REQUESTS: Final = 65536
-MAX_REASONS: Final = 32
+_RESTARTED: Final = "the allocator has restarted since the pod was filtered"
 
 
 class Promise(NamedTuple):
@@ -67,7 +65,7 @@ class PodDecisions:
         self._strategy = strategy
         self._searches = NodeSearches(state, ids, nodes_per_call)
         self._reserved = ReservedPods(state)
-        self._releases = Releases(state)
+        self._preemption = DevicePreemption(state, self._reserved, ids)
         self._requests: OrderedDict[str, PodRequest] = OrderedDict()
 
     # --- the calls of the scheduler ---
@@ -85,7 +83,7 @@ class PodDecisions:
         reason = check_claims(request.pod, received, self.state)
         if reason is not None:
             self.forget(request.pod.uid)
-            return _refuse((reason,))
+            return refuse_pod((reason,))
         uids = tuple(dict.fromkeys(uid_of(claim) for claim, _ in received))
         pod_request = PodRequest(request.pod, uids)
         self._remember(pod_request)
@@ -98,30 +96,55 @@ class PodDecisions:
         reservation = self._reserved.find(uid)
         if reservation is not None and self._reserved.is_writing(uid):
             # The write decides; every other node would need other devices.
-            return _fit_on(reservation.node)
+            return fit_on(reservation.node)
         self._reserved.release(uid)
         first = reservation.node if reservation else ""
         search = replace(self._search(request, limit), first=first, out_of_time=out_of_time)
+        self._preemption.preemptors.settle(now)
+        if (kept := self._preemption.find_kept(uid, search)) is not None:
+            return fit_on(kept.name, preemptible=True)
         found = self._searches.run(search, now)
         if found.fitting:
-            self._releases.forget(uid)
+            self._preemption.waits_no_more(uid)
             if reservation is not None:
                 self._keep(request, reservation.node, search, found, now)
             return self._fitting_reply(found, limit)
-        return self._with_releases(_refusal_reply(found), request, search)
+        if found.error is None and (taken := self._preemption.take_over(search)) is not None:
+            self._reserve_found(request, taken, search, now + PROMISE_SECONDS, promised=True)
+            return fit_on(taken.name, preemptible=True)
+        return self._wait(refuse_nodes(found), found, search, now)
 
     def reserve(self, pod_uid: str, node: str, now: float) -> ReserveReply:
         """Reserve devices for a pod on a node until the pod is bound or a time has passed."""
         request = self._requests.get(pod_uid)
         if request is None:
-            message = "the allocator has restarted since the pod was filtered"
-            return ReserveReply(reserved=False, message=message)
+            return ReserveReply(reserved=False, message=_RESTARTED)
+        self._preemption.preemptors.settle(now)
+        # Nobody else asks before the devices that were kept for the pod are reserved.
+        self._preemption.forget(pod_uid)
         problem = self._reserve(request, node, now, RESERVATION_SECONDS)
         return ReserveReply(reserved=not problem, message=shorten_message(problem))
 
     def unreserve(self, pod_uid: str) -> None:
         """Give the reservation of a pod back, unless it is being written."""
         self._reserved.release(pod_uid)
+
+    def preempt(
+        self, request: PreemptRequest, now: float, out_of_time: Callable[[], bool] = never
+    ) -> PreemptReply:
+        """Return the pods that must go for a pod that fits nowhere, and keep their devices."""
+        known = self._requests.get(request.pod_uid)
+        if known is None:
+            return PreemptReply(message=_RESTARTED)
+        for uid in known.claims:
+            if problem := self._check(uid, request.pod_uid):
+                return PreemptReply(message=problem)
+        self._preemption.preemptors.settle(now)
+        return self._preemption.choose(request, self._search(known, 1), now, out_of_time)
+
+    def is_victim(self, pod_uid: str) -> bool:
+        """Whether a pod must go for another one."""
+        return self._preemption.preemptors.is_victim(pod_uid)
 
     # --- waking ---
 
@@ -142,6 +165,12 @@ class PodDecisions:
         if self._reserved.find(pod_uid) is not None:
             return Promise()
         search = replace(self._search(request, 1), without=without, out_of_time=out_of_time)
+        self._preemption.preemptors.settle(now)
+        kept = self._preemption.preemptors.find(pod_uid)
+        if kept is not None and not kept.pending:
+            own = self._preemption.find_kept(pod_uid, replace(search, without=()))
+            if own is not None:
+                return Promise(node=own.name)  # its devices are kept already
         found = self._searches.run(search, now)
         for each in found.fitting:
             if not self._reserve(request, each.name, now, PROMISE_SECONDS):
@@ -151,7 +180,7 @@ class PodDecisions:
     def forget(self, pod_uid: str) -> None:
         """Forget a pod that is bound or deleted."""
         self._reserved.release(pod_uid)
-        self._releases.forget(pod_uid)
+        self._preemption.forget(pod_uid)
         self._requests.pop(pod_uid, None)
 
     # --- the write path ---
@@ -191,10 +220,16 @@ class PodDecisions:
     def begin_term(self) -> None:
         """Forget all reservations."""
         self._reserved.clear()
+        self._preemption.preemptors.clear()
 
     def expire(self, now: float) -> tuple[str, ...]:
         """Remove reservations whose time is over; return the UIDs of their pods."""
+        self._preemption.preemptors.expire(now)
         return self._reserved.expire(now)
+
+    def take_pods_to_retry(self) -> tuple[str, ...]:
+        """Return the pods that lost kept devices since the last call, and can preempt again."""
+        return self._preemption.preemptors.take_to_retry()
 
     # --- one decision ---
 
@@ -203,7 +238,10 @@ class PodDecisions:
         request = self._requests.get(pod_uid)
         if request is None or any(uid not in self.state.claims for uid in request.claims):
             return None
-        return request_key(self._search(request, 0))
+        key = request_key(self._search(request, 0))
+        # What is kept for a pod fits no other one.
+        kept = self._preemption.preemptors.find(pod_uid)
+        return key if kept is None else key + kept.key.encode()
 
     def is_refused(self, key: bytes) -> bool:
         """Whether no node fits for the pods with this key, in the current state."""
@@ -235,7 +273,7 @@ class PodDecisions:
         uid = request.pod.uid
         reservation = self._reserved.find(uid)
         if reservation is not None and reservation.node == node:
-            self._reserved.extend(uid, now + seconds)
+            self._reserved.extend(uid, now + seconds, promised=seconds == PROMISE_SECONDS)
             return ""
         if self._reserved.is_writing(uid) and reservation is not None:
             return f"the pod is being bound to node {reservation.node}"
@@ -246,18 +284,27 @@ class PodDecisions:
         search = replace(self._search(request, 1), only=frozenset({node}))
         found = self._searches.run(search, now)
         if not found.fitting:
-            return f"the devices on node {node} are not free any more: {_summary(found)}"
-        refusal = self._reserve_found(request, found.fitting[0], search, now + seconds)
+            return f"the devices on node {node} are not free any more: {summarize(found)}"
+        promised = seconds == PROMISE_SECONDS
+        refusal = self._reserve_found(
+            request, found.fitting[0], search, now + seconds, promised=promised
+        )
         return f"cannot reserve devices on node {node}: {refusal}" if refusal else ""
 
     def _reserve_found(
-        self, request: PodRequest, fitting: FittingNode, search: NodeSearch, until: float
+        self,
+        request: PodRequest,
+        fitting: FittingNode,
+        search: NodeSearch,
+        until: float,
+        *,
+        promised: bool,
     ) -> ReservationRefusal | None:
         """Reserve what a search has found on a node."""
         allocations = fitting.solution.allocations if fitting.solution else ()
         needed = [uid_of(each) for each in search.unallocated]
         solved = dict(zip(needed, allocations, strict=True))
-        return self._reserved.reserve(request, fitting.name, solved, until)
+        return self._reserved.reserve(request, fitting.name, solved, until, promised=promised)
 
     def _keep(
         self, request: PodRequest, node: str, search: NodeSearch, found: Shortlist, now: float
@@ -268,7 +315,7 @@ class PodDecisions:
         """
         for each in found.fitting:
             if each.name == node:
-                self._reserve_found(request, each, search, now + PROMISE_SECONDS)
+                self._reserve_found(request, each, search, now + PROMISE_SECONDS, promised=True)
 
     def _check(self, claim_uid: str, pod_uid: str) -> str:
         claim = self.state.claims.get(claim_uid)
@@ -283,51 +330,14 @@ class PodDecisions:
         scored = score_nodes(found.fitting, self._strategy, self.state)
         kept = scored[:limit] if limit else scored
         complete = found.complete and len(kept) == len(scored)
-        return PreFilterReply(fit=tuple(kept), complete=complete)
+        return PreFilterReply(fit=tuple(kept), complete=complete, preemptible=True)
 
-    def _with_releases(
-        self, reply: PreFilterReply, request: PodRequest, search: NodeSearch
+    def _wait(
+        self, reply: PreFilterReply, found: Shortlist, search: NodeSearch, now: float
     ) -> PreFilterReply:
         """Tell a pod that waits for devices which are being released so, and keep them for it."""
-        reason = self._releases.pair(request.pod.uid, search, self._ids)
+        reason = self._preemption.wait(search.pod.uid, search, now)
         if reason is None:
-            return reply
+            return replace(reply, preemptible=found.complete and found.error is None)
         message = shorten_message(f"{reason.message}; {reply.message}")
-        return replace(reply, message=message, reasons=(_node_reason(reason), *reply.reasons))
-
-
-def _fit_on(node: str) -> PreFilterReply:
-    return PreFilterReply(fit=(NodeScore(node=node, score=MAX_SCORE),), complete=True)
-
-
-def _refusal_reply(found: Shortlist) -> PreFilterReply:
-    reasons = _reasons(found)
-    return PreFilterReply(
-        complete=found.complete,
-        message=shorten_message(summarize_reasons(reasons)),
-        reasons=tuple(map(_node_reason, reasons[:MAX_REASONS])),
-    )
-
-
-def _reasons(found: Shortlist) -> tuple[Reason, ...]:
-    if found.error is not None:
-        return found.error.reasons
-    reasons = merge_reasons(found.reasons)
-    if found.complete:
-        return reasons
-    text = f"examined {found.examined} of {found.candidates} nodes; the search continues"
-    more = make_reason(codes.SEARCH_CONTINUES, "nodes", text, nodes=found.examined)
-    return (more, *reasons)
-
-
-def _summary(found: Shortlist) -> str:
-    return summarize_reasons(_reasons(found))
-
-
-def _node_reason(each: Reason) -> NodeReason:
-    return NodeReason(code=each.code, message=shorten_message(each.message), nodes=each.nodes)
-
-
-def _refuse(reasons: tuple[Reason, ...]) -> PreFilterReply:
-    message = shorten_message("; ".join(each.message for each in reasons))
-    return PreFilterReply(message=message, reasons=tuple(map(_node_reason, reasons)))
+        return replace(reply, message=message, reasons=(node_reason(reason), *reply.reasons))

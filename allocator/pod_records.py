@@ -86,16 +86,10 @@ class PodRecords:
 
     def _update_claim(self, uid: str) -> None:
         consumers = self._consumers.get(uid)
-        if consumers is not None and all(map(self._is_leaving, consumers)):
+        if consumers is not None and all(map(self.is_leaving, consumers)):
             self._releasing.add(uid)
         else:
             self._releasing.discard(uid)
-
-    def _is_leaving(self, uid: str) -> bool:
-        record = self._records.get(uid)
-        if record is None:
-            return uid in self._gone
-        return record.ended or record.terminating
 
     def take_settled(self) -> Collection[str]:
         """Return the pods that were bound, ended or deleted since the last call."""
@@ -113,6 +107,13 @@ class PodRecords:
         """Whether the deletion of a pod was seen."""
         return uid in self._gone
 
+    def is_leaving(self, uid: str) -> bool:
+        """Whether a pod is gone, ended or terminating."""
+        record = self._records.get(uid)
+        if record is None:
+            return uid in self._gone
+        return record.ended or record.terminating
+
     def is_bound(self, uid: str) -> bool:
         """Whether a pod is known to have a node."""
         record = self._records.get(uid)
@@ -122,6 +123,10 @@ class PodRecords:
         """Return the claims that a pod names, as `namespace/name`."""
         record = self._records.get(uid)
         return record.claim_names if record else ()
+
+    def consumers(self, claim_uid: str) -> tuple[str, ...]:
+        """Return the pods for which an allocated claim is reserved; "" is no pod."""
+        return self._consumers.get(claim_uid, ())
 
     def claims_reserved_for(self, uid: str) -> Collection[str]:
         """Return the UIDs of the allocated claims that are reserved for a pod."""

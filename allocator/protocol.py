@@ -16,7 +16,7 @@ from msgspec import Meta, field
 from dra.taints import Toleration
 from ledger.pods import NodeAffinity
 
-VERSION: Final = (1, 0)
+VERSION: Final = (1, 1)
 VERSION_TEXT: Final = ".".join(map(str, VERSION))
 HEADER: Final = "Drawbridge-Protocol"
 MAX_BODY_BYTES: Final = 4 << 20
@@ -106,6 +106,61 @@ class PreFilterReply(_Message, frozen=True):
     complete: Annotated[bool, Meta(description="Whether no other node fits.")] = True
     message: str = ""
     reasons: tuple[NodeReason, ...] = ()
+    preemptible: Annotated[
+        bool,
+        Meta(description="Whether the pod may ask for victims, because it fits nowhere now."),
+    ] = False
+
+
+class PotentialVictim(_Message, frozen=True):
+    """A pod with a lower priority on a node."""
+
+    uid: PodUID
+    priority: int = 0
+    start_time: Annotated[str, Meta(max_length=64, description="As the API server has it.")] = ""
+    violates: Annotated[
+        bool, Meta(description="Whether its eviction violates a PodDisruptionBudget.")
+    ] = False
+    required: Annotated[
+        bool, Meta(description="Whether it must go for another reason than devices.")
+    ] = False
+
+
+class PreemptionNode(_Message, frozen=True):
+    """A node that the pod can use without these pods, apart from devices."""
+
+    node: NodeName
+    pods: Annotated[
+        tuple[PotentialVictim, ...] | None,
+        Meta(description="Those to keep first if possible come first."),
+    ] = None
+
+
+class PreemptRequest(_Message, frozen=True):
+    """Asks which pods must go so that the claims of a pod can be allocated."""
+
+    pod_uid: PodUID = field(name="podUID")
+    nodes: tuple[PreemptionNode, ...] | None = None
+
+
+class PreemptReply(_Message, frozen=True):
+    """The best node and the pods that must go there for devices; no node if `message` says why.
+
+    The devices that become free are kept for the pod.
+    """
+
+    node: str = ""
+    victims: Annotated[
+        tuple[str, ...], Meta(description="Their UIDs, also of required pods with devices.")
+    ] = ()
+    violations: Annotated[
+        int, Meta(description="How many victims and required pods violate a budget.")
+    ] = 0
+    waiting: Annotated[
+        bool,
+        Meta(description="Whether devices for the pod are free or being released already."),
+    ] = False
+    message: str = ""
 
 
 class PodOnNode(_Message, frozen=True):
@@ -204,8 +259,9 @@ RESERVE: Final = ProtocolCall("POST", "/v1/reserve", PodOnNode, ReserveReply)
 UNRESERVE: Final = ProtocolCall("POST", "/v1/unreserve", PodReference, UnreserveReply)
 BIND: Final = ProtocolCall("POST", "/v1/bind", PodOnNode, BindReply)
 POST_FILTER: Final = ProtocolCall("POST", "/v1/postfilter", PodReference, PostFilterReply)
+PREEMPT: Final = ProtocolCall("POST", "/v1/preempt", PreemptRequest, PreemptReply)
 EVENTS: Final = ProtocolCall("GET", "/v1/events", None, StreamEvent)
-CALLS: Final = (STATUS, PRE_FILTER, RESERVE, UNRESERVE, BIND, POST_FILTER, EVENTS)
+CALLS: Final = (STATUS, PRE_FILTER, RESERVE, UNRESERVE, BIND, POST_FILTER, PREEMPT, EVENTS)
 
 
 def check_version(header: str | None) -> None:

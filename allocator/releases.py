@@ -32,12 +32,25 @@ class _Releasing(NamedTuple):
     nodes: frozenset[str | None]
 
 
+class Pairing(NamedTuple):
+    """The claims that a pod waits for, and the reason to tell it."""
+
+    node: str
+    claims: frozenset[str]
+    reason: Reason
+
+
+class _Paired(NamedTuple):
+    priority: int
+    claims: frozenset[str]
+
+
 class Releases:
     """The pods that wait for devices of claims that are being released."""
 
     def __init__(self, state: AllocatorState) -> None:
         self._state = state
-        self._claims_for: dict[str, frozenset[str]] = {}
+        self._claims_for: dict[str, _Paired] = {}
         # The claims that are being released, and those of each node; None for other devices.
         self._known: dict[str, _Releasing] = {}
         self._claims_on: dict[str | None, set[str]] = {}
@@ -46,10 +59,19 @@ class Releases:
         """Keep no devices for a pod any more."""
         self._claims_for.pop(pod_uid, None)
 
-    def pair(self, pod_uid: str, search: NodeSearch, ids: Callable[[], str]) -> Reason | None:
-        """Find devices that are being released and that nobody waits for; return the reason."""
+    def pair(
+        self,
+        pod_uid: str,
+        search: NodeSearch,
+        ids: Callable[[], str],
+        promised: Collection[str] = (),
+    ) -> Pairing | None:
+        """Find devices that are being released for a pod.
+
+        Nobody else with at least its priority waits for them, and they are not `promised`.
+        """
         self.forget(pod_uid)
-        unpaired = self._unpaired()
+        unpaired = self.unpaired(search.pod.priority).difference(promised)
         nodes = (
             node
             for node, claims in self._claims_on.items()
@@ -64,16 +86,28 @@ class Releases:
                 if each.solution is None:
                     return None  # the pod needs no devices
                 claims = self._claims_in_use(each.solution, releasing)
-                self._claims_for[pod_uid] = claims
-                return _waits(sum(len(self._known[uid].devices) for uid in claims), each.name)
+                self._unpair(claims)
+                self._claims_for[pod_uid] = _Paired(search.pod.priority, claims)
+                devices = sum(len(self._known[uid].devices) for uid in claims)
+                return Pairing(each.name, claims, waits_for(devices, each.name))
         return None
 
-    def _unpaired(self) -> frozenset[str]:
+    def unpaired(self, priority: int) -> frozenset[str]:
+        """Return the claims being released that no pod of at least this priority waits for."""
         self._update()
         releasing = self._known.keys()
-        kept = {pod: uids & releasing for pod, uids in self._claims_for.items()}
-        self._claims_for = {pod: uids for pod, uids in kept.items() if uids}
-        return frozenset(releasing).difference(*self._claims_for.values())
+        kept = {pod: (each, each.claims & releasing) for pod, each in self._claims_for.items()}
+        self._claims_for = {
+            pod: _Paired(each.priority, uids) for pod, (each, uids) in kept.items() if uids
+        }
+        taken = (each.claims for each in self._claims_for.values() if each.priority >= priority)
+        return frozenset(releasing).difference(*taken)
+
+    def _unpair(self, claims: Collection[str]) -> None:
+        """Let pods with a lower priority wait for other claims."""
+        for pod, paired in tuple(self._claims_for.items()):
+            if not paired.claims.isdisjoint(claims):
+                del self._claims_for[pod]
 
     def _update(self) -> None:
         """Follow the claims that are being released; only the changed ones cost much."""
@@ -119,7 +153,8 @@ class Releases:
         )
 
 
-def _waits(devices: int, node: str) -> Reason:
+def waits_for(devices: int, node: str) -> Reason:
+    """Return the reason of a pod that waits for devices on a node."""
     count = "1 device that is" if devices == 1 else f"{devices} devices that are"
     text = f"waits for {count} being released on node {node}"
     return make_reason(codes.DEVICES_BEING_RELEASED, "devices", text, nodes=1)

@@ -4,7 +4,7 @@ A claim is reserved once, also if several pods use it. Its reservation ends when
 gives it back. The ledger has the devices; this module has the pods.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -34,6 +34,9 @@ class _ReservedPod(msgspec.Struct, frozen=True):
     reservation: PodReservation
     until: float
     writing: bool = False
+    # Whether the pod was woken and the scheduler has not reserved it yet.
+    promised: bool = False
+    priority: int = 0
 
 
 class ReservedPods:
@@ -61,6 +64,16 @@ class ReservedPods:
         promised = self._claims.get(claim_uid)
         return promised.reservation.allocation if promised else None
 
+    def users_of(self, claim_uid: str) -> frozenset[str]:
+        """Return the pods that count on the reservation of a claim."""
+        promised = self._claims.get(claim_uid)
+        return promised.users if promised else frozenset()
+
+    def promised_below(self, priority: int) -> Iterator[PodReservation]:
+        """Yield the reservations of pods that were woken, and that are not scheduled yet."""
+        pods = self._pods.values()
+        return (each.reservation for each in pods if each.promised and each.priority < priority)
+
     def keeps(self, claim: ClaimReservation) -> bool:
         """Whether these devices are still reserved for the claim, and not yet written."""
         promised = self._claims.get(claim.uid)
@@ -78,36 +91,37 @@ class ReservedPods:
         node: str,
         solved: Mapping[str, AllocationJSON],
         until: float,
+        *,
+        promised: bool = False,
     ) -> ReservationRefusal | None:
         """Reserve the claims of a pod on a node; `solved` has the new allocations by UID."""
         state = self._state
-        promised = {
+        wanted = {
             uid: self._claims.get(uid) or self._new_promise(solved[uid])
             for uid in request.claims
             if state.claims[uid].status.allocation is None
         }
-        refusal = state.ledger.assume(
-            {uid: each.reservation for uid, each in promised.items()},
-            until=until,
-            view=state.ledger.view(),
-            pools=state.planner.pools_for(node),
-        )
-        if refusal is not None:
+        new = {uid: each.reservation for uid, each in wanted.items()}
+        view, pools = state.ledger.view(), state.planner.pools_for(node)
+        if refusal := state.ledger.assume(new, until=until, view=view, pools=pools):
             return refusal
         pod = request.pod
-        for uid, each in promised.items():
+        for uid, each in wanted.items():
             users = each.users | {pod.uid}
             self._claims[uid] = msgspec.structs.replace(each, users=users)
-        claims = (self._claim_reservation(state.claims[uid]) for uid in request.claims)
-        reservation = PodReservation(pod.namespace, pod.name, pod.uid, node, tuple(claims))
-        self._pods[pod.uid] = _ReservedPod(reservation, until)
+        claims = tuple(self._claim_reservation(state.claims[uid]) for uid in request.claims)
+        reservation = PodReservation(pod.namespace, pod.name, pod.uid, node, claims)
+        self._pods[pod.uid] = _ReservedPod(
+            reservation, until, promised=promised, priority=pod.priority
+        )
         return None
 
-    def extend(self, pod_uid: str, until: float) -> None:
+    def extend(self, pod_uid: str, until: float, *, promised: bool = False) -> None:
         """Keep a reservation longer."""
         reserved = self._pods[pod_uid]
         later = max(until, reserved.until)
-        self._pods[pod_uid] = msgspec.structs.replace(reserved, until=later)
+        kept = reserved.promised and promised
+        self._pods[pod_uid] = msgspec.structs.replace(reserved, until=later, promised=kept)
 
     def _new_promise(self, written: AllocationJSON) -> _PromisedClaim:
         allocation = decode_allocation(written)

@@ -26,6 +26,7 @@ from allocator.protocol import (
     MAX_BODY_BYTES,
     POST_FILTER,
     PRE_FILTER,
+    PREEMPT,
     RESERVE,
     STATUS,
     UNRESERVE,
@@ -37,6 +38,8 @@ from allocator.protocol import (
     PodOnNode,
     PodReference,
     PostFilterReply,
+    PreemptReply,
+    PreemptRequest,
     PreFilterReply,
     PreFilterRequest,
     ProtocolError,
@@ -88,6 +91,10 @@ class AllocatorCalls(Protocol):
 
     async def release(self, request: PodReference) -> PostFilterReply:
         """Take back the allocations that keep an unbound pod on an unusable node."""
+        ...
+
+    def preempt(self, request: PreemptRequest) -> PreemptReply:
+        """Return the pods that must go for a pod that fits nowhere."""
         ...
 
 
@@ -152,6 +159,7 @@ class _Handlers:
             (RESERVE.method, RESERVE.path): _with_body(PodOnNode, calls.reserve),
             (UNRESERVE.method, UNRESERVE.path): _with_body(PodReference, calls.unreserve),
             (BIND.method, BIND.path): _with_body_async(PodOnNode, calls.bind),
+            (PREEMPT.method, PREEMPT.path): _with_body(PreemptRequest, calls.preempt),
             (POST_FILTER.method, POST_FILTER.path): _with_body_async(PodReference, calls.release),
         }
         self._paths = {call.path: call.path.rpartition("/")[2] for call in CALLS}

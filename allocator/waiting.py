@@ -119,11 +119,7 @@ class WaitingPods:
             until = max(until, now + SCHEDULING_SECONDS)
         if until > now:
             self._back_off(uid, _BackOff(wakes, until))
-        place = _Place(-priority, since, uid)
-        self._pods[uid] = _WaitingPod(place, key, frozenset(fitting))
-        insort(self._places, place)
-        self._keys[key] += 1
-        self._again = True
+        self._insert(_WaitingPod(_Place(-priority, since, uid), key, frozenset(fitting)))
 
     def note_reservation(self, uid: str, *, reserved: bool) -> None:
         """Keep a pod no longer that is reserved; one that is refused can be woken for any node."""
@@ -132,6 +128,13 @@ class WaitingPods:
         elif uid in self._pods:
             self._pods[uid] = replace(self._pods[uid], seen=(), tried=-1)
             self._again = True
+
+    def note_preemption(self, uid: str) -> None:
+        """Follow what is kept for a pod now, which other pods that ask the same do not get."""
+        pod, key = self._pods.get(uid), self._decisions.request_key(uid)
+        if pod is not None and key is not None:
+            self._remove(uid)
+            self._insert(replace(pod, key=key, seen=(), tried=-1))
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound or deleted."""
@@ -154,6 +157,7 @@ class WaitingPods:
         self._decisions.expire(now)
         self._end_back_offs(now)
         work = _Work(now, out_of_time)
+        work.woken += [uid for uid in self._decisions.take_pods_to_retry() if uid in self._pods]
         if self._state.epoch() != self._first_epoch:
             self._first_epoch = self._state.epoch()
             work.tries = tries // 2
@@ -165,7 +169,7 @@ class WaitingPods:
             self._passing = self._find_next() < len(self._places)
             if work.is_over:
                 break
-        return Turn(tuple(work.woken), bool(self._places) and self._is_pass_needed())
+        return Turn(tuple(dict.fromkeys(work.woken)), bool(self._places) and self._is_pass_needed())
 
     def _is_pass_needed(self) -> bool:
         """Return whether a pass is not finished, or another one has to begin, which it does."""
@@ -245,6 +249,12 @@ class WaitingPods:
         elif not promise.unfinished:
             self._pods[uid] = replace(pod, tried=self._state.epoch())
         return promise
+
+    def _insert(self, pod: _WaitingPod) -> None:
+        self._pods[pod.place.uid] = pod
+        insort(self._places, pod.place)
+        self._keys[pod.key] += 1
+        self._again = True
 
     def _remove(self, uid: str) -> None:
         pod = self._pods.pop(uid, None)

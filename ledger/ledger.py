@@ -10,7 +10,7 @@ afterwards. The caller passes the time.
 import enum
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dra.allocation import Allocation
 from dra.claim import Claim
@@ -42,6 +42,10 @@ class Reservation(NamedTuple):
 
     allocation: Allocation
     mark: Mark = UNMARKED
+
+
+# Devices that are kept have no allocation yet.
+_KEPT: Final = Reservation(Allocation())
 
 
 class ActiveReservation(NamedTuple):
@@ -188,6 +192,16 @@ class Ledger:
             if renewed is not None and renewed.until is not None:
                 self._reservations[uid] = renewed._replace(until=max(until, renewed.until))
         return None
+
+    def keep(self, uid: str, held: Iterable[Hold]) -> None:
+        """Hold devices under a UID that is no claim's until `rollback`, in place of those before.
+
+        Nothing is checked: the devices are those of a claim that was just released, or free.
+        """
+        self._remove_reservation(uid)
+        holds = tuple(held)
+        self._reservations[uid] = ActiveReservation(_KEPT, holds, None)
+        self._add_holds(uid, holds)
 
     def commit(self, uids: Iterable[str]) -> ReservationRefusal | None:
         """Keep reservations from expiring, all or none, before they are written.

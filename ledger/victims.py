@@ -6,12 +6,13 @@ nodes, the one with the fewest violations and the least important victims is cho
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from ledger.disruption_budgets import DisruptionBudget, split_by_budgets
 
+T = TypeVar("T")
 # Later than every time that an API server writes: a pod that has not started is the newest.
 _NOT_STARTED: Final = "~"
 # Keeps the sum of priorities from being lower with more pods of a negative priority.
@@ -53,17 +54,29 @@ def find_victims(
 
     No victim is superfluous: with any one of them, the pod does not fit.
     """
-    ordered = sorted(candidates, key=_importance)
+    ordered = sorted(candidates, key=importance)
     if not fits_without(ordered):
         return None
-    removed = list(ordered)
     violating, others = split_by_budgets(ordered, budgets)
-    for each in (*violating, *others):
+    kept_first = (*violating, *others)
+    removed = remove_fewest(ordered, kept_first, fits_without)
+    violations = sum(each in violating for each in removed)
+    return NodeVictims(node, tuple(removed), violations)
+
+
+def remove_fewest(
+    candidates: Sequence[T], kept_first: Iterable[T], fits_without: Callable[[Collection[T]], bool]
+) -> list[T]:
+    """Return which candidates must go, in their order; those of `kept_first` are kept in its order.
+
+    Without all of them, the pod fits.
+    """
+    removed = list(candidates)
+    for each in kept_first:
         without = [other for other in removed if other is not each]
         if fits_without(without):
             removed = without
-    violations = sum(each in violating for each in removed)
-    return NodeVictims(node, tuple(removed), violations)
+    return removed
 
 
 def choose_victims(found: Iterable[NodeVictims]) -> NodeVictims | None:
@@ -88,5 +101,6 @@ def _start_of_most_important(victims: NodeVictims) -> str:
     return victims.pods[0].started or _NOT_STARTED if victims.pods else _NOT_STARTED
 
 
-def _importance(pod: RunningPod) -> tuple[int, str, str]:
+def importance(pod: RunningPod) -> tuple[int, str, str]:
+    """Sort more important pods first: by priority, then by age."""
     return (-pod.priority, pod.started or _NOT_STARTED, pod.name)

@@ -223,6 +223,22 @@ ALLOCATOR_WAITING: Final = Gauge(
     "Pods that wait for devices, or for the scheduler after they were told where devices are.",
     registry=REGISTRY,
 )
+ALLOCATOR_PREEMPTIONS: Final = UnlockedCounter(
+    "drawbridge_allocator_preemptions",
+    "Requests for victims by outcome: victims, waits for devices that are released, or none.",
+    ["outcome"],
+    REGISTRY,
+)
+ALLOCATOR_VICTIMS: Final = Counter(
+    "drawbridge_allocator_victims",
+    "Pods that had to go so that a pod with a higher priority gets their devices.",
+    registry=REGISTRY,
+)
+ALLOCATOR_VIOLATIONS: Final = Counter(
+    "drawbridge_allocator_budget_violations",
+    "Victims of preemption for devices whose eviction violates a PodDisruptionBudget.",
+    registry=REGISTRY,
+)
 ALLOCATOR_DOUBLES: Final = Counter(
     "drawbridge_allocator_double_allocations",
     "Devices that were found allocated to several claims although only one can have them.",

@@ -99,6 +99,12 @@ func (c *Client) PostFilter(ctx context.Context, request PodReference) (*PostFil
 	return reply, c.call(ctx, http.MethodPost, postFilterPath, request, reply)
 }
 
+// Preempt asks which pods must go so that the claims of a pod can be allocated.
+func (c *Client) Preempt(ctx context.Context, request *PreemptRequest) (*PreemptReply, error) {
+	reply := &PreemptReply{}
+	return reply, c.call(ctx, http.MethodPost, preemptPath, request, reply)
+}
+
 func (c *Client) call(ctx context.Context, method, path string, request, reply any) error {
 	response, err := c.send(ctx, method, path, request)
 	if err != nil {

@@ -21,6 +21,7 @@ const (
 	unreservePath  = "/v1/unreserve"
 	bindPath       = "/v1/bind"
 	postFilterPath = "/v1/postfilter"
+	preemptPath    = "/v1/preempt"
 	eventsPath     = "/v1/events"
 )
 
@@ -60,6 +61,8 @@ type PreFilterReply struct {
 	Complete bool     `json:"complete"`
 	Message  string   `json:"message"`
 	Reasons  []Reason `json:"reasons"`
+	// Preemptible is true if the plugin may ask for victims. An allocator of 1.0 never says so.
+	Preemptible bool `json:"preemptible"`
 }
 
 // NodeScore is a node and its score, 0 to 100.
@@ -102,6 +105,39 @@ type BindReply struct {
 type PostFilterReply struct {
 	Released []string `json:"released"`
 	Message  string   `json:"message"`
+}
+
+// PreemptRequest asks which pods must go so that the claims of a pod can be allocated.
+type PreemptRequest struct {
+	PodUID string           `json:"podUID"`
+	Nodes  []PreemptionNode `json:"nodes"`
+}
+
+// PreemptionNode is a node that the pod can use without these pods, apart from devices. Those to
+// keep first if possible come first.
+type PreemptionNode struct {
+	Node string            `json:"node"`
+	Pods []PotentialVictim `json:"pods"`
+}
+
+// PotentialVictim is a pod with a lower priority.
+type PotentialVictim struct {
+	UID       string `json:"uid"`
+	Priority  int32  `json:"priority"`
+	StartTime string `json:"startTime"`
+	// Violates is true if its eviction violates a PodDisruptionBudget.
+	Violates bool `json:"violates"`
+	// Required is true if it must go for another reason than devices.
+	Required bool `json:"required"`
+}
+
+// PreemptReply names the best node and the pods that must go there for devices, or says why none.
+type PreemptReply struct {
+	Node    string   `json:"node"`
+	Victims []string `json:"victims"`
+	// Waiting is true if devices for the pod are free or being released already.
+	Waiting bool   `json:"waiting"`
+	Message string `json:"message"`
 }
 
 // Event is one line of the event stream; a line without content is a heartbeat.

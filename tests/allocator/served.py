@@ -19,11 +19,13 @@ from dra.claim import read_claim
 from dra.classes import read_class
 from dra.nodes import node_reader
 from dra.slices import read_slice
+from ledger.pods import pod_reader
 from tests.allocator.clusters import Cluster
 
 READERS = {
     "DeviceClass": read_class,
     "Node": node_reader().read,
+    "Pod": pod_reader().read,
     "ResourceClaim": read_claim,
     "ResourceSlice": read_slice,
 }

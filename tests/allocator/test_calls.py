@@ -16,7 +16,9 @@ from allocator.protocol import (
     SchedulingPod,
 )
 from allocator.waiting import WaitingPods
+from runtime import metrics
 from tests.allocator.clusters import Cluster, claim, pod
+from tests.allocator.contests import HIGH, LOW, Contest
 
 pytestmark = pytest.mark.asyncio
 
@@ -43,6 +45,7 @@ class FakeProcess:
             pause=self.pause,
         )
         self.pauses: list[float] = []
+        self.released: list[str] = []
 
     @property
     def decisions(self) -> PodDecisions:
@@ -64,6 +67,7 @@ class FakeProcess:
     async def release(self, pod_uid: str) -> PostFilterReply:
         """Release when the test allows it."""
         await self.may_release.wait()
+        self.released.append(pod_uid)
         return PostFilterReply(released=(pod_uid,))
 
     async def pause(self, seconds: float) -> None:
@@ -135,3 +139,34 @@ async def test_many_turns_in_a_row_leave_time_for_others() -> None:
     await process.run_until(lambda: len(process.pauses) > 20)
     assert process.pauses.count(0) == 7
     assert max(process.pauses) == 0.02
+
+
+async def test_what_is_written_for_a_victim_whose_binding_is_cancelled_is_taken_back() -> None:
+    contest = Contest(n1=1)
+    contest.run("victim", "n1", 0)
+    process = FakeProcess(contest.cluster)
+    process.may_release.set()
+    assert contest.victims("high") == ["victim"]
+    process.calls.unreserve(PodReference(pod_uid="other"))
+    assert process.released == []
+    process.calls.unreserve(PodReference(pod_uid="victim"))
+    await process.run_until(lambda: process.released)
+    assert process.released == ["victim"]
+
+
+@pytest.mark.parametrize(("priority", "outcome"), [(HIGH, "victims"), (LOW, "none")])
+async def test_requests_for_victims_are_counted(priority: int, outcome: str) -> None:
+    contest = Contest(n1=1)
+    contest.run("victim", "n1", 0, violates=True)
+    process = FakeProcess(contest.cluster)
+    contest.ask("pod", priority=priority)
+    before = {each: preemptions(each) for each in ("victims", "none")}
+    process.calls.preempt(contest.preemption("pod"))
+    for each, value in before.items():
+        assert preemptions(each) == value + (each == outcome)
+
+
+def preemptions(outcome: str) -> float:
+    """How many requests for victims had an outcome."""
+    name, labels = "drawbridge_allocator_preemptions_total", {"outcome": outcome}
+    return metrics.REGISTRY.get_sample_value(name, labels) or 0.0

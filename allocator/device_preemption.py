@@ -1,0 +1,147 @@
+"""Decides which pods go for a pod with a higher priority, and what the pod waits for after that.
+
+A pod waits if devices for it are free or being released already. Otherwise it gets victims, as few
+as possible, and what they release is kept for it. A pod with a higher priority takes over what is
+kept for others, or promised to pods that were woken.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from allocator.device_victims import DeviceVictims, VictimSearch
+from allocator.preemptors import MAX_PREEMPTORS, Preemptors
+from allocator.protocol import PreemptReply, PreemptRequest
+from allocator.releases import Releases, waits_for
+from allocator.reservations import PodReservation
+from allocator.reserved_pods import ReservedPods
+from allocator.shortlist import FittingNode, NodeSearch, find_nodes
+from allocator.state import AllocatorState
+from solver.reasons import Reason
+
+_BUSY: Final = f"no preemption: {MAX_PREEMPTORS} pods preempt already; the pod is tried again"
+_FREE: Final = "the devices became free meanwhile; the pod is tried again"
+
+
+class DevicePreemption:
+    """Preemption for devices. `ids` returns a new share ID at each call."""
+
+    def __init__(
+        self, state: AllocatorState, reserved: ReservedPods, ids: Callable[[], str]
+    ) -> None:
+        self._state = state
+        self._reserved = reserved
+        self._ids = ids
+        self._releases = Releases(state)
+        self.preemptors = Preemptors(state)
+
+    def forget(self, pod_uid: str) -> None:
+        """Keep no devices for a pod that is bound, deleted, or cannot use its claims."""
+        self._releases.forget(pod_uid)
+        self.preemptors.forget(pod_uid)
+
+    def waits_no_more(self, pod_uid: str) -> None:
+        """Let others wait for the devices that are being released, because the pod has some."""
+        self._releases.forget(pod_uid)
+
+    # --- a pod that asks for nodes ---
+
+    def find_kept(self, pod_uid: str, search: NodeSearch) -> FittingNode | None:
+        """Return the node on which devices are kept for a pod, if they are enough now."""
+        kept = self.preemptors.find(pod_uid)
+        if kept is None:
+            return None
+        view = self._state.ledger.view_without((kept.key,))
+        only = replace(search, only=frozenset({kept.node}), limit=1)
+        found = find_nodes(only, self._state, view, self._ids).fitting
+        return found[0] if found else None
+
+    def take_over(self, search: NodeSearch) -> FittingNode | None:
+        """Return a node on which pods with a lower priority give up what they only count on."""
+        priority = search.pod.priority
+        lower = tuple(self.preemptors.lower_than(priority))
+        promised = tuple(self._reserved.promised_below(priority))
+        nodes = frozenset((*(each.node for each in lower), *(each.node for each in promised)))
+        if not nodes:
+            return None
+        given_up = {*(each.key for each in lower), *_claims_of(promised)}
+        view = self._state.ledger.view_without(given_up)
+        only = replace(search, only=nodes, limit=1)
+        for each in find_nodes(only, self._state, view, self._ids).fitting:
+            self.preemptors.take_over([one for one in lower if one.node == each.name])
+            for one in promised:
+                if one.node == each.name:
+                    self._reserved.release(one.uid)
+            return each
+        return None
+
+    def wait(self, pod_uid: str, search: NodeSearch, now: float) -> Reason | None:
+        """Return what a pod that fits nowhere waits for, if devices are being released for it."""
+        priority = search.pod.priority
+        own = self.preemptors.find(pod_uid)
+        if own is not None and own.pending:
+            return waits_for(sum(len(each.holds) for each in own.pending), own.node)
+        promised = self.preemptors.promised_to_others(pod_uid, priority)
+        pairing = self._releases.pair(pod_uid, search, self._ids, promised)
+        if pairing is None:
+            return None
+        lower = self.preemptors.lower_than(priority)
+        if any(not each.waits_for.isdisjoint(pairing.claims) for each in lower):
+            # What others were evicted for is kept for this pod now.
+            found = DeviceVictims(node=pairing.node, claims=tuple(sorted(pairing.claims)))
+            self.preemptors.begin(pod_uid, priority, found, now)
+        return pairing.reason
+
+    # --- a pod that asks for victims ---
+
+    def choose(
+        self,
+        request: PreemptRequest,
+        search: NodeSearch,
+        now: float,
+        out_of_time: Callable[[], bool],
+    ) -> PreemptReply:
+        """Return the node and the victims of a pod that fits nowhere, or why there are none."""
+        uid, priority = request.pod_uid, search.pod.priority
+        reason = self.wait(uid, search, now)
+        if reason is not None:
+            return PreemptReply(waiting=True, message=reason.message)
+        if len(self.preemptors) >= MAX_PREEMPTORS:
+            return PreemptReply(message=_BUSY)
+        promises = tuple(self._reserved.promised_below(priority))
+        victims = self._make_search(uid, search, promises).choose(request.nodes or (), out_of_time)
+        if victims is None:
+            text = f"the devices of pods with a priority below {priority} are not enough"
+            return PreemptReply(message=f"no preemption: {text}")
+        for each in promises:
+            if not set(victims.claims).isdisjoint(_claims_of((each,))):
+                self._reserved.release(each.uid)
+        if not victims.pods and not victims.required:
+            return PreemptReply(waiting=True, message=_FREE)
+        self.preemptors.begin(uid, priority, victims, now)
+        return PreemptReply(node=victims.node, victims=victims.pods, violations=victims.violations)
+
+    def _make_search(
+        self, uid: str, search: NodeSearch, promises: tuple[PodReservation, ...]
+    ) -> VictimSearch:
+        priority, own = search.pod.priority, self.preemptors.find(uid)
+        promised = self.preemptors.promised_to_others(uid, priority)
+        kept = (*self.preemptors.lower_than(priority), *([own] if own else ()))
+        free = {
+            *(self._releases.unpaired(priority) - promised),
+            *(each.key for each in kept),
+            *_claims_of(promises),
+        }
+        return VictimSearch(
+            self._state,
+            self._reserved,
+            search=search,
+            free=free,
+            promised=promised,
+            ids=self._ids,
+        )
+
+
+def _claims_of(reservations: tuple[PodReservation, ...]) -> set[str]:
+    return {claim.uid for each in reservations for claim in each.claims if claim.allocation}

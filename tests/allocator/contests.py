@@ -1,0 +1,107 @@
+"""A cluster whose devices are held by pods, and pods with a higher priority that want them."""
+
+from collections.abc import Collection
+
+from allocator.protocol import PotentialVictim, PreemptionNode, PreemptReply, PreemptRequest
+from allocator.waiting import WaitingPods
+from tests.allocator.clusters import Cluster, allocation_on, claim, pod
+
+HIGH, LOW = 100, 0
+
+
+class Contest:
+    """A cluster whose devices are held by pods, and pods that want them."""
+
+    def __init__(self, **gpus: int) -> None:
+        self.cluster = Cluster(**gpus)
+        self.waiting = WaitingPods(self.cluster.decisions)
+        self.running: dict[str, dict[str, PotentialVictim]] = {name: {} for name in gpus}
+        self.versions: dict[str, int] = {}
+
+    # --- what runs ---
+
+    def run(
+        self,
+        uid: str,
+        node: str,
+        *devices: int,
+        priority: int = LOW,
+        start: str = "",
+        **facts: bool,
+    ) -> None:
+        """Add a pod that has devices of a node, with a claim of its own."""
+        self.share(f"of-{uid}", node, *devices, pods=[uid])
+        self.cluster.add(pod(uid, f"of-{uid}", node=node))
+        self.enlist(uid, node, priority, start, **facts)
+
+    def enlist(
+        self, uid: str, node: str, priority: int = LOW, start: str = "", **facts: bool
+    ) -> None:
+        """Add a pod to those that the scheduler lists on a node."""
+        listed = PotentialVictim(uid=uid, priority=priority, start_time=start, **facts)
+        self.running[node][uid] = listed
+
+    def share(self, name: str, node: str, *devices: int, pods: Collection[str]) -> None:
+        """Add an allocated claim."""
+        self.versions[name] = 2
+        allocation = allocation_on(node, *devices)
+        self.cluster.add_claim(claim(name, len(devices), allocation=allocation, pods=pods))
+
+    def evict(self, uid: str) -> None:
+        """Delete a pod gracefully: it terminates, and keeps its devices until it ends."""
+        name = f"of-{uid}"
+        self.cluster.add(pod(uid, name, node="any", deletionTimestamp="2026-01-01T00:00:00Z"))
+
+    def end(self, uid: str) -> None:
+        """End a pod: it is gone, and its claim is deallocated."""
+        self.gone(uid)
+        self.deallocate(f"of-{uid}")
+
+    def gone(self, uid: str) -> None:
+        """Delete a pod whose claim is still allocated."""
+        self.cluster.state.apply(pod(uid, f"of-{uid}", node="any"), None)
+        for pods in self.running.values():
+            pods.pop(uid, None)
+
+    def deallocate(self, name: str) -> None:
+        """Deallocate a claim."""
+        self.versions[name] = version = self.versions.get(name, 2) + 1
+        self.cluster.add_claim(claim(name, version=version))
+
+    # --- what the scheduler asks ---
+
+    def ask(self, uid: str, count: int = 1, priority: int = HIGH) -> list[str]:
+        """Ask for a pod; returns the nodes."""
+        reply = self.cluster.prefilter(uid, claim(f"of-{uid}", count), priority=priority)
+        nodes = [each.node for each in reply.fit]
+        self.waiting.note_answer(uid, priority, nodes, self.cluster.now)
+        return nodes
+
+    def is_preemptible(self, uid: str, count: int = 1, priority: int = HIGH) -> bool:
+        """Whether the plugin may ask for victims."""
+        reply = self.cluster.prefilter(uid, claim(f"of-{uid}", count), priority=priority)
+        return reply.preemptible
+
+    def preemption(self, uid: str) -> PreemptRequest:
+        """Return the request for victims of a pod, with the listed pods of all nodes."""
+        nodes = tuple(
+            PreemptionNode(node=name, pods=tuple(pods.values()))
+            for name, pods in self.running.items()
+        )
+        return PreemptRequest(pod_uid=uid, nodes=nodes)
+
+    def preempt(self, uid: str, count: int = 1, priority: int = HIGH) -> PreemptReply:
+        """Ask for a pod, and for victims; the listed pods are kept first in their order."""
+        assert self.ask(uid, count, priority) == []
+        reply = self.cluster.decisions.preempt(self.preemption(uid), self.cluster.now)
+        self.waiting.note_preemption(uid)
+        return reply
+
+    def victims(self, uid: str, count: int = 1, priority: int = HIGH) -> list[str]:
+        """The victims of a pod."""
+        return list(self.preempt(uid, count, priority).victims)
+
+    def woken(self, at: float | None = None) -> list[str]:
+        """The pods that are woken now."""
+        self.cluster.now = self.cluster.now if at is None else at
+        return list(self.waiting.wake(self.cluster.now).woken)
