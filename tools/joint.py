@@ -4,8 +4,8 @@ The machines are data of the e2e drivers. The requests come from the real transl
 facts, and the devices from the real solver. Koordinator's choice is computed from the machine.
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -21,9 +21,12 @@ from dra.decode import Reader
 from dra.finding import Severity
 from dra.nodes import Node
 from dra.slices import Slice, slice_reader
+from e2e.koordinator.machines import OccupiedMachine
+from e2e.koordinator.request import DeviceRequest
+from e2e.koordinator.steps import place
 from e2e.nodes.families import nics, nvidia
 from e2e.nodes.layout import Layout
-from e2e.nodes.machine import Gpu, Machine, machine
+from e2e.nodes.machine import Machine, machine
 from facts.gather import FactsInput, gather_facts
 from ledger.ledger import Ledger
 from ledger.node_fit import ClusterNodes
@@ -135,24 +138,11 @@ def _class(name: str, expression: str) -> DeviceClass:
     return _read(class_reader(), raw)
 
 
-def make_pod(gpus: int, rdma: int) -> dict[str, Any]:
-    """Make a pod that requests GPUs, and NICs on the same PCIe roots."""
-    rule = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
-    limits = {"koordinator.sh/gpu": f"{100 * gpus}", "koordinator.sh/rdma": f"{rdma}"}
-    key = "scheduling.koordinator.sh/device-joint-allocate"
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "worker", "annotations": {key: json.dumps(rule)}},
-        "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]},
-    }
-
-
 @cache
 def translate_joint(shape: str, gpus: int, rdma: int, *, numa: bool = False) -> JointResult:
     """Translate the pod for a machine, and place it there."""
     on = make_cluster(shape, numa=numa)
-    asked = make_pod(gpus, rdma)
+    asked = DeviceRequest(gpus, rdma, ("gpu", "rdma"), same_pcie=True).pod()
     one = translate_object(asked, "Pod//worker", on.context)
     findings = tuple(
         f"{each.message} [{each.code}]"
@@ -191,34 +181,12 @@ def _results(written: Any) -> list[dict[str, Any]]:  # noqa: ANN401  # as the AP
 
 
 def koordinator_groups(shape: str, gpus: int, rdma: int) -> tuple[tuple[int, int], ...] | None:
-    """Return the GPUs and NICs that Koordinator takes on each root of an empty machine, or None.
-
-    GPUs come from the smallest of root, NUMA node and machine that has enough, in order. NICs come
-    from the roots of the GPUs in turn, at least one from each.
-    """
+    """Return the GPUs and NICs that Koordinator takes on each root of an empty machine, or None."""
     hardware = machine("node-1", shape)
-    taken = _gpus(hardware, gpus)
+    request = DeviceRequest(gpus, rdma, ("gpu", "rdma"), same_pcie=True)
+    taken = place(OccupiedMachine(hardware), request)
     if taken is None:
         return None
-    roots = list(dict.fromkeys(each.root for each in taken))
-    wanted = max(1 if rdma <= 100 else rdma // 100, len(roots))
-    free = {root: sum(nic.root == root for nic in hardware.nics) for root in roots}
-    got = dict.fromkeys(roots, 0)
-    for _ in range(wanted):
-        open_roots = [root for root in roots if got[root] < free[root]]
-        if not open_roots:
-            return None
-        got[min(open_roots, key=lambda root: got[root])] += 1
-    if not all(got.values()):
-        return None
-    return tuple((sum(each.root == root for each in taken), got[root]) for root in roots)
-
-
-def _gpus(hardware: Machine, count: int) -> Sequence[Gpu] | None:
-    whole: list[list[Gpu]] = [list(hardware.gpus)]
-    by_numa = [[g for g in hardware.gpus if g.numa == n] for n in {g.numa for g in hardware.gpus}]
-    by_root = [[g for g in hardware.gpus if g.root == r] for r in {g.root for g in hardware.gpus}]
-    for scope in (by_root, by_numa, whole):
-        if fitting := [place for place in scope if len(place) >= count]:
-            return min(fitting, key=lambda place: place[0].index)[:count]
-    return None
+    gpu_roots = Counter(hardware.gpus[number].root for number in taken.gpus)
+    nic_roots = Counter(hardware.nics[number].root for number in taken.nics)
+    return tuple((count, nic_roots[root]) for root, count in gpu_roots.items())

@@ -1,0 +1,1 @@
+"""Compares bridge placement with Koordinator's steps, for pods with GPUs, NICs and rules."""

@@ -1,0 +1,100 @@
+"""What Drawbridge makes of a pod: the translation for a cluster of one machine, and the devices."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from config.model import Configuration, Placement
+from dra.claim import Claim, read_claim
+from dra.classes import DeviceClass, read_class
+from dra.finding import Finding, Severity
+from dra.gates import Gates
+from dra.inventory import build_inventory
+from dra.nodes import Node
+from dra.slices import Slice, read_slice
+from e2e.koordinator import published
+from e2e.koordinator.machines import OccupiedMachine
+from e2e.koordinator.request import DeviceRequest
+from e2e.koordinator.steps import ChosenHardware
+from facts.gather import FactsInput, gather_facts
+from facts.model import Facts
+from solver.answers import Solution
+from solver.solve import solve
+from solver.world import World, view_of_claims
+from translate.manifests.objects import translate_object
+from translate.pods import make_context
+
+T = TypeVar("T")
+VERSION = "1.36"
+POLICY = "node.koordinator.sh/gpu-partition-policy"
+BRIDGE = Configuration(placement=Placement.BRIDGE)
+GATES = Gates(VERSION)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the pod gets, or why it gets nothing: refused at admission, or it waits."""
+
+    chosen: ChosenHardware | None = None
+    refused: str = ""
+    waits: str = ""
+    codes: tuple[str, ...] = ()
+
+
+def answer(machine: OccupiedMachine, request: DeviceRequest) -> Answer:
+    """Translate the pod and allocate its claims."""
+    labels = {POLICY: "Honor"} if machine.honors_partitions else {}
+    node = Node(machine.hardware.name, labels=labels)
+    slices = tuple(_read(each, read_slice) for each in published.slices(machine))
+    classes = tuple(_read(each, read_class) for each in published.classes(machine))
+    facts = gather_facts(FactsInput(slices, classes, (node,)), BRIDGE, GATES).facts
+    claims, findings = _translated(request, facts)
+    codes = tuple(each.code for each in findings)
+    if not claims:
+        errors = [each.message for each in findings if each.severity is Severity.ERROR]
+        return Answer(refused="; ".join(errors) or f"{findings}", codes=codes)
+    world = _world(slices, classes)
+    held = [_claim(each) for each in published.held_claims(machine)]
+    numbers = itertools.count(1)
+    view = view_of_claims(held, world.gates)
+    found = solve(world, view, claims, [node], ids=lambda: f"share-{next(numbers)}")[node.name]
+    if not isinstance(found, Solution):
+        return Answer(waits="; ".join(map(str, found.reasons)), codes=codes)
+    names = [each["device"] for one in found.allocations for each in _results(one)]
+    return Answer(published.find_hardware(machine, names), codes=codes)
+
+
+def _translated(request: DeviceRequest, facts: Facts) -> tuple[list[Claim], tuple[Finding, ...]]:
+    """Return the claims of the pod's templates; none if the pod is refused."""
+    one = translate_object(request.pod(), "Pod//worker", make_context(BRIDGE, facts))
+    claims = []
+    for number, template in enumerate(one.templates):
+        spec: Any = template["spec"]
+        metadata = {"name": f"claim-{number}", "namespace": "default", **spec.get("metadata", {})}
+        claims.append(_claim({"metadata": metadata, "spec": spec["spec"]}))
+    return claims, one.findings
+
+
+def _world(slices: Iterable[Slice], classes: Iterable[DeviceClass]) -> World:
+    return World(
+        build_inventory(slices, gates=GATES), {each.metadata.name: each for each in classes}
+    )
+
+
+def _claim(content: dict[str, Any]) -> Claim:
+    head = {"apiVersion": published.API, "kind": "ResourceClaim"}
+    return _read({**head, **content}, read_claim)
+
+
+def _read(raw: dict[str, Any], reader: Callable[[object], T | tuple[Finding, ...]]) -> T:
+    read = reader(json.dumps(raw).encode())
+    if isinstance(read, tuple):
+        raise ValueError(read)  # noqa: TRY004  # the content is wrong, not the type
+    return read
+
+
+def _results(allocation: Any) -> list[dict[str, Any]]:  # noqa: ANN401  # as the API has it
+    results: list[dict[str, Any]] = allocation["devices"]["results"]
+    return results

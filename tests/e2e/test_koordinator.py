@@ -1,0 +1,99 @@
+"""The comparison of bridge placement with Koordinator: steps, meaning of hints, and enumeration."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from e2e.koordinator.generate import generate
+from e2e.koordinator.machines import HOPPER, OccupiedMachine
+from e2e.koordinator.meaning import enumerate_choices, find_violations
+from e2e.koordinator.request import DeviceRequest
+from e2e.koordinator.steps import ChosenHardware, place
+from e2e.nodes.machine import machine
+
+JOINT = ("gpu", "rdma")
+SEEDS = range(600)
+
+
+def occupied(shape: str, gpus: Sequence[int] = (), nics: Sequence[int] = ()) -> OccupiedMachine:
+    return OccupiedMachine(machine("node-1", shape), frozenset(gpus), frozenset(nics))
+
+
+# From the description of Koordinator's steps: GPUs of the smallest place with enough, the more used
+# place of equal ones, a NIC for each root, no step back.
+@pytest.mark.parametrize(
+    ("on", "request_", "expected"),
+    [
+        (occupied("aws-p4d"), DeviceRequest(2), ((0, 1), ())),
+        (occupied("aws-p4d", [0]), DeviceRequest(2), ((2, 3), ())),
+        (occupied("aws-p4d", [0, 2, 3]), DeviceRequest(1), ((1,), ())),
+        (occupied("aws-p4d", [7]), DeviceRequest(1), ((6,), ())),
+        (occupied("aws-p4d", [0, 2]), DeviceRequest(3), ((4, 5, 6), ())),
+        (occupied("hgx-h100"), DeviceRequest(4, 200, JOINT, same_pcie=True), ((0, 1, 2, 3),) * 2),
+        (occupied("aws-p4d"), DeviceRequest(2, 200, JOINT, same_pcie=True), None),
+        (occupied("aws-p4d", nics=[0]), DeviceRequest(1, 1, JOINT, same_pcie=True), None),
+        (occupied("aws-p4d", nics=[0]), DeviceRequest(1, 1, JOINT), ((0,), (1,))),
+        (occupied("aws-p4d"), DeviceRequest(3, 1, JOINT), ((0, 1, 2), (0, 1))),
+        (occupied("aws-p4d", [0, 2, 4, 6]), DeviceRequest(2, scope="PCIe"), None),
+        (occupied("aws-p4d", [0, 2, 4, 6]), DeviceRequest(2, scope="NUMANode"), ((1, 3), ())),
+        (occupied("dgx-a100"), DeviceRequest(1, 2, strategy="RequestsAsCount"), ((2,), (0, 1))),
+        (occupied("dgx-a100"), DeviceRequest(1, 200, strategy="RequestsAsCount"), ((2,), (0, 1))),
+        (occupied("aws-p4d"), DeviceRequest(1, 1, strategy="ApplyForAll"), ((0,), (0, 1, 2, 3))),
+        (
+            occupied("aws-p4d"),
+            DeviceRequest(1, 100, ("rdma", "gpu"), same_pcie=True),
+            ((0,), (0,)),
+        ),
+    ],
+)
+def test_koordinator_takes_these_devices(
+    on: OccupiedMachine, request_: DeviceRequest, expected: tuple[tuple[int, ...], ...] | None
+) -> None:
+    assert place(on, request_) == (ChosenHardware(*expected) if expected else None)
+
+
+@pytest.mark.parametrize(
+    ("used", "gpus", "expected"),
+    [
+        ((), 1, (0,)),
+        ((4, 5), 1, (6,)),
+        ((0,), 1, (1,)),
+        ((0, 2), 1, (1,)),
+        ((0, 5), 2, (2, 3)),
+        ((0, 2, 5, 7), 2, None),
+        ((0,), 4, (4, 5, 6, 7)),
+        ((), 3, None),
+    ],
+)
+def test_koordinator_honors_partitions_and_keeps_large_ones_free(
+    used: tuple[int, ...], gpus: int, expected: tuple[int, ...] | None
+) -> None:
+    on = replace(occupied("hgx-h100", used), partitions=HOPPER, honors_partitions=True)
+    found = place(on, DeviceRequest(gpus))
+    assert (found.gpus if found else None) == expected
+
+
+def overrides_scope(on: OccupiedMachine, request: DeviceRequest) -> bool:
+    """Koordinator's table of partitions takes precedence over the required scope."""
+    return bool(request.scope) and on.partitions is not None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_koordinator_takes_satisfies_the_hints_and_is_enumerated(seed: int) -> None:
+    on, request = generate(seed)
+    found = place(on, request)
+    if found is None or overrides_scope(on, request):
+        return
+    assert list(find_violations(on, request, found)) == []
+    assert any(set(each.gpus) == set(found.gpus) for each in enumerate_choices(on, request))
+
+
+def test_the_seeds_have_enough_of_everything() -> None:
+    cases = [generate(seed) for seed in SEEDS]
+    placed = [request for on, request in cases if place(on, request)]
+    assert len(placed) > len(SEEDS) / 4
+    for name in ("rdma", "types", "same_pcie", "functions", "strategy", "scope", "policy"):
+        assert sum(bool(getattr(each, name)) for each in placed) > 10, name
+    assert sum(on.partitions is not None for on, _ in cases) > 10
+    assert sum(next(enumerate_choices(*case), None) is None for case in cases) > 10
