@@ -8,12 +8,9 @@ import msgspec
 from allocator.protocol import ErrorCode, PreFilterRequest, ProtocolError, SchedulingPod
 from allocator.state import AllocatorState
 from dra.claim import Claim, claim_reader
-from ledger.codes import RULES_NOT_ENFORCED
 from ledger.ledger import name_of, uid_of
 from ledger.node_fit import make_reason
-from ledger.unenforced import unenforced_claim_rules
 from registration import allocator_codes as codes
-from solver.deviations import Allocator
 from solver.reasons import Reason
 
 # The limit of the API server for status.reservedFor.
@@ -84,10 +81,6 @@ def check_claims(
         if owner is not None and owner.name == pod.name and owner.uid != pod.uid:
             message = f"ResourceClaim {name_of(claim)} belongs to an earlier pod {pod.name}"
             return make_reason(codes.CLAIM_OF_ANOTHER_POD, _STAGE, message)
-        # Its devices would violate what the pod requires.
-        for finding in unenforced_claim_rules((claim,), Allocator.DRAWBRIDGE):
-            message = f"ResourceClaim {name_of(claim)} is not allocated: {finding.message}"
-            return make_reason(RULES_NOT_ENFORCED, _STAGE, message)
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from dra.claim import ALL, ClaimSpec, request_choices
+from dra.claim import ALL, ClaimSpec, Request, request_choices
 from dra.codes import RULE_NAMES_NO_REQUEST, RULE_WITHOUT_NUMBER, RULES_UNREADABLE
 from dra.decode_errors import Schema, convert
 from dra.finding import Code, Finding
@@ -112,9 +112,18 @@ def read_rules(text: str) -> Rules | tuple[Finding, ...]:
     if isinstance(found, tuple):
         return tuple(_unreadable(f"{each.path}: {each.message}") for each in found)
     rules: Rules = found
+    problem = _problem(rules)
+    return (_unreadable(problem),) if problem else rules
+
+
+def _problem(rules: Rules) -> str:
+    """Return what is wrong with the rules whatever their claim is."""
     if len(rules.joint) + len(rules.near) > MAX_RULES:
-        return (_unreadable(f"there are more than {MAX_RULES} rules"),)
-    return rules
+        return f"there are more than {MAX_RULES} rules"
+    attributes = [(f"joint[{i}]", each.attributes) for i, each in enumerate(rules.joint)]
+    attributes += [(f"near[{i}]", each.attributes) for i, each in enumerate(rules.near)]
+    without = (rule_path for rule_path, names in attributes if not names)
+    return next((f"{rule_path}.attributes: must name an attribute" for rule_path in without), "")
 
 
 def check_rules(rules: Rules, spec: ClaimSpec) -> tuple[Finding, ...]:
@@ -130,12 +139,8 @@ def _findings(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
         for name in names:
             if name not in requests:
                 yield _wrong(RULE_NAMES_NO_REQUEST, rule_path, f"the claim has no request {name}")
-            elif any(
-                alternative.requested.allocation_mode == ALL
-                for alternative in request_choices(requests[name])
-            ):
-                why = f"request {name} has allocationMode All, but a rule needs a count"
-                yield _wrong(RULE_WITHOUT_NUMBER, rule_path, why)
+            else:
+                yield from _number_findings(rule_path, requests[name])
         if len(set(names)) < len(names) or not names:
             why = "must name at least one request, and each request only once"
             yield _wrong(RULE_NAMES_NO_REQUEST, rule_path, why)
@@ -143,6 +148,16 @@ def _findings(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
         if not (rule.primary and rule.others):
             why = "must set primary and others"
             yield _wrong(RULE_NAMES_NO_REQUEST, f"joint[{i}]", why)
+
+
+def _number_findings(rule_path: str, request: Request) -> Iterator[Finding]:
+    alternatives = [each.requested for each in request_choices(request)]
+    if any(each.allocation_mode == ALL for each in alternatives):
+        why = f"request {request.name} has allocationMode All, but a rule needs a count"
+        yield _wrong(RULE_WITHOUT_NUMBER, rule_path, why)
+    elif any(each.count < 1 for each in alternatives):
+        why = f"request {request.name} has a negative count"
+        yield _wrong(RULE_WITHOUT_NUMBER, rule_path, why)
 
 
 def _wrong(code: Code, rule_path: str, why: str) -> Finding:
@@ -168,8 +183,8 @@ def render_page() -> str:
         "requirements that a claim spec cannot express. A ResourceClaimTemplate has the annotation",
         "in `spec.metadata.annotations`, so that every claim gets a copy. The hash in the template",
         "name includes it. The value is JSON, and unknown fields are rejected. `drawbridge lint`",
-        "checks the annotation. This version has no allocator that enforces it. This page is",
-        "generated from the code (`make docs`).",
+        "checks the annotation. The allocator of Drawbridge obeys it; kube-scheduler does not read",
+        "it. This page is generated from the code (`make docs`).",
         "",
         "```json",
         json.dumps(json.loads(encode_rules(_EXAMPLE)), indent=2),
@@ -179,10 +194,34 @@ def render_page() -> str:
         fields = rules_schema()["$defs"][part.__name__]["properties"]  # type: ignore[index]
         lines += ["", f"## {title}", "", f"{part.__doc__}", "", "| field | meaning |", "|---|---|"]
         lines += [f"| `{name}` | {each['description']} |" for name, each in fields.items()]
+    lines += ["", *_MEANING]
     lines += ["", "## JSON Schema", "", "```json", json.dumps(rules_schema(), indent=2), "```"]
     return "\n".join(lines) + "\n"
 
 
+_MEANING: Final = (
+    "## Meaning",
+    "",
+    "- A rule is about the devices that are allocated for the requests it names. A request with",
+    "  `firstAvailable` is named as a whole, and the chosen alternative counts. Devices with",
+    "  `adminAccess` count as others.",
+    "- The first attribute of the rule that all these devices publish divides them into groups:",
+    "  devices with the same value, of the same type, are in one group. If no attribute is",
+    "  published by all of them, the rule does not hold. A device with a list of values is in",
+    "  several groups.",
+    "- `near` holds if one group has all the devices.",
+    "- `joint` holds if each of the other requests has devices in the groups of the primary",
+    "  devices: in all of these groups, and in no other group.",
+    "- A required rule always holds, whatever the order of the requests. The allocator examines",
+    "  all combinations of devices, up to its limit of search steps. A pod without a solution",
+    "  waits.",
+    "- A preferred rule (`required: false`) holds if the node has devices for it, together with",
+    "  the required rules and the preferences before it. The order is that of the annotation,",
+    "  `joint` before `near`. If the search for a preference reaches the limit of steps, the",
+    "  devices found before stay.",
+    "- If the annotation cannot be read, or names no request of the claim, the claim is not",
+    "  allocated.",
+)
 _EXAMPLE: Final = Rules(
     joint=(Joint(("gpu",), ("nic",), ("resource.kubernetes.io/pcieRoot",)),),
     strategy=RuleStrategy(devices="packed"),

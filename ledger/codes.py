@@ -132,14 +132,16 @@ RULES_NOT_ENFORCED = Code(
     name="RulesNotEnforced",
     severity=Severity.WARNING,
     text=(
-        "A claim has required rules in the annotation drawbridge.dev/rules, and nobody enforces "
-        "them. kube-scheduler can allocate devices that the rules exclude. The allocator of "
-        "Drawbridge does not allocate the claim."
+        "A claim has required rules in the annotation drawbridge.dev/rules. kube-scheduler does "
+        "not read them, so it can allocate devices that the rules exclude."
     ),
     example=(
         "spec.metadata.annotations[drawbridge.dev/rules]: kube-scheduler does not enforce joint[0]"
     ),
-    remedy="Translate the pod again with `placement: native`, which needs no rules.",
+    remedy=(
+        "Translate the pod again with `placement: native`, which needs no rules, or use the "
+        "scheduler of Drawbridge."
+    ),
 )
 COMPATIBILITY_NOT_ENFORCED = Code(
     name="CompatibilityNotEnforced",

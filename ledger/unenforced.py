@@ -1,7 +1,7 @@
 """Reports requirements of the input that an allocator does not enforce.
 
 The stock scheduler reads neither the rules of claims nor compatibility declarations. Drawbridge's
-allocator enforces the declarations; it does not evaluate the rules yet.
+allocator enforces both.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,16 +18,15 @@ from ledger.pods import Pod
 from solver.deviations import Allocator
 from solver.world import World
 
-_ACTORS = {
-    Allocator.UPSTREAM: "kube-scheduler does not enforce",
-    Allocator.DRAWBRIDGE: "this version of the allocator does not enforce",
-}
+_NOBODY = "kube-scheduler does not enforce"
 
 
 def unenforced_rules(
     pods: Iterable[Pod], claims: Iterable[Claim], templates: Iterable[Template], by: Allocator
 ) -> Iterator[Finding]:
     """Report the required rules of the claims and templates that pods refer to, once each."""
+    if by is not Allocator.UPSTREAM:
+        return
     entries = [(pod.namespace, each) for pod in pods for each in pod.spec.resource_claims]
     claim_names = {f"{space}/{each.resource_claim_name}" for space, each in entries}
     template_names = {f"{space}/{each.resource_claim_template_name}" for space, each in entries}
@@ -38,31 +37,28 @@ def unenforced_rules(
         if f"{metadata.namespace or 'default'}/{metadata.name}" in template_names:
             path = f"spec.{PATH}"
             name = _object_name(TEMPLATE, metadata)
-            yield from _report(each.spec.metadata.annotations, path, name, by)
+            yield from _report(each.spec.metadata.annotations, path, name)
 
 
 def unenforced_claim_rules(claims: Iterable[Claim], by: Allocator) -> Iterator[Finding]:
     """Report the required rules of claims that have no devices yet."""
-    for each in claims:
+    for each in claims if by is Allocator.UPSTREAM else ():
         if each.status.allocation is None:
-            yield from _report(
-                each.metadata.annotations, PATH, _object_name(CLAIM, each.metadata), by
-            )
+            name = _object_name(CLAIM, each.metadata)
+            yield from _report(each.metadata.annotations, PATH, name)
 
 
-def _report(
-    annotations: Mapping[str, str], path: str, name: str, by: Allocator
-) -> Iterator[Finding]:
+def _report(annotations: Mapping[str, str], path: str, name: str) -> Iterator[Finding]:
     text = annotations.get(RULES_ANNOTATION)
     rules = read_rules(text) if text is not None else Rules()
     if isinstance(rules, tuple):
-        reason = f"{_ACTORS[by]} the rules, which cannot be read: {rules[0].message}"
+        reason = f"{_NOBODY} the rules, which cannot be read: {rules[0].message}"
         yield codes.RULES_NOT_ENFORCED.at(path, reason, object=name)
         return
     required = [f"joint[{i}]" for i, each in enumerate(rules.joint) if each.required]
     required += [f"near[{i}]" for i, each in enumerate(rules.near) if each.required]
     if required:
-        message = f"{_ACTORS[by]} {', '.join(required)}"
+        message = f"{_NOBODY} {', '.join(required)}"
         yield codes.RULES_NOT_ENFORCED.at(path, message, object=name)
 
 
@@ -76,13 +72,13 @@ def unenforced_compatibility(world: World, by: Allocator) -> Iterator[Finding]:
             counts.setdefault(each.driver, []).append(each.name)
     for driver, names in sorted(counts.items()):
         slices = "1 ResourceSlice" if len(names) == 1 else f"{len(names)} ResourceSlices"
-        message = f"{_ACTORS[by]} the compatibility rules of {slices} of {driver}"
+        message = f"{_NOBODY} the compatibility rules of {slices} of {driver}"
         yield codes.COMPATIBILITY_NOT_ENFORCED.at("", message, object=f"ResourceSlice/{names[0]}")
     if world.compatibility:
-        message = f"{_ACTORS[by]} the compatibility rules of the configuration"
+        message = f"{_NOBODY} the compatibility rules of the configuration"
         yield codes.COMPATIBILITY_NOT_ENFORCED.at("compatibility", message)
     if world.unset_groups is not UnsetGroups.ALONE:
-        message = f"{_ACTORS[by]} unsetGroups {world.unset_groups}"
+        message = f"{_NOBODY} unsetGroups {world.unset_groups}"
         yield codes.COMPATIBILITY_NOT_ENFORCED.at("unsetGroups", message)
 
 

@@ -84,5 +84,5 @@ def _unchanged(
     for name in last.with_shares.difference(changed):
         result = results[name]
         if isinstance(result, Solution):
-            results[name] = Solution(name, with_new_share_ids(result.allocations, ids))
+            results[name] = result.with_allocations(with_new_share_ids(result.allocations, ids))
     return results

@@ -13,6 +13,7 @@ from dra.claim import Claim
 from dra.classes import DeviceClass
 from dra.inventory import Inventory, Pool, PoolID
 from dra.layered_map import LayeredMap
+from dra.names import RULES_ANNOTATION
 from dra.nodes import Node
 from dra.quantity import Quantity
 from solver.answers import SolverResult
@@ -116,8 +117,10 @@ class DemandResults(msgspec.Struct, eq=False):
 
 
 def demand_key(claims: Sequence[Claim]) -> bytes:
-    """Return a key that is equal for claims with equal specs."""
-    return _ENCODER.encode([claim.spec for claim in claims])
+    """Return a key that is equal for claims with equal specs and equal rules."""
+    specs = _ENCODER.encode([claim.spec for claim in claims])
+    rules = [claim.metadata.annotations.get(RULES_ANNOTATION) for claim in claims]
+    return specs + _ENCODER.encode(rules) if any(each is not None for each in rules) else specs
 
 
 def new_demand_results(demand: Demand) -> DemandResults:

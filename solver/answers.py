@@ -18,10 +18,18 @@ class FailureKind(enum.StrEnum):
 
 
 class Solution(msgspec.Struct, frozen=True):
-    """The allocations of the claims in order, in the form of their status."""
+    """The allocations of the claims in order, in the form of their status.
+
+    `preferences` is how many preferred rules of the claims hold.
+    """
 
     node: str
     allocations: tuple[AllocationJSON, ...]
+    preferences: int = 0
+
+    def with_allocations(self, allocations: tuple[AllocationJSON, ...]) -> "Solution":
+        """Return the solution with other share IDs."""
+        return Solution(self.node, allocations, self.preferences)
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -6,52 +6,24 @@ therefore stops before the first request whose devices may cause an error.
 
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import product
-from typing import NamedTuple, TypeAlias
 
 from dra.device import Attribute
 from solver.abort import Abort
 from solver.candidates import Candidate
 from solver.constraints import DistinctConstraint, typed_values
 from solver.demand import Option, RequestDemand
+from solver.needs import (
+    MAX_COMBINATIONS,
+    Bits,
+    Choice,
+    DeviceNeed,
+    OptionProfile,
+    exceeds_supply,
+    restrict,
+)
+from solver.rule_bounds import RuleBounds
 from solver.search import Search
 from solver.state import Rejection, State
-
-# Sets of candidates or values, as bits of an integer.
-Bits: TypeAlias = int
-MAX_UNIONS = 10
-MAX_COMBINATIONS = 256
-
-
-class OptionProfile:
-    """The candidates from the view of options with the same equivalence key.
-
-    `eligible` are the candidates that can be chosen, `failing` those that cause an error.
-    `attributes` holds the attribute of each candidate by constraint, `by_value` the candidates by
-    constraint and value.
-    """
-
-    __slots__ = ("attributes", "by_value", "eligible", "failing")
-
-    def __init__(self) -> None:
-        self.eligible: Bits = 0
-        self.failing: Bits = 0
-        self.attributes: dict[int, dict[Candidate, Attribute]] = {}
-        self.by_value: dict[int, dict[Hashable, Bits]] = {}
-
-
-class DeviceNeed(NamedTuple):
-    """A number of devices needed from any of the parts; each part belongs to one option."""
-
-    wanted: int
-    parts: tuple[tuple[Option, Bits], ...]
-
-    @property
-    def union(self) -> Bits:
-        """All suitable candidates."""
-        union = 0
-        for _, bits in self.parts:
-            union |= bits
-        return union
 
 
 class SearchBounds:
@@ -62,13 +34,15 @@ class SearchBounds:
         self.state = search.state
         self.demand = search.state.demand
         self.candidates = self.state.node_view.candidates
-        self.initial = State(self.demand, self.state.node_view)
+        self.active_rules = self.state.active_rules
+        self.initial = State(self.demand, self.state.node_view, self.active_rules)
         self.bit = {candidate: 1 << i for i, candidate in enumerate(self.candidates)}
         self.shared: Bits = sum(bit for each, bit in self.bit.items() if each.shared)
         self._profiles_by_key: dict[Hashable, OptionProfile] = {}
         self._equivalence_classes: dict[Candidate, int] = {}
         self._kinds: dict[Hashable, int] = {}
         self.profiles = {option: self._profile(option) for option in self.demand.options()}
+        self._rule_bounds = RuleBounds(self.active_rules, self.profiles)
         # Mode All takes its devices in order, and the order decides between a rejection and an
         # error. Devices are not interchangeable then.
         self._order_matters = any(o.all_mode and self._may_abort(o) for o in self.profiles)
@@ -112,7 +86,9 @@ class SearchBounds:
             mine = taken.option if taken.option.claim == option.claim else None
             how: tuple[object, ...] = (taken.option.admin,)
             if mine is not None:
-                how = (*how, mine.constraint_indexes, id(mine) if mine.derived_attributes else 0)
+                sides = self.active_rules.by_request.get(mine.request_index)
+                derives = id(mine) if mine.derived_attributes else 0
+                how = (*how, mine.constraint_indexes, derives, sides)
             if taken.candidate.shared:
                 amounts = tuple(sorted((k, v.nanos()) for k, v in (taken.amounts or {}).items()))
                 sharing.setdefault(taken.candidate, []).append((how, amounts))
@@ -143,10 +119,12 @@ class SearchBounds:
         return kinds, pools, all_mode_devices
 
     def _profile(self, option: Option) -> OptionProfile:
-        key = option.equivalence_key()
+        rule_attributes = self.active_rules.attributes_of(option.request_index)
+        key = (option.equivalence_key(), rule_attributes)
         cached = self._profiles_by_key.get(key)
         if cached is None:
-            cached = self._profiles_by_key[key] = OptionProfile()
+            keys: list[int | str] = [*option.constraint_indexes, *sorted(rule_attributes)]
+            cached = self._profiles_by_key[key] = OptionProfile(keys)
             all_mode_devices = self.search.all_mode_devices
             for candidate in all_mode_devices[option] if option.all_mode else self.candidates:
                 self._classify(cached, option, candidate)
@@ -167,13 +145,13 @@ class SearchBounds:
         for index in option.constraint_indexes:
             name = self.demand.constraints[option.claim][index].name
             attribute = self.initial.attribute(option, candidate, name)
-            if attribute is None:
-                continue
-            profile.attributes.setdefault(index, {})[candidate] = attribute
-            by_value = profile.by_value.setdefault(index, {})
-            # An attribute of unknown type equals no other.
-            for value in typed_values(attribute) or (candidate,):
-                by_value[value] = by_value.get(value, 0) | bit
+            if attribute is not None:
+                profile.note(index, candidate, attribute, bit)
+        device = self.initial.rule_device(option, candidate)
+        for name in self.active_rules.attributes_of(option.request_index):
+            attribute = device.find_attribute(name)
+            if attribute is not None and typed_values(attribute):
+                profile.note(name, candidate, attribute, bit)
 
     def _device_kind(self, candidate: Candidate) -> Hashable:
         bit = self.bit[candidate]
@@ -259,7 +237,9 @@ class SearchBounds:
     def _cannot_satisfy(self, state: State, needs: Sequence[DeviceNeed]) -> bool:
         if self._has_shortage(needs):
             return True
-        if not any(option.constraint_indexes for need in needs for option, _ in need.parts):
+        options = [option for need in needs for option, _ in need.parts]
+        by_rule = list(self._rule_bounds.choices(state.rules, needs))
+        if not by_rule and not any(option.constraint_indexes for option in options):
             return False
         if any(
             self._lacks_distinct_values(state, about)
@@ -267,7 +247,8 @@ class SearchBounds:
         ):
             return True
         return all(
-            self._has_shortage(restricted) for restricted in self._by_common_values(state, needs)
+            self._has_shortage(restricted)
+            for restricted in self._by_common_values(state, needs, by_rule)
         )
 
     def _has_shortage(self, needs: Sequence[DeviceNeed]) -> bool:
@@ -282,7 +263,7 @@ class SearchBounds:
                 exclusive[alone] = exclusive.get(alone, 0) + count
             elif need.wanted > union.bit_count():
                 return True
-        return _exceeds_supply(exclusive)
+        return exceeds_supply(exclusive)
 
     def _by_constraint(
         self, needs: Sequence[DeviceNeed], kind: type
@@ -318,21 +299,24 @@ class SearchBounds:
                     if having & bits and value not in used:
                         union |= numbers.setdefault(value, 1 << len(numbers))
             wanted[union] = wanted.get(union, 0) + need.wanted
-        return _exceeds_supply(wanted)
+        return exceeds_supply(wanted)
 
     def _by_common_values(
-        self, state: State, needs: Sequence[DeviceNeed]
+        self, state: State, needs: Sequence[DeviceNeed], by_rule: Sequence[Sequence[Choice]]
     ) -> Iterator[Sequence[DeviceNeed]]:
         """Yield the needs once for each choice of the values that devices must have in common."""
-        found: list[list[dict[Option, Bits]]] = []
+        found: list[Sequence[Choice]] = []
         combinations = 1
-        for claim, index in self._match_constraints(needs):
-            choices = self._common_value_choices(state, claim, index, needs)
+        of_constraints = (
+            self._common_value_choices(state, claim, index, needs)
+            for claim, index in self._match_constraints(needs)
+        )
+        for choices in (*by_rule, *of_constraints):
             if combinations * len(choices) <= MAX_COMBINATIONS:
                 combinations *= len(choices)
                 found.append(choices)
         for chosen in product(*found):
-            yield [_restrict(need, chosen) for need in needs]
+            yield [restrict(need, chosen) for need in needs]
 
     def _match_constraints(self, needs: Sequence[DeviceNeed]) -> Iterator[tuple[int, int]]:
         covered = {
@@ -347,7 +331,7 @@ class SearchBounds:
 
     def _common_value_choices(
         self, state: State, claim: int, index: int, needs: Sequence[DeviceNeed]
-    ) -> list[dict[Option, Bits]]:
+    ) -> list[Choice]:
         """Return, for each possible common value, the suitable devices of each option."""
         about = [
             option
@@ -367,34 +351,5 @@ class SearchBounds:
         return [
             choice
             for choice in choices
-            if all(_restrict(need, [choice]).union.bit_count() >= need.wanted for need in covered)
+            if all(restrict(need, [choice]).union.bit_count() >= need.wanted for need in covered)
         ]
-
-
-def _restrict(need: DeviceNeed, chosen: Sequence[dict[Option, Bits]]) -> DeviceNeed:
-    parts = []
-    for option, bits in need.parts:
-        left = bits
-        for choice in chosen:
-            left &= choice.get(option, left)
-        parts.append((option, left))
-    return DeviceNeed(need.wanted, tuple(parts))
-
-
-def _exceeds_supply(wanted: dict[Bits, int]) -> bool:
-    """Return whether some of the needs exceed their devices together (Hall's theorem)."""
-    if len(wanted) > MAX_UNIONS:
-        total, union = 0, 0
-        for devices, count in wanted.items():
-            if count > devices.bit_count():
-                return True
-            total, union = total + count, union | devices
-        return total > union.bit_count()
-    unions = [(0, 0)]
-    for devices, count in wanted.items():
-        for union, total in list(unions):
-            more = (union | devices, total + count)
-            if more[1] > more[0].bit_count():
-                return True
-            unions.append(more)
-    return False

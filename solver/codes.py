@@ -78,6 +78,14 @@ CONSTRAINT_UNMET = _code(
     "resource.kubernetes.io/pcieRoot, 4 requested",
     "Request fewer devices, or remove the constraint.",
 )
+RULE_UNMET = _code(
+    "RuleUnmet",
+    "There are enough devices, but no choice of them satisfies a required rule of the claim in "
+    "the annotation drawbridge.dev/rules.",
+    "no dra.net device with a resource.kubernetes.io/pcieRoot in common with gpu (joint[0])",
+    "Request fewer devices, or allow the pod on other nodes. Wait if devices of the group are in "
+    "use.",
+)
 TOO_FEW_TOGETHER = _code(
     "TooFewTogether",
     "The node can satisfy each request alone, but not all requests together.",
@@ -140,6 +148,7 @@ CODE_BY_STAGE = {
     Stage.COUNTERS: COUNTERS_LACKING,
     Stage.TAINT: DEVICE_TAINTED,
     Stage.CONSTRAINT: CONSTRAINT_UNMET,
+    Stage.RULE: RULE_UNMET,
 }
 
 CODES = Codes(

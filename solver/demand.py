@@ -23,9 +23,12 @@ from dra.claim import (
 )
 from dra.classes import DeviceClass
 from dra.gates import Gates
+from dra.names import RULES_ANNOTATION
+from dra.rules import Rules, check_rules, read_rules
 from solver.abort import Abort, Cause
 from solver.constraints import AttributeConstraint, DistinctConstraint, MatchConstraint
 from solver.eligibility import RequestFilter
+from solver.rules import ClaimRules, compile_rules
 
 MAX_RESULTS = 32
 
@@ -79,11 +82,12 @@ class RequestDemand(msgspec.Struct, frozen=True, eq=False):
 
 
 class Demand(msgspec.Struct, frozen=True, eq=False):
-    """The requests of all claims in order, and the constraints of each claim."""
+    """The requests of all claims in order, the constraints of each claim, and their rules."""
 
     claims: tuple[Claim, ...]
     requests: tuple[RequestDemand, ...]
     constraints: tuple[tuple[AttributeConstraint, ...], ...]
+    rules: ClaimRules = ClaimRules()
 
     def options(self) -> Iterator[Option]:
         """Return all options of all requests."""
@@ -95,8 +99,13 @@ def build_demand(
     classes: Mapping[str, DeviceClass],
     gates: Gates,
     make_filter: FilterFactory,
+    *,
+    obeys_rules: bool = False,
 ) -> Demand:
-    """Validate claims in the scheduler's order; raises Abort with the first error."""
+    """Validate claims in the scheduler's order; raises Abort with the first error.
+
+    Only with `obeys_rules`, the rules in the annotations of the claims count.
+    """
     context = _CheckContext(claims, classes, gates, make_filter)
     requests: list[RequestDemand] = []
     constraints = []
@@ -109,7 +118,8 @@ def build_demand(
                 raise Abort(Cause.REFUSED, f"{where}: {error}") from None
         _check_size(claim)
         constraints.append(_constraints(claim, gates))
-    return Demand(tuple(claims), tuple(requests), tuple(constraints))
+    rules = _rules(claims, requests) if obeys_rules else ClaimRules()
+    return Demand(tuple(claims), tuple(requests), tuple(constraints), rules)
 
 
 class _CheckContext(NamedTuple):
@@ -254,3 +264,25 @@ def _constraints(claim: Claim, gates: Gates) -> tuple[AttributeConstraint, ...]:
             text = f"constraint #{index}: empty constraint (unsupported constraint type?)"
             raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}, {text}")
     return tuple(constraints)
+
+
+def _rules(claims: Sequence[Claim], requests: Sequence[RequestDemand]) -> ClaimRules:
+    """Compile the rules of claims; raises Abort if they are not valid."""
+    if not any(RULES_ANNOTATION in claim.metadata.annotations for claim in claims):
+        return ClaimRules()
+    most = [max(option.wanted.count for option in each.options) for each in requests]
+    indexes: list[dict[str, int]] = [{} for _ in claims]
+    for at, each in enumerate(requests):
+        indexes[each.claim][each.request.name] = at
+    read = [_read_rules(claim) for claim in claims]
+    return compile_rules(list(zip(read, indexes, strict=True)), most)
+
+
+def _read_rules(claim: Claim) -> Rules:
+    text = claim.metadata.annotations.get(RULES_ANNOTATION)
+    rules = read_rules(text) if text is not None else Rules()
+    problems = check_rules(rules, claim.spec) if isinstance(rules, Rules) else rules
+    if problems or not isinstance(rules, Rules):
+        message = f"{problems[0].path}: {problems[0].message}"
+        raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}: {message}")
+    return rules

@@ -38,6 +38,9 @@ class Deviations(msgspec.Struct, frozen=True):
     # Unnumbered: a chosen device whose node selector has several terms aborts the finished
     # allocation. The current node satisfies the selector, so we bind the allocation to it.
     several_terms_bind: bool = True
+    # Unnumbered: upstream has no rules about groups of devices. We obey those in the annotation
+    # drawbridge.dev/rules of a claim.
+    obeys_rules: bool = True
 
 
 OURS = Deviations()
@@ -47,6 +50,7 @@ UPSTREAM = Deviations(
     overdraft_stays_in_its_set=False,
     all_goes_back=False,
     several_terms_bind=False,
+    obeys_rules=False,
 )
 
 

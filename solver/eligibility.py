@@ -26,6 +26,7 @@ class Stage(enum.StrEnum):
     COUNTERS = "counters"
     TAINT = "taint"
     CONSTRAINT = "constraint"
+    RULE = "rule"
 
 
 class SelectorVerdict(NamedTuple):

@@ -27,6 +27,7 @@ STAGE_ORDER = (
     Stage.COUNTERS,
     Stage.TAINT,
     Stage.CONSTRAINT,
+    Stage.RULE,
 )
 
 

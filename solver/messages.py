@@ -13,6 +13,7 @@ from solver.demand import Option
 from solver.eligibility import SelectorVerdict, Stage
 from solver.filter_stages import StageLoss
 from solver.node_view import NodeView
+from solver.rules import GroupRule
 from solver.state import HELD_BY_POD, UnmetConstraint
 
 MAX_EXPRESSION_LENGTH = 120
@@ -179,6 +180,19 @@ def _constraint(option: Option, loss: StageLoss, requested: int, _: NodeView) ->
     return _remaining(option, loss, requested, condition)
 
 
+def _rule(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
+    rules = [each for _, each in loss.rejected if isinstance(each, GroupRule)]
+    rule = Counter(rules).most_common(1)[0][0]
+    attribute = " or ".join(rule.attributes)
+    if len(rule.names) == 1:
+        condition = f" with the {attribute} of the chosen devices of {rule.names[0]}"
+    else:
+        side = next(i for i, each in enumerate(rule.sides) if option.request_index in each)
+        others = ", ".join(name for i, name in enumerate(rule.names) if i != side)
+        condition = f" with a {attribute} in common with {others}"
+    return f"{_remaining(option, loss, requested, condition)} ({rule.name})"
+
+
 _MESSAGES: dict[Stage, Callable[[Option, StageLoss, int, NodeView], str]] = {
     Stage.CLASS: _class,
     Stage.REQUEST: _request,
@@ -191,4 +205,5 @@ _MESSAGES: dict[Stage, Callable[[Option, StageLoss, int, NodeView], str]] = {
     Stage.COUNTERS: _counters,
     Stage.TAINT: _taint,
     Stage.CONSTRAINT: _constraint,
+    Stage.RULE: _rule,
 }

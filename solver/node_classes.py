@@ -7,10 +7,12 @@ have the same free counters. The key is computed only for searches that meet sev
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from solver.abort import Abort
 from solver.bounds import SearchBounds
 from solver.candidates import Candidate
-from solver.demand import Option
+from solver.demand import Demand, Option
 from solver.node_view import NodeView
+from solver.rules import ActiveRules, GroupRule
 from solver.search import DeadEnd, Search, SearchLimitExceeded
 from solver.state import ChosenDevice, State
 
@@ -20,12 +22,28 @@ _Choices: TypeAlias = tuple[tuple[Option, int], ...]
 
 
 class SearchResult(NamedTuple):
-    """The result of a search: a solution, the deepest dead end, or the step limit."""
+    """The result of a search: a solution, the deepest dead end, or the step limit.
+
+    `preferences` is how many preferred rules the solution satisfies.
+    """
 
     solution: tuple[ChosenDevice, ...] | None = None
     deepest: DeadEnd | None = None
     gave_up: bool = False
     work: int = 0
+    preferences: int = 0
+
+
+class SearchLimits(NamedTuple):
+    """The limits of a search: its steps, and its steps and the work of its pruning together."""
+
+    steps: int
+    max_work: int | None = None
+
+    def after(self, work: int) -> "SearchLimits":
+        """Return what is left of the limits."""
+        left = None if self.max_work is None else self.max_work - work
+        return SearchLimits(self.steps - work, left)
 
 
 class _CachedSearch(NamedTuple):
@@ -54,34 +72,78 @@ class SearchCache:
 
     def search(
         self,
+        demand: Demand,
+        node_view: NodeView,
+        all_mode_devices: Mapping[Option, Sequence[Candidate]],
+        limits: SearchLimits,
+    ) -> SearchResult:
+        """Search a node, or reuse the result of an equal node; raises Abort.
+
+        Each preferred rule is kept if the required rules and the preferences before it allow it.
+        All searches share the limits; the last solution stands.
+        """
+        active = demand.rules.required
+        result = self._search(State(demand, node_view, active), all_mode_devices, limits)
+        for preference in demand.rules.preferences if result.solution is not None else ():
+            wanted = active.with_rule(preference)
+            if not _holds(preference, active, result, State(demand, node_view)):
+                left = limits.after(result.work)
+                try:
+                    state = State(demand, node_view, wanted)
+                    better = self._search(state, all_mode_devices, left)
+                except Abort:
+                    # A preference must not add an error to a solution.
+                    continue
+                result = _replace(result, better)
+                if better.gave_up:
+                    break
+                if better.solution is None:
+                    continue
+            active = wanted
+            result = result._replace(preferences=result.preferences + 1)
+        return result
+
+    def _search(
+        self,
         state: State,
         all_mode_devices: Mapping[Option, Sequence[Candidate]],
-        steps: int,
-        max_work: int | None = None,
+        limits: SearchLimits,
     ) -> SearchResult:
-        """Search a node, or reuse the result of an equal node; raises Abort."""
         keys: list[Hashable] = []
 
         def make_pruning(search: Search) -> SearchBounds:
             bounds = SearchBounds(search)
             node_state_key = bounds.node_state_key()
             if node_state_key is not None:
-                key = (steps, max_work, node_state_key)
+                key = (limits, state.active_rules.rules, node_state_key)
                 if key in self._cached:
                     raise _CacheHit(self._cached[key])
                 keys.append(key)
             return bounds
 
-        search = Search(state, all_mode_devices, make_pruning, steps, max_work)
+        search = Search(state, all_mode_devices, make_pruning, limits.steps, limits.max_work)
         try:
             result = _run(search)
         except _CacheHit as hit:
-            return _replay(State(state.demand, state.node_view), hit.cached)
+            return _replay(State(state.demand, state.node_view, state.active_rules), hit.cached)
         for key in keys:
             if len(self._cached) >= MAX_NODE_STATES:
                 self._cached.clear()
             self._cached[key] = _to_cached(state.node_view, result)
         return result
+
+
+def _holds(preference: GroupRule, active: ActiveRules, result: SearchResult, state: State) -> bool:
+    """Return whether a solution satisfies a preferred rule."""
+    taken = result.solution or ()
+    devices = (state.rule_device(each.option, each.candidate) for each in taken)
+    return active.holds(preference, devices)
+
+
+def _replace(result: SearchResult, better: SearchResult) -> SearchResult:
+    """Return a better solution, or the known one, with the work of both searches."""
+    solution = better.solution or result.solution
+    return result._replace(solution=solution, work=result.work + better.work)
 
 
 def _run(search: Search) -> SearchResult:

@@ -21,11 +21,12 @@ from solver.answer_cache import (
 from solver.answers import Failure, FailureKind, Solution, SolverResult
 from solver.demand import build_demand
 from solver.memo import Memo
+from solver.node_classes import SearchLimits
 from solver.node_view import NodeView
 from solver.reasons import error_reason, explain_failure, search_limit_reason
 from solver.results import compose_allocations, with_new_share_ids
 from solver.search import STEPS
-from solver.state import ChosenDevice, State
+from solver.state import State
 from solver.world import UNUSED, View, World
 
 FIRST_FIT = "first-fit"
@@ -73,7 +74,13 @@ def _demand_results(world: World, claims: Sequence[Claim], memo: Memo) -> Demand
     demand_results = memo.demands.get(key)
     if demand_results is None or not demand_results.is_current(world):
         demand_results = new_demand_results(
-            build_demand(claims, world.classes, world.gates, memo.request_filter)
+            build_demand(
+                claims,
+                world.classes,
+                world.gates,
+                memo.request_filter,
+                obeys_rules=world.deviations.obeys_rules,
+            )
         )
         if len(memo.demands) >= MAX_DEMANDS:
             memo.demands.clear()
@@ -105,8 +112,9 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         if cached is not None and cached.is_current(node, pools, uses):
             self.count_work(cached.work)
             if cached.has_shares and isinstance(cached.result, Solution):
-                allocations = with_new_share_ids(cached.result.allocations, self.ids)
-                return Solution(node.name, allocations)
+                return cached.result.with_allocations(
+                    with_new_share_ids(cached.result.allocations, self.ids)
+                )
             return cached.result
         self.memo.before_node()
         node_view = NodeView(self.world, self.memo, node, pools, uses)
@@ -123,25 +131,18 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
     def _search(self, node_view: NodeView) -> tuple[SolverResult, bool, int]:
         """Return the result, whether it has shares of devices, and the work of the search."""
         node, demand = node_view.node.name, self.demand_results.demand
-        state = State(demand, node_view)
-        all_mode_devices = devices_for_all_mode(state)
-        result = self.demand_results.searches.search(
-            state, all_mode_devices, self.steps, self.max_work
-        )
+        all_mode_devices = devices_for_all_mode(State(demand, node_view))
+        limits = SearchLimits(self.steps, self.max_work)
+        result = self.demand_results.searches.search(demand, node_view, all_mode_devices, limits)
         if result.gave_up:
             reason = search_limit_reason(node, min(self.steps, self.max_work or self.steps))
             return Failure(node, FailureKind.GAVE_UP, (reason,)), False, result.work
         if result.solution is not None:
             shares = any(each.candidate.shared for each in result.solution)
-            return self._solution(node_view, result.solution), shares, result.work
+            allocations = compose_allocations(demand, node_view, result.solution, self.ids)
+            return Solution(node, allocations, result.preferences), shares, result.work
         reasons = explain_failure(demand, node_view, all_mode_devices, result.deepest)
         return Failure(node, FailureKind.NO, reasons), False, result.work
-
-    def _solution(self, node_view: NodeView, taken: tuple[ChosenDevice, ...]) -> Solution:
-        return Solution(
-            node_view.node.name,
-            compose_allocations(self.demand_results.demand, node_view, taken, self.ids),
-        )
 
 
 def _failure(node: str, abort: Abort) -> Failure:

@@ -23,6 +23,7 @@ from solver.deviations import relevant_overdrafts
 from solver.eligibility import SELECTED, CapacityNeed, SelectorVerdict, Stage
 from solver.expressions import EvaluationFailure
 from solver.node_view import NodeView
+from solver.rules import ActiveRules, GroupRule, RuleDevice, RuleState
 
 
 class Rejection(NamedTuple):
@@ -48,6 +49,16 @@ class ChosenDevice(NamedTuple):
     counters: Counters | None
     group_states: GroupStates | None
     constraints: tuple[object, ...]
+    rules: tuple[RuleState, ...]
+
+
+class _Before(NamedTuple):
+    """What a chosen device changes, as it was before."""
+
+    counters: Counters | None
+    group_states: GroupStates | None
+    constraints: tuple[object, ...]
+    rules: tuple[RuleState, ...]
 
 
 class _HardwareState(NamedTuple):
@@ -66,12 +77,16 @@ NO_SHARES: tuple[Amounts, ...] = ()
 class State:
     """The devices chosen so far in one search on one node."""
 
-    def __init__(self, demand: Demand, node_view: NodeView) -> None:
+    def __init__(
+        self, demand: Demand, node_view: NodeView, active_rules: ActiveRules | None = None
+    ) -> None:
         self.demand = demand
         self.node_view = node_view
+        self.active_rules = demand.rules.required if active_rules is None else active_rules
+        self.rules = self.active_rules.empty
         self.trail: list[ChosenDevice] = []
         self.counts = [0] * len(demand.claims)
-        self._before: list[tuple[Counters | None, GroupStates | None, tuple[object, ...]]] = []
+        self._before: list[_Before] = []
         self._chosen_by: dict[Candidate, list[int]] = {}
         self._shares: dict[Candidate, tuple[Amounts, ...]] = {}
         # The number of shares that were charged to counters.
@@ -92,11 +107,13 @@ class State:
         if isinstance(chosen, Rejection):
             return chosen
         claim = option.claim
-        before = (self._counters.get(candidate.pool), self._group_states, self.constraints[claim])
+        counters = self._counters.get(candidate.pool)
+        before = _Before(counters, self._group_states, self.constraints[claim], self.rules)
         self._before.append(before)
         self.trail.append(chosen)
         self.counts[claim] += 1
         self.constraints[claim] = chosen.constraints
+        self.rules = chosen.rules
         self._group_states = chosen.group_states
         if chosen.counters is not None:
             self._counters[candidate.pool] = chosen.counters
@@ -113,7 +130,8 @@ class State:
     def undo(self) -> None:
         """Revert the last `take`."""
         option, candidate, *_ = self.trail.pop()
-        counters, self._group_states, self.constraints[option.claim] = self._before.pop()
+        counters, self._group_states, constraints, self.rules = self._before.pop()
+        self.constraints[option.claim] = constraints
         self.counts[option.claim] -= 1
         if counters is not None:
             self._counters[candidate.pool] = counters
@@ -191,13 +209,16 @@ class State:
         constraints = self._check_constraints(option, candidate)
         if isinstance(constraints, Rejection):
             return constraints
+        rules = self._check_group_rules(option, candidate)
+        if isinstance(rules, Rejection):
+            return rules
         if option.all_mode and (rejection := self._check_capacity(option, candidate)):
             return rejection
         amounts = (
             option.request_filter.required_capacity(candidate).amounts if candidate.shared else None
         )
         return ChosenDevice(
-            option, candidate, amounts, hardware.counters, hardware.group_states, constraints
+            option, candidate, amounts, hardware.counters, hardware.group_states, constraints, rules
         )
 
     def _check_hardware(self, option: Option, candidate: Candidate) -> Rejection | _HardwareState:
@@ -298,8 +319,38 @@ class State:
             new[index] = extended
         return tuple(new)
 
+    def _check_group_rules(
+        self, option: Option, candidate: Candidate
+    ) -> tuple[RuleState, ...] | Rejection:
+        if option.request_index not in self.active_rules.by_request:
+            return self.rules
+        states = self.active_rules.extend(self.rules, self.rule_device(option, candidate))
+        return Rejection(Stage.RULE, states) if isinstance(states, GroupRule) else states
+
+    def rule_device(self, option: Option, candidate: Candidate) -> RuleDevice:
+        """Return a device as rules see it: an attribute that fails counts as not published."""
+
+        def find(name: str) -> Attribute | None:
+            found = self._find_attribute(option, candidate, name)
+            return None if isinstance(found, EvaluationFailure) else found
+
+        return RuleDevice(option.request_index, option.wanted.count, find)
+
     def attribute(self, option: Option, candidate: Candidate, name: str) -> Attribute | None:
         """Return the attribute of a constraint: derived by the request, else the device's."""
+        found = self._find_attribute(option, candidate, name)
+        if isinstance(found, EvaluationFailure):
+            if self._errors_reject:
+                return None
+            where = (
+                f"{self._describe_request(option)}: derived attribute {name} on device {candidate}"
+            )
+            raise Abort(Cause.DERIVED, f"{where}: {found}")
+        return found
+
+    def _find_attribute(
+        self, option: Option, candidate: Candidate, name: str
+    ) -> Attribute | EvaluationFailure | None:
         source = option.derived_attributes.get(name)
         if source is None:
             return find_attribute(candidate.device, candidate.pool.driver, name)
@@ -308,13 +359,6 @@ class State:
             expressions = self.node_view.memo.expressions
             found = expressions.derive(source, candidate.pool.driver, candidate.device)
             candidate.derived_values[source] = found
-        if isinstance(found, EvaluationFailure):
-            if self._errors_reject:
-                return None
-            where = (
-                f"{self._describe_request(option)}: derived attribute {name} on device {candidate}"
-            )
-            raise Abort(Cause.DERIVED, f"{where}: {found}")
         return found
 
     def _describe_request(self, option: Option) -> str:

@@ -4,10 +4,12 @@ import json
 from functools import partial
 
 from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.nodes.machine import Nic
 from e2e.scenarios.bridge import told
 from e2e.scenarios.objects import CLASSES, JSON, RESOURCE, claim_spec, device_class, request
 
 GPU, NIC = "gpu.nvidia.com", "dra.net"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 
 
 @bridge_scenario("full")
@@ -78,26 +80,49 @@ def a_tainted_device_is_left_to_who_tolerates_it(stage: BridgeStage) -> None:
 
 
 @bridge_scenario("full")
-def a_claim_with_rules_is_not_allocated(stage: BridgeStage) -> None:
-    """The allocator does not evaluate rules, so it must not give the pod any devices."""
-    stage.node("a", "lab-2g2n", {GPU: "full", NIC: None})
-    rule = {
-        "primary": ["gpu"],
-        "others": ["nic"],
-        "attributes": ["resource.kubernetes.io/pcieRoot"],
-    }
-    rules = {
-        "apiVersion": "drawbridge.dev/v1alpha1",
-        "kind": "Rules",
-        "joint": [{**rule, "required": True}],
-    }
-    spec = claim_spec(request("gpu", GPU, count=2), request("nic", NIC, count=2))
-    metadata = {"annotations": {"drawbridge.dev/rules": json.dumps(rules)}}
-    body = {"metadata": {"name": "both"}, "spec": {"metadata": metadata, "spec": spec}}
-    stage.client.create(stage.path("resourceclaimtemplates", "", RESOURCE), body)
-    stage.pod("worker", templates={"both": "both"})
-    stage.wait("the pod is refused", partial(told, stage, "worker", "does not enforce joint[0]"))
+def a_claim_with_a_joint_rule_gets_devices_of_common_roots(stage: BridgeStage) -> None:
+    """The first two free GPUs are on two roots, but the claim has one NIC."""
+    machine = stage.node("a", "aws-p4d", {GPU: "full", NIC: None})
+    first = f"device.attributes['{GPU}'].uuid == '{machine.gpus[0].uuid}'"
+    stage.template("first", claim_spec(request("gpu", GPU, first)))
+    stage.pod("first", templates={"gpu": "first"})
+    stage.wait_running("first")
+    rule = {"primary": ["gpu"], "others": ["nic"], "attributes": [PCIE_ROOT]}
+    _template_with_rules(stage, "joint", _rules(joint=[rule]))
+    stage.pod("worker", templates={"joint": "joint"})
+    held = stage.fleet.held_by(stage.wait_running("worker"))
+    names = {each.rpartition("/")[2] for each in held}
+    gpus = [each.root for each in machine.gpus if f"gpu-{each.index}" in names]
+    nics = [each.root for each in machine.nics if _device_of_nic(each) in names]
+    assert (len(gpus), len(nics)) == (2, 1), held
+    assert set(gpus) == set(nics), held
+
+
+@bridge_scenario("full")
+def a_pod_is_told_that_its_rules_cannot_be_read(stage: BridgeStage) -> None:
+    """No device is allocated, because the rules could exclude it."""
+    stage.node("a", "aws-p4d", {GPU: "full", NIC: None})
+    _template_with_rules(stage, "broken", "{")
+    stage.pod("worker", templates={"broken": "broken"})
+    problem = "metadata.annotations[drawbridge.dev/rules]: invalid JSON"
+    stage.wait("the pod is refused", partial(told, stage, "worker", problem))
     assert not stage.allocated_claims()
+
+
+def _rules(**parts: list[JSON]) -> str:
+    return json.dumps({"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Rules", **parts})
+
+
+def _template_with_rules(stage: BridgeStage, name: str, rules: str) -> None:
+    """Create a template for two GPUs and a NIC, with the annotation as it is given."""
+    spec = claim_spec(request("gpu", GPU, count=2), request("nic", NIC))
+    metadata = {"annotations": {"drawbridge.dev/rules": rules}}
+    body = {"metadata": {"name": name}, "spec": {"metadata": metadata, "spec": spec}}
+    stage.client.create(stage.path("resourceclaimtemplates", "", RESOURCE), body)
+
+
+def _device_of_nic(nic: Nic) -> str:
+    return f"pci-{nic.bus.replace(':', '-').replace('.', '-')}"
 
 
 @bridge_scenario("full")

@@ -9,7 +9,7 @@ import msgspec
 from e2e.bridge.placement import BridgeStage, bridge_fields, bridge_scenario
 from e2e.scenarios.translated import TRANSLATED, ManifestCase, cases, play
 
-# Their claims have rules, see `a_claim_with_rules_is_not_allocated`.
+# Their claims have rules, see `a_claim_with_a_joint_rule_gets_devices_of_common_roots`.
 WITH_RULES = ("koordinator", "koordinator-by-numa-node")
 
 

@@ -367,16 +367,22 @@ def test_a_refusal_ends_with_a_change_of_use() -> None:
     assert cluster.nodes("q", claim("d")) == ["n1"]
 
 
-def test_a_claim_with_rules_that_are_not_evaluated_is_not_allocated() -> None:
+def test_the_required_rules_of_a_claim_are_obeyed() -> None:
     cluster = Cluster(n1=2)
-    rule = {"primary": ["r"], "others": ["s"], "attributes": ["d.io/root"]}
-    for required, expected in ((True, ["RulesNotEnforced"]), (False, [])):
-        joint = [{**rule, "required": required}]
-        text = json.dumps({"apiVersion": API_VERSION, "kind": "Rules", "joint": joint})
-        reply = cluster.prefilter("p", claim("c", annotations={RULES_ANNOTATION: text}))
+    for required, expected in ((True, ["RuleUnmet"]), (False, [])):
+        near = [{"requests": ["r"], "attributes": ["d.io/root"], "required": required}]
+        text = json.dumps({"apiVersion": API_VERSION, "kind": "Rules", "near": near})
+        name = f"required-{required}"
+        reply = cluster.prefilter(name, claim(name, annotations={RULES_ANNOTATION: text}))
         assert codes(reply) == expected
         assert bool(reply.fit) is not required
-    assert cluster.nodes("q", claim("d", annotations={RULES_ANNOTATION: "{"})) == []
+
+
+def test_a_pod_is_told_that_its_rules_cannot_be_read() -> None:
+    cluster = Cluster(n1=2)
+    reply = cluster.prefilter("q", claim("d", annotations={RULES_ANNOTATION: "{"}))
+    assert (codes(reply), list(reply.fit)) == (["ClaimRefused"], [])
+    assert "metadata.annotations[drawbridge.dev/rules]: invalid JSON" in reply.message
 
 
 def test_a_node_that_changed_is_not_the_only_one_while_others_were_not_examined() -> None:

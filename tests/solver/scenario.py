@@ -18,6 +18,7 @@ from dra.classes import DeviceClass, read_class
 from dra.compatibility import Declaration, UnsetGroups
 from dra.gates import Gates, gates_of_version
 from dra.inventory import build_inventory
+from dra.names import RULES_ANNOTATION
 from dra.nodes import Node, node_reader
 from dra.slices import Slice, read_slice
 from dra.taints import DeviceTaintRule, taint_rule_reader
@@ -110,7 +111,7 @@ def main() -> None:
         for case in load_cases(table):
             plain = scenario(case)
             written = json.dumps(plain)
-            ours = ("compatibility", "unsetGroups", "compatibleOnlyWith")
+            ours = ("compatibility", "unsetGroups", "compatibleOnlyWith", RULES_ANNOTATION)
             if not any(f'"{each}"' in written for each in ours) and "steps" not in case:
                 print(written)  # noqa: T201  # the purpose of this command
 

@@ -4,7 +4,10 @@ By default the driver is gpu.example.com, class `gpu` selects its devices, and a
 of its node.
 """
 
+import json
 from typing import Any
+
+from dra.names import API_VERSION, RULES_ANNOTATION
 
 Json = dict[str, Any]
 
@@ -156,8 +159,16 @@ def _claim(short: Json, name: str) -> Json:
         devices["constraints"] = constraints
     if "config" in short:
         devices["config"] = short["config"]
-    metadata = {"name": name, "namespace": "default", "uid": name}
+    metadata: Json = {"name": name, "namespace": "default", "uid": name}
+    if "rules" in short:
+        metadata["annotations"] = {RULES_ANNOTATION: _rules(short["rules"])}
     return _object("ResourceClaim", metadata, {"devices": devices})
+
+
+def _rules(short: Any) -> str:  # noqa: ANN401  # rules without header, or the plain text
+    if isinstance(short, str):
+        return short
+    return json.dumps({"apiVersion": API_VERSION, "kind": "Rules", **short})
 
 
 def _request(name: str, short: Any) -> Json:  # noqa: ANN401  # a count, alternatives or a mapping
