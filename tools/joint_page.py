@@ -18,6 +18,11 @@ from tools.joint import (
     make_cluster,
     translate_joint,
 )
+from tools.joint_bridge import (
+    build_bridge_table,
+    build_table_in_use,
+    find_bridge_differences,
+)
 
 TEXT: Final = Path(__file__).parent / "joint.md"
 
@@ -33,8 +38,21 @@ def build_page() -> str:
         "changed": translate_joint(UNRELATED[0], 1, 100, numa=True).findings[0],
         "small": translate_joint("hgx-h100", 4, 200).findings[0],
         "same": compare(),
+        "bridge": build_bridge_table(lambda gpus: 100 * gpus),
+        "bridge_same": compare_bridge(),
+        "used": build_table_in_use(),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], TEXT.read_text("utf-8"))
+
+
+def compare_bridge() -> str:
+    """Describe how bridge placement differs from Koordinator on empty machines."""
+    if found := list(find_bridge_differences()):
+        return "The numbers differ from Koordinator for " + "; ".join(found) + "."
+    return (
+        "Every other cell, and every cell with `rdma: 100`, has the same numbers of devices on\n"
+        "each root as Koordinator. No choice of devices satisfies a pod that is refused."
+    )
 
 
 def _table(shapes: tuple[str, ...], found: Callable[[str, int], JointResult]) -> str:

@@ -29,7 +29,6 @@ from translate.pods import make_context
 T = TypeVar("T")
 VERSION = "1.36"
 POLICY = "node.koordinator.sh/gpu-partition-policy"
-BRIDGE = Configuration(placement=Placement.BRIDGE)
 GATES = Gates(VERSION)
 
 
@@ -43,14 +42,17 @@ class Answer:
     codes: tuple[str, ...] = ()
 
 
-def answer(machine: OccupiedMachine, request: DeviceRequest) -> Answer:
-    """Translate the pod and allocate its claims."""
+def answer(
+    machine: OccupiedMachine, request: DeviceRequest, placement: Placement = Placement.BRIDGE
+) -> Answer:
+    """Translate the pod for a placement, and allocate its claims."""
+    configuration = Configuration(placement=placement)
     labels = {POLICY: "Honor"} if machine.honors_partitions else {}
     node = Node(machine.hardware.name, labels=labels)
     slices = tuple(_read(each, read_slice) for each in published.slices(machine))
     classes = tuple(_read(each, read_class) for each in published.classes(machine))
-    facts = gather_facts(FactsInput(slices, classes, (node,)), BRIDGE, GATES).facts
-    claims, findings = _translated(request, facts)
+    facts = gather_facts(FactsInput(slices, classes, (node,)), configuration, GATES).facts
+    claims, findings = _translated(request, configuration, facts)
     codes = tuple(each.code for each in findings)
     if not claims:
         errors = [each.message for each in findings if each.severity is Severity.ERROR]
@@ -66,9 +68,11 @@ def answer(machine: OccupiedMachine, request: DeviceRequest) -> Answer:
     return Answer(published.find_hardware(machine, names), codes=codes)
 
 
-def _translated(request: DeviceRequest, facts: Facts) -> tuple[list[Claim], tuple[Finding, ...]]:
+def _translated(
+    request: DeviceRequest, configuration: Configuration, facts: Facts
+) -> tuple[list[Claim], tuple[Finding, ...]]:
     """Return the claims of the pod's templates; none if the pod is refused."""
-    one = translate_object(request.pod(), "Pod//worker", make_context(BRIDGE, facts))
+    one = translate_object(request.pod(), "Pod//worker", make_context(configuration, facts))
     claims = []
     for number, template in enumerate(one.templates):
         spec: Any = template["spec"]

@@ -2,8 +2,12 @@
 
 import pytest
 
+from e2e.koordinator.meaning import find_violations
+from e2e.koordinator.ours import answer
+from e2e.koordinator.steps import ChosenHardware
 from e2e.nodes.machine import machine
 from tools.joint import MAX_GPUS, RELATED, UNRELATED, koordinator_groups, translate_joint
+from tools.joint_bridge import IN_USE, MachineInUse, bridge_answer, find_bridge_differences
 from tools.joint_page import build_page, find_differences
 
 Groups = tuple[tuple[int, int], ...]
@@ -60,6 +64,20 @@ def test_koordinator_allocates_these_groups(
 def test_the_tables_have_no_differences_on_an_empty_machine() -> None:
     assert list(find_differences()) == []
     assert "differ for" not in build_page()
+
+
+def test_bridge_placement_allocates_what_koordinator_does_and_more() -> None:
+    assert list(find_bridge_differences()) == []
+    assert koordinator_groups("aws-p4d", 2, 200) is None
+    assert bridge_answer("aws-p4d", 2, 200).chosen == ChosenHardware((0, 2), (0, 1))
+    assert bridge_answer("aws-p4d", 5, 500).refused
+
+
+@pytest.mark.parametrize("row", IN_USE)
+def test_bridge_placement_satisfies_the_hints_on_machines_in_use(row: MachineInUse) -> None:
+    chosen = answer(row.occupied, row.request).chosen
+    assert chosen is not None
+    assert list(find_violations(row.occupied, row.request, chosen)) == []
 
 
 def test_a_numa_group_gets_one_nic() -> None:

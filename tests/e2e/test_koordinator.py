@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from e2e.koordinator import compare
+from e2e.koordinator.compare import compare_seeds
 from e2e.koordinator.generate import generate
 from e2e.koordinator.machines import HOPPER, OccupiedMachine
 from e2e.koordinator.meaning import enumerate_choices, find_violations
+from e2e.koordinator.ours import Answer
 from e2e.koordinator.request import DeviceRequest
 from e2e.koordinator.steps import ChosenHardware, place
 from e2e.nodes.machine import machine
@@ -87,6 +90,32 @@ def test_what_koordinator_takes_satisfies_the_hints_and_is_enumerated(seed: int)
         return
     assert list(find_violations(on, request, found)) == []
     assert any(set(each.gpus) == set(found.gpus) for each in enumerate_choices(on, request))
+
+
+BLOCKS = [range(first, first + 50) for first in range(0, 500, 50)]
+
+
+@pytest.mark.parametrize("seeds", BLOCKS, ids=lambda seeds: str(seeds[0]))
+def test_bridge_placement_gives_what_koordinator_gives_and_the_hints_require(seeds: range) -> None:
+    """A small share of `python -m e2e.koordinator 0:10000`, which is run before a release."""
+    found = compare_seeds(seeds)
+    assert found.differences == {}
+    assert found.counts["cases"] == len(seeds)
+    assert found.counts["Drawbridge places"] >= found.counts["Koordinator places"] > 0
+
+
+def test_a_choice_that_violates_a_hint_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NICs that are taken from anywhere, as without the rule."""
+    far = ChosenHardware((0,), (3,))
+    monkeypatch.setattr(compare, "answer", lambda *_: Answer(far))
+    monkeypatch.setattr(
+        compare,
+        "generate",
+        lambda _: (occupied("aws-p4d"), DeviceRequest(1, 100, JOINT, same_pcie=True)),
+    )
+    assert set(compare_seeds([0]).differences) == {"violation", "preference"}
+    monkeypatch.setattr(compare, "answer", lambda *_: Answer(waits="nothing is free"))
+    assert set(compare_seeds([0]).differences) == {"placed"}
 
 
 def test_the_seeds_have_enough_of_everything() -> None:
