@@ -1,0 +1,152 @@
+"""Runs functions on a copy of this process, so that nothing they do has an effect here.
+
+A fork is a frozen copy of the state at the cost of some milliseconds, whatever its size. The copy
+has no socket, so it cannot write to the API server or answer the scheduler, and it has less
+priority. Its CPU time and memory are limited, and it can be ended at any moment: the event loop of
+this process never waits for it.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import traceback
+import warnings
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+_DONE: Final = b"\0"
+_FAILED: Final = b"\1"
+_READ_BYTES: Final = 1 << 16
+_OOM_FIRST: Final = "1000"
+
+
+class ForkLimits(NamedTuple):
+    """The limits of one copy: time, CPU time, further memory, and the size of its result."""
+
+    seconds: float = 5.0
+    cpu_seconds: int = 3
+    more_bytes: int = 256 << 20
+    result_bytes: int = 8 << 20
+    nice: int = 10
+
+
+DEFAULT_FORK_LIMITS: Final = ForkLimits()
+
+
+class ForkEndedError(Exception):
+    """A copy reached one of its limits."""
+
+
+class ForkFailedError(Exception):
+    """The function raised an exception; the text is its traceback."""
+
+
+async def run_forked(
+    function: Callable[[], bytes], limits: ForkLimits = DEFAULT_FORK_LIMITS
+) -> bytes:
+    """Return what a function returns in a copy of this process."""
+    pid, result = _fork(function, limits)
+    async with _reaped(pid):
+        try:
+            async with asyncio.timeout(limits.seconds):
+                data = await _read_all(result, limits.result_bytes)
+        except TimeoutError:
+            raise ForkEndedError(f"no result within {limits.seconds:g} s") from None
+    if data[:1] == _DONE:
+        return data[1:]
+    if data[:1] == _FAILED:
+        raise ForkFailedError(data[1:].decode(errors="replace"))
+    raise ForkEndedError("the result needs too much CPU time or memory")
+
+
+def _fork(function: Callable[[], bytes], limits: ForkLimits) -> tuple[int, int]:
+    """Start a copy; return its process ID, and the file descriptor of its result."""
+    result, target = os.pipe2(os.O_CLOEXEC)
+    with warnings.catch_warnings():
+        # Python warns of locks that other threads hold. Those of this process resolve names, and
+        # the copy takes no lock that they take.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        _run_copy(function, target, limits)
+    os.close(target)
+    return pid, result
+
+
+@contextlib.asynccontextmanager
+async def _reaped(pid: int) -> AsyncIterator[None]:
+    """End a copy when the context exits, and wait for its end."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(descriptor, ended.set)
+        try:
+            await asyncio.shield(ended.wait())
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            _remove_entry(pid)
+
+
+def _remove_entry(pid: int) -> None:
+    """Remove an ended process from the table of processes."""
+    os.waitpid(pid, os.WNOHANG)
+
+
+async def _read_all(descriptor: int, most: int) -> bytes:
+    """Read until the end of the copy; raises ForkEndedError above the limit."""
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    pipe = os.fdopen(descriptor, "rb")
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+    try:
+        data = bytearray()
+        while chunk := await reader.read(_READ_BYTES):
+            data += chunk
+            if len(data) > most + 1:
+                raise ForkEndedError(f"the result has more than {most} bytes")
+        return bytes(data)
+    finally:
+        transport.close()
+
+
+def _run_copy(function: Callable[[], bytes], target: int, limits: ForkLimits) -> NoReturn:
+    """Run a function in the copy, which ends here."""
+    try:
+        _isolate(target, limits)
+        try:
+            data = _DONE + function()
+        except MemoryError:
+            data = b""
+        except BaseException:  # noqa: BLE001  # the process that waits reports it
+            data = _FAILED + traceback.format_exc().encode()
+        with open(target, "wb") as file:  # a descriptor
+            file.write(data)
+    finally:
+        # Nothing else of the copied process may run, such as its event loop or exit handlers.
+        os._exit(0)
+
+
+def _isolate(target: int, limits: ForkLimits) -> None:
+    """Take from the copy what connects it to others, and limit it."""
+    gc.disable()  # a collection would copy all memory
+    os.closerange(3, target)
+    os.closerange(target + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    # The handlers of the copied process would tell its event loop, which is gone.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_DFL)
+    os.nice(limits.nice)
+    Path("/proc/self/oom_score_adj").write_text(_OOM_FIRST, encoding="ascii")
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    size = pages * resource.getpagesize() + limits.more_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds))

@@ -1,0 +1,114 @@
+"""Functions on a copy of the process: their results, their limits, and that they have no effect."""
+
+import asyncio
+import os
+import socket
+import time
+
+import pytest
+
+from allocator.api.forked import ForkEndedError, ForkFailedError, ForkLimits, run_forked
+
+pytestmark = pytest.mark.asyncio
+
+
+def check_no_copy_is_left() -> None:
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+async def test_a_result_arrives_and_the_state_stays_as_it_was() -> None:
+    state = {"free": 3}
+
+    def take() -> bytes:
+        state["free"] -= 1
+        return b"%d" % state["free"] * 100_000
+
+    assert await run_forked(take) == b"2" * 100_000
+    assert state == {"free": 3}
+
+
+async def test_a_copy_has_no_socket() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        number = one.fileno()
+
+        def send() -> bytes:
+            try:
+                os.write(number, b"written")
+            except OSError as error:
+                return b"%d" % error.errno
+            return b"written"
+
+        assert await run_forked(send) == b"9"  # EBADF
+        one.close()
+        assert other.recv(1) == b""
+
+
+def _loop() -> bytes:
+    while True:
+        pass
+
+
+def _grow() -> bytes:
+    grown = []
+    while True:
+        grown.append(bytearray(1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("function", "limits"),
+    [
+        (_loop, ForkLimits(seconds=0.2)),
+        (_loop, ForkLimits(cpu_seconds=1)),
+        (lambda: time.sleep(60) or b"", ForkLimits(seconds=0.2)),
+        (_grow, ForkLimits(more_bytes=32 << 20)),
+        (lambda: b"x" * 2000, ForkLimits(result_bytes=1000)),
+        (lambda: os.kill(os.getpid(), 9) or b"", ForkLimits()),
+    ],
+    ids=["time", "cpu", "sleep", "memory", "result", "killed"],
+)
+async def test_a_copy_ends_at_its_limits(function: object, limits: ForkLimits) -> None:
+    with pytest.raises(ForkEndedError):
+        await run_forked(function, limits)  # type: ignore[arg-type]
+    check_no_copy_is_left()
+
+
+async def test_an_exception_arrives_with_its_traceback() -> None:
+    with pytest.raises(ForkFailedError, match="ZeroDivisionError"):
+        await run_forked(lambda: b"%d" % (1 // 0))
+
+
+async def test_a_cancelled_call_ends_its_copy() -> None:
+    task = asyncio.create_task(run_forked(_loop))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    check_no_copy_is_left()
+
+
+async def test_the_event_loop_runs_while_a_copy_works() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    with pytest.raises(ForkEndedError):
+        await run_forked(_loop, ForkLimits(seconds=0.2))
+    counting.cancel()
+    assert turns > 100
+
+
+async def test_a_copy_that_is_not_ended_ends_by_itself_with_its_cpu_time() -> None:
+    assert await run_forked(_cpu_limit, ForkLimits(cpu_seconds=2)) == b"2"
+
+
+def _cpu_limit() -> bytes:
+    import resource  # noqa: PLC0415  # in the copy
+
+    return b"%d" % resource.getrlimit(resource.RLIMIT_CPU)[0]
