@@ -113,7 +113,18 @@ class AllocatorCaches:
 
 
 def _without_unused_parts(pod: Pod) -> Pod:
-    """Return what is kept of a pod: only the identity of one without claims."""
+    """Return what is kept of a pod: only the identity of one without claims.
+
+    What selects nodes is kept while the pod has none.
+    """
     metadata = msgspec.structs.replace(pod.metadata, labels={}, annotations={})
-    spec = PodSpec(node_name=pod.spec.node_name, resource_claims=pod.spec.resource_claims)
+    old, waits = pod.spec, bool(pod.spec.resource_claims) and not pod.spec.node_name
+    spec = PodSpec(
+        scheduler_name=old.scheduler_name if old.resource_claims else "",
+        node_name=old.node_name,
+        node_selector=old.node_selector if waits else {},
+        affinity=old.affinity if waits else None,
+        tolerations=old.tolerations if waits else (),
+        resource_claims=old.resource_claims,
+    )
     return msgspec.structs.replace(pod, metadata=metadata, spec=spec)

@@ -29,6 +29,7 @@ from dra.finding import Finding
 from facts.model import Facts
 from ledger.ledger import Ledger
 from ledger.planner import Planner
+from ledger.pods import Pod
 from registration.owned_pools import find_unfenced_nodes, owned_pools, report_unfenced_nodes
 from runtime.logs import log_event
 
@@ -113,6 +114,11 @@ class LiveState:
         if self._waiting is None:
             raise RuntimeError("no decisions before the caches are synced")
         return self._waiting
+
+    def find_pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod of the cluster."""
+        found = self._caches.pods.get(name, namespace)
+        return None if found is None else found.value
 
     def find_problems(self) -> list[str]:
         """Return why no devices may be allocated."""

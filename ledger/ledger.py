@@ -154,6 +154,10 @@ class Ledger:
         self._observed_to = max(self._observed_to, _parse_version(version))
         self._deleted = {u: at for u, at in self._deleted.items() if at > self._observed_to}
 
+    def accept_unversioned(self) -> None:
+        """Accept claims without a version, which exist in a simulation only, from now on."""
+        self._observed_to, self._deleted = -1, {}
+
     # --- reservations ---
 
     def assume(

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import allocator.api.openapi
 import allocator.protocol
 import config.schema
 import dra.rules
@@ -54,6 +55,7 @@ def main() -> int:
     for path, render in {
         **{DOCS / name: page for name, page in PAGES.items()},
         SCHEMA: allocator.protocol.render_schema,
+        DOCS / "openapi.json": allocator.api.openapi.render_openapi,
         **chart.render_all(),
     }.items():
         text = render()

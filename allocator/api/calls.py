@@ -4,19 +4,27 @@ Every replica answers from its caches. Only the one that leads has reservations,
 says whether its replica leads.
 """
 
+import functools
 import re
 from collections.abc import Collection, Mapping
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from allocator.api.callers import CallerAccess
 from allocator.api.messages import (
     DEFAULT_ITEMS,
     MAX_ITEMS,
-    NAME,
     AllocationList,
     ApiFailureError,
     DescribedNode,
     FailureCode,
+    NamedPod,
+    PodExplanation,
+    PodState,
+    SimulatedPod,
+    SimulationReply,
+    SimulationRequest,
 )
 from allocator.api.reading import (
     PageRequest,
@@ -25,15 +33,31 @@ from allocator.api.reading import (
     namespaces_on,
     parse_position,
 )
+from allocator.api.requests import (
+    check_name,
+    decode_request,
+    namespaces_of,
+    read_simulation,
+    without_nodes,
+)
 from allocator.api.reviews import Action, Caller
+from allocator.api.searches import ApiSearches
+from allocator.api.searching import (
+    PodSearch,
+    describe_missing,
+    explain_claims,
+    find_pod_state,
+    search_for_pod,
+    simulate_pods,
+)
 from allocator.decisions import PodDecisions
 from allocator.state import AllocatorState
+from ledger.pods import Pod
 
 # Of more namespaces on one node, none is named: each is a request to the API server.
 MAX_REVIEWED: Final = 32
 _GROUP: Final = "resource.k8s.io"
 _CLAIMS: Final = "resourceclaims"
-_NAME: Final = re.compile(NAME)
 _LIMIT: Final = re.compile(r"[0-9]{1,4}")
 
 
@@ -54,6 +78,10 @@ class ApiState(Protocol):
         """Return why no devices may be allocated."""
         ...
 
+    def find_pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod of the cluster."""
+        ...
+
 
 class ApiLeadership(Protocol):
     """Whether the scheduler beside this process leads."""
@@ -67,10 +95,17 @@ class ApiLeadership(Protocol):
 class ApiCalls:
     """The calls. All raise ApiFailureError."""
 
-    def __init__(self, state: ApiState, leadership: ApiLeadership, access: CallerAccess) -> None:
+    def __init__(
+        self,
+        state: ApiState,
+        leadership: ApiLeadership,
+        access: CallerAccess,
+        searches: ApiSearches,
+    ) -> None:
         self._state = state
         self._leadership = leadership
         self._access = access
+        self._searches = searches
 
     async def list_allocations(self, caller: Caller, query: Mapping[str, str]) -> AllocationList:
         """Return a page of the allocations of a namespace, or of all."""
@@ -89,6 +124,49 @@ class ApiCalls:
         if name not in state.planner.nodes:
             raise ApiFailureError(FailureCode.NOT_FOUND, f"node {name} was deleted", "name")
         return describe_node(state, name, readable, leading=self._leadership.leading)
+
+    async def explain(self, caller: Caller, body: bytes) -> PodExplanation:
+        """Return where the devices of a pod are, or why it waits for them."""
+        named = decode_request(body, NamedPod)
+        namespace, name = named.namespace, named.name
+        await self._access.require(caller, Action("get", "pods", namespace=namespace, name=name))
+        sees_nodes = await self._access.is_allowed(caller, Action("list", "nodes"))
+        state = self._current()
+        pod = self._state.find_pod(namespace, name)
+        if pod is None:
+            text = f"pod {namespace}/{name} does not exist"
+            raise ApiFailureError(FailureCode.NOT_FOUND, text, "name")
+        claims = tuple(explain_claims(state, pod))
+        found, how_far = describe_missing(namespace, claims), find_pod_state(pod, claims)
+        if how_far is PodState.WAITING and not found.reasons:
+            run = functools.partial(search_for_pod, state, pod)
+            found = await self._searches.run(caller.name, run, PodSearch)
+            how_far = PodState.FITS if found.fitting else how_far
+        return PodExplanation(
+            namespace=namespace,
+            pod=name,
+            state=how_far,
+            scheduler=pod.spec.scheduler_name,
+            leading=self._leadership.leading,
+            node=pod.spec.node_name,
+            claims=claims,
+            message=found.message,
+            fitting=found.fitting,
+            reasons=found.reasons if sees_nodes else without_nodes(found.reasons),
+            nodes=found.nodes if sees_nodes else (),
+        )
+
+    async def simulate(self, caller: Caller, body: bytes) -> SimulationReply:
+        """Return where pods would go, as if they were created now. Reserves nothing."""
+        given = read_simulation(decode_request(body, SimulationRequest))
+        for each in namespaces_of(given):
+            await self._access.require(caller, Action("create", "pods", namespace=each))
+        sees_nodes = await self._access.is_allowed(caller, Action("list", "nodes"))
+        run = functools.partial(simulate_pods, self._current(), given)
+        placed = await self._searches.run(caller.name, run, tuple[SimulatedPod, ...])
+        if not sees_nodes:
+            placed = tuple(replace(each, reasons=without_nodes(each.reasons)) for each in placed)
+        return SimulationReply(pods=placed, leading=self._leadership.leading)
 
     async def readable_of(self, caller: Caller, namespaces: Collection[str]) -> Collection[str]:
         """Return the namespaces in which a caller may list claims."""
@@ -110,13 +188,6 @@ class ApiCalls:
 
 def _list_claims(namespace: str) -> Action:
     return Action("list", _CLAIMS, _GROUP, namespace)
-
-
-def check_name(name: str, path: str, most: int) -> None:
-    """Raise ApiFailureError unless a text can be the name of an object."""
-    if len(name) > most or not _NAME.fullmatch(name):
-        text = f"{name[:most]!r} is not a valid name"
-        raise ApiFailureError(FailureCode.BAD_REQUEST, text, path)
 
 
 def _parse_page(query: Mapping[str, str]) -> PageRequest:

@@ -12,11 +12,15 @@ from msgspec import Meta, field
 
 MAX_ITEMS: Final = 500
 DEFAULT_ITEMS: Final = 100
+MAX_PODS: Final = 100
+MAX_CLAIMS: Final = 200
 
 # What Kubernetes accepts as a name, and what a request can send for one.
 NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 ObjectName = Annotated[str, Meta(min_length=1, max_length=253, pattern=NAME)]
 NamespaceName = Annotated[str, Meta(min_length=1, max_length=63, pattern=NAME)]
+
+KubernetesObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 
 
 class FailureCode(enum.StrEnum):
@@ -31,6 +35,7 @@ class FailureCode(enum.StrEnum):
     TOO_LARGE = "TooLarge"
     UNSUPPORTED_MEDIA_TYPE = "UnsupportedMediaType"
     EXPECTATION_FAILED = "ExpectationFailed"
+    TOO_MUCH_WORK = "TooMuchWork"
     TOO_MANY_REQUESTS = "TooManyRequests"
     BUG = "Bug"
     NOT_READY = "NotReady"
@@ -46,6 +51,7 @@ HTTP_STATUS: Final[Mapping[FailureCode, int]] = {
     FailureCode.TOO_LARGE: 413,
     FailureCode.UNSUPPORTED_MEDIA_TYPE: 415,
     FailureCode.EXPECTATION_FAILED: 417,
+    FailureCode.TOO_MUCH_WORK: 422,
     FailureCode.TOO_MANY_REQUESTS: 429,
     FailureCode.BUG: 500,
     FailureCode.NOT_READY: 503,
@@ -156,25 +162,136 @@ class DescribedNode(_Body, frozen=True):
     pools: tuple[NodePool, ...] = ()
 
 
+class DeviceReason(_Body, frozen=True, omit_defaults=True):
+    """Why a number of nodes do not fit; 0 nodes if the reason is about the pod."""
+
+    code: str
+    message: str
+    nodes: int = 0
+    example: Annotated[
+        str, Meta(description="A node and a device, if the caller may list nodes.")
+    ] = ""
+
+
+class ReasonsOfNode(_Body, frozen=True):
+    """Why one node does not fit."""
+
+    node: str
+    reasons: tuple[DeviceReason, ...]
+
+
+class ClaimState(enum.StrEnum):
+    """How far a claim of a pod is."""
+
+    MISSING = "Missing"
+    WAITING = "Waiting"
+    RESERVED = "Reserved"
+    ALLOCATED = "Allocated"
+    RELEASING = "Releasing"
+
+
+class ClaimOfPod(_Body, frozen=True, omit_defaults=True):
+    """A claim of a pod: `name` as the pod names it, `claim` the ResourceClaim."""
+
+    name: str
+    state: ClaimState
+    claim: str = ""
+    devices: tuple[HeldDevice, ...] = ()
+
+
+class PodState(enum.StrEnum):
+    """How far a pod is."""
+
+    WAITING = "Waiting"  # its claims fit on no node
+    FITS = "Fits"  # its claims fit on a node now, or have their devices
+    BOUND = "Bound"
+    ENDED = "Ended"
+    TERMINATING = "Terminating"
+
+
+class PodExplanation(_Body, frozen=True):
+    """Where the devices of a pod are, or why it waits for them."""
+
+    namespace: str
+    pod: str
+    state: PodState
+    scheduler: str
+    leading: bool
+    node: str = ""
+    claims: tuple[ClaimOfPod, ...] = ()
+    message: str = ""
+    fitting: Annotated[int, Meta(description="How many nodes fit now.")] = 0
+    reasons: tuple[DeviceReason, ...] = ()
+    nodes: Annotated[
+        tuple[ReasonsOfNode, ...],
+        Meta(description="The first nodes that do not fit, if the caller may list nodes."),
+    ] = ()
+
+
+class NamedPod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Names the pod to explain."""
+
+    namespace: NamespaceName
+    name: ObjectName
+
+
+class SimulationRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The pods to place in order, and the claims and templates that they name.
+
+    Claims that exist need not be sent.
+    """
+
+    pods: Annotated[tuple[KubernetesObject, ...], Meta(min_length=1, max_length=MAX_PODS)]
+    claims: Annotated[tuple[KubernetesObject, ...], Meta(max_length=MAX_CLAIMS)] = ()
+    templates: Annotated[tuple[KubernetesObject, ...], Meta(max_length=MAX_CLAIMS)] = ()
+
+
+class SimulatedClaim(_Body, frozen=True):
+    """The devices that a claim would get."""
+
+    claim: str
+    devices: tuple[HeldDevice, ...] = ()
+
+
+class SimulatedPod(_Body, frozen=True):
+    """Where a pod would go, or why it would wait; without a node it is not placed."""
+
+    namespace: str
+    pod: str
+    node: str = ""
+    claims: tuple[SimulatedClaim, ...] = ()
+    reasons: tuple[DeviceReason, ...] = ()
+
+
+class SimulationReply(_Body, frozen=True):
+    """The placements, in the order of the request. Nothing is reserved."""
+
+    pods: tuple[SimulatedPod, ...]
+    leading: bool
+
+
 class ApiCall(NamedTuple):
     """A call of the API: its path has at most one `{name}`."""
 
     method: str
     path: str
-    reply: type[msgspec.Struct]
+    reply: type[msgspec.Struct | msgspec.Raw]
     request: type[msgspec.Struct] | None = None
     query: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         """Its name in metrics."""
-        return self.path.split("/")[2]
+        return self.path.split("/")[2].removesuffix(".json")
 
 
 LIST_ALLOCATIONS: Final = ApiCall(
     "GET", "/v1/allocations", AllocationList, query=("namespace", "limit", "continue")
 )
 GET_NODE: Final = ApiCall("GET", "/v1/nodes/{name}", DescribedNode)
+EXPLAIN: Final = ApiCall("POST", "/v1/explain", PodExplanation, NamedPod)
+GET_OPENAPI: Final = ApiCall("GET", "/v1/openapi.json", msgspec.Raw)
+SIMULATE: Final = ApiCall("POST", "/v1/simulate", SimulationReply, SimulationRequest)
 
 
 class ApiFailureError(Exception):

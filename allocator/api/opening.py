@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from allocator.api.callers import CallerAccess
 from allocator.api.calls import ApiCalls, ApiLeadership, ApiState
 from allocator.api.reviews import Reviews
+from allocator.api.searches import ApiSearches
 from allocator.api.server import ApiHandler, is_loopback, serve_api
 from certs.serving import make_certificate
 from cluster.session import Session
@@ -27,7 +28,7 @@ async def open_api(
     is_local = is_loopback(options.api)
     reviews = Reviews(session, options.api_audience, now=time.monotonic)
     access = CallerAccess(reviews, is_local=is_local)
-    handler = ApiHandler(ApiCalls(state, leadership, access), access)
+    handler = ApiHandler(ApiCalls(state, leadership, access, ApiSearches()), access)
     certificate = None
     if not is_local:
         optional = ssl.VerifyMode.CERT_OPTIONAL

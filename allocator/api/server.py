@@ -20,13 +20,17 @@ from aiohttp import web
 from allocator.api.callers import CallerAccess
 from allocator.api.calls import ApiCalls
 from allocator.api.messages import (
+    EXPLAIN,
     GET_NODE,
+    GET_OPENAPI,
     HTTP_STATUS,
     LIST_ALLOCATIONS,
+    SIMULATE,
     ApiCall,
     ApiFailureError,
     FailureCode,
 )
+from allocator.api.openapi import render_openapi
 from allocator.api.rates import KeyedRates, Rate
 from allocator.api.reviews import Caller
 from runtime import metrics
@@ -47,6 +51,8 @@ _MAX_PARAMETERS: Final = 16
 # One search counts as several reads.
 _REQUESTS_PER_CALLER: Final = Rate(20, 100)
 _REQUESTS: Final = Rate(200, 400)
+_SEARCH_COST: Final = 5
+_OPENAPI: Final = render_openapi().encode()
 _UNKNOWN: Final = "unknown"
 _CODE_OF_STATUS: Final = {status: code for code, status in HTTP_STATUS.items()}
 
@@ -60,7 +66,7 @@ class ApiRequest(NamedTuple):
     body: bytes
 
 
-Handler = Callable[[ApiRequest], Awaitable[msgspec.Struct]]
+Handler = Callable[[ApiRequest], Awaitable[msgspec.Struct | msgspec.Raw]]
 
 
 class _Route(NamedTuple):
@@ -84,6 +90,9 @@ class ApiHandler:
         self._routes = (
             _Route(LIST_ALLOCATIONS, lambda r: calls.list_allocations(r.caller, r.query)),
             _Route(GET_NODE, lambda r: calls.get_node(r.caller, r.name)),
+            _Route(EXPLAIN, lambda r: calls.explain(r.caller, r.body), _SEARCH_COST),
+            _Route(GET_OPENAPI, _get_openapi),
+            _Route(SIMULATE, lambda r: calls.simulate(r.caller, r.body), _SEARCH_COST),
         )
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
@@ -133,7 +142,8 @@ class ApiHandler:
     def _count(self, caller: Caller, cost: float) -> None:
         """Raise ApiFailureError if a caller, or all together, send too many requests."""
         now = self._now()
-        seconds = self._rates.take(caller.name, now, cost) or self._total.take("", now, cost)
+        seconds = 0.0 if caller.trusted else self._rates.take(caller.name, now, cost)
+        seconds = seconds or self._total.take("", now, cost)
         if seconds:
             raise _too_many("too many requests", seconds)
 
@@ -144,6 +154,10 @@ class ApiHandler:
         body = await self._bodies.read(request, _BODY_SECONDS)
         self._bodies.hold(body)
         return body
+
+
+async def _get_openapi(_: ApiRequest) -> msgspec.Raw:
+    return msgspec.Raw(_OPENAPI)
 
 
 def _match(call: ApiCall, path: str) -> str | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import msgspec
 
 from allocator.api.callers import CallerAccess
 from allocator.api.calls import ApiCalls
+from allocator.api.forked import DEFAULT_FORK_LIMITS, ForkLimits
 from allocator.api.reviews import Reviews
+from allocator.api.searches import ApiSearches
 from allocator.api.server import ApiHandler, serve_api
 from allocator.decisions import PodDecisions
 from cluster.errors import ApiError
+from ledger.pods import Pod
 from runtime.addresses import Address
 from tests.allocator.clusters import Cluster
 
@@ -78,6 +82,7 @@ class ServedApi:
         self.reviews = reviews
         self.leading = True
         self.problems: list[str] = []
+        self.pods: dict[tuple[str, str], Pod] = {}
         self.now = 0.0
         self.port = 0
         self.scheme = "http"
@@ -101,6 +106,15 @@ class ServedApi:
         """Why nothing is decided."""
         return self.problems
 
+    def find_pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod that the test added."""
+        return self.pods.get((namespace, name))
+
+    def add_pod(self, pod: Pod) -> None:
+        """Add a pod, as from a watch."""
+        self.pods[pod.namespace, pod.metadata.name] = pod
+        self.cluster.add(pod)
+
     # --- the client ---
 
     async def send(
@@ -114,10 +128,11 @@ class ServedApi:
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         if data is not None:
             sent.setdefault("Content-Type", "application/json")
+        stream = None if data is None else io.BytesIO(data)
         url = f"{self.scheme}://127.0.0.1:{self.port}"
         async with (
             aiohttp.ClientSession(url) as client,
-            client.request(method, path, data=data, headers=sent, ssl=self.tls or True) as reply,
+            client.request(method, path, data=stream, headers=sent, ssl=self.tls or True) as reply,
         ):
             return reply.status, msgspec.json.decode(await reply.read()), reply.headers
 
@@ -130,13 +145,16 @@ async def serving_api(
     is_local: bool = False,
     audience: str = "",
     certificate: Any = None,  # noqa: ANN401  # a certificate source
+    limits: ForkLimits = DEFAULT_FORK_LIMITS,
 ) -> AsyncIterator[ServedApi]:
     """Serve the API of a cluster until the context exits."""
     served = ServedApi(cluster, reviews)
     made = Reviews(reviews, audience, now=lambda: served.now)
     access = CallerAccess(made, is_local=is_local, now=lambda: served.now)
     served.access = access
-    handler = ApiHandler(ApiCalls(served, served, access), access, now=lambda: served.now)
+    handler = ApiHandler(
+        ApiCalls(served, served, access, ApiSearches(limits)), access, now=lambda: served.now
+    )
     async with serve_api(Address("127.0.0.1", 0), certificate, handler) as listener:
         served.port = listener.port
         served.scheme = "http" if certificate is None else "https"

@@ -12,7 +12,7 @@ from allocator.api.reviews import ALLOWED_SECONDS, DENIED_SECONDS
 from cluster.errors import UnreachableError
 from runtime.tls import ServingCertificate
 from tests.allocator.api_served import ReviewServer, data_folder, serving_api
-from tests.allocator.clusters import Cluster, allocation_on, claim
+from tests.allocator.clusters import Cluster, allocation_on, claim, pod
 from tests.cluster.certificates import Authority
 
 pytestmark = pytest.mark.asyncio
@@ -37,7 +37,11 @@ def review_server(**users: str) -> ReviewServer:
 @pytest.mark.parametrize("case", TABLE["cases"], ids=lambda each: f"{each['user']} {each['call']}")
 async def test_a_caller_is_told_only_what_it_may_read(case: dict[str, Any]) -> None:
     async with serving_api(two_tenants(), review_server()) as served:
-        status, body, _ = await served.send(case["call"], case["user"])
+        for name, namespace, node in (("train", "red", "n1"), ("infer", "blue", "n1")):
+            served.add_pod(pod(name, name, node=node, namespace=namespace))
+        served.cluster.add_claim(claim("large", 3, namespace="red"))
+        served.add_pod(pod("wants", "large", namespace="red"))
+        status, body, _ = await served.send(case["call"], case["user"], case.get("body"))
     assert status == case.get("status", 200), body
     told = [name for name in SECRETS if name in str(body)]
     assert sorted(told) == sorted(case.get("told", [])), body

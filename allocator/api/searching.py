@@ -1,0 +1,238 @@
+"""Searches the nodes for pods: why one waits, and where pods would go.
+
+Both run in a copy of the process and change it as they like.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from allocator.api.messages import (
+    ClaimOfPod,
+    ClaimState,
+    DeviceReason,
+    HeldDevice,
+    PodState,
+    ReasonsOfNode,
+    SimulatedClaim,
+    SimulatedPod,
+)
+from allocator.api.reading import describe_result, find_state
+from allocator.pod_requests import ReceivedClaim, check_claims
+from allocator.protocol import SchedulingPod, shorten_message
+from allocator.releases import Releases
+from allocator.shortlist import (
+    NodeSearch,
+    candidate_names,
+    find_nodes,
+    find_untolerated_taint,
+)
+from allocator.state import AllocatorState
+from dra.claim import Claim, Template
+from facts.served_names import advertised_resources
+from ledger.codes import CLAIM_MISSING
+from ledger.holdings import decode_allocation
+from ledger.ledger import name_of, uid_of
+from ledger.node_fit import ClusterNodes, make_reason
+from ledger.placing import Placer, PodPlacement
+from ledger.pods import FINISHED, Pod
+from registration import allocator_codes as codes
+from solver.reasons import Reason, merge_reasons, summarize_reasons
+
+MAX_REASONS: Final = 32
+MAX_NODES: Final = 20
+
+
+class PodSearch(msgspec.Struct, frozen=True):
+    """How many nodes fit for a pod, and why the others do not."""
+
+    fitting: int = 0
+    message: str = ""
+    reasons: tuple[DeviceReason, ...] = ()
+    nodes: tuple[ReasonsOfNode, ...] = ()
+
+
+# --- one pod of the cluster ---
+
+
+def explain_claims(state: AllocatorState, pod: Pod) -> Iterator[ClaimOfPod]:
+    """Yield the claims of a pod as they are."""
+    known = {name_of(each): each for each in state.claims_of(pod.metadata.uid)}
+    generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    for each in pod.spec.resource_claims:
+        name = each.resource_claim_name or generated.get(each.name) or ""
+        claim = known.get(f"{pod.namespace}/{name}")
+        if claim is None:
+            yield ClaimOfPod(name=each.name, claim=name, state=ClaimState.MISSING)
+            continue
+        current = _with_reservation(state, claim)
+        allocation = current.status.allocation
+        record = state.ledger.claims[uid_of(claim)]
+        found = ClaimState(find_state(state, uid_of(claim), record).value)
+        yield ClaimOfPod(
+            name=each.name,
+            claim=name,
+            state=found if allocation else ClaimState.WAITING,
+            devices=tuple(map(describe_result, allocation.devices.results)) if allocation else (),
+        )
+
+
+def find_pod_state(pod: Pod, claims: Sequence[ClaimOfPod]) -> PodState:
+    """Return how far a pod is, as far as no search is needed."""
+    if pod.status.phase in FINISHED:
+        return PodState.ENDED
+    if pod.metadata.deletion_timestamp is not None:
+        return PodState.TERMINATING
+    if pod.spec.node_name:
+        return PodState.BOUND
+    has_devices = all(each.devices for each in claims)
+    return PodState.FITS if has_devices else PodState.WAITING
+
+
+def describe_missing(namespace: str, claims: Sequence[ClaimOfPod]) -> PodSearch:
+    """Return that claims of a pod do not exist, if so."""
+    missing = (each for each in claims if each.state is ClaimState.MISSING)
+    texts = (
+        f"ResourceClaim {namespace}/{each.claim} does not exist"
+        if each.claim
+        else f"the ResourceClaim for {each.name} was not generated yet"
+        for each in missing
+    )
+    return _describe_search([make_reason(CLAIM_MISSING, "claims", text) for text in texts])
+
+
+def search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
+    """Examine all nodes for a pod of the cluster that waits."""
+    claims = tuple(_with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
+    described = SchedulingPod(
+        namespace=pod.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        node_selector=pod.spec.node_selector,
+        node_affinity=pod.spec.affinity.node_affinity if pod.spec.affinity else None,
+        tolerations=pod.spec.tolerations,
+    )
+    reason = check_claims(described, [ReceivedClaim(each, None) for each in claims], state)
+    if reason is not None:
+        return _describe_search((reason,))
+    search, ids = NodeSearch(pod=described, claims=claims), _share_ids()
+    found = find_nodes(search, state, state.ledger.view(), lambda: next(ids))
+    if found.error is not None:
+        return _describe_search(found.error.reasons)
+    if found.fitting:
+        return PodSearch(fitting=len(found.fitting))
+    reasons = merge_reasons(found.reasons)
+    pairing = Releases(state).pair(pod.metadata.uid, search, lambda: next(ids))
+    ordered = (pairing.reason, *reasons) if pairing else reasons
+    return replace(_describe_search(ordered), nodes=tuple(_reasons_by_node(search, state)))
+
+
+def _reasons_by_node(search: NodeSearch, state: AllocatorState) -> Iterator[ReasonsOfNode]:
+    ids = _share_ids()
+    for name in itertools.islice(candidate_names(search, state), MAX_NODES):
+        only = replace(search, only=frozenset({name}))
+        found = find_nodes(only, state, state.ledger.view(), lambda: next(ids))
+        yield ReasonsOfNode(node=name, reasons=describe_reasons(merge_reasons(found.reasons)))
+
+
+def _describe_search(reasons: Sequence[Reason]) -> PodSearch:
+    message = shorten_message(summarize_reasons(reasons))
+    return PodSearch(message=message, reasons=describe_reasons(reasons))
+
+
+def describe_reasons(reasons: Sequence[Reason]) -> tuple[DeviceReason, ...]:
+    """Return the first reasons, with short messages."""
+    return tuple(
+        DeviceReason(
+            code=each.code,
+            message=shorten_message(each.message),
+            nodes=each.nodes,
+            example=shorten_message(each.example),
+        )
+        for each in reasons[:MAX_REASONS]
+    )
+
+
+def _with_reservation(state: AllocatorState, claim: Claim) -> Claim:
+    """Return a claim with its allocation, written or reserved."""
+    active = state.ledger.reservations.get(uid_of(claim))
+    if claim.status.allocation is not None or active is None:
+        return claim
+    return replace(claim, status=replace(claim.status, allocation=active.reservation.allocation))
+
+
+def _share_ids() -> Iterator[str]:
+    return (f"share-{number}" for number in itertools.count())
+
+
+# --- pods that do not exist ---
+
+
+class PodsToSimulate(msgspec.Struct, frozen=True):
+    """The pods to place, and the claims and templates that exist for them only."""
+
+    pods: tuple[Pod, ...]
+    claims: tuple[Claim, ...] = ()
+    templates: tuple[Template, ...] = ()
+
+
+def simulate_pods(state: AllocatorState, given: PodsToSimulate) -> tuple[SimulatedPod, ...]:
+    """Place pods one after the other. Changes the state."""
+    state.ledger.accept_unversioned()
+    nodes = _cluster_nodes(state)
+    existing = {name_of(each): each for each in state.claims.values()}
+    added = {name_of(each): each for each in given.claims}
+    claims = ((_with_reservation(state, each), None) for each in (existing | added).values())
+    placer = Placer(state.planner, state.ledger, nodes, claims, given.templates)
+    return tuple(_place(placer, state, nodes, each) for each in given.pods)
+
+
+def _place(placer: Placer, state: AllocatorState, nodes: ClusterNodes, pod: Pod) -> SimulatedPod:
+    """Place a pod on nodes whose taints it tolerates."""
+    unfit: Counter[str] = Counter()
+    open_nodes = []
+    for node in nodes.nodes:
+        taint = find_untolerated_taint(node, pod.spec.tolerations)
+        if taint is None or pod.spec.node_name == node.name:
+            open_nodes.append(node)
+        else:
+            unfit[f"{taint.key}:{taint.effect}"] += 1
+    there = replace(nodes, nodes=tuple(open_nodes))
+    done = placer.beside(state.planner, there).place_pod(pod)
+    if done.node is None:
+        done = replace(done, reasons=(*done.reasons, *_taint_reasons(unfit)))
+    return _describe_placement(pod, done)
+
+
+def _taint_reasons(unfit: Mapping[str, int]) -> Iterator[Reason]:
+    for taint, count in unfit.items():
+        text = f"the node has the taint {taint}, which the pod does not tolerate"
+        yield make_reason(codes.NODE_REFUSED, "nodes", text, nodes=count)
+
+
+def _describe_placement(pod: Pod, done: PodPlacement) -> SimulatedPod:
+    claims = []
+    for name, written in done.claims:
+        devices: tuple[HeldDevice, ...] = ()
+        if written is not None:
+            results = decode_allocation(written).devices.results
+            devices = tuple(map(describe_result, results))
+        claims.append(SimulatedClaim(claim=name.partition("/")[2], devices=devices))
+    return SimulatedPod(
+        namespace=pod.namespace,
+        pod=pod.metadata.name,
+        node=done.node or "",
+        claims=tuple(claims),
+        reasons=describe_reasons(done.reasons),
+    )
+
+
+def _cluster_nodes(state: AllocatorState) -> ClusterNodes:
+    """Return the nodes. No class serves an extended resource, as in this scheduler."""
+    nodes = tuple(state.planner.nodes.values())
+    advertised = {each.name: frozenset(advertised_resources(each)) for each in nodes}
+    return ClusterNodes(nodes=nodes, advertised=advertised)
