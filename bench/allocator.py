@@ -153,7 +153,7 @@ class Connection:
 
 
 @contextlib.asynccontextmanager
-async def allocator(server: ApiServer) -> AsyncIterator[Process]:
+async def allocator(server: ApiServer, *options: str) -> AsyncIterator[Process]:
     """Run the allocator until the context exits."""
     with tempfile.TemporaryDirectory() as folder:
         async with serve_api(server) as kubeconfig:
@@ -163,7 +163,7 @@ async def allocator(server: ApiServer) -> AsyncIterator[Process]:
                 *(f"--host={HOST}", f"--socket={folder}/allocator.sock"),
                 f"--config={written(folder, 'config.yaml', CONFIGURATION)}",
                 f"--kubeconfig={written(folder, 'kubeconfig', kubeconfig)}",
-                *("--health=127.0.0.1:0", "--metrics=127.0.0.1:0"),
+                *("--health=127.0.0.1:0", "--metrics=127.0.0.1:0", *options),
                 stderr=asyncio.subprocess.DEVNULL,
             )
             try:

@@ -164,21 +164,22 @@ def _edit_deployment(source: JSON, holders: Placeholders) -> None:
     for field in ("nodeSelector", "tolerations", "affinity"):
         pod[holders.lines(_with(field, f"{value}.{field}"))] = None
     if name == "scheduler":
-        _edit_scheduler(pod["containers"], value, holders)
+        _edit_scheduler(pod, value, holders)
         return
     (container,) = pod["containers"]
     _edit_container(container, value, holders)
     _edit_tls(name, pod, container, holders)
 
 
-def _edit_scheduler(containers: list[JSON], value: str, holders: Placeholders) -> None:
+def _edit_scheduler(pod: JSON, value: str, holders: Placeholders) -> None:
     """Edit the kube-scheduler and the allocator beside it, which have images of their own."""
-    scheduler, allocator = containers
+    scheduler, allocator = pod["containers"]
     _edit_container(scheduler, value, holders)
     scheduler["image"] = holders.inline(_SCHEDULER_IMAGE)
     # kube-scheduler has no names for levels.
     scheduler["args"][-1] = holders.lines(_render_arguments(value))
     _edit_container(allocator, f"{value}.allocator", holders)
+    _edit_tls("allocator", pod, allocator, holders)
 
 
 def _render_spread(constraints: list[JSON], value: str) -> str:
@@ -243,11 +244,12 @@ def _edit_pod_monitor(source: JSON, holders: Placeholders) -> None:
 
 
 def _edit_network_policy(source: JSON, holders: Placeholders) -> None:
-    admission, metrics = source["spec"]["ingress"]
+    admission, metrics, api = source["spec"]["ingress"]
     admission[holders.lines(_with("from", ".Values.networkPolicy.admissionFrom"))] = None
     metrics["from"] = [
         holders.lines("{{- toYaml .Values.networkPolicy.metricsFrom | nindent %0 }}")
     ]
+    api["from"] = [holders.lines("{{- toYaml .Values.networkPolicy.apiFrom | nindent %0 }}")]
     api_server = source["spec"]["egress"][0]
     api_server["ports"] = [
         holders.lines(

@@ -65,7 +65,8 @@ class Pair:
         ]
         words += [f"--config={files.configuration}", f"--kubeconfig={files.access}"]
         words += [f"--socket={self.socket}", "--health=127.0.0.1:0", "--metrics=127.0.0.1:0"]
-        words += [f"--namespace={NAMESPACE}"]
+        # Several pairs share the interfaces of this machine.
+        words += ["--api=:0", f"--namespace={NAMESPACE}"]
         log = self.folder / "allocator.log"
         self.allocator = Replica(f"{host}-allocator", on_host(host, words), log)
         self.scheduler: Process | None = None
