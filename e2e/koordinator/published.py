@@ -23,15 +23,12 @@ CLASSES = {
 def _layouts(machine: OccupiedMachine) -> tuple[Layout, Layout]:
     ports = nics.dranet(machine.hardware, "numa" if machine.numa else "")
     of_nics = nics.sriov(machine.hardware) if machine.functions else ports
-    return nvidia.layout(machine.hardware), of_nics
+    return nvidia.layout(machine.hardware, "links" if machine.partitions else "full"), of_nics
 
 
 def slices(machine: OccupiedMachine) -> Iterator[JSON]:
     """Yield the slices of both drivers."""
     for layout in _layouts(machine):
-        devices = [each.published() for each in layout.devices.values()]
-        if layout.driver == nvidia.DRIVER:
-            devices = [_with_partitions(each, machine) for each in devices]
         yield {
             "apiVersion": API,
             "kind": "ResourceSlice",
@@ -40,20 +37,9 @@ def slices(machine: OccupiedMachine) -> Iterator[JSON]:
                 "driver": layout.driver,
                 "nodeName": layout.node,
                 "pool": {"name": layout.node, "generation": 1, "resourceSliceCount": 1},
-                "devices": devices,
+                "devices": [each.published() for each in layout.devices.values()],
             },
         }
-
-
-def _with_partitions(device: JSON, machine: OccupiedMachine) -> JSON:
-    """Add the partitions of a GPU, as attributes with the number of the partition."""
-    index = int(device["name"].removeprefix("gpu-"))
-    of_size = {
-        f"partition{size}": {"int": next(n for n, each in enumerate(rows) if index in each)}
-        for size, rows in (machine.partitions or {}).items()
-        if size > 1
-    }
-    return {**device, "attributes": {**device["attributes"], **of_size}}
 
 
 def classes(machine: OccupiedMachine) -> Iterator[JSON]:

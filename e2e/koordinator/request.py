@@ -59,7 +59,7 @@ class DeviceRequest:
             "metadata": {"name": "worker", "annotations": self.annotations()},
             "spec": {
                 "schedulerName": "koord-scheduler",
-                "containers": [{"name": "main", "resources": {"limits": written}}],
+                "containers": [{"name": "main", "image": "none", "resources": {"limits": written}}],
             },
         }
 

@@ -9,14 +9,10 @@ import msgspec
 from e2e.bridge.placement import BridgeStage, bridge_fields, bridge_scenario
 from e2e.scenarios.translated import TRANSLATED, ManifestCase, cases, play
 
-# Their claims have rules, see `a_claim_with_a_joint_rule_gets_devices_of_common_roots`.
-WITH_RULES = ("koordinator", "koordinator-by-numa-node")
-
 
 def runs_in_bridge_placement(case: ManifestCase) -> bool:
     """Whether the pods of an example get the scheduler of Drawbridge, which can allocate them."""
-    excluded = case.scheduler or case.name in WITH_RULES
-    return bool(case.example) and case.exit == TRANSLATED and not excluded
+    return bool(case.example) and case.exit == TRANSLATED and not case.scheduler
 
 
 def _register(case: ManifestCase) -> None:
