@@ -6,17 +6,22 @@ plain object of a claim, or of the claim inside a template, and skips malformed 
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final, TypeAlias
 
 from documents.paths import get_value
 from documents.values import Value
 from dra.counted import count_noun
+from dra.names import RULES_ANNOTATION
+from dra.rules import Rules, read_rules
 from translate.legacy.pod_view import as_list, as_mapping
 
 # Describes the CEL selectors of a request, or returns "".
 SelectorText: TypeAlias = Callable[[Sequence[str]], str]
 
 _MAX_EXPRESSION: Final = 64
+# The fields in which alternatives differ that are for different numbers of devices.
+_NUMBERED: Final = ("name", "count")
 # What a person does not need of an expression: the guards, and the domains of names.
 _ABBREVIATIONS: Final = (
     (re.compile(r'"\w+" in device\.attributes\["[^"]+"\] && '), ""),
@@ -54,7 +59,7 @@ def describe_claim(claim: Value, selectors: SelectorText = full_selectors) -> It
         each = "each " if len(names) > 1 else ""
         yield text if len(requests) == 1 else f"{', '.join(names)}: {each}{text}"
     members: dict[str, list[str]] = {}
-    for rule, names in _constraints(claim):
+    for rule, names in (*_constraints(claim), *_rules(claim)):
         members.setdefault(rule, []).append(" and ".join(names) or "all requests")
     for rule, groups in members.items():
         yield f"{rule}: {'; '.join(groups)}"
@@ -63,7 +68,8 @@ def describe_claim(claim: Value, selectors: SelectorText = full_selectors) -> It
 def summarize_claim(claim: Value) -> str:
     """Describe a claim on one line, without the names of its requests and its expressions."""
     requests = " and ".join(_describe_request(each, count_selectors) for each in _requests(claim))
-    rules = " and ".join(dict.fromkeys(rule for rule, _ in _constraints(claim)))
+    stated = (*_constraints(claim), *_rules(claim))
+    rules = " and ".join(dict.fromkeys(rule for rule, _ in stated))
     return f"{requests}, {rules}" if rules else requests
 
 
@@ -87,16 +93,44 @@ def _constraints(claim: Value) -> Iterator[tuple[str, list[str]]]:
             yield f"with different {distinct}", names
 
 
+def _rules(claim: Value) -> Iterator[tuple[str, list[str]]]:
+    """Yield each rule of the annotation in words, with the names of its requests."""
+    annotations = as_mapping(get_value(claim, ("metadata", "annotations")))
+    rules = read_rules(f"{annotations.get(RULES_ANNOTATION, '')}")
+    if not isinstance(rules, Rules):
+        return
+    for joint in rules.joint:
+        text = f"in the same groups by {_any_of(joint.attributes)}"
+        yield _if_required(text, required=joint.required), [*joint.primary, *joint.others]
+    for near in rules.near:
+        text = f"with the same {_any_of(near.attributes)}"
+        yield _if_required(text, required=near.required), list(near.requests)
+
+
+def _any_of(names: Sequence[str]) -> str:
+    return " or ".join(names)
+
+
+def _if_required(text: str, *, required: bool) -> str:
+    return text if required else f"if possible {text}"
+
+
 def _describe_request(request: Mapping[str, Value], selectors: SelectorText) -> str:
     alternatives = [as_mapping(each) for each in as_list(request.get("firstAvailable"))]
     # A request of v1beta1 has no `exactly`: its fields are in the request itself.
     options = alternatives or [as_mapping(request.get("exactly")) or request]
-    return ", or else ".join(dict.fromkeys(_describe_option(each, selectors) for each in options))
+    groups = groupby(options, lambda each: {k: v for k, v in each.items() if k not in _NUMBERED})
+    texts = (_describe_options([*alike], selectors) for _, alike in groups)
+    return ", or else ".join(dict.fromkeys(texts))
 
 
-def _describe_option(option: Mapping[str, Value], selectors: SelectorText) -> str:
-    count = option.get("count") or 1
-    number = count_noun(count, "device") if isinstance(count, int) else f"{count} devices"
+def _describe_options(options: Sequence[Mapping[str, Value]], selectors: SelectorText) -> str:
+    """Describe alternatives that differ only in the number of devices."""
+    option = options[-1]
+    *fewer, count = dict.fromkeys(f"{each.get('count') or 1}" for each in options)
+    number = "1 device" if count == "1" else f"{count} devices"
+    if fewer:
+        number = f"{', '.join(fewer)} or {number}"
     if option.get("allocationMode") == "All":
         number = "all devices"
     capacity = read_amounts(get_value(option.get("capacity"), ("requests",)))

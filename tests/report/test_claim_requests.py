@@ -3,6 +3,8 @@
 import pytest
 
 from documents.values import Value
+from dra.names import RULES_ANNOTATION
+from dra.rules import Joint, Near, Rules, encode_rules
 from report.claim_requests import describe_claim, short_selectors, summarize_claim
 
 ALL = [{"name": "a", "exactly": {"deviceClassName": "c", "allocationMode": "All"}}]
@@ -12,6 +14,15 @@ ALTERNATIVES = [
         "firstAvailable": [
             {"name": "x", "deviceClassName": "c", "count": 2},
             {"name": "y", "deviceClassName": "d"},
+        ],
+    }
+]
+COUNTS = [
+    {
+        "name": "a",
+        "firstAvailable": [
+            *({"name": f"{n}", "deviceClassName": "c", "count": n} for n in (1, 2, 3)),
+            {"name": "last", "deviceClassName": "d", "count": 3},
         ],
     }
 ]
@@ -39,16 +50,36 @@ def claim(requests: list[Value], constraints: list[Value] | None = None) -> Valu
     [
         (ALL, ["all devices of class c"]),
         (ALTERNATIVES, ["2 devices of class c, or else 1 device of class d"]),
+        (COUNTS, ["1, 2 or 3 devices of class c, or else 3 devices of class d"]),
         (EQUAL, ["a, b: each 1 device of class c"]),
         (
             SELECTED,
             ['1 device of class c with cores 30 and memory 3Gi where model == "m" (admin access)'],
         ),
     ],
-    ids=["all devices", "alternatives", "equal requests", "selectors"],
+    ids=["all devices", "alternatives", "numbers", "equal requests", "selectors"],
 )
 def test_equal_requests_are_described_on_one_line(requests: list[Value], lines: list[str]) -> None:
     assert list(describe_claim(claim(requests), short_selectors)) == lines
+
+
+def test_rules_of_the_annotation_are_described_like_constraints() -> None:
+    rules = Rules(
+        joint=(Joint(("a",), ("b",), ("x.io/root", "x.io/numa")),),
+        near=(Near(("a",), ("x.io/root",), required=False),),
+    )
+    metadata: Value = {"annotations": {RULES_ANNOTATION: encode_rules(rules)}}
+    described = describe_claim({"metadata": metadata, "spec": {"devices": {"requests": EQUAL}}})  # type: ignore[dict-item]
+    assert list(described)[1:] == [
+        "in the same groups by x.io/root or x.io/numa: a and b",
+        "if possible with the same x.io/root: a",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", 3, None])
+def test_unreadable_rules_are_not_described(text: Value) -> None:
+    read: Value = {**claim(EQUAL), "metadata": {"annotations": {RULES_ANNOTATION: text}}}  # type: ignore[dict-item]
+    assert list(describe_claim(read)) == list(describe_claim(claim(EQUAL)))
 
 
 def test_expressions_are_complete_by_default() -> None:

@@ -10,10 +10,11 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import Configuration
+from config.model import Configuration, Placement
 from documents.patch import apply_edits
 from dra.finding import Severity
 from tests.translate import test_clusters
+from translate.changes.patch import restore_original
 from translate.pods import TranslationContext, make_context, translate
 
 JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
@@ -37,7 +38,7 @@ NAMES: Final = (
 
 
 def build_context(
-    slices: list[str], plugins: dict[str, int], *, are_apart: bool
+    slices: list[str], plugins: dict[str, int], placement: Placement, *, are_apart: bool
 ) -> TranslationContext:
     """Build the facts of a cluster whose plugins and slices are on one node or on two."""
     nodes = (
@@ -47,12 +48,14 @@ def build_context(
     )
     classes: dict[str, Any] = {name: {} for name in (GPUS, "mig.nvidia.com", NICS, HAMI)}
     facts = test_clusters.facts({"nodes": nodes, "classes": classes})
-    return make_context(Configuration(), facts)
+    return make_context(Configuration(placement=placement), facts)
 
 
 CONTEXTS: Final = tuple(
-    build_context(slices, plugins, are_apart=are_apart)
-    for slices, plugins, are_apart in itertools.product(SLICES, PLUGINS, (False, True))
+    build_context(slices, plugins, placement, are_apart=are_apart)
+    for slices, plugins, placement, are_apart in itertools.product(
+        SLICES, PLUGINS, Placement, (False, True)
+    )
 )
 LIMITS = st.dictionaries(
     st.sampled_from(NAMES), st.sampled_from([1, 2, 50, 100, 200, 400]), min_size=1, max_size=3
@@ -61,7 +64,7 @@ SCOPES: st.SearchStrategy[dict[str, str]] = st.sampled_from([{}, {"requiredScope
 TYPES = st.permutations(["gpu", "rdma"])
 
 
-@settings(max_examples=800, derandomize=True, deadline=None)
+@settings(max_examples=1200, derandomize=True, deadline=None)
 @given(st.sampled_from(CONTEXTS), st.lists(LIMITS, min_size=1, max_size=2), TYPES, SCOPES)
 def test_a_second_translation_of_a_joint_request_changes_nothing(
     context: TranslationContext,
@@ -75,6 +78,7 @@ def test_a_second_translation_of_a_joint_request_changes_nothing(
     second = translate(apply_edits(pod, first.edits), context)
     if first.edits:
         assert second.edits == ()
+        assert restore_original(apply_edits(pod, first.edits)) == pod
         assert Severity.ERROR not in {each.severity for each in second.findings}, second.findings
 
 
