@@ -11,6 +11,8 @@ from e2e.koordinator.machines import OccupiedMachine
 from e2e.koordinator.request import DeviceRequest
 from e2e.koordinator.steps import ChosenHardware
 
+PARTITION_SIZES = (1, 2, 4, 8)
+
 
 @dataclass(frozen=True)
 class Preferred:
@@ -35,24 +37,28 @@ def find_violations(
         yield "a GPU is in use"
     if len(set(chosen.gpus)) != request.gpus or len(chosen.gpus) != request.gpus:
         yield f"{len(chosen.gpus)} GPUs instead of {request.gpus}"
+    yield from _nic_violations(machine, request, chosen)
+    if must_be_partition(machine, request):
+        # A partition takes precedence over the scope.
+        if not is_partition(machine, chosen.gpus):
+            yield "the GPUs are not a partition"
+        return
     if request.scope == "PCIe" and len({each.root for each in gpus}) > 1:
         yield "the GPUs are on several roots"
     if request.scope == "NUMANode" and len({each.numa for each in gpus}) > 1:
         yield "the GPUs are on several NUMA nodes"
-    if must_be_partition(machine, request) and not is_partition(machine, chosen.gpus):
-        yield "the GPUs are not a partition"
-    yield from _nic_violations(machine, request, chosen)
 
 
 def must_be_partition(machine: OccupiedMachine, request: DeviceRequest) -> bool:
-    """Whether the GPUs must be one partition; without a table nobody can tell."""
-    asked = request.policy == "Restricted" or machine.honors_partitions
-    return asked and request.gpus > 1 and machine.partitions is not None
+    """Whether the GPUs must be one partition."""
+    return (request.policy == "Restricted" or machine.honors_partitions) and request.gpus > 1
 
 
 def is_partition(machine: OccupiedMachine, gpus: tuple[int, ...]) -> bool:
-    """Whether these GPUs are one partition of the table."""
-    return tuple(sorted(gpus)) in (machine.partitions or {}).get(len(gpus), ())
+    """Whether these GPUs are one partition of the table; without a table, only their number."""
+    if machine.partitions is None:
+        return len(gpus) in PARTITION_SIZES
+    return tuple(sorted(gpus)) in machine.partitions.get(len(gpus), ())
 
 
 def _nic_violations(
@@ -100,7 +106,7 @@ def preferred(
     gpus = [machine.hardware.gpus[number] for number in chosen.gpus]
     return Preferred(
         not request.joined or is_aligned(machine, chosen),
-        is_partition(machine, chosen.gpus),
+        machine.partitions is None or is_partition(machine, chosen.gpus),
         len({each.root for each in gpus}) <= 1,
         len({each.numa for each in gpus}) <= 1,
     )

@@ -111,7 +111,11 @@ def apply_hints(
     colocation = Colocation(hint.scope) if hint.scope not in {None, TopologyScope.NODE} else None
     partition = pod_hints.partition
     if kind == "gpu" and partition and (partition.required or colocation is None):
-        colocation = _place_in_partition(builder, ask, partition) or colocation
+        placed = _place_in_partition(builder, ask, partition)
+        if placed and colocation:
+            why = "requiredTopologyScope has no effect; the GPU partition takes precedence"
+            _add_no_effect(builder, HINT, why)
+        colocation = placed or colocation
     if hint.scope is TopologyScope.DEVICE and (ask.count or 0) > 1:
         builder.findings.append(
             AMOUNT_REFUSED.at(
