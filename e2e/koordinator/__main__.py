@@ -10,6 +10,7 @@ import sys
 import time
 
 from e2e.koordinator.compare import Compared, compare_seeds
+from e2e.koordinator.ours import MAX_WORK
 
 BLOCK = 50
 EXAMPLES = 6
@@ -32,6 +33,7 @@ def main() -> int:
 
 def _report(found: Compared, seconds: float) -> None:
     lines = [f"{name}: {count}" for name, count in sorted(found.counts.items())]
+    lines.append(f"most work of a search: {found.most_work} of {MAX_WORK}")
     lines.append(f"differences: {sum(map(len, found.differences.values()))}, {seconds:.0f} s")
     for kind, texts in sorted(found.differences.items()):
         lines.append(f"  {kind}: {len(texts)}")

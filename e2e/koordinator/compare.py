@@ -26,11 +26,13 @@ class Compared:
     """Sums over cases, and a sentence for each difference."""
 
     counts: Counter[str] = field(default_factory=Counter)
+    most_work: int = 0
     differences: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, other: "Compared") -> None:
         """Add the sums of other cases."""
         self.counts += other.counts
+        self.most_work = max(self.most_work, other.most_work)
         for kind, texts in other.differences.items():
             self.differences.setdefault(kind, []).extend(texts)
 
@@ -46,6 +48,7 @@ def compare_seeds(seeds: Iterable[int]) -> Compared:
         machine, request = generate(seed)
         theirs, ours = place(machine, request), answer(machine, request)
         found.counts.update(_count(theirs, ours))
+        found.most_work = max(found.most_work, ours.work)
         for kind, text in _differences(machine, request, theirs, ours):
             found.report(kind, f"{seed}: {text} | {request} | {ours}")
     return found

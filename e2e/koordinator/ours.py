@@ -2,8 +2,8 @@
 
 import itertools
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from config.model import Configuration, Placement
@@ -30,16 +30,22 @@ T = TypeVar("T")
 VERSION = "1.36"
 POLICY = "node.koordinator.sh/gpu-partition-policy"
 GATES = Gates(VERSION)
+# The limit of the allocator.
+MAX_WORK = 20_000
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the pod gets, or why it gets nothing: refused at admission, or it waits."""
+    """What the pod gets, or why it gets nothing: refused at admission, or it waits.
+
+    `work` is that of the search, in the unit of the allocator's limit.
+    """
 
     chosen: ChosenHardware | None = None
     refused: str = ""
     waits: str = ""
     codes: tuple[str, ...] = ()
+    work: int = 0
 
 
 def answer(
@@ -57,15 +63,29 @@ def answer(
     if not claims:
         errors = [each.message for each in findings if each.severity is Severity.ERROR]
         return Answer(refused="; ".join(errors) or f"{findings}", codes=codes)
-    world = _world(slices, classes)
+    return replace(_allocate(machine, _world(slices, classes), claims, node), codes=codes)
+
+
+def _allocate(
+    machine: OccupiedMachine, world: World, claims: Sequence[Claim], node: Node
+) -> Answer:
+    """Search for the devices of claims beside those in use."""
     held = [_claim(each) for each in published.held_claims(machine)]
     numbers = itertools.count(1)
-    view = view_of_claims(held, world.gates)
-    found = solve(world, view, claims, [node], ids=lambda: f"share-{next(numbers)}")[node.name]
+    work: list[int] = []
+    found = solve(
+        world,
+        view_of_claims(held, world.gates),
+        claims,
+        [node],
+        ids=lambda: f"share-{next(numbers)}",
+        max_work=MAX_WORK,
+        count_work=work.append,
+    )[node.name]
     if not isinstance(found, Solution):
-        return Answer(waits="; ".join(map(str, found.reasons)), codes=codes)
+        return Answer(waits="; ".join(map(str, found.reasons)), work=sum(work))
     names = [each["device"] for one in found.allocations for each in _results(one)]
-    return Answer(published.find_hardware(machine, names), codes=codes)
+    return Answer(published.find_hardware(machine, names), work=sum(work))
 
 
 def _translated(

@@ -109,13 +109,8 @@ def apply_hints(
     selectors += _read_selector(builder, kind, hint.selector, legacy)
     selectors += _read_selector(builder, kind, hint.vf_selector, legacy)
     colocation = Colocation(hint.scope) if hint.scope not in {None, TopologyScope.NODE} else None
-    partition = pod_hints.partition
-    if kind == "gpu" and partition and (partition.required or colocation is None):
-        placed = _place_in_partition(builder, ask, partition)
-        if placed and colocation:
-            why = "requiredTopologyScope has no effect; the GPU partition takes precedence"
-            _add_no_effect(builder, HINT, why)
-        colocation = placed or colocation
+    if kind == "gpu" and pod_hints.partition:
+        colocation = _choose_colocation(builder, ask, colocation, pod_hints.partition)
     if hint.scope is TopologyScope.DEVICE and (ask.count or 0) > 1:
         builder.findings.append(
             AMOUNT_REFUSED.at(
@@ -145,6 +140,19 @@ def _select_nics(hint: DeviceHint) -> list[AskSelector]:
     elif hint.exclusive:
         selectors.append(NicIs(NicKind.PF))
     return selectors
+
+
+def _choose_colocation(
+    builder: RequestBuilder, ask: Ask, colocation: Colocation | None, partition: Colocation
+) -> Colocation | None:
+    """Return the partition or the required scope; only a required partition takes precedence."""
+    if colocation and not partition.required:
+        return colocation
+    placed = _place_in_partition(builder, ask, partition)
+    if placed and colocation:
+        why = "requiredTopologyScope has no effect; the GPU partition takes precedence"
+        _add_no_effect(builder, HINT, why)
+    return placed or colocation
 
 
 def _place_in_partition(
