@@ -93,12 +93,15 @@ class PodBinder:
         # Until when bindings without a response can arrive, and those of an earlier term.
         self._late_bindings: dict[str, float] = {}
         self._earlier_bindings = float("-inf")
+        # Claims that had no allocation in this term before this process wrote one.
+        self._allocated_now: set[str] = set()
 
     def start_term(self) -> None:
         """End all calls in progress before their next write: their reservations are forgotten."""
         self._term += 1
         self._unfinished.clear()
         self._late_bindings.clear()
+        self._allocated_now.clear()
         self._earlier_bindings = asyncio.get_running_loop().time() + self._late_seconds
 
     def is_writing(self, pod_uid: str) -> bool:
@@ -187,7 +190,13 @@ class PodBinder:
             self._reservations,
             server_time=self._server_time,
             check=lambda: self._check_term(term),
+            on_allocated=self._note_allocated,
         )
+
+    def _note_allocated(self, claim_uid: str) -> None:
+        """Remember claims while bindings of an earlier term may arrive: none is for their pods."""
+        if asyncio.get_running_loop().time() < self._earlier_bindings:
+            self._allocated_now.add(claim_uid)
 
     async def _allocate(self, reservation: PodReservation, claims: ClaimWriter) -> list[Claim]:
         consumer = Consumer("pods", reservation.name, reservation.uid)
@@ -296,7 +305,9 @@ class PodBinder:
             return []
         if ALLOCATION_ANNOTATION not in live.metadata.annotations:
             return []
-        until = max(self._earlier_bindings, self._late_bindings.get(pod_uid, float("-inf")))
+        never = float("-inf")
+        earlier = never if metadata.uid in self._allocated_now else self._earlier_bindings
+        until = max(earlier, self._late_bindings.get(pod_uid, never))
         if asyncio.get_running_loop().time() < until:
             name = f"{metadata.namespace}/{metadata.name}"
             text = f"the allocation of claim {name} is kept for now"

@@ -50,10 +50,11 @@ class ClaimReservations(Protocol):
 class ClaimWriter:
     """Carries out the reservations of claims.
 
-    `check` runs before every write of a mark or an allocation and may raise.
+    `check` runs before every write of a mark or an allocation and may raise. `on_allocated` is
+    called with the UID of a claim after its allocation was certainly written.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all but three by name
         self,
         writes: ClusterWrites,
         cache: ClaimCache,
@@ -61,12 +62,14 @@ class ClaimWriter:
         *,
         server_time: Callable[[], float],
         check: Callable[[], None],
+        on_allocated: Callable[[str], None],
     ) -> None:
         self._writes = writes
         self._cache = cache
         self._reservations = reservations
         self._server_time = server_time
         self._check = check
+        self._on_allocated = on_allocated
 
     async def mark(self, reserved: ClaimReservation, live: Claim | None = None) -> Claim:
         """Write the mark and the finalizer, unless the claim has an allocation or this mark.
@@ -138,7 +141,9 @@ class ClaimWriter:
                 **(reserved.allocation or {}),
                 "allocationTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
             }
-            return self._observed(await self._writes.allocate(live, allocation, (consumer,)))
+            written = await self._writes.allocate(live, allocation, (consumer,))
+            self._on_allocated(reserved.uid)
+            return self._observed(written)
         if any(each.uid == consumer.uid for each in consumers):
             return await self._renew(live)
         if len(consumers) >= MAX_CONSUMERS:

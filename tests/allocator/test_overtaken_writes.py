@@ -169,3 +169,24 @@ async def test_nothing_is_released_while_a_binding_may_still_arrive(rig: Rig, wh
     rig.cluster.bind = bind  # type: ignore[method-assign]  # it arrives
     assert not await rig.bind()
     assert rig.claim("a").status.allocation is not None
+
+
+async def test_an_allocation_of_this_term_is_released_at_once(rig: Rig) -> None:
+    await rig.recovery.begin_term()
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.faults[3] = "refuse"
+    assert await rig.bind() == "403: forbidden"
+    assert rig.cluster.writes == ["mark a", "allocate a", "bind"]
+    rig.reservations.reserve("pod", "a")
+    assert (await rig.binder.release("uid-pod")).released == ("n/a",)
+    assert rig.cluster.is_clean("a")
+
+
+async def test_an_allocation_is_kept_if_its_write_may_be_of_an_earlier_term(rig: Rig) -> None:
+    await rig.recovery.begin_term()
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.faults |= {2: "lose", 3: "refuse"}
+    assert await rig.bind() == "403: forbidden"
+    rig.reservations.reserve("pod", "a")
+    reply = await rig.binder.release("uid-pod")
+    assert "an earlier request may still bind the pod" in reply.message
