@@ -24,7 +24,7 @@ MANIFESTS, CLUSTER, TRANSLATED = "manifests", "cluster.yaml", "translated.yaml"
 REPORT: Final = ("translate", "-f", MANIFESTS, "-o", "report")
 COMMANDS: Final = {
     "report": (REPORT, 8.0),
-    "report with the cluster": ((*REPORT, "--cluster", CLUSTER), 12.0),
+    "report with the cluster": ((*REPORT, "--cluster", CLUSTER), 8.0),
     "simulate": (("simulate", "-f", TRANSLATED, "--cluster", CLUSTER), 20.0),
 }
 
