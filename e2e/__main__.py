@@ -1,6 +1,7 @@
 """Runs scenarios on real control planes, or measures one.
 
-    python -m e2e [smoke|full|compat|chaos|node|timings|rates|list] [-k PART] [--image]
+    python -m e2e [smoke|full|compat|chaos|node|timings|rates|list] [-k PART]
+        [--kubernetes VERSION] [--image]
 
 Without an argument the suite is taken from the environment variable SUITE, else it is `smoke`.
 """
@@ -15,7 +16,7 @@ from e2e.installed.installation import image_options
 from e2e.rates import rates
 from e2e.realnodes.suite import run_node_suite
 from e2e.runner import print_line, run_suite, summary
-from e2e.scenarios.registry import RIGS, SUITES, all_scenarios
+from e2e.scenarios.registry import RIGS, SUITES, VERSIONS, all_scenarios
 from e2e.timings import timings
 
 
@@ -34,6 +35,7 @@ def main() -> int:
         choices=[*SUITES, "timings", "rates", "list"],
     )
     parser.add_argument("-k", dest="part", default="", help="only names with one of: A,B")
+    parser.add_argument("--kubernetes", choices=VERSIONS, help="instead of the suite's versions")
     parser.add_argument("--image", action="store_true", help="run Drawbridge from its image")
     arguments = parser.parse_args()
     if arguments.image:  # for any scenario; those of e2e.scenarios.image always do
@@ -51,7 +53,7 @@ def main() -> int:
         return 0
     if arguments.what == "node":
         return run_node_suite(arguments.part)
-    counts = run_suite(arguments.what, arguments.part)
+    counts = run_suite(arguments.what, arguments.part, arguments.kubernetes)
     print_line(summary(counts))
     return 1 if counts["failed"] else 0
 

@@ -44,11 +44,15 @@ def summary(counts: Counter[str]) -> str:
     return ", ".join(f"{counts[word]} {word}" for word in ("passed", "failed", "skipped"))
 
 
-def run_suite(suite: str, part: str) -> Counter[str]:
-    """Run every scenario of a suite by version and rig; returns the counts."""
+def run_suite(suite: str, part: str, only: str | None = None) -> Counter[str]:
+    """Run every scenario of a suite by version and rig; returns the counts.
+
+    The versions are those of the suite, or `only` one.
+    """
     counts: Counter[str] = Counter()
     chosen = select_scenarios(suite, part)
-    for version in registry.VERSIONS[1:] if suite == "compat" else (DEFAULT,):
+    versions = registry.VERSIONS[1:] if suite == "compat" else (DEFAULT,)
+    for version in (only,) if only else versions:
         able = [one for one in chosen if one.can_run_on(version)]
         for one in chosen:
             if one not in able:
