@@ -35,10 +35,6 @@ from dra.names import ALLOCATION_ANNOTATION
 _LOG: Final = logging.getLogger("allocator.binding")
 # Other pods wait, because the API server is the bottleneck of a burst.
 CONCURRENT_WRITES: Final = 32
-# The plugin waits for 120 s.
-HOLD_SECONDS: Final = 110.0
-# Upstream's default of `bindingTimeout`.
-BINDING_TIMEOUT_SECONDS: Final = 600.0
 BINDING_ATTEMPTS: Final = 3
 # The time after which the API server ends a request, by default.
 LATE_SECONDS: Final = 60.0
@@ -65,7 +61,11 @@ class Reservations(ClaimReservations, Protocol):
 
 
 class PodBinder:
-    """Binds pods, with one call at a time for each pod."""
+    """Binds pods, with one call at a time for each pod.
+
+    A call waits up to `hold_seconds` for binding conditions. They must be true `binding_timeout`
+    seconds after the allocation.
+    """
 
     def __init__(  # noqa: PLR0913  # all but three by name
         self,
@@ -74,8 +74,8 @@ class PodBinder:
         claims: ClaimCache,
         *,
         server_time: Callable[[], float],
-        hold_seconds: float = HOLD_SECONDS,
-        binding_timeout: float = BINDING_TIMEOUT_SECONDS,
+        hold_seconds: float,
+        binding_timeout: float,
         late_seconds: float = LATE_SECONDS,
     ) -> None:
         self._reservations = reservations

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
 from allocator.api.opening import open_api
@@ -69,7 +69,7 @@ class _Parts:
         self.streams = ActivationStreams()
         self.state = self._make_state(settings)
         writes = ApiServerWrites(Writer(session, fence=self.lease))
-        self.binder = PodBinder(self.state, writes, caches, server_time=session.clock.now)
+        self.binder = self._make_binder(writes, session.clock.now, options)
         self.term = self._make_term(writes)
         self.calls = SchedulerCalls(
             state=self.state,
@@ -91,6 +91,18 @@ class _Parts:
             on_change=self.changed.set,
             report=reporter.report,
             pause_collection=CollectionPause(pause_garbage_collection),
+        )
+
+    def _make_binder(
+        self, writes: ApiServerWrites, server_time: Callable[[], float], options: argparse.Namespace
+    ) -> PodBinder:
+        return PodBinder(
+            self.state,
+            writes,
+            self.caches,
+            server_time=server_time,
+            hold_seconds=options.bind_wait,
+            binding_timeout=options.binding_timeout,
         )
 
     def _make_term(self, writes: ApiServerWrites) -> TermKeeper:

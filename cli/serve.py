@@ -14,6 +14,10 @@ EXIT_CODES = {DONE: "stopped by SIGTERM or SIGINT", BAD: "bad input"}
 CERTIFIED = ("webhook", "judge", "allocator")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _MAX_DURATION = 3_650 * 86_400.0
+# The plugin of the kube-scheduler gives an attempt to bind up after 120 s.
+_MAX_BIND_WAIT = 110.0
+# Upstream's default of `bindingTimeout`.
+_BINDING_TIMEOUT = 600.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +79,7 @@ def _add_allocator(
         help="the host name in the holder identity of the kube-scheduler (default: this host's)",
     )
     _add_api(allocator)
+    _add_binding_times(allocator)
     return allocator
 
 
@@ -95,6 +100,26 @@ def _add_api(allocator: argparse.ArgumentParser) -> None:
     )
     text = "also accept clients with a certificate of one of these CAs instead of a token"
     _add_certificate(allocator, text)
+
+
+def _add_binding_times(allocator: argparse.ArgumentParser) -> None:
+    """Declare how long a pod waits for the binding conditions of its devices."""
+    allocator.add_argument(
+        "--bind-wait",
+        metavar="SECONDS",
+        type=_parse_bind_wait,
+        default=_MAX_BIND_WAIT,
+        help="how long one attempt to bind a pod waits for the binding conditions of its devices,"
+        f" at most {_MAX_BIND_WAIT:g} (default: {_MAX_BIND_WAIT:g})",
+    )
+    allocator.add_argument(
+        "--binding-timeout",
+        metavar="SECONDS",
+        type=_parse_seconds,
+        default=_BINDING_TIMEOUT,
+        help="how long after the allocation the binding conditions must be true; then the devices"
+        f" are released (default: {_BINDING_TIMEOUT:g})",
+    )
 
 
 def _add_judge(
@@ -212,14 +237,18 @@ def _parse_address(text: str) -> Address:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _parse_seconds(text: str) -> float:
+def _parse_seconds(text: str, maximum: float = 3600) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1
-    if not 0 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text}: must be between 0 and 3600 seconds")
+    if not 0 <= seconds <= maximum:
+        raise argparse.ArgumentTypeError(f"{text}: must be between 0 and {maximum:g} seconds")
     return seconds
+
+
+def _parse_bind_wait(text: str) -> float:
+    return _parse_seconds(text, _MAX_BIND_WAIT)
 
 
 def _parse_duration(text: str) -> float:

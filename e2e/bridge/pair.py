@@ -98,6 +98,12 @@ class Pair:
         self.scheduler.port = port
         self.plane.processes[name] = self.scheduler
 
+    def restart_allocator(self) -> None:
+        """Kill the allocator and start it again; returns when it listens."""
+        self.allocator.kill()
+        self.start()
+        self.wait_healthy()
+
     def wait_healthy(self) -> None:
         """Wait until both processes are healthy."""
         scheduler = self.running_scheduler()

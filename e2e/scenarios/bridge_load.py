@@ -8,12 +8,11 @@ from functools import partial
 from e2e.bridge.placement import OWNED, BridgeStage, bridge_scenario
 from e2e.nodes.fleet import NodePlan
 from e2e.scenarios.bridge import running
-from e2e.scenarios.objects import JSON, RESOURCE, claim_spec, request
+from e2e.scenarios.objects import RESOURCE, claim_spec, request
 from e2e.scenarios.stage import LABEL
 
 GPU = "gpu.nvidia.com"
 PATIENCE_SECONDS = 240.0
-ATTACHED, BROKEN = "fabric.example.com/attached", "fabric.example.com/broken"
 
 
 def play_on_nodes(stage: BridgeStage, nodes: int, pods: int) -> None:
@@ -52,44 +51,6 @@ def slices_change_while_pods_start(stage: BridgeStage) -> None:
         stage.fleet.publish(layout)
     stage.wait("all pods run", partial(running, stage, 60), PATIENCE_SECONDS)
     assert stage.check_allocations() == 60
-
-
-@bridge_scenario("full", since="1.36")
-def a_pod_is_bound_when_its_device_is_attached(stage: BridgeStage) -> None:
-    """A device that reports a failure instead is released."""
-    node = stage.node("a", "lab-2g2n", {GPU: "full"}).name
-    layout = stage.fleet.layout(GPU, node).without(["gpu-1"])
-    conditions = {"bindingConditions": [ATTACHED], "bindingFailureConditions": [BROKEN]}
-    stage.fleet.publish(layout.changed("gpu-0", **conditions))
-    stage.template("gpu", claim_spec(request("gpu", GPU)))
-    stage.pod("worker", templates={"gpu": "gpu"})
-    first = stage.wait("the device is allocated", partial(_allocated, stage, "worker"))
-    assert "nodeName" not in stage.get_pod("worker")["spec"]
-    _report(stage, first, BROKEN)
-    anew = stage.wait("it is allocated again", partial(_allocated, stage, "worker", first))
-    assert "nodeName" not in stage.get_pod("worker")["spec"]
-    _report(stage, anew, ATTACHED)
-    stage.wait_running("worker")
-
-
-def _allocated(stage: BridgeStage, pod: str, before: JSON | None = None) -> JSON:
-    """Return the claim of a pod once it has an allocation, another one than before, or {}."""
-    claim = stage.get_claim(stage.generated_claim(pod))
-    status, former = claim.get("status", {}), (before or {}).get("status", {})
-    allocation = status.get("allocation")
-    if not allocation or status.get("devices"):
-        return {}
-    return claim if allocation != former.get("allocation") else {}
-
-
-def _report(stage: BridgeStage, claim: JSON, condition: str) -> None:
-    """Report a condition of the device of a claim, as its driver does."""
-    (result,) = claim["status"]["allocation"]["devices"]["results"]
-    true = {"type": condition, "status": "True", "reason": "Fabric", "message": ""}
-    true["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-    device = {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": [true]}
-    path = f"{stage.claim_path(claim['metadata']['name'])}/status"
-    stage.client.patch(path, {"status": {"devices": [device]}})
 
 
 @bridge_scenario("full", since="1.36")

@@ -24,7 +24,12 @@ class Rig:
         """Start the process; nothing in memory is kept."""
         self.reservations = FakeReservations(self.cluster)
         self.binder = PodBinder(
-            self.reservations, self.cluster, self.cluster, server_time=lambda: NOW, hold_seconds=0
+            self.reservations,
+            self.cluster,
+            self.cluster,
+            server_time=lambda: NOW,
+            hold_seconds=0,
+            binding_timeout=600,
         )
         self.recovery = Recovery(
             self.reservations,

@@ -1,0 +1,102 @@
+"""Scenarios: devices that must report a condition before the pod is bound, in bridge placement."""
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+
+from e2e.bridge.pair import Pair
+from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.scenarios.bridge import told
+from e2e.scenarios.objects import JSON, claim_spec, request
+
+GPU = "gpu.nvidia.com"
+ATTACHED, BROKEN = "fabric.example.com/attached", "fabric.example.com/broken"
+CALLS = "drawbridge_allocator_calls_total"
+# By default an attempt to bind waits for 110 s, and a device has 600 s.
+WAIT_SECONDS, TIMEOUT_SECONDS = 2, 15
+
+
+def add_device(stage: BridgeStage) -> None:
+    """Add a node with one GPU, which has to be attached, and a template that requests it."""
+    node = stage.node("a", "lab-2g2n", {GPU: "full"}).name
+    layout = stage.fleet.layout(GPU, node).without(["gpu-1"])
+    conditions = {"bindingConditions": [ATTACHED], "bindingFailureConditions": [BROKEN]}
+    stage.fleet.publish(layout.changed("gpu-0", **conditions))
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+
+
+@contextlib.contextmanager
+def allocator_options(pair: Pair, *options: str) -> Iterator[None]:
+    """Run the allocator of a pair with further options."""
+    before = pair.allocator.words
+    pair.allocator.words = [*before, *options]
+    pair.restart_allocator()
+    try:
+        yield
+    finally:
+        pair.allocator.words = before
+        pair.restart_allocator()
+
+
+@bridge_scenario("full", since="1.36")
+def a_pod_is_bound_when_its_device_is_attached(stage: BridgeStage) -> None:
+    """A device that reports a failure instead is released."""
+    add_device(stage)
+    stage.pod("worker", templates={"gpu": "gpu"})
+    first = stage.wait("the device is allocated", partial(_allocated, stage, "worker"))
+    assert "nodeName" not in stage.get_pod("worker")["spec"]
+    _report(stage, first, BROKEN)
+    # The allocation is equal if it is of the same second, but nobody has reported its device.
+    anew = stage.wait("it is allocated again", partial(_allocated, stage, "worker"))
+    assert "nodeName" not in stage.get_pod("worker")["spec"]
+    _report(stage, anew, ATTACHED)
+    stage.wait_running("worker")
+
+
+@bridge_scenario("full", since="1.36")
+def a_pod_keeps_its_device_over_several_attempts_to_bind_it(stage: BridgeStage) -> None:
+    """The allocation stays until the time-out. Then the device is released and allocated again."""
+    add_device(stage)
+    leader = stage.leader()
+    limits = (f"--bind-wait={WAIT_SECONDS}", f"--binding-timeout={TIMEOUT_SECONDS}")
+    with allocator_options(leader, *limits):
+        stage.pod("patient", templates={"gpu": "gpu"})
+        first = stage.wait("the device is allocated", partial(_allocated, stage, "patient"))
+        missing = partial(told, stage, "patient", f"does not report {ATTACHED}")
+        stage.wait("the first attempt ends", missing)
+        stage.wait("another one begins", lambda: leader.allocator.metric(CALLS, call="bind") > 1)
+        assert stage.get_claim(first["metadata"]["name"])["status"] == first["status"]
+        stage.pod("other", templates={"gpu": "gpu"})
+        stage.wait_unschedulable("other")
+        _report(stage, first, ATTACHED)
+        stage.wait_running("patient")
+
+        stage.delete_pod("patient")
+        lost = stage.wait("the other one has it", partial(_allocated, stage, "other"))
+        late = partial(
+            told, stage, "other", f"does not report {ATTACHED} after {TIMEOUT_SECONDS} s"
+        )
+        stage.wait("the device has no time left", late, 2.0 * TIMEOUT_SECONDS)
+        anew = stage.wait("it is allocated again", partial(_allocated, stage, "other", lost))
+        _report(stage, anew, ATTACHED)
+        stage.wait_running("other")
+
+
+def _allocated(stage: BridgeStage, pod: str, before: JSON | None = None) -> JSON:
+    """Return the claim of a pod once it has an allocation, another one than before, or {}."""
+    claim = stage.get_claim(stage.generated_claim(pod))
+    status, former = claim.get("status", {}), (before or {}).get("status", {})
+    allocation = status.get("allocation")
+    if not allocation or status.get("devices"):
+        return {}
+    return claim if allocation != former.get("allocation") else {}
+
+
+def _report(stage: BridgeStage, claim: JSON, condition: str) -> None:
+    """Report a condition of the device of a claim, as its driver does."""
+    (result,) = claim["status"]["allocation"]["devices"]["results"]
+    true = {"type": condition, "status": "True", "reason": "Fabric", "message": ""}
+    true["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    device = {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": [true]}
+    path = f"{stage.claim_path(claim['metadata']['name'])}/status"
+    stage.client.patch(path, {"status": {"devices": [device]}})
