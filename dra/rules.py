@@ -64,6 +64,13 @@ class Near(_Part, frozen=True):
     required: _Required = True
 
 
+class Distinct(_Part, frozen=True):
+    """Devices without a common value, where the API server drops `distinctAttribute`."""
+
+    requests: Annotated[_Names, _describe("The requests whose devices differ.")]
+    attribute: Annotated[str, _describe("The full name of the attribute in which they differ.")]
+
+
 class RuleStrategy(_Part, frozen=True, omit_defaults=True):
     """How to choose between suitable devices."""
 
@@ -81,6 +88,7 @@ class Rules(_Part, frozen=True, omit_defaults=True):
 
     joint: tuple[Joint, ...] = ()
     near: tuple[Near, ...] = ()
+    distinct: tuple[Distinct, ...] = ()
     strategy: RuleStrategy | None = None
     api_version: Literal["drawbridge.dev/v1alpha1"] = API_VERSION
     kind: Literal["Rules"] = KIND
@@ -118,7 +126,7 @@ def read_rules(text: str) -> Rules | tuple[Finding, ...]:
 
 def _problem(rules: Rules) -> str:
     """Return what is wrong with the rules whatever their claim is."""
-    if len(rules.joint) + len(rules.near) > MAX_RULES:
+    if len(rules.joint) + len(rules.near) + len(rules.distinct) > MAX_RULES:
         return f"there are more than {MAX_RULES} rules"
     attributes = [(f"joint[{i}]", each.attributes) for i, each in enumerate(rules.joint)]
     attributes += [(f"near[{i}]", each.attributes) for i, each in enumerate(rules.near)]
@@ -135,11 +143,13 @@ def _findings(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
     requests = {each.name: each for each in spec.devices.requests}
     parts = [(f"joint[{i}]", (*r.primary, *r.others)) for i, r in enumerate(rules.joint)]
     parts += [(f"near[{i}]", each.requests) for i, each in enumerate(rules.near)]
-    for rule_path, names in parts:
+    several = len(parts)  # rules after these need no number of devices
+    parts += [(f"distinct[{i}]", each.requests) for i, each in enumerate(rules.distinct)]
+    for number, (rule_path, names) in enumerate(parts):
         for name in names:
             if name not in requests:
                 yield _wrong(RULE_NAMES_NO_REQUEST, rule_path, f"the claim has no request {name}")
-            else:
+            elif number < several:
                 yield from _number_findings(rule_path, requests[name])
         if len(set(names)) < len(names) or not names:
             why = "must name at least one request, and each request only once"
@@ -190,7 +200,8 @@ def render_page() -> str:
         json.dumps(json.loads(encode_rules(_EXAMPLE)), indent=2),
         "```",
     ]
-    for part, title in ((Joint, "joint[]"), (Near, "near[]"), (RuleStrategy, "strategy")):
+    titles = ("joint[]", "near[]", "distinct[]", "strategy")
+    for part, title in zip((Joint, Near, Distinct, RuleStrategy), titles, strict=True):
         fields = rules_schema()["$defs"][part.__name__]["properties"]  # type: ignore[index]
         lines += ["", f"## {title}", "", f"{part.__doc__}", "", "| field | meaning |", "|---|---|"]
         lines += [f"| `{name}` | {each['description']} |" for name, each in fields.items()]
@@ -212,6 +223,8 @@ _MEANING: Final = (
     "- `near` holds if one group has all the devices.",
     "- `joint` holds if each of the other requests has devices in the groups of the primary",
     "  devices: in all of these groups, and in no other group.",
+    "- `distinct` holds if no two of the devices have a value in common. It is always required,",
+    "  and means what `distinctAttribute` means in a constraint of the claim.",
     "- A required rule always holds, whatever the order of the requests. The allocator examines",
     "  all combinations of devices, up to its limit of search steps. A pod without a solution",
     "  waits.",

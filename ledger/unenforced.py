@@ -57,6 +57,7 @@ def _report(annotations: Mapping[str, str], path: str, name: str) -> Iterator[Fi
         return
     required = [f"joint[{i}]" for i, each in enumerate(rules.joint) if each.required]
     required += [f"near[{i}]" for i, each in enumerate(rules.near) if each.required]
+    required += [f"distinct[{i}]" for i in range(len(rules.distinct))]
     if required:
         message = f"{_NOBODY} {', '.join(required)}"
         yield codes.RULES_NOT_ENFORCED.at(path, message, object=name)

@@ -105,6 +105,8 @@ def _rules(claim: Value) -> Iterator[tuple[str, list[str]]]:
     for near in rules.near:
         text = f"with the same {_any_of(near.attributes)}"
         yield _if_required(text, required=near.required), list(near.requests)
+    for distinct in rules.distinct:
+        yield f"with different {distinct.attribute}", list(distinct.requests)
 
 
 def _any_of(names: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from dra.capacity import Amounts
 from dra.claim import (
@@ -15,6 +16,7 @@ from dra.claim import (
     EXACT_COUNT,
     Choice,
     Claim,
+    Constraint,
     ExactRequest,
     Request,
     RequestedDevices,
@@ -106,6 +108,8 @@ def build_demand(
 
     Only with `obeys_rules`, the rules in the annotations of the claims count.
     """
+    if obeys_rules:
+        claims = [_with_distinct_rules(claim) for claim in claims]
     context = _CheckContext(claims, classes, gates, make_filter)
     requests: list[RequestDemand] = []
     constraints = []
@@ -264,6 +268,21 @@ def _constraints(claim: Claim, gates: Gates) -> tuple[AttributeConstraint, ...]:
             text = f"constraint #{index}: empty constraint (unsupported constraint type?)"
             raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}, {text}")
     return tuple(constraints)
+
+
+def _with_distinct_rules(claim: Claim) -> Claim:
+    """Return the claim with its rules about distinct devices as constraints."""
+    text = claim.metadata.annotations.get(RULES_ANNOTATION)
+    rules = read_rules(text) if text is not None else Rules()
+    if not isinstance(rules, Rules) or not rules.distinct:
+        return claim
+    added = [
+        Constraint(requests=each.requests, distinct_attribute=each.attribute)
+        for each in rules.distinct
+    ]
+    devices = claim.spec.devices
+    devices = replace(devices, constraints=(*devices.constraints, *added))
+    return replace(claim, spec=replace(claim.spec, devices=devices))
 
 
 def _rules(claims: Sequence[Claim], requests: Sequence[RequestDemand]) -> ClaimRules:

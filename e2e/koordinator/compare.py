@@ -72,6 +72,8 @@ def _differences(
     theirs: ChosenHardware | None,
     ours: Answer,
 ) -> Iterator[tuple[str, str]]:
+    if machine.partitions is None and request.policy == "Restricted" and not ours.refused:
+        return  # nobody can tell which GPUs are a partition, and a finding says so
     if ours.chosen is None:
         at = machine.empty() if ours.refused else machine
         if theirs and next(find_violations(machine, request, theirs), None) is None:

@@ -51,6 +51,7 @@ def _machine(rng: random.Random) -> OccupiedMachine:
         partitions=HOPPER if with_table else None,
         honors_partitions=with_table and rng.random() < 0.3,
         numa=rng.random() < 0.5,
+        old_api=rng.random() < 0.3,
     )
 
 

@@ -4,7 +4,7 @@ Koordinator numbers devices by their minor. Here that is their position on the m
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from e2e.nodes.families.nics import FUNCTIONS
 from e2e.nodes.machine import Gpu, Machine, Nic
@@ -24,7 +24,8 @@ class OccupiedMachine:
     """A machine with devices in use.
 
     `used_functions` are numbers of NICs, once for each of their functions in use. With `functions`
-    the NICs are offered as virtual functions. `numa` tells whether NICs publish their NUMA node.
+    the NICs are offered as virtual functions. `numa` tells whether NICs publish their NUMA node,
+    and `old_api` whether the API server drops `distinctAttribute` and `capacity` from claims.
     """
 
     hardware: Machine
@@ -35,16 +36,12 @@ class OccupiedMachine:
     honors_partitions: bool = False
     functions: bool = False
     numa: bool = False
+    old_api: bool = False
 
     def empty(self) -> "OccupiedMachine":
         """Return the machine with nothing in use."""
-        return OccupiedMachine(
-            self.hardware,
-            partitions=self.partitions,
-            honors_partitions=self.honors_partitions,
-            functions=self.functions,
-            numa=self.numa,
-        )
+        nothing: frozenset[int] = frozenset()
+        return replace(self, used_gpus=nothing, used_nics=nothing, used_functions=())
 
     @property
     def free_gpus(self) -> list[Gpu]:

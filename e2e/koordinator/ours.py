@@ -29,7 +29,6 @@ from translate.pods import make_context
 T = TypeVar("T")
 VERSION = "1.36"
 POLICY = "node.koordinator.sh/gpu-partition-policy"
-GATES = Gates(VERSION)
 # The limit of the allocator.
 MAX_WORK = 20_000
 
@@ -53,17 +52,18 @@ def answer(
 ) -> Answer:
     """Translate the pod for a placement, and allocate its claims."""
     configuration = Configuration(placement=placement)
+    gates = Gates(VERSION, consumable_capacity=not machine.old_api)
     labels = {POLICY: "Honor"} if machine.honors_partitions else {}
     node = Node(machine.hardware.name, labels=labels)
     slices = tuple(_read(each, read_slice) for each in published.slices(machine))
     classes = tuple(_read(each, read_class) for each in published.classes(machine))
-    facts = gather_facts(FactsInput(slices, classes, (node,)), configuration, GATES).facts
+    facts = gather_facts(FactsInput(slices, classes, (node,)), configuration, gates).facts
     claims, findings = _translated(request, configuration, facts)
     codes = tuple(each.code for each in findings)
     if not claims:
         errors = [each.message for each in findings if each.severity is Severity.ERROR]
         return Answer(refused="; ".join(errors) or f"{findings}", codes=codes)
-    return replace(_allocate(machine, _world(slices, classes), claims, node), codes=codes)
+    return replace(_allocate(machine, _world(slices, classes, gates), claims, node), codes=codes)
 
 
 def _allocate(
@@ -101,9 +101,9 @@ def _translated(
     return claims, one.findings
 
 
-def _world(slices: Iterable[Slice], classes: Iterable[DeviceClass]) -> World:
+def _world(slices: Iterable[Slice], classes: Iterable[DeviceClass], gates: Gates) -> World:
     return World(
-        build_inventory(slices, gates=GATES), {each.metadata.name: each for each in classes}
+        build_inventory(slices, gates=gates), {each.metadata.name: each for each in classes}
     )
 
 

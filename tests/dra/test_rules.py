@@ -83,5 +83,5 @@ def test_empty_rules_encode_to_an_empty_string() -> None:
 def test_the_page_contains_a_valid_example() -> None:
     text = render_page().split("```json\n", 2)[1].partition("```")[0]
     assert isinstance(read_rules(text), Rules)
-    assert set(rules_schema()["$defs"]) == {"Rules", "Joint", "Near", "RuleStrategy"}  # type: ignore[call-overload]
+    assert set(rules_schema()["$defs"]) == {"Rules", "Joint", "Near", "Distinct", "RuleStrategy"}  # type: ignore[call-overload]
     assert rules.KIND in render_page()

@@ -27,6 +27,7 @@ from translate.targets.plan import (
     RequestConstraint,
     TargetResult,
     UnnamedRequest,
+    is_bound,
     make_finding,
 )
 from translate.targets.requests import (
@@ -41,6 +42,7 @@ from translate.targets.vocabulary import NotExpressibleError
 MAX_ENTRIES = 32
 # Far above what a node has; a larger count is a typing error.
 MAX_DEVICES = 256
+_DISTINCT = "constraints.distinctAttribute"
 
 
 def express_asks(
@@ -107,11 +109,20 @@ def _compose_part(
         part, findings = _compose_single(chosen[0], bridge=bridge)
     else:
         part, findings = _compose_joint(chosen, facts, bridge=bridge)
+    if bridge and facts and not facts.keeps_field(_DISTINCT):
+        part = _move_distinct_to_rules(part)
     _check_limits(part)
     if bridge:
         preferences = dict.fromkeys(one for each in chosen for one in each.ask.preferences)
         part = replace(part, preferences=tuple(preferences))
     return part, findings
+
+
+def _move_distinct_to_rules(part: ClaimPart) -> ClaimPart:
+    """Let the allocator keep devices distinct, because the API server drops the constraint."""
+    moved = tuple(each for each in part.constraints if each.kind == "distinctAttribute")
+    kept = tuple(each for each in part.constraints if each.kind != "distinctAttribute")
+    return replace(part, constraints=kept, distinct_rules=moved)
 
 
 def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> ChosenTarget:
@@ -155,7 +166,7 @@ def _compose_single(chosen: ChosenTarget, *, bridge: bool) -> tuple[ClaimPart, t
     ask, target, expanded = chosen
     requests, configs = _compose_requests(chosen, ask.count, 0)
     numbers = tuple(range(len(requests)))
-    constraints = _compose_distinct([(chosen, numbers, ask.count)])
+    constraints = _compose_distinct([(chosen, numbers, ask.count)], bridge=bridge)
     separation_key = target.driver if expanded.plan.exclusive else ""
     part = ClaimPart(tuple(requests), constraints, tuple(configs), separation_key)
     return colocate(part, [chosen], bridge=bridge)
@@ -189,14 +200,15 @@ def _compose_requests(
 
 
 def _compose_distinct(
-    chosen_requests: Iterable[tuple[ChosenTarget, tuple[int, ...], int | None]],
+    chosen_requests: Iterable[tuple[ChosenTarget, tuple[int, ...], int | None]], *, bridge: bool
 ) -> tuple[RequestConstraint, ...]:
     """Require distinct devices where the devices are shareable and an ask is for several."""
     constraints = []
     for chosen, numbers, count in chosen_requests:
         attribute = chosen.expanded.plan.distinct
         if attribute and count is not None and count > 1:
-            chosen.target.require_field("constraints.distinctAttribute")
+            if not bridge:
+                chosen.target.require_field(_DISTINCT)
             constraints.append(RequestConstraint("distinctAttribute", attribute, numbers))
     return tuple(constraints)
 
@@ -222,7 +234,10 @@ def _compose_joint(
         part, findings = _compose_linked(leading, others, linked), linked.findings
     else:
         grouping = group_asks(first, asks, between, facts)
-        part, findings = _compose_groups(leading, others, grouping), grouping.findings
+        part, findings = (
+            _compose_groups(leading, others, grouping, bridge=bridge),
+            grouping.findings,
+        )
     part, added = colocate(part, chosen, bridge=bridge)
     return part, (*findings, *added)
 
@@ -251,12 +266,16 @@ def _compose_linked(
     )
     separation_key = leading.target.driver if leading.expanded.plan.exclusive else ""
     return ClaimPart(
-        tuple(requests), _compose_distinct(members), tuple(configs), separation_key, (rule,)
+        tuple(requests),
+        _compose_distinct(members, bridge=True),
+        tuple(configs),
+        separation_key,
+        (rule,),
     )
 
 
 def _compose_groups(
-    leading: ChosenTarget, others: Sequence[ChosenTarget], grouping: Grouping
+    leading: ChosenTarget, others: Sequence[ChosenTarget], grouping: Grouping, *, bridge: bool
 ) -> ClaimPart:
     requests: list[UnnamedRequest] = []
     configs: list[RequestConfig] = []
@@ -277,9 +296,8 @@ def _compose_groups(
             constraints.append(RequestConstraint("matchAttribute", grouping.attribute, numbers))
     if grouping.separate:
         constraints += _separate_groups(others[0], grouping, members[id(others[0])])
-    constraints += _compose_distinct(
-        (each, tuple(members[id(each)]), counts[id(each)]) for each in (leading, *others)
-    )
+    shared = [(each, tuple(members[id(each)]), counts[id(each)]) for each in (leading, *others)]
+    constraints += _compose_distinct(shared, bridge=bridge)
     separation_key = leading.target.driver if leading.expanded.plan.exclusive else ""
     return ClaimPart(tuple(requests), tuple(constraints), tuple(configs), separation_key)
 
@@ -290,14 +308,14 @@ def _separate_groups(
     """Keep groups in different locations, by an ask of which each group has one device."""
     if any(each.others[0] != 1 for each in grouping.groups):
         return ()
-    if other.target.facts and not other.target.facts.keeps_field("constraints.distinctAttribute"):
+    if other.target.facts and not other.target.facts.keeps_field(_DISTINCT):
         return ()
     return (RequestConstraint("distinctAttribute", grouping.attribute, tuple(numbers)),)
 
 
 def _check_limits(part: ClaimPart) -> None:
     """Raise NotExpressibleError if a part that cannot be split exceeds the limits of a claim."""
-    if not part.constraints and not part.separation_key and not part.proximity_rules:
+    if not is_bound(part):
         return
     devices = sum(each.devices for each in part.requests)
     for name, count in (

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from documents.values import Value
-from dra.rules import Joint, Near, Rules, RuleStrategy
+from dra.rules import Distinct, Joint, Near, Rules, RuleStrategy
 from translate.legacy.asks import DeviceUser, PackingPreference
 from translate.targets.plan import (
     ClaimPart,
@@ -18,6 +18,7 @@ from translate.targets.plan import (
     RequestConstraint,
     TargetResult,
     UnnamedRequest,
+    is_bound,
 )
 
 # The API's limit for each of: requests, constraints, configuration entries, results.
@@ -57,6 +58,7 @@ class _ClaimBuilder:
         self.configs: list[RequestConfig] = []
         self.separation_keys: set[str] = set()
         self.proximity_rules: list[ProximityRule] = []
+        self.distinct_rules: list[RequestConstraint] = []
         self.preferences: dict[PackingPreference, None] = {}
 
     @property
@@ -71,18 +73,20 @@ class _ClaimBuilder:
             and len(self.requests) + len(part.requests) <= MAX_ENTRIES
             and len(self.constraints) + len(part.constraints) <= MAX_ENTRIES
             and len(self.configs) + len(part.configs) <= MAX_ENTRIES
-            and len(self.proximity_rules) + len(part.proximity_rules) <= MAX_ENTRIES
+            and self._count_rules(part) <= MAX_ENTRIES
             and part.separation_key not in self.separation_keys
         )
+
+    def _count_rules(self, part: ClaimPart) -> int:
+        proximity = len(self.proximity_rules) + len(part.proximity_rules)
+        return proximity + len(self.distinct_rules) + len(part.distinct_rules)
 
     def add(self, part: ClaimPart) -> None:
         offset = len(self.requests)
         self.requests += part.requests
         self.devices += sum(each.devices for each in part.requests)
-        self.constraints += [
-            msgspec.structs.replace(each, requests=tuple(n + offset for n in each.requests))
-            for each in part.constraints
-        ]
+        self.constraints += [_shift_constraint(each, offset) for each in part.constraints]
+        self.distinct_rules += [_shift_constraint(each, offset) for each in part.distinct_rules]
         self.configs += [
             msgspec.structs.replace(each, request=each.request + offset) for each in part.configs
         ]
@@ -90,6 +94,11 @@ class _ClaimBuilder:
         self.preferences |= dict.fromkeys(part.preferences)
         if part.separation_key:
             self.separation_keys.add(part.separation_key)
+
+
+def _shift_constraint(constraint: RequestConstraint, offset: int) -> RequestConstraint:
+    requests = tuple(n + offset for n in constraint.requests)
+    return msgspec.structs.replace(constraint, requests=requests)
 
 
 def _shift(rule: ProximityRule, offset: int) -> ProximityRule:
@@ -124,7 +133,7 @@ def assemble_claims(results: Iterable[TargetResult]) -> tuple[ComposedClaim, ...
 
 def _split_part(part: ClaimPart) -> Iterable[ClaimPart]:
     """Split a part into single requests if nothing binds them together."""
-    if part.constraints or part.separation_key or part.proximity_rules or len(part.requests) < 2:
+    if is_bound(part) or len(part.requests) < 2:
         return [part] if part.requests else []
     return [
         ClaimPart(
@@ -169,7 +178,7 @@ def _compose_claim(claim: _ClaimBuilder) -> ComposedClaim:
 
 def _compose_rules(names: Sequence[str], claim: _ClaimBuilder) -> Rules:
     """Compose the rules that the spec cannot express, with the names of the requests."""
-    if not claim.proximity_rules and not claim.preferences:
+    if not (claim.proximity_rules or claim.distinct_rules or claim.preferences):
         return Rules()
     proximity = [
         (tuple(names[n] for n in each.requests), tuple(names[n] for n in each.others), each)
@@ -179,6 +188,10 @@ def _compose_rules(names: Sequence[str], claim: _ClaimBuilder) -> Rules:
     return Rules(
         joint=tuple(Joint(p, o, each.attributes, each.required) for p, o, each in proximity if o),
         near=tuple(Near(p, each.attributes, each.required) for p, o, each in proximity if not o),
+        distinct=tuple(
+            Distinct(tuple(names[n] for n in each.requests), each.attribute)
+            for each in claim.distinct_rules
+        ),
         strategy=RuleStrategy(policies.get("nodes"), policies.get("devices")) if policies else None,
     )
 

@@ -142,6 +142,13 @@ class ClaimPart(msgspec.Struct, frozen=True):
     separation_key: str = ""  # parts with equal keys are never in one claim
     proximity_rules: tuple[ProximityRule, ...] = ()
     preferences: tuple[PackingPreference, ...] = ()
+    distinct_rules: tuple[RequestConstraint, ...] = ()  # constraints that the API server drops
+
+
+def is_bound(part: ClaimPart) -> bool:
+    """Whether all requests of a part must be in one claim."""
+    rules = part.proximity_rules or part.distinct_rules
+    return bool(part.constraints or part.separation_key or rules)
 
 
 class Expressibility(enum.StrEnum):
