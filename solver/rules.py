@@ -17,6 +17,8 @@ from solver.constraints import TypedValues, typed_values
 # The groups of one side of a rule: the values of its devices, without duplicates.
 SideGroups: TypeAlias = frozenset[TypedValues]
 FindAttribute: TypeAlias = Callable[[str], Attribute | None]
+# As many attributes of rules take about as long as all other checks of a device.
+_CHECKS_PER_STEP = 2
 
 
 class RuleDevice(NamedTuple):
@@ -64,7 +66,7 @@ class ActiveRules:
     `most` is the largest number of devices of each request.
     """
 
-    __slots__ = ("_most", "by_request", "empty", "rules")
+    __slots__ = ("_costs", "_most", "by_request", "empty", "rules")
 
     def __init__(self, rules: Sequence[GroupRule], most: Sequence[int]) -> None:
         self.rules = tuple(rules)
@@ -78,6 +80,15 @@ class ActiveRules:
         self.by_request: Mapping[int, tuple[tuple[int, int], ...]] = {
             at: tuple(sides) for at, sides in by_request.items()
         }
+
+        self._costs = {
+            at: 1 + sum(len(self.rules[index].attributes) for index, _ in sides) // _CHECKS_PER_STEP
+            for at, sides in by_request.items()
+        }
+
+    def step_cost(self, request_index: int) -> int:
+        """Return how many steps a device of a request counts."""
+        return self._costs.get(request_index, 1)
 
     def attributes_of(self, request_index: int) -> frozenset[str]:
         """Return the attributes that decide about the devices of a request."""

@@ -199,9 +199,13 @@ class Search:
             self._dead_states.add(choice.state_key)
 
     def _should_try(self, choice: DeviceChoice, candidate: Candidate) -> bool:
-        """Count a step; return False if an interchangeable candidate has failed."""
-        self.steps_left -= 1
-        self.work += 1
+        """Count a step; return False if an interchangeable candidate has failed.
+
+        A device that is checked against many rules counts as several steps.
+        """
+        cost = self.state.active_rules.step_cost(choice.option.request_index)
+        self.steps_left -= cost
+        self.work += cost
         if self.steps_left < 0 or (self.max_work is not None and self.work > self.max_work):
             raise SearchLimitExceeded
         if not choice.failed or self.pruning is None:

@@ -9,6 +9,7 @@ import pytest
 
 from solver.answers import Solution
 from solver.memo import Memo
+from solver.rules import ActiveRules
 from tests.solver.scenario import answers
 from tests.solver.short import picked, scenario
 
@@ -157,3 +158,36 @@ def test_the_solver_finds_a_solution_that_keeps_all_rules_it_can(part: int) -> N
             of_best = ({each["name"] for side in one.values() for each in side} for one in best)
             assert names in of_best, seed
     assert 20 < solved < 95
+
+
+def test_many_rules_do_not_make_a_search_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of steps counts the rules that each device is checked against."""
+    checked = 0
+    extend = ActiveRules.extend
+
+    def count(rules: ActiveRules, states: Any, device: Any) -> Any:  # noqa: ANN401  # passed on
+        nonlocal checked
+        checked += sum(len(each.attributes) for each in rules.rules)
+        return extend(rules, states, device)
+
+    monkeypatch.setattr(ActiveRules, "extend", count)
+    attributes = [f"x.io/a{number}" for number in range(8)]
+    random = Random(1)  # not a secret
+    devices = [
+        {
+            "name": f"{kind}{n}",
+            "attributes": {each: random.choice("abcdefgh") for each in attributes},
+        }
+        for kind in "gx"
+        for n in range(32)
+    ]
+    joint = [{"primary": ["gpu"], "others": ["nic"], "attributes": [each]} for each in attributes]
+    nics = {"driver": "nic.example.com", "pool": "n1", "devices": devices[32:]}
+    given = {
+        "name": "many rules",
+        "slices": [{"node": "n1", "devices": devices[:32]}, {"node": "n1", **nics}],
+        "requests": {"gpu": 8, "nic": {"class": "nic", "count": 8}},
+        "claim": {"rules": {"joint": joint * 4}},
+    }
+    answers(scenario(given), steps=2000)
+    assert checked <= 2 * 2000 + 32
