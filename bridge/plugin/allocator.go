@@ -26,7 +26,7 @@ func (e *unavailableError) Unwrap() error {
 }
 
 // allocator calls the allocator with a time limit. After a call without an answer it fails at once
-// for a second, because the scheduling cycle is serial and each time-out delays every pod.
+// for a while, because the scheduling cycle is serial and each time-out delays every pod.
 type allocator struct {
 	client *protocol.Client
 	clock  clock.PassiveClock

@@ -64,6 +64,16 @@ func TestPodsThatGotNoAnswerAreWokenWhenTheAllocatorIsReady(t *testing.T) {
 	checkTexts(t, s.cluster.taken())
 }
 
+func TestNoCallIsTriedBetweenTwoStatusCallsWithoutAnAnswer(t *testing.T) {
+	s := newWatchStage(t)
+	s.watch.checkStatus(t.Context())
+	s.paths()
+	s.clock.Step(2 * statusInterval) // the next call begins after one interval and takes another one
+	_, status := s.preFilter(t, podWith("a"))
+	checkCode(t, status, fwk.UnschedulableAndUnresolvable)
+	checkTexts(t, s.paths())
+}
+
 func TestAConnectedStreamEndsThePause(t *testing.T) {
 	s := newWatchStage(t)
 	s.watch.checkStatus(t.Context()) // the allocator has no status: 404
