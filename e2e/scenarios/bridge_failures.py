@@ -1,6 +1,5 @@
 """Scenarios: processes of bridge placement fail during a burst; no pod is lost or doubled."""
 
-import signal
 from functools import partial
 
 from e2e.bridge.pair import Pair
@@ -16,6 +15,17 @@ PATIENCE_SECONDS = 180.0
 
 
 def prepare(stage: BridgeStage, pods: int = PODS) -> None:
+    """Add nodes for the pods, and the template of their claims."""
+    add_nodes(stage, pods)
+    add_template(stage)
+
+
+def add_template(stage: BridgeStage) -> None:
+    """Add the template of the pods' claims."""
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+
+
+def add_nodes(stage: BridgeStage, pods: int = PODS) -> None:
     """Add nodes with eight GPUs each, one GPU for each pod."""
     labels = {LABEL: stage.name, **OWNED}
     plans = [
@@ -23,7 +33,6 @@ def prepare(stage: BridgeStage, pods: int = PODS) -> None:
         for number in range(-(-pods // 8))
     ]
     stage.fleet.add_all(plans)
-    stage.template("gpu", claim_spec(request("gpu", GPU)))
 
 
 def burst(stage: BridgeStage, first: int, count: int) -> None:
@@ -85,22 +94,6 @@ def the_plugin_scheduler_is_killed_during_a_burst(stage: BridgeStage) -> None:
     leader.running_scheduler().kill()
     all_run(stage)
     assert other_leader(stage, leader) is not leader
-
-
-@bridge_scenario("chaos")
-def a_stopped_leader_writes_nothing_after_another_one_leads(stage: BridgeStage) -> None:
-    """Scheduler and allocator are stopped in the burst, and continue when the other pair leads."""
-    prepare(stage)
-    leader = stage.leader()
-    burst(stage, 0, PODS)
-    stage.wait("the first pods run", partial(some_run, stage))
-    leader.send(signal.SIGSTOP)
-    try:
-        other_leader(stage, leader)
-    finally:
-        leader.send(signal.SIGCONT)
-    all_run(stage)
-    stage.wait("the former leader ends", lambda: not leader.scheduler_alive, PATIENCE_SECONDS)
 
 
 @bridge_scenario("chaos")

@@ -3,18 +3,37 @@
 `SIGSTOP` is the worst kind of slow: connections stay open, and nobody answers.
 """
 
+import signal
+import statistics
 import time
 from functools import partial
 
+from e2e.bridge.pair import Pair
 from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.runner import print_line
 from e2e.scenarios.admission import suspended
 from e2e.scenarios.bridge import running, told
-from e2e.scenarios.bridge_failures import PODS, all_run, burst, prepare, some_run
+from e2e.scenarios.bridge_failures import (
+    PATIENCE_SECONDS,
+    PODS,
+    add_nodes,
+    add_template,
+    all_run,
+    burst,
+    other_leader,
+    prepare,
+    some_run,
+)
 from e2e.scenarios.objects import claim_spec, request
 
 GPU = "gpu.nvidia.com"
-PLAIN = 20
+# A status call of the plugin each second, which may take a second.
+TURNS, PLAIN = 4, 8
+DELAY_SECONDS = 0.5
+# Two durations of the Lease.
+STOPPED_SECONDS = 30.0
+# Requests on the way are processed within this time.
+SETTLE_SECONDS = 2.0
 # Longer than a request of the allocator waits, and than the Lease can be renewed.
 FROZEN_SECONDS = 35.0
 STUTTERS = 20
@@ -28,25 +47,99 @@ def pass_time(stage: BridgeStage, seconds: float) -> None:
 
 @bridge_scenario("chaos")
 def pods_without_claims_are_scheduled_while_the_allocator_hangs(stage: BridgeStage) -> None:
-    """A pod with a claim times out, and others do not wait for it."""
+    """Pods with claims time out, which delays the others by less than half a second each."""
     stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
+    for name in ("first", "second"):
+        stage.pod(name, templates={"gpu": "gpu"})
+        stage.wait_running(name)
     leader = stage.leader()
-    stage.pod("first", templates={"gpu": "gpu"})
-    stage.wait_running("first")
-    seconds = []
-    with suspended(leader.allocator.started_process()):
-        for number in range(PLAIN):
-            if number % 5 == 0:
-                stage.pod(f"claim-{number}", templates={"gpu": "gpu"})
-            began = time.monotonic()
-            stage.pod(f"plain-{number}")
-            stage.wait_running(f"plain-{number}")
-            seconds.append(time.monotonic() - began)
-        stage.wait("a pod is refused", partial(told, stage, "claim-0", "allocator not reachable"))
-    print_line(f"      {PLAIN} pods without claims: up to {max(seconds):.2f} s each until they run")
-    # One GPU is left for the pods with claims.
-    stage.wait("one of them runs", partial(running, stage, PLAIN + 2))
+    usual, hanging = [], []
+    for turn in range(TURNS):
+        usual += [seconds_until_bound(stage, f"{turn}-{number}") for number in range(PLAIN)]
+        with suspended(leader.allocator.started_process()):
+            first = f"claim-{turn}-{PLAIN}"
+            for number in range(PLAIN, 2 * PLAIN):
+                hanging.append(seconds_until_bound(stage, f"{turn}-{number}"))
+                pass_time(stage, 0.3)  # so that they meet different moments between status calls
+            stage.wait("a pod is refused", partial(told, stage, first, "allocator not reachable"))
+        stage.wait("it answers again", lambda: '"leading":true' in leader.allocator_status())
+    print_line(f"      until bound, beside a running allocator: {figures(usual)}")
+    print_line(f"      until bound, beside a stopped allocator: {figures(hanging)}")
+    assert statistics.median(hanging) - statistics.median(usual) < DELAY_SECONDS
+    # Twice as much, because other processes of the machine delay single pods as well.
+    assert max(hanging) - max(usual) < 2 * DELAY_SECONDS
+    for name in ("first", "second"):
+        stage.delete_pod(name)
+    stage.wait("pods with claims run", partial(running, stage, 2 * TURNS * PLAIN + 2))
+
+
+def seconds_until_bound(stage: BridgeStage, name: str) -> float:
+    """Create a pod with a claim that waits, and one without claims; return how long this takes."""
+    stage.pod(f"claim-{name}", templates={"gpu": "gpu"})
+    began = time.monotonic()
+    stage.pod(f"plain-{name}")
+    stage.wait("the pod is bound", lambda: stage.get_pod(f"plain-{name}")["spec"].get("nodeName"))
+    return time.monotonic() - began
+
+
+def figures(seconds: list[float]) -> str:
+    """Return the median and the worst of some times."""
+    return f"{statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s ({len(seconds)} pods)"
+
+
+@bridge_scenario("chaos")
+def a_leader_that_was_stopped_during_bindings_writes_nothing_later(stage: BridgeStage) -> None:
+    """Meanwhile the other pair leads, and other claims get the devices that it had promised."""
+    add_template(stage)
+    leader = stage.leader()
+    burst(stage, 0, PODS)
+    add_nodes(stage)
+    stage.wait("some claims are allocated", lambda: len(stage.allocated_claims()) > PODS // 8)
+    began = time.monotonic()
+    stop_with_requests_on_the_way(stage, leader)
+    try:
+        unbound = unbound_pods(stage)
+        assert unbound, "every pod was bound before the leader stopped"
+        # The devices of every second pod go to other claims, because there are no spare ones.
+        for number, name in enumerate(unbound[::2]):
+            stage.delete_pod(name)
+            stage.pod(f"other-{number}", templates={"gpu": "gpu"})
+        other = other_leader(stage, leader)
+        all_run(stage)
+        pass_time(stage, max(0.0, STOPPED_SECONDS - (time.monotonic() - began)))
+        before = written(stage)
+    finally:
+        leader.send(signal.SIGCONT)
+    stopped = time.monotonic() - began
+    print_line(f"      stopped for {stopped:.0f} s, {len(unbound)} of {PODS} pods not bound then")
+    stage.wait("the former leader ends", lambda: not leader.scheduler_alive, PATIENCE_SECONDS)
+    stage.wait("its allocator knows", lambda: '"leading":true' not in leader.allocator_status())
+    pass_time(stage, SETTLE_SECONDS)
+    assert written(stage) == before
+    assert stage.leader() is other
+
+
+def stop_with_requests_on_the_way(stage: BridgeStage, pair: Pair) -> None:
+    """Stop a pair while the API server has requests of it that were not processed yet."""
+    with suspended(stage.processes.processes["kube-apiserver"]):
+        pass_time(stage, 0.3)
+        pair.send(signal.SIGSTOP)
+    pass_time(stage, SETTLE_SECONDS)
+
+
+def unbound_pods(stage: BridgeStage) -> list[str]:
+    """Return the names of pods without a node."""
+    pods = stage.client.get(stage.pod_path())["items"]
+    return [pod["metadata"]["name"] for pod in pods if "nodeName" not in pod["spec"]]
+
+
+def written(stage: BridgeStage) -> dict[str, str]:
+    """Return the version of each claim, and the node of each pod."""
+    claims = stage.client.get(stage.claim_path())["items"]
+    pods = stage.client.get(stage.pod_path())["items"]
+    versions = {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in claims}
+    return versions | {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in pods}
 
 
 @bridge_scenario("chaos")
