@@ -15,7 +15,7 @@ from allocator.state import AllocatorState
 from dra.claim import Claim
 from dra.device import NodeSelector, Taint
 from dra.nodes import Node, matches_selector, named_nodes, selector_problems
-from dra.taints import EXCLUDING, Toleration, tolerates
+from dra.taints import EXCLUDING, tolerates
 from ledger.node_fit import has_labels, make_reason, reachable_nodes
 from ledger.placing import score_alternatives
 from ledger.planner import OutOfTimeError
@@ -189,7 +189,7 @@ def _open_nodes(
             unfit["excluded by the node selector of the pod"] += 1
         elif required is not None and (invalid or not matches_selector(required, node)):
             unfit["excluded by the required node affinity of the pod"] += 1
-        elif taint := find_untolerated_taint(node, search.pod.tolerations or ()):
+        elif taint := _untolerated_taint(node, search.pod):
             text = f"the node has the taint {taint.key}:{taint.effect}, which the pod does not "
             unfit[text + "tolerate"] += 1
         else:
@@ -197,10 +197,10 @@ def _open_nodes(
     return open_nodes
 
 
-def find_untolerated_taint(node: Node, tolerations: Collection[Toleration]) -> Taint | None:
-    """Return a taint that keeps a pod with these tolerations off a node."""
+def _untolerated_taint(node: Node, pod: SchedulingPod) -> Taint | None:
     if not node.taints and not node.unschedulable:
         return None
+    tolerations = pod.tolerations or ()
     taints: tuple[Taint, ...] = node.taints
     for taint in (*taints, _UNSCHEDULABLE) if node.unschedulable else taints:
         if taint.effect in EXCLUDING and not any(tolerates(t, taint) for t in tolerations):

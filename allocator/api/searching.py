@@ -4,7 +4,6 @@ Both run in a copy of the process and change it as they like.
 """
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -29,19 +28,20 @@ from allocator.shortlist import (
     NodeSearch,
     candidate_names,
     find_nodes,
-    find_untolerated_taint,
 )
 from allocator.state import AllocatorState
 from dra.claim import Claim, Template
 from facts.served_names import advertised_resources
+from ledger.claim_references import find_pod_claims
 from ledger.codes import CLAIM_MISSING
+from ledger.extended_resources import requested_names
 from ledger.holdings import decode_allocation
 from ledger.ledger import name_of, uid_of
-from ledger.node_fit import ClusterNodes, make_reason
-from ledger.placing import Placer, PodPlacement
+from ledger.node_fit import ClusterNodes, group_nodes_by_service, make_reason
+from ledger.placing import Placer
 from ledger.pods import FINISHED, Pod
-from registration import allocator_codes as codes
 from solver.reasons import Reason, merge_reasons, summarize_reasons
+from solver.results import AllocationJSON
 
 MAX_REASONS: Final = 32
 MAX_NODES: Final = 20
@@ -108,14 +108,7 @@ def describe_missing(namespace: str, claims: Sequence[ClaimOfPod]) -> PodSearch:
 def search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
     """Examine all nodes for a pod of the cluster that waits."""
     claims = tuple(_with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
-    described = SchedulingPod(
-        namespace=pod.namespace,
-        name=pod.metadata.name,
-        uid=pod.metadata.uid,
-        node_selector=pod.spec.node_selector,
-        node_affinity=pod.spec.affinity.node_affinity if pod.spec.affinity else None,
-        tolerations=pod.spec.tolerations,
-    )
+    described = _as_scheduled(pod)
     reason = check_claims(described, [ReceivedClaim(each, None) for each in claims], state)
     if reason is not None:
         return _describe_search((reason,))
@@ -183,56 +176,83 @@ class PodsToSimulate(msgspec.Struct, frozen=True):
 def simulate_pods(state: AllocatorState, given: PodsToSimulate) -> tuple[SimulatedPod, ...]:
     """Place pods one after the other. Changes the state."""
     state.ledger.accept_unversioned()
-    nodes = _cluster_nodes(state)
     existing = {name_of(each): each for each in state.claims.values()}
     added = {name_of(each): each for each in given.claims}
     claims = ((_with_reservation(state, each), None) for each in (existing | added).values())
-    placer = Placer(state.planner, state.ledger, nodes, claims, given.templates)
-    return tuple(_place(placer, state, nodes, each) for each in given.pods)
+    placer = Placer(state.planner, state.ledger, ClusterNodes(nodes=()), claims, given.templates)
+    templates = {
+        f"{each.metadata.namespace or 'default'}/{each.metadata.name}": each
+        for each in given.templates
+    }
+    return tuple(_place(placer, state, templates, each) for each in given.pods)
 
 
-def _place(placer: Placer, state: AllocatorState, nodes: ClusterNodes, pod: Pod) -> SimulatedPod:
-    """Place a pod on nodes whose taints it tolerates."""
-    unfit: Counter[str] = Counter()
-    open_nodes = []
-    for node in nodes.nodes:
-        taint = find_untolerated_taint(node, pod.spec.tolerations)
-        if taint is None or pod.spec.node_name == node.name:
-            open_nodes.append(node)
-        else:
-            unfit[f"{taint.key}:{taint.effect}"] += 1
-    there = replace(nodes, nodes=tuple(open_nodes))
-    done = placer.beside(state.planner, there).place_pod(pod)
+def _place(
+    placer: Placer, state: AllocatorState, templates: Mapping[str, Template], pod: Pod
+) -> SimulatedPod:
+    """Find the first node that fits, as for a pod of the scheduler, and place the pod there."""
+    used = find_pod_claims(pod, placer.claims, templates)
+    if used.problems:
+        return _refused(pod, used.claims, used.problems)
+    served, unserved = _serving_nodes(pod, state)
+    search = NodeSearch(pod=_as_scheduled(pod), claims=used.claims, limit=1, only=served)
+    ids = _share_ids()
+    found = find_nodes(search, state, state.ledger.view(), lambda: next(ids))
+    if found.error is not None:
+        return _refused(pod, used.claims, found.error.reasons)
+    if not found.fitting:
+        return _refused(pod, used.claims, (*unserved, *merge_reasons(found.reasons)))
+    there = (state.planner.nodes[found.fitting[0].name],)
+    advertised = {each.name: frozenset(advertised_resources(each)) for each in there}
+    nodes = ClusterNodes(nodes=there, advertised=advertised)
+    done = placer.beside(state.planner, nodes).place_pod(pod)
     if done.node is None:
-        done = replace(done, reasons=(*done.reasons, *_taint_reasons(unfit)))
-    return _describe_placement(pod, done)
+        return _refused(pod, used.claims, done.reasons)
+    claims = (_describe_claim(name, written) for name, written in done.claims)
+    name = pod.metadata.name
+    return SimulatedPod(namespace=pod.namespace, pod=name, node=done.node, claims=tuple(claims))
 
 
-def _taint_reasons(unfit: Mapping[str, int]) -> Iterator[Reason]:
-    for taint, count in unfit.items():
-        text = f"the node has the taint {taint}, which the pod does not tolerate"
-        yield make_reason(codes.NODE_REFUSED, "nodes", text, nodes=count)
+def _serving_nodes(
+    pod: Pod, state: AllocatorState
+) -> tuple[frozenset[str] | None, tuple[Reason, ...]]:
+    """Return the nodes whose device plugins serve a pod's extended resources; None for all.
+
+    No class serves an extended resource in this scheduler.
+    """
+    if not requested_names(pod):
+        return None, ()
+    nodes = tuple(state.planner.nodes.values())
+    advertised = {each.name: frozenset(advertised_resources(each)) for each in nodes}
+    served = group_nodes_by_service(pod, nodes, ClusterNodes(nodes=nodes, advertised=advertised))
+    names = frozenset(each.name for group in served.groups.values() for each in group)
+    return names, served.reasons
 
 
-def _describe_placement(pod: Pod, done: PodPlacement) -> SimulatedPod:
-    claims = []
-    for name, written in done.claims:
-        devices: tuple[HeldDevice, ...] = ()
-        if written is not None:
-            results = decode_allocation(written).devices.results
-            devices = tuple(map(describe_result, results))
-        claims.append(SimulatedClaim(claim=name.partition("/")[2], devices=devices))
+def _refused(pod: Pod, claims: Sequence[Claim], reasons: Sequence[Reason]) -> SimulatedPod:
     return SimulatedPod(
         namespace=pod.namespace,
         pod=pod.metadata.name,
-        node=done.node or "",
-        claims=tuple(claims),
-        reasons=describe_reasons(done.reasons),
+        claims=tuple(SimulatedClaim(claim=each.metadata.name) for each in claims),
+        reasons=describe_reasons(reasons),
     )
 
 
-def _cluster_nodes(state: AllocatorState) -> ClusterNodes:
-    """Return the nodes. No class serves an extended resource, as in this scheduler."""
-    nodes = tuple(state.planner.nodes.values())
-    advertised = {each.name: frozenset(advertised_resources(each)) for each in nodes}
-    return ClusterNodes(nodes=nodes, advertised=advertised)
+def _describe_claim(name: str, written: AllocationJSON | None) -> SimulatedClaim:
+    devices: tuple[HeldDevice, ...] = ()
+    if written is not None:
+        devices = tuple(map(describe_result, decode_allocation(written).devices.results))
+    return SimulatedClaim(claim=name.partition("/")[2], devices=devices)
+
+
+def _as_scheduled(pod: Pod) -> SchedulingPod:
+    """Return a pod as the scheduler describes it."""
+    return SchedulingPod(
+        namespace=pod.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        node_selector=pod.spec.node_selector,
+        node_affinity=pod.spec.affinity.node_affinity if pod.spec.affinity else None,
+        tolerations=pod.spec.tolerations,
+        node_name=pod.spec.node_name,
+    )
