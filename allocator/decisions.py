@@ -108,7 +108,7 @@ class PodDecisions:
             self._preemption.waits_no_more(uid)
             if reservation is not None:
                 self._keep(request, reservation.node, search, found, now)
-            return self._fitting_reply(found, limit)
+            return self._fitting_reply(found, search)
         if found.error is None and (taken := self._preemption.take_over(search)) is not None:
             self._reserve_found(request, taken, search, now + PROMISE_SECONDS, promised=True)
             return fit_on(taken.name, preemptible=True)
@@ -326,8 +326,9 @@ class PodDecisions:
 
     # --- replies ---
 
-    def _fitting_reply(self, found: Shortlist, limit: int) -> PreFilterReply:
-        scored = score_nodes(found.fitting, self._strategy, self.state)
+    def _fitting_reply(self, found: Shortlist, search: NodeSearch) -> PreFilterReply:
+        limit = search.limit
+        scored = score_nodes(found.fitting, search.unallocated, self._strategy, self.state)
         kept = scored[:limit] if limit else scored
         complete = found.complete and len(kept) == len(scored)
         return PreFilterReply(fit=tuple(kept), complete=complete, preemptible=True)

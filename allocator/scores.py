@@ -1,34 +1,48 @@
-"""Scores the nodes that fit a pod: earlier alternatives first, then the strategy.
+"""Scores the nodes that fit a pod: the rank of the solution first, then the strategy.
 
 The scores only order the nodes: equal nodes have equal scores, and the best one has 100.
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from allocator.protocol import NodeScore
 from allocator.shortlist import FittingNode
 from allocator.state import AllocatorState
+from dra.claim import Claim
+from dra.rules import PackingPolicy
+from ledger.ranking import preferred_nodes, rank_use
 
 MAX_SCORE: Final = 100
 
 
 class NodeStrategy(enum.StrEnum):
-    """Which of the nodes with equal alternatives is better."""
+    """Which of the nodes with equal rank is better."""
 
     NONE = "none"
     PACK = "pack"  # the node with the larger part of its devices in use
     SPREAD = "spread"  # the node with the smaller part
 
 
+_POLICIES: Final[Mapping[NodeStrategy, PackingPolicy]] = {
+    NodeStrategy.PACK: "packed",
+    NodeStrategy.SPREAD: "spread",
+}
+
+
 def score_nodes(
-    fitting: Sequence[FittingNode], strategy: NodeStrategy, state: AllocatorState
+    fitting: Sequence[FittingNode],
+    claims: Sequence[Claim],
+    strategy: NodeStrategy,
+    state: AllocatorState,
 ) -> list[NodeScore]:
-    """Return the nodes with scores, the best first; of equal nodes the first one found."""
-    ranks = {
-        each.name: (each.alternatives, _preference(each.name, strategy, state)) for each in fitting
-    }
+    """Return the nodes with scores, the best first; of equal nodes the first one found.
+
+    The strategy is for claims that set none.
+    """
+    policy = preferred_nodes(claims) or _POLICIES.get(strategy)
+    ranks = {each.name: (each.rank, _rank_use(each.name, policy, state)) for each in fitting}
     levels = sorted(set(ranks.values()))
     step = MAX_SCORE / max(len(levels) - 1, 1)
     worse = {rank: number for number, rank in enumerate(reversed(levels))}
@@ -39,19 +53,6 @@ def score_nodes(
     ]
 
 
-def _preference(node: str, strategy: NodeStrategy, state: AllocatorState) -> float:
-    if strategy is NodeStrategy.NONE:
-        return 0.0
-    used = _used_part(node, state)
-    return used if strategy is NodeStrategy.PACK else -used
-
-
-def _used_part(node: str, state: AllocatorState) -> float:
-    """Return the part of the devices of a node that claims hold."""
-    view = state.ledger.view()
-    held = total = 0
-    for pool in state.planner.pools_for(node):
-        use = view.use(pool)
-        held += len(use.dedicated | use.shares.keys())
-        total += state.device_count(pool)
-    return held / total if total else 0.0
+def _rank_use(node: str, policy: PackingPolicy | None, state: AllocatorState) -> float:
+    used = state.planner.part_in_use(node, state.ledger.view()) if policy else 0.0
+    return rank_use(policy, used)

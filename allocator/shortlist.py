@@ -17,8 +17,8 @@ from dra.device import NodeSelector, Taint
 from dra.nodes import Node, matches_selector, named_nodes, selector_problems
 from dra.taints import EXCLUDING, tolerates
 from ledger.node_fit import has_labels, make_reason, reachable_nodes
-from ledger.placing import score_alternatives
 from ledger.planner import OutOfTimeError
+from ledger.ranking import SolutionRank, rank_solution
 from registration import allocator_codes as codes
 from solver.answers import Failure, FailureKind, Solution
 from solver.reasons import Reason
@@ -67,10 +67,10 @@ class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FittingNode(msgspec.Struct, frozen=True):
-    """A node on which the claims fit, and the score of the alternatives that are chosen there."""
+    """A node on which the claims fit, and the rank of the solution there."""
 
     name: str
-    alternatives: int
+    rank: SolutionRank
     solution: Solution | None = None
 
 
@@ -221,7 +221,7 @@ def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
     found.reasons += elsewhere
     unallocated = search.unallocated
     if not unallocated:
-        found.fitting += [FittingNode(node.name, 0) for node in near]
+        found.fitting += [FittingNode(node.name, (0, 0)) for node in near]
         return
     names = [node.name for node in near]
     solve, limit = state.planner.solve_nodes, search.out_of_time
@@ -230,8 +230,8 @@ def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
     )
     for name, answer in answers.items():
         if isinstance(answer, Solution):
-            alternatives = score_alternatives(unallocated, answer)
-            found.fitting.append(FittingNode(name, alternatives, answer))
+            rank = rank_solution(unallocated, answer)
+            found.fitting.append(FittingNode(name, rank, answer))
         elif answer.outcome is FailureKind.ERROR:
             found.error = answer
         else:

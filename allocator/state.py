@@ -182,10 +182,6 @@ class AllocatorState:
         """Return the node of an owned pool."""
         return self._owned.get(pool)
 
-    def device_count(self, pool: PoolID) -> int:
-        """Return how many devices the slices of a pool have."""
-        return sum(len(each.devices) for each in self._slices.get(pool, {}).values())
-
     # --- claims ---
 
     @property

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from dra.claim import ALL, ClaimSpec, Request, request_choices
+from dra.claim import ALL, Claim, ClaimSpec, Request, request_choices
 from dra.codes import RULE_NAMES_NO_REQUEST, RULE_WITHOUT_NUMBER, RULES_UNREADABLE
 from dra.decode_errors import Schema, convert
 from dra.finding import Code, Finding
@@ -134,6 +134,13 @@ def _problem(rules: Rules) -> str:
     return next((f"{rule_path}.attributes: must name an attribute" for rule_path in without), "")
 
 
+def read_claim_rules(claim: Claim) -> Rules | tuple[Finding, ...]:
+    """Return the rules of a claim. Return findings if they are not valid for it."""
+    text = claim.metadata.annotations.get(RULES_ANNOTATION)
+    rules = read_rules(text) if text is not None else Rules()
+    return rules if isinstance(rules, tuple) else check_rules(rules, claim.spec) or rules
+
+
 def check_rules(rules: Rules, spec: ClaimSpec) -> tuple[Finding, ...]:
     """Check the rules against the spec of their claim."""
     return tuple(_findings(rules, spec))
@@ -232,6 +239,15 @@ _MEANING: Final = (
     "  the required rules and the preferences before it. The order is that of the annotation,",
     "  `joint` before `near`. If the search for a preference reaches the limit of steps, the",
     "  devices found before stay.",
+    "- `strategy.devices` is the order in which the allocator tries the devices of a node.",
+    "  `packed` starts with the group that has the most devices in use, `spread` with the",
+    "  least. The group is that of the first rule about the request, `joint` before `near`; of",
+    "  equal groups, that of the next rule. Without such a rule, it is the pool. Only devices",
+    "  of one driver count. With `packed` and a rule about partitions (an attribute that ends",
+    "  with `partition` and a number), the allocator does not divide a free partition while",
+    "  devices of a smaller one are free.",
+    "- `strategy.nodes` orders nodes on which equally many preferred rules hold, and takes",
+    "  precedence over the setting of the allocator.",
     "- If the annotation cannot be read, or names no request of the claim, the claim is not",
     "  allocated.",
 )

@@ -23,13 +23,11 @@ from ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_
 from ledger.node_fit import ClusterNodes
 from ledger.planner import Planner
 from ledger.pods import Pod
+from ledger.ranking import preferred_nodes, rank_solution, rank_use
 from solver.answers import Failure, FailureKind, Solution, SolverResult
 from solver.reasons import Reason, merge_reasons
 from solver.results import AllocationJSON
 from solver.world import View
-
-# An earlier alternative scores higher, as in the scheduler.
-BEST_ALTERNATIVE = 8
 
 
 class PodPlacement(msgspec.Struct, frozen=True):
@@ -169,14 +167,14 @@ class Placer:
         answers: Mapping[str, tuple[Sequence[Claim], SolverResult]],
         reasons: tuple[Reason, ...],
     ) -> PodPlacement:
-        """Choose the node with the best-ranked alternatives; of equal nodes the first by name.
+        """Choose the node with the best-ranked solution; of equal nodes the first by name.
 
         An error on any node stops the pod, as in the scheduler.
         """
         failed = [each for _, each in answers.values() if isinstance(each, Failure)]
         errors = sum(map(_is_error, failed))
         ranked = [
-            (-score_alternatives(of_node, answer), node)
+            (*self._rank(of_node, answer), node)
             for node, (of_node, answer) in answers.items()
             if isinstance(answer, Solution)
         ]
@@ -184,7 +182,7 @@ class Placer:
         # A reservation rarely fails, so the nodes behind the first are not sorted.
         heapq.heapify(ranked)
         while ranked and not errors:
-            _, node = heapq.heappop(ranked)
+            *_, node = heapq.heappop(ranked)
             of_node, answer = answers[node]
             refusal = self._reserve(of_node, answer, pod)
             if refusal is None:
@@ -195,6 +193,13 @@ class Placer:
             reasons = (*reasons, failure)
         of_nodes = chain.from_iterable(each.reasons for each in failed)
         return _failed(name, claims, (*reasons, *merge_reasons(of_nodes)))
+
+    def _rank(self, claims: Sequence[Claim], solution: Solution) -> tuple[int, int, float]:
+        """Return the rank of a solution; the smallest one is the best."""
+        alternatives, preferences = rank_solution(claims, solution)
+        policy = preferred_nodes(claims) if self._planner.obeys_rules else None
+        used = self._planner.part_in_use(solution.node, self.ledger.view()) if policy else 0.0
+        return -alternatives, -preferences, -rank_use(policy, used)
 
     def _reserve(
         self, claims: Sequence[Claim], answer: SolverResult, pod: Pod | None
@@ -257,21 +262,6 @@ def _nodes(count: int) -> str:
 
 def _failed(pod: str | None, claims: Iterable[Claim], reasons: tuple[Reason, ...]) -> PodPlacement:
     return PodPlacement(pod, None, tuple((name_of(each), None) for each in claims), reasons)
-
-
-def score_alternatives(claims: Sequence[Claim], solution: Solution) -> int:
-    """Return the score of the chosen alternatives; an earlier alternative scores higher."""
-    total = 0
-    if not any(each.first_available for claim in claims for each in claim.spec.devices.requests):
-        return total
-    unallocated = (each for each in claims if each.status.allocation is None)
-    for claim, allocation in zip(unallocated, solution.allocations, strict=True):
-        chosen = {each["request"] for each in allocation["devices"].get("results", ())}
-        for request in claim.spec.devices.requests:
-            for index, sub in enumerate(request.first_available):
-                if f"{request.name}/{sub.name}" in chosen:
-                    total += BEST_ALTERNATIVE - index
-    return total
 
 
 def _name(template: Template) -> str:

@@ -105,6 +105,11 @@ class Planner:
         return True
 
     @property
+    def obeys_rules(self) -> bool:
+        """Whether the allocator obeys the rules of claims."""
+        return self._allocator is Allocator.DRAWBRIDGE
+
+    @property
     def nodes(self) -> Mapping[str, Node]:
         """The nodes by name."""
         return self._nodes
@@ -158,6 +163,16 @@ class Planner:
             return tuple(pool.id for pool in self._memo.pools_for(self._nodes[node]))
         except NodeSelectorError:
             return ()
+
+    def part_in_use(self, node: str, view: View) -> float:
+        """Return the part of the devices of a node that claims hold."""
+        self._memo.bind(self.world())
+        held = total = 0
+        for pool in self._memo.pools_for(self._nodes[node]):
+            use = view.use(pool.id)
+            held += len(use.dedicated | use.shares.keys())
+            total += sum(len(each.devices) for each in pool.slices)
+        return held / total if total else 0.0
 
     def counter_uses(self, pool: PoolID, device: str) -> tuple[CounterUse, ...]:
         """Return the counters that a device consumes, with its effective groups."""

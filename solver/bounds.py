@@ -37,6 +37,9 @@ class SearchBounds:
         self.active_rules = self.state.active_rules
         self.initial = State(self.demand, self.state.node_view, self.active_rules)
         self.bit = {candidate: 1 << i for i, candidate in enumerate(self.candidates)}
+        self._all: Bits = (1 << len(self.candidates)) - 1
+        # The last candidates of each order, by their number. The search keeps the orders.
+        self._behind: dict[int, list[Bits]] = {}
         self.shared: Bits = sum(bit for each, bit in self.bit.items() if each.shared)
         self._profiles_by_key: dict[Hashable, OptionProfile] = {}
         self._equivalence_classes: dict[Candidate, int] = {}
@@ -59,7 +62,7 @@ class SearchBounds:
             return False
         taken = 0 if option.admin else self._exclusive_devices(self.state)
         free = profile.eligible & ~taken
-        behind = free if option.all_mode else free >> start << start
+        behind = free if option.all_mode else free & self._candidates_from(option, start)
         first = DeviceNeed(self._count(option) - number, ((option, behind),))
         if first.wanted > behind.bit_count():
             return True
@@ -115,8 +118,22 @@ class SearchBounds:
             for each in left
         )
         kinds = tuple([self._device_kind(candidate) for candidate in self.candidates])
-        all_mode_devices = tuple(len(taken) for taken in self.search.all_mode_devices.values())
-        return kinds, pools, all_mode_devices
+        all_mode_devices = tuple(
+            len(taken) for taken in self.search.orders.all_mode_devices.values()
+        )
+        return kinds, pools, all_mode_devices, self.search.orders.positions()
+
+    def _candidates_from(self, option: Option, start: int) -> Bits:
+        """Return the candidates from a position on, in the order of an option."""
+        order = self.search.orders.candidates_for(option)
+        if order is self.candidates:
+            return self._all >> start << start
+        behind = self._behind.get(id(order))
+        if behind is None:
+            behind = self._behind[id(order)] = [0]
+            for candidate in reversed(order):
+                behind.append(behind[-1] | self.bit[candidate])
+        return behind[len(order) - start]
 
     def _profile(self, option: Option) -> OptionProfile:
         rule_attributes = self.active_rules.attributes_of(option.request_index)
@@ -125,7 +142,7 @@ class SearchBounds:
         if cached is None:
             keys: list[int | str] = [*option.constraint_indexes, *sorted(rule_attributes)]
             cached = self._profiles_by_key[key] = OptionProfile(keys)
-            all_mode_devices = self.search.all_mode_devices
+            all_mode_devices = self.search.orders.all_mode_devices
             for candidate in all_mode_devices[option] if option.all_mode else self.candidates:
                 self._classify(cached, option, candidate)
             if option.all_mode and cached.eligible.bit_count() < self._count(option):
@@ -191,7 +208,11 @@ class SearchBounds:
         )
 
     def _count(self, option: Option) -> int:
-        return len(self.search.all_mode_devices[option]) if option.all_mode else option.wanted.count
+        return (
+            len(self.search.orders.all_mode_devices[option])
+            if option.all_mode
+            else option.wanted.count
+        )
 
     def _may_abort(self, option: Option) -> bool:
         """Return whether an error can occur while the devices of the option are tried."""

@@ -26,7 +26,7 @@ from dra.claim import (
 from dra.classes import DeviceClass
 from dra.gates import Gates
 from dra.names import RULES_ANNOTATION
-from dra.rules import Rules, check_rules, read_rules
+from dra.rules import Rules, read_claim_rules, read_rules
 from solver.abort import Abort, Cause
 from solver.constraints import AttributeConstraint, DistinctConstraint, MatchConstraint
 from solver.eligibility import RequestFilter
@@ -298,10 +298,8 @@ def _rules(claims: Sequence[Claim], requests: Sequence[RequestDemand]) -> ClaimR
 
 
 def _read_rules(claim: Claim) -> Rules:
-    text = claim.metadata.annotations.get(RULES_ANNOTATION)
-    rules = read_rules(text) if text is not None else Rules()
-    problems = check_rules(rules, claim.spec) if isinstance(rules, Rules) else rules
-    if problems or not isinstance(rules, Rules):
-        message = f"{problems[0].path}: {problems[0].message}"
-        raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}: {message}")
-    return rules
+    rules = read_claim_rules(claim)
+    if isinstance(rules, Rules):
+        return rules
+    message = f"{rules[0].path}: {rules[0].message}"
+    raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}: {message}")

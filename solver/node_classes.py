@@ -12,6 +12,7 @@ from solver.bounds import SearchBounds
 from solver.candidates import Candidate
 from solver.demand import Demand, Option
 from solver.node_view import NodeView
+from solver.orders import CandidateOrders
 from solver.rules import ActiveRules, GroupRule
 from solver.search import DeadEnd, Search, SearchLimitExceeded
 from solver.state import ChosenDevice, State
@@ -83,14 +84,15 @@ class SearchCache:
         All searches share the limits; the last solution stands.
         """
         active = demand.rules.required
-        result = self._search(State(demand, node_view, active), all_mode_devices, limits)
+        orders = CandidateOrders(demand, node_view, all_mode_devices)
+        result = self._search(State(demand, node_view, active), orders, limits)
         for preference in demand.rules.preferences if result.solution is not None else ():
             wanted = active.with_rule(preference)
             if not _holds(preference, active, result, State(demand, node_view)):
                 left = limits.after(result.work)
                 try:
                     state = State(demand, node_view, wanted)
-                    better = self._search(state, all_mode_devices, left)
+                    better = self._search(state, orders, left)
                 except Abort:
                     # A preference must not add an error to a solution.
                     continue
@@ -106,7 +108,7 @@ class SearchCache:
     def _search(
         self,
         state: State,
-        all_mode_devices: Mapping[Option, Sequence[Candidate]],
+        orders: CandidateOrders,
         limits: SearchLimits,
     ) -> SearchResult:
         keys: list[Hashable] = []
@@ -121,7 +123,7 @@ class SearchCache:
                 keys.append(key)
             return bounds
 
-        search = Search(state, all_mode_devices, make_pruning, limits.steps, limits.max_work)
+        search = Search(state, orders, make_pruning, limits.steps, limits.max_work)
         try:
             result = _run(search)
         except _CacheHit as hit:

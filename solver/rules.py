@@ -46,6 +46,10 @@ class GroupRule(msgspec.Struct, frozen=True, eq=False):
     counts: tuple[int, ...]
     required: bool
 
+    def is_about(self, request_index: int) -> bool:
+        """Return whether the rule names a request."""
+        return any(request_index in side for side in self.sides)
+
 
 class RuleState(NamedTuple):
     """The devices of a rule so far.
@@ -124,8 +128,9 @@ class ActiveRules:
 
 
 class ClaimRules(msgspec.Struct, frozen=True, eq=False):
-    """The rules of all claims of a demand, and the strategy of each claim."""
+    """The rules of all claims of a demand, in order, and the strategy of each claim."""
 
+    all: tuple[GroupRule, ...] = ()
     required: ActiveRules = ActiveRules((), ())
     preferences: tuple[GroupRule, ...] = ()
     strategies: tuple[RuleStrategy | None, ...] = ()
@@ -138,12 +143,13 @@ def compile_rules(
 
     `most` is the largest number of devices of each request.
     """
-    compiled = [
+    compiled = tuple(
         rule
         for number, (rules, requests) in enumerate(claims)
         for rule in _compile(number, rules, requests, most)
-    ]
+    )
     return ClaimRules(
+        compiled,
         ActiveRules([rule for rule in compiled if rule.required], most),
         tuple(rule for rule in compiled if not rule.required),
         tuple(rules.strategy for rules, _ in claims),

@@ -6,11 +6,12 @@ candidate or a branch, and it changes nothing else.
 """
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from solver.candidates import Candidate
 from solver.demand import MAX_RESULTS, Option
+from solver.orders import CandidateOrders
 from solver.state import ChosenDevice, State
 
 STEPS = 200_000
@@ -106,13 +107,13 @@ class Search:
     def __init__(
         self,
         state: State,
-        all_mode_devices: Mapping[Option, Sequence[Candidate]],
+        orders: CandidateOrders,
         make_pruning: "Callable[[Search], Pruning]",
         steps: int = STEPS,
         max_work: int | None = None,
     ) -> None:
         self.state = state
-        self.all_mode_devices = all_mode_devices
+        self.orders = orders
         self.make_pruning = make_pruning
         self.steps_left = steps
         self.max_work = max_work
@@ -155,9 +156,7 @@ class Search:
 
     def _choose_device(self, option: Option, number: int, start: int) -> BranchEnd:
         """Continue with a device of an option, from candidate `start` on."""
-        candidates = (
-            self.all_mode_devices[option] if option.all_mode else self.state.node_view.candidates
-        )
+        candidates = self.orders.candidates_for(option)
         count = len(candidates) if option.all_mode else option.wanted.count
         if option.all_mode and not candidates:
             return BranchEnd.NO

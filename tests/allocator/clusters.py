@@ -5,6 +5,7 @@ the API, as plain values.
 """
 
 import itertools
+import json
 from collections.abc import Collection
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from allocator.state import AllocatorState, FindNode, WatchedObject
 from dra.claim import Claim, read_claim
 from dra.classes import DeviceClass, read_class
 from dra.inventory import PoolID
+from dra.names import API_VERSION, RULES_ANNOTATION
 from dra.nodes import Node
 from dra.slices import Slice, read_slice
 from ledger.ledger import DeviceID, Ledger
@@ -74,6 +76,16 @@ def claim(  # what differs between claims
         "spec": {"devices": {"requests": requests or [{"name": "r", "exactly": exactly}]}},
         "status": status,
     }
+
+
+def codes(reply: PreFilterReply) -> list[str]:
+    return [each.code for each in reply.reasons]
+
+
+def rules(**parts: object) -> dict[str, str]:
+    """The annotation with the rules of a claim."""
+    text = json.dumps({"apiVersion": API_VERSION, "kind": "Rules", **parts})
+    return {RULES_ANNOTATION: text}
 
 
 def as_claim(plain: Plain) -> Claim:

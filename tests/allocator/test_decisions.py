@@ -1,6 +1,5 @@
 """The decisions: which nodes fit, or why none does."""
 
-import json
 from collections.abc import Collection
 
 import pytest
@@ -9,7 +8,6 @@ from allocator.protocol import ProtocolError
 from allocator.releases import NODES_PER_SEARCH
 from allocator.scores import NodeStrategy
 from dra.device import Taint
-from dra.names import API_VERSION, RULES_ANNOTATION
 from dra.nodes import Node
 from ledger.ledger import Ledger
 from solver.world import View
@@ -17,16 +15,12 @@ from tests.allocator.clusters import (
     Cluster,
     allocation_on,
     claim,
+    codes,
     device,
     gpu_class,
     gpu_slice,
     pod,
 )
-
-
-def codes(reply: object) -> list[str]:
-    return [each.code for each in reply.reasons]  # type: ignore[attr-defined]  # any reply
-
 
 # --- which nodes ---
 
@@ -365,24 +359,6 @@ def test_a_refusal_ends_with_a_change_of_use() -> None:
     assert cluster.nodes("q", claim("d")) == []
     cluster.decisions.unreserve("p")
     assert cluster.nodes("q", claim("d")) == ["n1"]
-
-
-def test_the_required_rules_of_a_claim_are_obeyed() -> None:
-    cluster = Cluster(n1=2)
-    for required, expected in ((True, ["RuleUnmet"]), (False, [])):
-        near = [{"requests": ["r"], "attributes": ["d.io/root"], "required": required}]
-        text = json.dumps({"apiVersion": API_VERSION, "kind": "Rules", "near": near})
-        name = f"required-{required}"
-        reply = cluster.prefilter(name, claim(name, annotations={RULES_ANNOTATION: text}))
-        assert codes(reply) == expected
-        assert bool(reply.fit) is not required
-
-
-def test_a_pod_is_told_that_its_rules_cannot_be_read() -> None:
-    cluster = Cluster(n1=2)
-    reply = cluster.prefilter("q", claim("d", annotations={RULES_ANNOTATION: "{"}))
-    assert (codes(reply), list(reply.fit)) == (["ClaimRefused"], [])
-    assert "metadata.annotations[drawbridge.dev/rules]: invalid JSON" in reply.message
 
 
 def test_a_node_that_changed_is_not_the_only_one_while_others_were_not_examined() -> None:

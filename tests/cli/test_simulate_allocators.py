@@ -196,6 +196,39 @@ def test_required_rules_are_reported_once_per_template(run: Run, rules: str, rep
     assert reported in err
 
 
+PREFERS_IDLE_NODES = (
+    '{"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Rules", "strategy": {"nodes": "spread"}}'
+)
+ZONE_A = "schedulerName: drawbridge\n  nodeSelector: {zone: a}"
+PLAIN = """\
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: plain}
+spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rules", "node", "words"),
+    [
+        (RULES % "", None, "near[0]"),
+        (RULES % ', "required": false', "n1", ""),
+        (PREFERS_IDLE_NODES, "n2", ""),
+        ("{", None, "metadata.annotations[drawbridge.dev/rules]: invalid JSON"),
+    ],
+)
+def test_rules_count_in_bridge_placement(
+    run: Run, rules: str, node: str | None, words: str
+) -> None:
+    in_zone_a = pod("before", "{name: g, resourceClaimTemplateName: plain}", ZONE_A)
+    pods = in_zone_a + pod("a", spec="schedulerName: drawbridge")
+    _, printed, err = run(pods + BRIDGE, cluster=ruled(rules) + PLAIN)
+    assert nodes(printed) == ["n1", node]
+    assert words in json.dumps(printed)
+    assert "RulesNotEnforced" not in err
+
+
 def test_rules_that_no_pod_uses_are_not_reported(run: Run) -> None:
     used = pod("a", "{name: g, resourceClaimTemplateName: share}")
     assert "RulesNotEnforced" not in run(used, cluster=ruled(RULES % ""))[2]

@@ -61,6 +61,8 @@ def case(seed: int) -> Json:
     for _ in range(random.randint(1, 3)):
         kind, one = rule(random, names)
         rules[kind].append(one)
+    if random.random() < 0.3:
+        rules["strategy"] = {"devices": random.choice(("packed", "spread"))}
     held = [f"n1/{each['name']}" for each in gpus if random.random() < 0.2]
     return {
         "name": f"seed {seed}",
