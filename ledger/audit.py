@@ -6,6 +6,7 @@ from a driver that changed its slices. The audit reports both and changes nothin
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from dra.claim import Claim
 from dra.compatibility import (
     EMPTY_STATE,
     GroupState,
@@ -21,6 +22,7 @@ from ledger import codes
 from ledger.holdings import Hold
 from ledger.ledger import DeviceID, Ledger
 from ledger.published_pools import PublishedPool, find_published_pool
+from ledger.rule_audit import audit_rules
 from solver.candidates import Candidate, CandidateCache, rule_evaluator
 from solver.expressions import ExpressionEvaluator
 from solver.world import View, World
@@ -28,15 +30,18 @@ from solver.world import View, World
 _Holders = Mapping[str, tuple[Hold, ...]]
 
 
-def audit(ledger: Ledger, world: World | None = None) -> tuple[Finding, ...]:
+def audit(
+    ledger: Ledger, world: World | None = None, claims: Iterable[Claim] = ()
+) -> tuple[Finding, ...]:
     """Check every invariant; without a world only the internal ones.
 
-    Skips pools whose newest generation is incomplete, because their driver is updating them.
+    The rules of `claims` count if they have the mark of our allocator. Skips pools whose newest
+    generation is incomplete, because their driver is updating them.
     """
-    return tuple(_audit(ledger, world))
+    return tuple(_audit(ledger, world, claims))
 
 
-def _audit(ledger: Ledger, world: World | None) -> Iterator[Finding]:
+def _audit(ledger: Ledger, world: World | None, claims: Iterable[Claim]) -> Iterator[Finding]:
     yield from _check_index(ledger)
     yield from (each.unreadable for each in ledger.claims.values() if each.unreadable is not None)
     pools: dict[PoolID, dict[str, _Holders]] = {}
@@ -46,6 +51,7 @@ def _audit(ledger: Ledger, world: World | None) -> Iterator[Finding]:
         yield from _check_exclusive(ledger, device, holders)
     if world is None:
         return
+    yield from audit_rules(claims, world.inventory)
     candidates = CandidateCache(world, expressions := ExpressionEvaluator(world.gates))
     members: dict[tuple[str, str], list[PlacedDevice]] = {}
     for pool, held in pools.items():

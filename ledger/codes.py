@@ -50,6 +50,17 @@ COMPANY_REFUSED = Code(
     example="Device/d.io/n/gpu-0: allocated together with d.io/n/mig-1, but not compatible",
     remedy="Delete the pods of one of the devices. Use one scheduler for this pool.",
 )
+RULE_BROKEN = Code(
+    name="RuleBroken",
+    severity=Severity.WARNING,
+    text=(
+        "The devices of a claim do not satisfy a required rule in its annotation "
+        "drawbridge.dev/rules. They did when the claim was allocated: the driver changed their "
+        "attributes since, or somebody changed the rules."
+    ),
+    example="ResourceClaim/default/pair: the allocated devices do not satisfy joint[0]",
+    remedy="Delete the pods of the claim, so that they get other devices.",
+)
 DEVICE_LOST = Code(
     name="DeviceLost",
     severity=Severity.WARNING,
@@ -246,6 +257,7 @@ CODES = Codes(
         COUNTER_EXCEEDED,
         GROUPS_CONTRADICT,
         COMPANY_REFUSED,
+        RULE_BROKEN,
         DEVICE_LOST,
         NOT_SHARED,
         LEDGER_INCONSISTENT,

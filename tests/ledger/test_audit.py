@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dra.claim import ClaimSpec, Devices, ExactRequest, Request
 from dra.compatibility import Declaration, UnsetGroups
 from dra.finding import Finding
 from dra.inventory import PoolID, build_inventory
+from dra.names import RULES_ANNOTATION
+from dra.rules import Near, Rules, encode_rules
 from dra.slices import Slice, read_slice
-from ledger.allocation_mark import Mark, format_mark, make_mark, read_mark
+from ledger.allocation_mark import ALLOCATOR, Mark, format_mark, make_mark, read_mark
 from ledger.audit import audit
 from ledger.ledger import Ledger
 from ledger.published_pools import find_published_pool
@@ -121,6 +124,36 @@ def test_the_audit_reports_incompatible_devices() -> None:
     assert codes(audit(ledger("x", "nic:1"), pair)) == ["CompanyRefused"]
     assert codes(audit(ledger("both:1"), pair)) == []
     assert codes(audit(ledger("both:1", "both:2"), pair)) == ["CompanyRefused"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "held", "required", "found"),
+    [
+        (ALLOCATOR, "a1 a2", True, []),
+        (ALLOCATOR, "a1 b1", True, ["RuleBroken"]),
+        (ALLOCATOR, "a1 b1", False, []),
+        (ALLOCATOR, "a1 gone", True, ["DeviceLost"]),
+        ("another", "a1 b1", True, []),
+    ],
+)
+def test_the_audit_reports_devices_that_violate_a_required_rule(
+    mark: str, held: str, *, required: bool, found: list[str]
+) -> None:
+    roots = [
+        device(name, attributes={"d.io/root": {"string": name[0]}}) for name in ("a1", "a2", "b1")
+    ]
+    one = claim("c", 1, *held.split(), mark=format_mark(Mark(mark)))
+    rules = encode_rules(Rules(near=(Near(("r",), ("d.io/root",), required),)))
+    annotations = {**one.metadata.annotations, RULES_ANNOTATION: rules}
+    exactly = ExactRequest(device_class_name="gpu", count=2)
+    one = replace(
+        one,
+        metadata=replace(one.metadata, annotations=annotations),
+        spec=ClaimSpec(Devices((Request("r", exactly),))),
+    )
+    made = Ledger()
+    made.observe(one)
+    assert codes(audit(made, world(*roots), [one])) == found
 
 
 def test_the_audit_reports_an_invalid_mark() -> None:
