@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from e2e.koordinator.generate import generate
 from e2e.koordinator.machines import OccupiedMachine
-from e2e.koordinator.meaning import enumerate_choices, find_violations, preferred
+from e2e.koordinator.meaning import enumerate_choices, find_violations, is_packed, preferred
 from e2e.koordinator.ours import Answer, answer
 from e2e.koordinator.request import DeviceRequest
 from e2e.koordinator.steps import ChosenHardware, place
@@ -91,3 +91,7 @@ def _differences(
     )
     if best and (own := preferred(machine, request, ours.chosen).order()) < best:
         yield "preference", f"{own} instead of {best}"
+    # With NICs or partitions, another choice may be the only one, or the better one.
+    alone = not request.rdma and machine.partitions is None
+    if alone and theirs and is_packed(machine, theirs) > is_packed(machine, ours.chosen):
+        yield "packing", f"Koordinator gives {theirs}"

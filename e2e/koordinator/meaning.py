@@ -112,6 +112,19 @@ def preferred(
     )
 
 
+def is_packed(machine: OccupiedMachine, chosen: ChosenHardware) -> bool:
+    """Whether the smallest scope that has all chosen GPUs also has GPUs in use."""
+    gpus = [machine.hardware.gpus[number] for number in chosen.gpus]
+    used = [machine.hardware.gpus[number] for number in machine.used_gpus]
+    for scopes, in_use in (
+        ({each.root for each in gpus}, {each.root for each in used}),
+        ({each.numa for each in gpus}, {each.numa for each in used}),
+    ):
+        if len(scopes) == 1:
+            return bool(scopes & in_use)
+    return bool(used)
+
+
 def enumerate_choices(machine: OccupiedMachine, request: DeviceRequest) -> Iterator[ChosenHardware]:
     """Yield every choice that violates nothing, up to NICs that the rules cannot tell apart.
 

@@ -63,7 +63,8 @@ def _prefer_scopes(
 ) -> Iterator[ProximityRule]:
     """Yield the preferences of an ask's scheduler that nothing else fulfills.
 
-    A single device is near itself: one rule only tells among which devices to pack.
+    The first rule also tells among which devices to pack, so there is one even if it holds anyway:
+    a single device is near itself, and a constraint may require the scope.
     """
     ask, target, _ = chosen
     if ask.count is None or ask.count > MAX_RESULTS:
@@ -75,7 +76,7 @@ def _prefer_scopes(
         attribute = _published_attribute(ask, scope, target)
         rule = ProximityRule(numbers, (), (attribute,), required=False)
         ensured = any(_is_near_enough(scope, numbers, each) for each in part.constraints)
-        if attribute and not ensured and rule not in rules:
+        if attribute and not (ensured and rules) and rule not in rules:
             rules = (*rules, rule)
             yield rule
 
