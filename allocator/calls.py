@@ -135,7 +135,9 @@ class SchedulerCalls:
         reply = decisions.prefilter(request, now, self._deadline(_SEARCH_SECONDS))
         fitting = [each.node for each in reply.fit]
         pod = request.pod
-        self._state.waiting.note_answer(pod.uid, pod.priority, fitting, now)
+        self._state.waiting.note_answer(
+            pod.uid, pod.priority, fitting, now, complete=reply.complete
+        )
         if not fitting and not reply.complete:
             self._changed.set()  # the search continues
         return reply
@@ -180,7 +182,9 @@ class SchedulerCalls:
         """Return the pods that must go for a pod that fits nowhere."""
         decisions, now = self._decide(), self._now()
         reply = decisions.preempt(request, now, self._deadline(_VICTIMS_SECONDS))
-        self._state.waiting.note_preemption(request.pod_uid)
+        self._state.waiting.note_preemption(
+            request.pod_uid, refused=not (reply.node or reply.waiting)
+        )
         outcome = "victims" if reply.node else "waits" if reply.waiting else "none"
         metrics.ALLOCATOR_PREEMPTIONS.add(outcome)
         if reply.node:

@@ -20,7 +20,7 @@ from allocator.shortlist import FittingNode, NodeSearch, find_nodes
 from allocator.state import AllocatorState
 from solver.reasons import Reason
 
-_BUSY: Final = f"no preemption: {MAX_PREEMPTORS} pods preempt already; the pod is tried again"
+_BUSY: Final = f"{MAX_PREEMPTORS} pods preempt already; the pod is tried again"
 _FREE: Final = "the devices became free meanwhile; the pod is tried again"
 
 
@@ -113,7 +113,7 @@ class DevicePreemption:
         victims = self._make_search(uid, search, promises).choose(request.nodes or (), out_of_time)
         if victims is None:
             text = f"the devices of pods with a priority below {priority} are not enough"
-            return PreemptReply(message=f"no preemption: {text}")
+            return PreemptReply(message=text)
         for each in promises:
             if not set(victims.claims).isdisjoint(_claims_of((each,))):
                 self._reserved.release(each.uid)

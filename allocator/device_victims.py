@@ -4,8 +4,8 @@ As kube-scheduler does: all candidates are removed, then as many as possible are
 of the request. A claim is released only when all its consumers are removed or gone.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from allocator.shortlist import FittingNode, NodeSearch, find_nodes, never
 from allocator.state import AllocatorState
 from ledger.holdings import Hold, decode_allocation, read_holds
 from ledger.ledger import DeviceID, uid_of
-from ledger.victims import NodeVictims, RunningPod, choose_victims, importance, remove_fewest
+from ledger.victims import NodeVictims, RunningPod, choose_victims, importance, search_fewest
 
 # A node has tens of devices; a request with more pods is no reason for more work.
 MAX_PODS_PER_NODE: Final = 256
@@ -35,6 +35,9 @@ class DeviceVictims(msgspec.Struct, frozen=True):
     violations: int = 0
     # Whether other pods must go for other reasons.
     required: bool = False
+
+
+_Steps: TypeAlias = Generator[list[PotentialVictim], bool, list[PotentialVictim]]
 
 
 class VictimSearch:
@@ -64,46 +67,59 @@ class VictimSearch:
     def choose(
         self, nodes: Sequence[PreemptionNode], out_of_time: Callable[[], bool] = never
     ) -> DeviceVictims | None:
-        """Return the node with the fewest and least important victims; None if none helps."""
-        by_name = {each.node: each for each in nodes}
-        pods = {pod.uid for each in nodes for pod in self._candidates(each)}
-        search = replace(self._search, only=frozenset(by_name), limit=0, out_of_time=out_of_time)
-        found: dict[str, tuple[NodeVictims, tuple[str, ...]]] = {}
-        for fitting in self._find(search, self._released_without(pods)):
-            if found and out_of_time():
-                break
-            found[fitting.name] = self._reprieve(by_name[fitting.name])
-        best = choose_victims(victims for victims, _ in found.values())
-        if best is None:
-            return None
-        return self._describe(best, found[best.node][1])
+        """Return the node with the fewest and least important victims; None if none helps.
+
+        When it is `out_of_time`, only the nodes count that were examined to the end.
+        """
+        pods = {each.node: self._candidates(each) for each in nodes}
+        found = self._reprieve(self._steps(pods), out_of_time)
+        victims = {
+            node: _node_victims(node, pods[node], removed) for node, removed in found.items()
+        }
+        best = choose_victims(victims.values())
+        return None if best is None else self._describe(best, found[best.node])
+
+    def _steps(self, pods: Mapping[str, Sequence[PotentialVictim]]) -> dict[str, _Steps]:
+        """Return the search for victims on each node on which all pods together are enough."""
+        removed = {pod.uid for of_node in pods.values() for pod in of_node}
+        steps = {}
+        for node in self._fitting(pods.keys(), self._released_without(removed)):
+            # A pod that must go anyway is the first to give its devices.
+            required = [pod for pod in pods[node] if pod.required]
+            others = [pod for pod in pods[node] if not pod.required]
+            steps[node] = search_fewest(pods[node], (*others, *required))
+        return steps
+
+    def _reprieve(
+        self, steps: dict[str, _Steps], out_of_time: Callable[[], bool]
+    ) -> dict[str, list[PotentialVictim]]:
+        """Run the searches of all nodes together, because equal nodes share their answers.
+
+        What is removed from one node changes no other one: all owned pools are local to a node.
+        """
+        found: dict[str, list[PotentialVictim]] = {}
+        answers: dict[str, bool | None] = dict.fromkeys(steps)
+        while answers and not (found and out_of_time()):
+            asked: dict[str, list[PotentialVictim]] = {}
+            for node, fits in answers.items():
+                try:
+                    asked[node] = next(steps[node]) if fits is None else steps[node].send(fits)
+                except StopIteration as end:
+                    found[node] = end.value
+            removed = {pod.uid for pods in asked.values() for pod in pods}
+            fitting = self._fitting(asked.keys(), self._released_without(removed))
+            answers = {node: node in fitting for node in asked}
+        return found
 
     def _candidates(self, node: PreemptionNode) -> tuple[PotentialVictim, ...]:
         priority = self._search.pod.priority
         pods = (node.pods or ())[:MAX_PODS_PER_NODE]
         return tuple(each for each in pods if each.priority < priority)
 
-    def _reprieve(self, node: PreemptionNode) -> tuple[NodeVictims, tuple[str, ...]]:
-        """Return all victims of a node, and those that must go for its devices."""
-        pods = self._candidates(node)
-        # A pod that must go anyway is the first to give its devices.
-        order = (*(p for p in pods if not p.required), *(p for p in pods if p.required))
-
-        def fits_without(removed: Collection[PotentialVictim]) -> bool:
-            only = replace(self._search, only=frozenset({node.node}), limit=1)
-            return bool(self._find(only, self._released_without({p.uid for p in removed})))
-
-        for_devices = remove_fewest(pods, order, fits_without)
-        gone = [pod for pod in pods if pod.required or pod in for_devices]
-        running = sorted((_running(node.node, pod) for pod in gone), key=importance)
-        violations = sum(pod.violates for pod in gone)
-        victims = NodeVictims(node.node, tuple(running), violations)
-        return victims, tuple(pod.uid for pod in for_devices)
-
-    def _describe(self, best: NodeVictims, pods: tuple[str, ...]) -> DeviceVictims:
+    def _describe(self, best: NodeVictims, for_devices: Iterable[PotentialVictim]) -> DeviceVictims:
+        pods = tuple(pod.uid for pod in for_devices)
         released = self._released_without(pods)
-        only = replace(self._search, only=frozenset({best.node}), limit=1)
-        (fitting,) = self._find(only, released)
+        fitting = self._fitting((best.node,), released)[best.node]
         used = [
             (hold, released.intersection(self._holders(hold)))
             for allocation in (fitting.solution.allocations if fitting.solution else ())
@@ -124,10 +140,14 @@ class VictimSearch:
     def _holders(self, hold: Hold) -> Collection[str]:
         return self._state.ledger.holders(DeviceID(hold.pool, hold.device)).keys()
 
-    def _find(self, search: NodeSearch, released: Collection[str]) -> list[FittingNode]:
+    def _fitting(
+        self, nodes: Iterable[str], released: Collection[str]
+    ) -> Mapping[str, FittingNode]:
+        """Return the nodes on which the pod fits when claims are released."""
+        search = replace(self._search, only=frozenset(nodes), limit=0)
         view = self._state.ledger.view_without(released)
         found = find_nodes(search, self._state, view, self._ids)
-        return [] if found.error else found.fitting
+        return {} if found.error else {each.name: each for each in found.fitting}
 
     def _released_without(self, removed: Collection[str]) -> frozenset[str]:
         """Return the claims that are released when these pods are gone, and what is free."""
@@ -146,5 +166,11 @@ class VictimSearch:
         return all(each in removed or pods.is_leaving(each) for each in users)
 
 
-def _running(node: str, pod: PotentialVictim) -> RunningPod:
-    return RunningPod("", pod.uid, node, pod.priority, pod.start_time)
+def _node_victims(
+    node: str, pods: Iterable[PotentialVictim], for_devices: Collection[PotentialVictim]
+) -> NodeVictims:
+    """Return all victims of a node, also those that must go for other reasons."""
+    gone = [pod for pod in pods if pod.required or pod in for_devices]
+    running = (RunningPod("", pod.uid, node, pod.priority, pod.start_time) for pod in gone)
+    victims = sorted(running, key=importance)
+    return NodeVictims(node, tuple(victims), sum(pod.violates for pod in gone))

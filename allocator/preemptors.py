@@ -86,7 +86,7 @@ class Preemptors:
         """Keep no devices for a pod any more."""
         known = self._pods.pop(pod_uid, None)
         if known is not None:
-            self._state.ledger.rollback((known.key,))
+            self._state.ledger.keep(known.key, ())
 
     def take_over(self, pods: Collection[Preemptor]) -> None:
         """Give up what is kept for pods, because one with a higher priority gets it."""

@@ -94,6 +94,10 @@ class WaitingPods:
         self._keys: Counter[bytes] = Counter()  # how many pods ask the same
         self._back_offs: dict[str, _BackOff] = {}
         self._ends: list[tuple[float, str]] = []  # a heap of the ends of back-offs
+        # Pods that wait for the end of a search; that got no victims; that ask for victims again.
+        self._unanswered: set[str] = set()
+        self._refused: set[str] = set()
+        self._to_retry: set[str] = set()
         # A pass visits all pods; it takes as many turns as needed.
         self._passing = False
         self._reached: _Place | None = None
@@ -106,7 +110,15 @@ class WaitingPods:
 
     # --- what the scheduler does ---
 
-    def note_answer(self, uid: str, priority: int, fitting: Collection[str], now: float) -> None:
+    def note_answer(
+        self,
+        uid: str,
+        priority: int,
+        fitting: Collection[str],
+        now: float,
+        *,
+        complete: bool = True,
+    ) -> None:
         """Keep a pod that was answered, until it is reserved."""
         known = self._pods.get(uid)
         since = known.place.since if known else now
@@ -120,6 +132,8 @@ class WaitingPods:
         if until > now:
             self._back_off(uid, _BackOff(wakes, until))
         self._insert(_WaitingPod(_Place(-priority, since, uid), key, frozenset(fitting)))
+        if not fitting and not complete:
+            self._unanswered.add(uid)
 
     def note_reservation(self, uid: str, *, reserved: bool) -> None:
         """Keep a pod no longer that is reserved; one that is refused can be woken for any node."""
@@ -129,12 +143,17 @@ class WaitingPods:
             self._pods[uid] = replace(self._pods[uid], seen=(), tried=-1)
             self._again = True
 
-    def note_preemption(self, uid: str) -> None:
-        """Follow what is kept for a pod now, which other pods that ask the same do not get."""
+    def note_preemption(self, uid: str, *, refused: bool) -> None:
+        """Follow what is kept for a pod now, which other pods that ask the same do not get.
+
+        A pod that was `refused` victims can ask again when another pod has ended.
+        """
         pod, key = self._pods.get(uid), self._decisions.request_key(uid)
         if pod is not None and key is not None:
             self._remove(uid)
             self._insert(replace(pod, key=key, seen=(), tried=-1))
+            if refused:
+                self._refused.add(uid)
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound or deleted."""
@@ -144,8 +163,11 @@ class WaitingPods:
 
     def forget_settled(self) -> None:
         """Forget the pods that were bound, ended or deleted since the last call."""
-        for uid in self._state.pods.take_settled():
+        settled = self._state.pods.take_settled()
+        for uid in settled:
             self.forget(uid)
+        if settled:
+            self._to_retry |= self._refused
 
     # --- waking ---
 
@@ -157,7 +179,8 @@ class WaitingPods:
         self._decisions.expire(now)
         self._end_back_offs(now)
         work = _Work(now, out_of_time)
-        work.woken += [uid for uid in self._decisions.take_pods_to_retry() if uid in self._pods]
+        work.woken += self._end_searches()
+        work.woken += self._retry_preemption(work)
         if self._state.epoch() != self._first_epoch:
             self._first_epoch = self._state.epoch()
             work.tries = tries // 2
@@ -170,6 +193,23 @@ class WaitingPods:
             if work.is_over:
                 break
         return Turn(tuple(dict.fromkeys(work.woken)), bool(self._places) and self._is_pass_needed())
+
+    def _end_searches(self) -> list[str]:
+        """Return the pods whose search has found nothing by now, so that they can preempt."""
+        ended = [uid for uid in self._unanswered if self._decisions.is_refused(self._pods[uid].key)]
+        self._unanswered.difference_update(ended)
+        return ended
+
+    def _retry_preemption(self, work: _Work) -> list[str]:
+        """Return the pods for which preemption may have another result now."""
+        lost = [uid for uid in self._decisions.take_pods_to_retry() if uid in self._pods]
+        due = [uid for uid in self._to_retry if self._has_no_pause(uid, work.now)]
+        for uid in due[: work.visits]:
+            self._to_retry.discard(uid)
+            self._refused.discard(uid)
+            self._pause(uid, work.now)
+            lost.append(uid)
+        return lost
 
     def _is_pass_needed(self) -> bool:
         """Return whether a pass is not finished, or another one has to begin, which it does."""
@@ -212,7 +252,7 @@ class WaitingPods:
         """Whether a pod may be woken now, and another answer is possible."""
         pod = self._pods[uid]
         return (
-            self._back_offs.get(uid, _BackOff()).until <= now
+            self._has_no_pause(uid, now)
             and pod.tried != self._state.epoch()
             and not self._decisions.is_refused(pod.key)
         )
@@ -225,6 +265,16 @@ class WaitingPods:
                 return until
             heapq.heappop(self._ends)
         return None
+
+    def _has_no_pause(self, uid: str, now: float) -> bool:
+        return self._back_offs.get(uid, _BackOff()).until <= now
+
+    def _pause(self, uid: str, now: float) -> None:
+        """Let a pod that is woken now be woken again later and later."""
+        wakes = self._back_offs.get(uid, _BackOff()).wakes + 1
+        # A bounded exponent, because the number of wakes is not.
+        pause = min(FIRST_BACK_OFF_SECONDS * 2 ** min(wakes - 1, 10), MAX_BACK_OFF_SECONDS)
+        self._back_off(uid, _BackOff(wakes, now + pause))
 
     def _back_off(self, uid: str, back_off: _BackOff) -> None:
         self._back_offs[uid] = back_off
@@ -239,10 +289,7 @@ class WaitingPods:
         pod = self._pods[uid]
         promise = self._decisions.promise(uid, now, pod.seen, out_of_time)
         if promise.node:
-            wakes = self._back_offs.get(uid, _BackOff()).wakes + 1
-            # A bounded exponent, because the number of wakes is not.
-            pause = min(FIRST_BACK_OFF_SECONDS * 2 ** min(wakes - 1, 10), MAX_BACK_OFF_SECONDS)
-            self._back_off(uid, _BackOff(wakes, now + pause))
+            self._pause(uid, now)
         elif promise.impossible:
             # The scheduler itself tries the pod again when its claims change.
             self._remove(uid)
@@ -258,6 +305,8 @@ class WaitingPods:
 
     def _remove(self, uid: str) -> None:
         pod = self._pods.pop(uid, None)
+        for others in (self._unanswered, self._refused, self._to_retry):
+            others.discard(uid)
         if pod is not None:
             del self._places[bisect_left(self._places, pod.place)]
             self._keys[pod.key] -= 1

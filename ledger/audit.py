@@ -95,6 +95,7 @@ def _check_index(ledger: Ledger) -> Iterator[Finding]:
     expected: dict[DeviceID, dict[str, list[Hold]]] = {}
     sources = [(uid, each.holds) for uid, each in ledger.claims.items()]
     sources += [(uid, each.holds) for uid, each in ledger.reservations.items()]
+    sources += ledger.kept.items()
     for uid, held in sources:
         for each in held:
             expected.setdefault(DeviceID(each.pool, each.device), {}).setdefault(uid, []).append(

@@ -10,7 +10,7 @@ afterwards. The caller passes the time.
 import enum
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from dra.allocation import Allocation
 from dra.claim import Claim
@@ -42,10 +42,6 @@ class Reservation(NamedTuple):
 
     allocation: Allocation
     mark: Mark = UNMARKED
-
-
-# Devices that are kept have no allocation yet.
-_KEPT: Final = Reservation(Allocation())
 
 
 class ActiveReservation(NamedTuple):
@@ -90,6 +86,7 @@ class Ledger:
         self._sharing = sharing
         self._records: dict[str, ClaimRecord] = {}
         self._reservations: dict[str, ActiveReservation] = {}
+        self._kept: dict[str, tuple[Hold, ...]] = {}
         # The versions at which claims were deleted; later events about them are ignored.
         self._deleted: dict[str, int] = {}
         self._observed_to = -1
@@ -197,15 +194,15 @@ class Ledger:
                 self._reservations[uid] = renewed._replace(until=max(until, renewed.until))
         return None
 
-    def keep(self, uid: str, held: Iterable[Hold]) -> None:
-        """Hold devices under a UID that is no claim's until `rollback`, in place of those before.
+    def keep(self, key: str, held: Iterable[Hold]) -> None:
+        """Hold devices under a key that is no claim's, in place of those before.
 
         Nothing is checked: the devices are those of a claim that was just released, or free.
         """
-        self._remove_reservation(uid)
-        holds = tuple(held)
-        self._reservations[uid] = ActiveReservation(_KEPT, holds, None)
-        self._add_holds(uid, holds)
+        self._remove_holds(key, self._kept.pop(key, ()))
+        if holds := tuple(held):
+            self._kept[key] = holds
+            self._add_holds(key, holds)
 
     def commit(self, uids: Iterable[str]) -> ReservationRefusal | None:
         """Keep reservations from expiring, all or none, before they are written.
@@ -268,12 +265,13 @@ class Ledger:
         return self._view
 
     def view_without(self, uids: Collection[str]) -> View:
-        """Return the current use as if these claims held nothing."""
+        """Return the current use as if these claims, or keys of `keep`, held nothing."""
         view = self.view()
         concerned: dict[PoolID, set[str]] = {}
         for uid in uids:
             record, active = self._records.get(uid), self._reservations.get(uid)
-            for each in (*(record.holds if record else ()), *(active.holds if active else ())):
+            of_claim = (*(record.holds if record else ()), *(active.holds if active else ()))
+            for each in (*of_claim, *self._kept.get(uid, ())):
                 concerned.setdefault(each.pool, set()).add(each.device)
         changes = {}
         for pool, devices in concerned.items():
@@ -304,6 +302,11 @@ class Ledger:
     def reservations(self) -> Mapping[str, ActiveReservation]:
         """The reservations, by UID."""
         return self._reservations
+
+    @property
+    def kept(self) -> Mapping[str, tuple[Hold, ...]]:
+        """The devices that are kept, by key."""
+        return self._kept
 
     # --- the index of holders ---
 

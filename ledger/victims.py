@@ -5,7 +5,7 @@ whose eviction violates a PodDisruptionBudget, then the others, each by priority
 nodes, the one with the fewest violations and the least important victims is chosen.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -65,18 +65,49 @@ def find_victims(
 
 
 def remove_fewest(
-    candidates: Sequence[T], kept_first: Iterable[T], fits_without: Callable[[Collection[T]], bool]
+    candidates: Iterable[T], kept_first: Iterable[T], fits_without: Callable[[Collection[T]], bool]
 ) -> list[T]:
     """Return which candidates must go, in their order; those of `kept_first` are kept in its order.
 
     Without all of them, the pod fits.
     """
-    removed = list(candidates)
-    for each in kept_first:
-        without = [other for other in removed if other is not each]
-        if fits_without(without):
-            removed = without
+    steps = search_fewest(candidates, kept_first)
+    try:
+        removed = next(steps)
+        while True:
+            removed = steps.send(fits_without(removed))
+    except StopIteration as end:
+        found: list[T] = end.value
+        return found
+
+
+def search_fewest(
+    candidates: Iterable[T], kept_first: Iterable[T]
+) -> Generator[list[T], bool, list[T]]:
+    """Yield candidates to remove, receive whether the pod fits then, and return the fewest.
+
+    A pod that fits without some pods fits without more of them, so the first one that must go is
+    found in few steps, from the end: usually the least important pod has enough.
+    """
+    removed, left = list(candidates), list(kept_first)
+    while left:
+        # The first `kept` of those that are left can be kept, the first `tried` cannot.
+        kept, tried, step, attempt = 0, len(left) + 1, 1, len(left)
+        while tried - kept > 1:
+            if (yield _without(removed, left[:attempt])):
+                kept = attempt
+            else:
+                tried = attempt
+            attempt = (kept + tried) // 2 if kept else max(tried - step, 1)
+            step *= 2
+        removed = _without(removed, left[:kept])
+        left = left[kept + 1 :]
     return removed
+
+
+def _without(some: Iterable[T], others: Collection[T]) -> list[T]:
+    identities = set(map(id, others))
+    return [each for each in some if id(each) not in identities]
 
 
 def choose_victims(found: Iterable[NodeVictims]) -> NodeVictims | None:

@@ -94,7 +94,7 @@ class Contest:
         """Ask for a pod, and for victims; the listed pods are kept first in their order."""
         assert self.ask(uid, count, priority) == []
         reply = self.cluster.decisions.preempt(self.preemption(uid), self.cluster.now)
-        self.waiting.note_preemption(uid)
+        self.waiting.note_preemption(uid, refused=not (reply.node or reply.waiting))
         return reply
 
     def victims(self, uid: str, count: int = 1, priority: int = HIGH) -> list[str]:

@@ -317,3 +317,29 @@ def test_a_reservation_of_the_scheduler_is_not_taken_over(full: Contest) -> None
     full.cluster.decisions.unreserve("low")  # the scheduler cancels its binding
     assert full.ask("contender", priority=LOW) == []
     assert full.woken() == ["high"]
+
+
+# --- asking again ---
+
+
+def test_a_pod_that_got_no_victims_asks_again_when_a_pod_ends() -> None:
+    contest = shared_by("low", "peer")
+    contest.enlist("low", "n1")
+    contest.enlist("peer", "n1", priority=HIGH)
+    contest.woken()
+    assert contest.victims("high") == []
+    assert contest.woken(at=100) == []
+    contest.cluster.state.apply(pod("peer", "shared", node="n1"), None)
+    assert contest.woken() == ["high"]
+    assert contest.victims("high") == ["low"]
+
+
+def test_a_pod_that_gets_no_victims_again_and_again_asks_less_and_less() -> None:
+    contest = Contest(n1=1)
+    contest.run("equal", "n1", 0, priority=HIGH)
+    times = []
+    for second in range(100):
+        contest.cluster.state.apply(pod(f"other{second}", "none"), None)
+        contest.victims("high") if not second or times[-1:] == [second - 1] else None
+        times += [second] if contest.woken(at=second) else []
+    assert times == [0, 1, 3, 7, 15, 31, 63]

@@ -8,15 +8,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from allocator import node_searches
+from allocator.protocol import PotentialVictim, PreemptionNode, PreemptRequest
 from allocator.waiting import WaitingPods
 from ledger.audit import audit
+from ledger.ledger import DeviceID
 from tests.allocator.clusters import Cluster, claim, gpu_slice, pod
 
 NODES = ("n1", "n2", "n3")
-PODS = tuple(f"p{i}" for i in range(6))
+PODS = tuple(f"p{i}" for i in range(8))
 uids = st.sampled_from(PODS)
 # The last three pods share a claim.
-CLAIM_OF = {uid: "shared" if uid in PODS[3:] else f"of-{uid}" for uid in PODS}
+PRIORITIES = {uid: number // 2 for number, uid in enumerate(PODS)}
+CLAIM_OF = {uid: "shared" if uid in PODS[5:] else f"of-{uid}" for uid in PODS}
 
 
 class Allocator(RuleBasedStateMachine):
@@ -53,11 +56,40 @@ class Allocator(RuleBasedStateMachine):
         known = self.cluster.state.claims.get(name)
         version = 1 if known else self.next_version()
         reply = self.cluster.prefilter(
-            uid, claim(name, self.counts[uid], version=version), limit=limit
+            uid,
+            claim(name, self.counts[uid], version=version),
+            limit=limit,
+            priority=PRIORITIES[uid],
         )
         fitting = [each.node for each in reply.fit]
-        self.waiting.note_answer(uid, 0, fitting, self.cluster.now)
+        priority, now = PRIORITIES[uid], self.cluster.now
+        self.waiting.note_answer(uid, priority, fitting, now, complete=reply.complete)
         return fitting
+
+    @rule(uid=uids)
+    def run(self, uid: str) -> None:
+        for node in self.ask(uid, 0)[:1]:
+            self.reserve(uid, node)
+            if not self.decisions.begin_write(uid):
+                self.finish_write(uid, written=True)
+
+    @rule(uid=uids, ended=st.booleans())
+    def preempt(self, uid: str, *, ended: bool) -> None:
+        if self.ask(uid, 0):
+            return
+        others = tuple(PotentialVictim(uid=each, priority=PRIORITIES[each]) for each in PODS)
+        nodes = tuple(PreemptionNode(node=name, pods=others) for name in NODES)
+        request = PreemptRequest(pod_uid=uid, nodes=nodes)
+        reply = self.decisions.preempt(request, self.cluster.now)
+        self.waiting.note_preemption(uid, refused=not (reply.node or reply.waiting))
+        for victim in reply.victims:
+            assert PRIORITIES[victim] < PRIORITIES[uid]
+        for victim in reply.victims if ended else ():
+            self.settle_pod(victim, deleted=True)
+            if CLAIM_OF[victim] in self.cluster.state.claims:
+                version = self.next_version()
+                plain = claim(CLAIM_OF[victim], self.counts[victim], version=version)
+                self.cluster.add_claim(plain)
 
     @rule(uid=uids, node=st.sampled_from(NODES))
     def reserve(self, uid: str, node: str) -> None:
@@ -76,7 +108,9 @@ class Allocator(RuleBasedStateMachine):
     @precondition(lambda self: self.writing)
     @rule(data=st.data(), written=st.booleans())
     def end_write(self, data: st.DataObject, *, written: bool) -> None:
-        uid = data.draw(st.sampled_from(sorted(self.writing)))
+        self.finish_write(data.draw(st.sampled_from(sorted(self.writing))), written=written)
+
+    def finish_write(self, uid: str, *, written: bool) -> None:
         self.writing.discard(uid)
         reservation = self.decisions.reservation_of(uid)
         if reservation is None:
@@ -131,6 +165,14 @@ class Allocator(RuleBasedStateMachine):
     def no_device_is_held_twice_and_the_index_is_right(self) -> None:
         found = audit(self.cluster.state.ledger, self.cluster.state.planner.world())
         assert {each.code for each in found} <= {"DeviceLost"}
+
+    @invariant()
+    def what_is_kept_for_a_pod_is_held_by_nobody_else(self) -> None:
+        ledger = self.cluster.state.ledger
+        for key, holds in ledger.kept.items():
+            for hold in holds:
+                holders = ledger.holders(DeviceID(hold.pool, hold.device))
+                assert list(holders) == [key] or not self.deallocated.isdisjoint(holders)
 
     @invariant()
     def what_is_reserved_for_a_pod_is_held(self) -> None:

@@ -115,6 +115,18 @@ def test_a_pod_whose_search_takes_long_does_not_hold_up_the_others() -> None:
     assert woken == ("p",)
 
 
+def test_a_pod_whose_search_finds_nothing_later_asks_again_so_that_it_can_preempt() -> None:
+    made = cluster()
+    waiting = WaitingPods(made.decisions)
+    reply = made.decisions.prefilter(made.request("p", claim("of-p", 9)), 0.0, lambda: True)
+    assert not reply.complete
+    assert not reply.preemptible
+    waiting.note_answer("p", 0, (), 0.0, complete=reply.complete)
+    woken = [uid for _ in range(60) for uid in waiting.wake(1.0, out_of_time=lambda: True).woken]
+    assert woken == ["p"]
+    assert made.prefilter("p", claim("of-p", 9)).preemptible
+
+
 # The attributes a, b, c and d of 16 devices, the count of each request, and constraints that need
 # millions of steps.
 DEVICES = [
