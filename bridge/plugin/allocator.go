@@ -76,6 +76,14 @@ func (a *allocator) postFilter(ctx context.Context, request protocol.PodReferenc
 	return reply, err
 }
 
+func (a *allocator) preempt(ctx context.Context, request *protocol.PreemptRequest) (reply *protocol.PreemptReply, err error) {
+	err = a.call(ctx, max(preemptTimeout, a.limit()), func(ctx context.Context) (err error) {
+		reply, err = a.client.Preempt(ctx, request)
+		return err
+	})
+	return reply, err
+}
+
 func (a *allocator) call(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
 	if reason := a.pausedBecause(); reason != nil {
 		return &unavailableError{cause: reason}

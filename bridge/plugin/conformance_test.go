@@ -58,6 +58,10 @@ func TestThePluginConformsToTheProtocol(t *testing.T) {
 
 func playCase(t *testing.T, each *conformanceCase) {
 	t.Helper()
+	if each.Request.Path == "/v1/preempt" {
+		playPreempt(t, each)
+		return
+	}
 	s := newStage(t)
 	s.server.Reply(each.Request.Path, allocatortest.Reply{
 		Status: each.Reply.Status, Version: each.Reply.Version, Body: each.Reply.Body,
@@ -163,6 +167,42 @@ func playPodCall(t *testing.T, s *stage, each *conformanceCase) {
 		t.Fatalf("sent %d requests", len(sent))
 	}
 	checkSent(t, sent[0], each)
+}
+
+// playPreempt runs a scheduling cycle with the nodes and pods of the request.
+func playPreempt(t *testing.T, each *conformanceCase) {
+	t.Helper()
+	var request protocol.PreemptRequest
+	if err := json.Unmarshal(each.Request.Body, &request); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, node := range request.Nodes {
+		names = append(names, node.Node)
+	}
+	a := newArena(t, names...)
+	for _, node := range request.Nodes {
+		for _, victim := range node.Pods {
+			pod := a.run(victim.UID, node.Node, victim.Priority, "0", "gpu-"+victim.UID)
+			if err := pod.Status.StartTime.UnmarshalQueryParameter(victim.StartTime); err != nil {
+				t.Fatal(err)
+			}
+			if victim.Violates {
+				a.protect(victim.UID, 0, victim.UID)
+			}
+		}
+	}
+	a.answer(protocol.PreemptReply{})
+	a.server.Reply("/v1/preempt", allocatortest.Reply{Status: each.Reply.Status, Version: each.Reply.Version, Body: each.Reply.Body})
+	_, status := a.schedule(t)
+	checkOutcome(t, status, each)
+	var reply protocol.PreemptReply
+	if err := json.Unmarshal(each.Reply.Body, &reply); err != nil {
+		t.Fatal(err)
+	}
+	checkTexts(t, a.evicted(t), reply.Victims...)
+	sent := a.server.Take()
+	checkSent(t, sent[len(sent)-1], each)
 }
 
 func checkOutcome(t *testing.T, status *fwk.Status, each *conformanceCase) {

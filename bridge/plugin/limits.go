@@ -5,6 +5,8 @@ import "time"
 const (
 	// A call in the scheduling cycle delays every other pod.
 	callTimeout = 300 * time.Millisecond
+	// Preemption is rare, and the allocator searches many nodes.
+	preemptTimeout = time.Second
 	// The time limit doubles this often while answers are late.
 	maxDoublings = 3
 	// Binding waits for writes and for binding conditions, in a goroutine of its own.
@@ -21,6 +23,10 @@ const (
 
 	defaultMaxNodes      = 20
 	defaultNotReadyLimit = 30 * time.Second
+
+	// How many nodes are tried together for preemption, as many as DefaultPreemption tries at least.
+	// The allocator examines them without an interruption.
+	nodesPerRequest = 100
 
 	maxRememberedPods = 10000
 )

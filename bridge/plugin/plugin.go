@@ -49,9 +49,10 @@ type cluster interface {
 
 // Plugin asks the allocator at each extension point that concerns devices.
 type Plugin struct {
-	args      Args
-	cluster   cluster
-	allocator *allocator
+	args       Args
+	cluster    cluster
+	allocator  *allocator
+	preemption *nodePreemption
 	// everyNode holds the pods for which a short list of nodes was not enough.
 	everyNode *podSet
 	// unanswered holds the pods that were refused because the allocator did not answer.
@@ -71,6 +72,7 @@ func New(ctx context.Context, configuration runtime.Object, handle framework.Han
 		return nil, err
 	}
 	p := newPlugin(args, caches, protocol.NewClient(args.Socket), clock.RealClock{})
+	p.preemption = newNodePreemption(p, handle)
 	watch := &watch{plugin: p, clock: clock.RealClock{}, end: endProcess}
 	go watch.followEvents(ctx)
 	go watch.followStatus(ctx)

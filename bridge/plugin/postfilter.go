@@ -13,31 +13,52 @@ import (
 	"drawbridge.dev/bridge/protocol"
 )
 
-// PostFilter runs when no node is left for the pod, before preemption. It has the pod tried again
-// with every node, or has an allocation taken back that keeps the pod on a node it cannot use. In
-// both cases it stops preemption, because the pod may need no victim.
+// PostFilter runs when no node is left for the pod. It has the pod tried again with every node, or
+// has an allocation taken back that keeps the pod on a node it cannot use, or evicts pods with a
+// lower priority. DefaultPreemption runs after it only for pods without claims, and for allocators
+// that name no victims.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ framework.NodeToStatusReader) (*framework.PostFilterResult, *fwk.Status) {
 	found := readState(state)
 	if found == nil {
+		if names, err := claimNames(pod); err != nil || len(names) > 0 {
+			return nil, stop() // the allocator did not answer
+		}
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	if len(found.scores) > 0 && !found.complete && !p.everyNode.has(pod.UID) {
 		p.everyNode.add(pod.UID)
 		p.cluster.activate([]*v1.Pod{pod})
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
-			fmt.Sprintf("other plugins reject the %d nodes that were tried; every node is tried next", len(found.scores)))
+		return nil, stop(fmt.Sprintf("other plugins reject the %d nodes that were tried; every node is tried next", len(found.scores)))
 	}
-	if !found.allocated {
+	if found.allocated {
+		if status := p.takeBack(ctx, pod); status != nil {
+			return nil, status
+		}
+	}
+	switch {
+	case found.preemptible:
+		return p.preemption.preempt(ctx, state, pod)
+	case len(found.scores) == 0:
+		// The pod waits for devices, or cannot have any. A nomination stays as it is.
+		return nil, stop()
+	default:
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
+}
+
+// takeBack has the allocator take back the allocation of an unbound pod. The status is nil if there
+// is nothing to take back.
+func (p *Plugin) takeBack(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	reply, err := p.allocator.postFilter(ctx, protocol.PodReference{PodUID: string(pod.UID)})
-	if err != nil {
+	switch {
+	case err != nil:
 		klog.FromContext(ctx).Error(err, "An allocation may keep the pod on an unusable node", "pod", klog.KObj(pod))
-		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error())
+		return stop(err.Error())
+	case len(reply.Released) > 0:
+		return stop(fmt.Sprintf("the allocation of %s is taken back, because the pod cannot use its node",
+			strings.Join(reply.Released, ", ")))
+	case reply.Message != "":
+		return stop(reply.Message)
 	}
-	if len(reply.Released) == 0 {
-		return nil, fwk.NewStatus(fwk.Unschedulable, reply.Message)
-	}
-	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf(
-		"the allocation of %s is taken back, because the pod cannot use its node", strings.Join(reply.Released, ", ")))
+	return nil
 }

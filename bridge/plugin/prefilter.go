@@ -21,6 +21,10 @@ type podState struct {
 	complete bool
 	// allocated is true if a claim has an allocation.
 	allocated bool
+	// preemptible is true if the allocator names victims for the pod.
+	preemptible bool
+	// everyNode is true in a dry run of preemption, where devices do not count.
+	everyNode bool
 }
 
 // Clone returns the state itself, because nothing changes it.
@@ -61,7 +65,11 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	found := newPodState(reply, claims)
 	state.Write(stateKey, found)
 	if len(found.scores) == 0 {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reply.Message)
+		code := fwk.UnschedulableAndUnresolvable
+		if found.preemptible {
+			code = fwk.Unschedulable // the other plugins prepare for preemption
+		}
+		return nil, fwk.NewStatus(code, reply.Message)
 	}
 	names := sets.KeySet(found.scores)
 	if served != nil {
@@ -101,7 +109,11 @@ func (p *Plugin) preFilterRequest(pod *v1.Pod, claims []*resourceapi.ResourceCla
 }
 
 func newPodState(reply *protocol.PreFilterReply, claims []*resourceapi.ResourceClaim) *podState {
-	found := &podState{scores: make(map[string]int64, len(reply.Fit)), complete: reply.Complete}
+	found := &podState{
+		scores:      make(map[string]int64, len(reply.Fit)),
+		complete:    reply.Complete,
+		preemptible: reply.Preemptible,
+	}
 	for _, each := range reply.Fit {
 		found.scores[each.Node] = min(max(each.Score, 0), framework.MaxScore)
 	}
@@ -114,7 +126,7 @@ func newPodState(reply *protocol.PreFilterReply, claims []*resourceapi.ResourceC
 // Filter accepts the nodes that the allocator named.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	found := readState(state)
-	if found == nil {
+	if found == nil || found.everyNode {
 		return nil
 	}
 	if _, fits := found.scores[node.Node().Name]; !fits {

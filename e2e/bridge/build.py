@@ -28,8 +28,12 @@ ROOT = Path(__file__).parents[2]
 MODULE = ROOT / "bridge"
 CACHE = ROOT / ".cache" / "bridge"
 PACKAGE = "./cmd/drawbridge-scheduler"
-# The pin of each version, and the build tag for what it lacks.
-PINS = {"1.36": ("go.mod", ""), "1.35": ("1.35.mod", ""), "1.34": ("1.34.mod", "kubernetes134")}
+# The pin of each version, and the build tag for what is different there.
+PINS = {
+    "1.36": ("go.mod", ""),
+    "1.35": ("1.35.mod", "kubernetes135"),
+    "1.34": ("1.34.mod", "kubernetes134"),
+}
 
 
 def scheduler(version: str = DEFAULT) -> Path:

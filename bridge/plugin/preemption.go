@@ -1,0 +1,183 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	policylisters "k8s.io/client-go/listers/policy/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"drawbridge.dev/bridge/framework"
+	"drawbridge.dev/bridge/protocol"
+)
+
+// nodePreemption finds the nodes on which a pod could preempt others, and evicts the victims that
+// the allocator names. What a node has beside devices, the filters of the scheduler decide.
+type nodePreemption struct {
+	plugin  *Plugin
+	handle  framework.Handle
+	budgets policylisters.PodDisruptionBudgetLister
+	// offset is where the next search of nodes starts.
+	offset atomic.Uint32
+}
+
+// newNodePreemption is called before the informers of the scheduler start, which then include budgets.
+func newNodePreemption(plugin *Plugin, handle framework.Handle) *nodePreemption {
+	budgets := handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()
+	return &nodePreemption{plugin: plugin, handle: handle, budgets: budgets}
+}
+
+// preempt makes place for a pod, and nominates it to the node. The result ends preemption: the one
+// of the scheduler knows no devices.
+func (n *nodePreemption) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (*framework.PostFilterResult, *fwk.Status) {
+	metrics.PreemptionAttempts.Inc()
+	if reason := n.ineligible(pod); reason != "" {
+		return nil, stop("preemption: " + reason)
+	}
+	budgets, err := n.budgets.List(labels.Everything())
+	if err != nil {
+		return nil, fwk.AsStatus(fmt.Errorf("list PodDisruptionBudgets: %w", err))
+	}
+	nodes, err := n.nodesToTry(state, pod)
+	if err != nil {
+		return nil, fwk.AsStatus(fmt.Errorf("list the nodes of the scheduler: %w", err))
+	}
+	message := "no pod with a lower priority has devices"
+	for some := range slices.Chunk(nodes, nodesPerRequest) {
+		candidates := n.dryRun(ctx, state, pod, some, budgets)
+		if len(candidates) == 0 {
+			message = "no node has place for the pod, also without the pods with a lower priority"
+			continue
+		}
+		reply, err := n.plugin.allocator.preempt(ctx, requestVictims(pod, candidates))
+		if err != nil {
+			return nil, n.plugin.failure(ctx, pod, err)
+		}
+		if reply.Waiting {
+			return nil, stop(reply.Message)
+		}
+		if chosen, found := candidates[reply.Node]; found {
+			return n.evict(ctx, state, pod, chosen, reply.Victims)
+		}
+		message = reply.Message
+	}
+	return framework.NominateNone(), stop("preemption: " + message)
+}
+
+// stop returns the status that ends the list of plugins for preemption.
+func stop(reasons ...string) *fwk.Status {
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reasons...)
+}
+
+// ineligible returns why a pod may not preempt others now, as DefaultPreemption decides it.
+func (n *nodePreemption) ineligible(pod *v1.Pod) string {
+	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
+		return "the preemptionPolicy of the pod is Never"
+	}
+	if pod.Status.NominatedNodeName == "" {
+		return ""
+	}
+	nominated, err := n.handle.SnapshotSharedLister().NodeInfos().Get(pod.Status.NominatedNodeName)
+	if err != nil {
+		return "" // the node is gone
+	}
+	for _, other := range nominated.GetPods() {
+		if isLower(other.GetPod(), pod) && isTerminatingVictim(other.GetPod()) {
+			return "the pod waits for terminating pods on its nominated node"
+		}
+	}
+	return ""
+}
+
+// nodesToTry returns the nodes on which the pods with a lower priority can have what the pod needs:
+// devices, or something else on a node with free devices.
+func (n *nodePreemption) nodesToTry(state fwk.CycleState, pod *v1.Pod) ([]fwk.NodeInfo, error) {
+	all, err := n.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return nil, err
+	}
+	scores := readState(state).scores
+	nodes := make([]fwk.NodeInfo, 0, len(all))
+	for _, node := range all {
+		_, hasDevices := scores[node.Node().Name]
+		if slices.ContainsFunc(node.GetPods(), func(other fwk.PodInfo) bool {
+			return isLower(other.GetPod(), pod) && (hasDevices || len(other.GetPod().Spec.ResourceClaims) > 0)
+		}) {
+			nodes = append(nodes, node)
+		}
+	}
+	if len(nodes) == 0 {
+		return nodes, nil
+	}
+	start := int(n.offset.Add(1)) % len(nodes)
+	return append(nodes[start:], nodes[:start]...), nil
+}
+
+// dryRun returns the nodes that the pod can use without some pods with a lower priority, by name.
+func (n *nodePreemption) dryRun(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget) map[string]*candidate {
+	found := make([]*candidate, len(nodes))
+	n.handle.Parallelizer().Until(ctx, len(nodes), func(index int) {
+		run := newDryRun(n.handle, state, pod, nodes[index])
+		found[index] = run.findCandidate(ctx, budgets)
+	}, Name)
+	candidates := make(map[string]*candidate, len(nodes))
+	for _, each := range found {
+		if each != nil {
+			candidates[each.node.Node().Name] = each
+		}
+	}
+	return candidates
+}
+
+func (n *nodePreemption) evict(ctx context.Context, state fwk.CycleState, pod *v1.Pod, chosen *candidate, forDevices []string) (*framework.PostFilterResult, *fwk.Status) {
+	run := newDryRun(n.handle, state, pod, chosen.node)
+	victims, err := run.findVictims(ctx, chosen, forDevices)
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	eviction := &framework.Eviction{Node: chosen.node.Node().Name}
+	for _, each := range victims {
+		eviction.Victims = append(eviction.Victims, each.pod())
+		if each.violates {
+			eviction.Violations++
+		}
+	}
+	result, status := framework.Evict(ctx, Name, n.handle, state, pod, eviction)
+	if status.IsRejected() {
+		return result, stop("preemption: " + status.Message())
+	}
+	return result, status
+}
+
+func requestVictims(pod *v1.Pod, candidates map[string]*candidate) *protocol.PreemptRequest {
+	request := &protocol.PreemptRequest{PodUID: string(pod.UID)}
+	for _, name := range slices.Sorted(maps.Keys(candidates)) {
+		node := protocol.PreemptionNode{Node: name}
+		for _, one := range candidates[name].lower {
+			if one.required || len(one.pod().Spec.ResourceClaims) > 0 {
+				node.Pods = append(node.Pods, one.message())
+			}
+		}
+		request.Nodes = append(request.Nodes, node)
+	}
+	return request
+}
+
+func isLower(other, pod *v1.Pod) bool {
+	return corev1helpers.PodPriority(other) < corev1helpers.PodPriority(pod)
+}
+
+// isTerminatingVictim returns whether a pod terminates because the scheduler preempted it.
+func isTerminatingVictim(pod *v1.Pod) bool {
+	return pod.DeletionTimestamp != nil && slices.ContainsFunc(pod.Status.Conditions, func(each v1.PodCondition) bool {
+		return each.Type == v1.DisruptionTarget && each.Status == v1.ConditionTrue && each.Reason == v1.PodReasonPreemptionByScheduler
+	})
+}
