@@ -43,13 +43,13 @@ def a_pod_is_bound_when_its_device_is_attached(stage: BridgeStage) -> None:
     """A device that reports a failure instead is released."""
     add_device(stage)
     stage.pod("worker", templates={"gpu": "gpu"})
-    first = stage.wait("the device is allocated", partial(_allocated, stage, "worker"))
+    first = stage.wait("the device is allocated", partial(allocated_claim, stage, "worker"))
     assert "nodeName" not in stage.get_pod("worker")["spec"]
-    _report(stage, first, BROKEN)
+    report_condition(stage, first, BROKEN)
     # The allocation is equal if it is of the same second, but nobody has reported its device.
-    anew = stage.wait("it is allocated again", partial(_allocated, stage, "worker"))
+    anew = stage.wait("it is allocated again", partial(allocated_claim, stage, "worker"))
     assert "nodeName" not in stage.get_pod("worker")["spec"]
-    _report(stage, anew, ATTACHED)
+    report_condition(stage, anew, ATTACHED)
     stage.wait_running("worker")
 
 
@@ -61,28 +61,28 @@ def a_pod_keeps_its_device_over_several_attempts_to_bind_it(stage: BridgeStage) 
     limits = (f"--bind-wait={WAIT_SECONDS}", f"--binding-timeout={TIMEOUT_SECONDS}")
     with allocator_options(leader, *limits):
         stage.pod("patient", templates={"gpu": "gpu"})
-        first = stage.wait("the device is allocated", partial(_allocated, stage, "patient"))
+        first = stage.wait("the device is allocated", partial(allocated_claim, stage, "patient"))
         missing = partial(told, stage, "patient", f"does not report {ATTACHED}")
         stage.wait("the first attempt ends", missing)
         stage.wait("another one begins", lambda: leader.allocator.metric(CALLS, call="bind") > 1)
         assert stage.get_claim(first["metadata"]["name"])["status"] == first["status"]
         stage.pod("other", templates={"gpu": "gpu"})
         stage.wait_unschedulable("other")
-        _report(stage, first, ATTACHED)
+        report_condition(stage, first, ATTACHED)
         stage.wait_running("patient")
 
         stage.delete_pod("patient")
-        lost = stage.wait("the other one has it", partial(_allocated, stage, "other"))
+        lost = stage.wait("the other one has it", partial(allocated_claim, stage, "other"))
         late = partial(
             told, stage, "other", f"does not report {ATTACHED} after {TIMEOUT_SECONDS} s"
         )
         stage.wait("the device has no time left", late, 2.0 * TIMEOUT_SECONDS)
-        anew = stage.wait("it is allocated again", partial(_allocated, stage, "other", lost))
-        _report(stage, anew, ATTACHED)
+        anew = stage.wait("it is allocated again", partial(allocated_claim, stage, "other", lost))
+        report_condition(stage, anew, ATTACHED)
         stage.wait_running("other")
 
 
-def _allocated(stage: BridgeStage, pod: str, before: JSON | None = None) -> JSON:
+def allocated_claim(stage: BridgeStage, pod: str, before: JSON | None = None) -> JSON:
     """Return the claim of a pod once it has an allocation, another one than before, or {}."""
     claim = stage.get_claim(stage.generated_claim(pod))
     status, former = claim.get("status", {}), (before or {}).get("status", {})
@@ -92,7 +92,7 @@ def _allocated(stage: BridgeStage, pod: str, before: JSON | None = None) -> JSON
     return claim if allocation != former.get("allocation") else {}
 
 
-def _report(stage: BridgeStage, claim: JSON, condition: str) -> None:
+def report_condition(stage: BridgeStage, claim: JSON, condition: str) -> None:
     """Report a condition of the device of a claim, as its driver does."""
     (result,) = claim["status"]["allocation"]["devices"]["results"]
     true = {"type": condition, "status": "True", "reason": "Fabric", "message": ""}
