@@ -59,6 +59,7 @@ class VictimSearch:
     ) -> None:
         self._state = state
         self._reserved = reserved
+        self._users = reserved.users()
         self._search = search
         self._free = frozenset(free)
         self._unusable = frozenset(promised).union(map(uid_of, search.claims))
@@ -162,7 +163,7 @@ class VictimSearch:
 
     def _is_released(self, claim_uid: str, removed: Collection[str]) -> bool:
         pods = self._state.pods
-        users = (*pods.consumers(claim_uid), *self._reserved.users_of(claim_uid))
+        users = (*pods.consumers(claim_uid), *self._users.get(claim_uid, ()))
         return all(each in removed or pods.is_leaving(each) for each in users)
 
 

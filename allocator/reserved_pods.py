@@ -4,7 +4,7 @@ A claim is reserved once, also if several pods use it. Its reservation ends when
 gives it back. The ledger has the devices; this module has the pods.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -64,10 +64,13 @@ class ReservedPods:
         promised = self._claims.get(claim_uid)
         return promised.reservation.allocation if promised else None
 
-    def users_of(self, claim_uid: str) -> frozenset[str]:
-        """Return the pods that count on the reservation of a claim."""
-        promised = self._claims.get(claim_uid)
-        return promised.users if promised else frozenset()
+    def users(self) -> Mapping[str, Collection[str]]:
+        """Return the pods with a reservation by claim, also of claims that are allocated."""
+        found: dict[str, list[str]] = {}
+        for uid, each in self._pods.items():
+            for claim in each.reservation.claims:
+                found.setdefault(claim.uid, []).append(uid)
+        return found
 
     def promised_below(self, priority: int) -> Iterator[PodReservation]:
         """Yield the reservations of pods that were woken, and that are not scheduled yet."""

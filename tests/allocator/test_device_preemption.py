@@ -108,6 +108,14 @@ def test_nobody_goes_if_an_important_pod_shares_the_claim() -> None:
     assert contest.victims("high") == []
 
 
+def test_nobody_goes_for_a_claim_that_a_pod_with_a_reservation_shares() -> None:
+    contest = shared_by("low")
+    contest.enlist("low", "n1")
+    assert contest.cluster.nodes("peer", claim("shared", version=2), priority=HIGH) == ["n1"]
+    assert not contest.cluster.reserve("peer", "n1")
+    assert contest.victims("high") == []
+
+
 def test_a_claim_with_a_consumer_that_is_no_pod_is_never_released() -> None:
     contest = shared_by("one")
     used = claim("shared", allocation=allocation_on("n1", 0), pods=["one"], version=3)

@@ -86,6 +86,7 @@ class Allocator(RuleBasedStateMachine):
             assert PRIORITIES[victim] < PRIORITIES[uid]
         for victim in reply.victims if ended else ():
             self.settle_pod(victim, deleted=True)
+            self.waiting.forget_settled()
             if CLAIM_OF[victim] in self.cluster.state.claims:
                 version = self.next_version()
                 plain = claim(CLAIM_OF[victim], self.counts[victim], version=version)
