@@ -40,6 +40,16 @@ POD_UNKNOWN = Code(
     remedy="Check the name, and set the namespace with `-n`. For a workload, pass TYPE/NAME.",
 )
 
+ALLOCATOR_SILENT = Code(
+    name="AllocatorNotAsked",
+    severity=Severity.WARNING,
+    text="The API of the allocator has no answer for the command, so it is not in the output.",
+    example="https://127.0.0.1:9443: red may not get pods in namespace blue",
+    remedy=(
+        "Check `--allocator-url` and `--allocator-ca`, and that the kubeconfig has a token with "
+        "the rights that docs/api.md lists."
+    ),
+)
 NOT_WRITTEN = Code(
     name="FileNotWritten",
     severity=Severity.ERROR,
@@ -51,5 +61,12 @@ NOT_WRITTEN = Code(
 CODES = Codes(
     "cli",
     Activity.OPERATE,
-    (CLUSTER_UNREADABLE, PART_UNREADABLE, CONFIGURATION_UNREAD, POD_UNKNOWN, NOT_WRITTEN),
+    (
+        CLUSTER_UNREADABLE,
+        PART_UNREADABLE,
+        CONFIGURATION_UNREAD,
+        POD_UNKNOWN,
+        ALLOCATOR_SILENT,
+        NOT_WRITTEN,
+    ),
 )

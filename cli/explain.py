@@ -4,11 +4,12 @@ Of a workload, it shows how many pods have their devices, and one pod that lacks
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from cli import output
+from cli import allocator_api, output
+from cli.allocator_api import Json
 from cli.cluster_options import (
     add_files_option,
     add_live_options,
@@ -16,6 +17,7 @@ from cli.cluster_options import (
     add_namespace_option,
 )
 from cli.exit_codes import BAD, DONE, NOTICE
+from cli.explain_allocator import ask_about, format_told
 from cli.explain_objects import read_subject
 from cli.live_cluster import ClusterReadError
 from cli.streams import Streams
@@ -46,6 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_manifests_option(parser, required=False)
     add_files_option(parser)
     add_live_options(parser)
+    allocator_api.add_options(parser)
     output.add_format_option(parser, "text", "json", "yaml")
 
 
@@ -62,17 +65,37 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         done: Explanation | WorkloadExplanation = explain_workload(objects)
     else:
         done = explain(objects)
+    pods = done.explained if isinstance(done, WorkloadExplanation) else (done,)
+    told = {each.pod: ask_about(options, each, findings) for each in pods}
     output.print_findings(findings, streams.err)
-    if options.output != "text":
-        output.print_value(msgspec.to_builtins(done), options.output, streams.out)
-    elif isinstance(done, WorkloadExplanation):
-        _print_workload(done, streams)
-    else:
-        _print_text(done, streams)
+    _print_explanations(options, done, told, streams)
     if any(each.finding.severity is Severity.ERROR for each in findings):
         return BAD
     complete = done.complete if isinstance(done, WorkloadExplanation) else done.placed
     return DONE if complete else NOTICE
+
+
+def _print_explanations(
+    options: argparse.Namespace,
+    done: Explanation | WorkloadExplanation,
+    told: Mapping[str, Json | None],
+    streams: Streams,
+) -> None:
+    """Print the explanation of a pod or workload, and what the allocator says about its pods."""
+    if options.output != "text":
+        data = msgspec.to_builtins(done)
+        if options.allocator_url:
+            data["allocator"] = next(iter(told.values()), None)
+        output.print_value(data, options.output, streams.out)
+        return
+    is_live = not (options.filename or options.cluster)
+    if isinstance(done, Explanation):
+        _print_text(done, streams, format_told(done, told[done.pod], is_live=is_live))
+        return
+    _print_workload(done, streams)
+    for each in done.explained:
+        streams.out.write("\n")
+        _print_text(each, streams, format_told(each, told[each.pod], is_live=is_live))
 
 
 def _print_error(findings: list[LocatedFinding], form: str, streams: Streams) -> None:
@@ -85,8 +108,8 @@ def _print_error(findings: list[LocatedFinding], form: str, streams: Streams) ->
 # --- text output ---------------------------------------------------------------------------------
 
 
-def _print_text(explanation: Explanation, streams: Streams) -> None:
-    for line in format_explanation(explanation):
+def _print_text(explanation: Explanation, streams: Streams, more: Iterable[str]) -> None:
+    for line in (*format_explanation(explanation), *more):
         streams.out.write(f"{escape_unprintable(line)}\n")
     findings = (LocatedFinding(each, "", 0, 0) for each in explanation.findings)
     output.print_findings(findings, streams.out, color=streams.color)
@@ -99,9 +122,6 @@ def _print_workload(done: WorkloadExplanation, streams: Streams) -> None:
         streams.out.write(f"{escape_unprintable(line)}\n")
     for event in done.events:
         streams.out.write(f"event: {escape_unprintable(event)}\n")
-    for each in done.explained:
-        streams.out.write("\n")
-        _print_text(each, streams)
 
 
 def _format_workload(done: WorkloadExplanation) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """`drawbridge simulate`: places pods in memory and prints which devices they get, or why not.
 
-Reads files only.
+Reads files, or a live cluster with `--context`. With `--allocator-url`, the allocator places them.
 """
 
 import argparse
@@ -11,17 +11,19 @@ from typing import Final
 
 from msgspec import structs
 
-from cli import output, placements
+from cli import allocator_api, output, placements
 from cli.cluster_options import (
     add_allocator_option,
     add_config_option,
     add_files_option,
+    add_live_options,
     add_manifests_option,
     add_version_options,
 )
 from cli.exit_codes import BAD, DONE, NOTICE
 from cli.placements import WorkloadPlacement
 from cli.pod_allocators import PodAllocators, find_pod_allocators
+from cli.simulation_api import run_by_allocator
 from cli.simulation_input import PodsToPlace, SimulationInput, parse_claim_names, read_input
 from cli.simulation_preemption import preempting_placer
 from cli.streams import Streams
@@ -51,6 +53,10 @@ from solver.world import World
 
 NAME = "simulate"
 EXIT_CODES = {DONE: "all pods are placed", NOTICE: "some pods are not placed", BAD: "bad input"}
+_COMPUTED_HERE: Final = (
+    "The allocator of the cluster was not asked: --allocator-url asks it, which knows its"
+    " reservations as well."
+)
 _ALLOCATORS: Final = {
     Allocator.UPSTREAM: "the allocator of kube-scheduler",
     Allocator.DRAWBRIDGE: "for pods with schedulerName drawbridge",
@@ -75,11 +81,15 @@ def _add_placement_options(parser: argparse.ArgumentParser) -> None:
     text = "let pods evict pods with a lower priority in the simulation, as kube-scheduler does"
     parser.add_argument("--preempt", action="store_true", help=text)
     add_version_options(parser)
+    allocator_api.add_options(parser)
+    add_live_options(parser)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Place the pods, and print the placements."""
     inputs = read_input(options, streams)
+    if options.allocator_url:
+        return run_by_allocator(options, inputs, streams)
     allocator = options.allocator and Allocator(options.allocator)
     result = simulate(inputs, options.claims, allocator, preempt=options.preempt)
     audit_findings = audit(result.ledger, result.world)
@@ -121,6 +131,8 @@ def _text(
             verb = "is" if placed == 1 else "are"
             yield f"{placed:,} of {count_noun(total, 'pod')} {verb} placed."
         yield from _name_allocators(result.allocators)
+        if inputs.is_live and Allocator.DRAWBRIDGE in result.allocators:
+            yield _COMPUTED_HERE
         yield placements.NOTE
 
 

@@ -15,6 +15,7 @@ import config.codes
 from cli import config as configuring
 from cli.cluster_objects import ClusterObjects, sort_documents
 from cli.input_files import read_documents
+from cli.simulated_cluster import SimulatedCluster, read_live_cluster
 from cli.streams import Streams
 from config.load import load_configuration
 from config.model import Configuration, Legacy
@@ -69,26 +70,32 @@ class SimulationInput:
     pods: tuple[PodsToPlace, ...]
     cluster: ClusterNodes
     findings: tuple[LocatedFinding, ...]
+    is_live: bool = False
 
 
 def read_input(options: argparse.Namespace, streams: Streams) -> SimulationInput:
     """Read all objects and options; errors in them are in `findings`."""
     details = ObjectDetails()
-    objects = sort_documents(_read(options, streams, details))
+    live = read_live_cluster(options, streams)
+    objects = sort_documents(_read(options, streams, details, live))
     objects = replace(objects, places=details.places)
-    findings = list(objects.findings)
-    enabled = _gates(options)
+    findings = [*live.findings, *objects.findings]
+    enabled = _gates(options, live.version)
     if isinstance(enabled, tuple):
         findings += enabled
         enabled = gates.DEFAULTS
-    configuration = _configuration(options, objects, streams)
+    configuration = live.configuration or _configuration(options, objects, streams)
     if isinstance(configuration, tuple):
         findings += configuration
         configuration = Configuration()
     pods = tuple(_pods(details, findings))
-    nodes = _select_nodes(options.node, objects, findings)
+    # The allocator knows the nodes itself.
+    nodes = () if options.allocator_url else _select_nodes(options.node, objects, findings)
     cluster = _cluster(nodes, objects, details, enabled, configuration.legacy)
-    return SimulationInput(objects, details, enabled, configuration, pods, cluster, tuple(findings))
+    is_live = bool(live.documents)
+    return SimulationInput(
+        objects, details, enabled, configuration, pods, cluster, tuple(findings), is_live
+    )
 
 
 def _select_nodes(
@@ -126,9 +133,16 @@ def _cluster(
 
 
 def _read(
-    options: argparse.Namespace, streams: Streams, details: ObjectDetails
+    options: argparse.Namespace,
+    streams: Streams,
+    details: ObjectDetails,
+    live: SimulatedCluster,
 ) -> Iterator[Document | LocatedFinding]:
     """Yield all documents; the last one of several with the same name is used."""
+    for document in live.documents:
+        if isinstance(document.value, dict):
+            _keep_details(document, document.value, details, to_place=False)
+        yield document
     for paths, to_place in ((options.cluster, False), (options.filename, True)):
         for each in read_documents(paths, streams.stdin):
             if isinstance(each, Document) and isinstance(each.value, dict):
@@ -173,10 +187,12 @@ def _get_map(value: Mapping[str, Value], name: str) -> Mapping[str, Value]:
     return found if isinstance(found, dict) else {}
 
 
-def _gates(options: argparse.Namespace) -> Gates | tuple[LocatedFinding, ...]:
+def _gates(options: argparse.Namespace, version: str) -> Gates | tuple[LocatedFinding, ...]:
     overrides = gates.parse_gates(options.feature_gates)
     if not isinstance(overrides, tuple):
-        enabled = gates.gates_of_version(options.kubernetes_version or gates.NEWEST, overrides)
+        enabled = gates.gates_of_version(
+            options.kubernetes_version or version or gates.NEWEST, overrides
+        )
         if isinstance(enabled, Gates):
             return enabled
         overrides = enabled

@@ -62,6 +62,10 @@ NETWORKS: Final = Resource(
 )
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+PRIORITY_CLASSES: Final = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 MUTATING_WEBHOOKS: Final = Resource(
     _ADMISSION,
     "v1",
@@ -92,6 +96,8 @@ ALL: Final = (
     TAINT_RULES,
     EVENTS,
     LEASES,
+    PRIORITY_CLASSES,
+    DISRUPTION_BUDGETS,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
 )

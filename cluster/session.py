@@ -70,6 +70,10 @@ class Session:
         """The namespace of the pod's service account or of the kubeconfig context."""
         return self._credentials.namespace
 
+    async def authorization(self) -> str:
+        """Return the header Authorization of the credentials; empty with a client certificate."""
+        return (await self._access(None)).headers.get("Authorization", "")
+
     async def close(self) -> None:
         """Close all connections."""
         await self._http.close()

@@ -94,6 +94,30 @@ def test_a_translation_for_a_live_cluster_equals_that_for_its_files(tmp_path: Pa
     assert "ServerUnknown" in command(*words)[2]
 
 
+@pytest.mark.parametrize("more", [(), ("--preempt",)])
+def test_a_simulation_in_a_live_cluster_equals_that_in_its_files(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(yaml.safe_dump_all(OBJECTS))
+    _, translated, _ = on_live(
+        tmp_path, "translate", "-f", str(LEGACY / "nvidia.yaml"), "--context"
+    )
+    manifest = tmp_path / "translated.yaml"
+    manifest.write_text(translated)
+    words = ("simulate", "-f", str(manifest), *more)
+    here = on_live(tmp_path, *words, "--context")
+    assert here == command(*words, "--cluster", str(dump), "--kubernetes-version", "1.36")
+    assert here[0] == 0
+    assert "is placed." in here[1] or "are placed." in here[1]
+
+
+def test_a_simulation_in_an_unreadable_cluster_fails(tmp_path: Path) -> None:
+    words = ("simulate", "-f", str(LEGACY / "nvidia.yaml"), "--context")
+    code, out, _ = on_live(tmp_path, *words, part="resourceslices")
+    assert (code, "[ClusterUnreadable]" in out) == (2, True)
+
+
 def test_nothing_is_translated_for_an_unreadable_cluster(tmp_path: Path) -> None:
     manifest = LEGACY / "nvidia.yaml"
     code, out, err = on_live(tmp_path, "translate", "-f", str(manifest), part="resourceslices")

@@ -66,6 +66,8 @@ batch/v1                         jobs                            Job            
 batch/v1                         cronjobs                        CronJob                        status
 coordination.k8s.io/v1           leases                          Lease
 events.k8s.io/v1                 events                          Event
+policy/v1                        poddisruptionbudgets            PodDisruptionBudget            status
+scheduling.k8s.io/v1             priorityclasses                 PriorityClass                  cluster
 resource.k8s.io/v1               resourceslices                  ResourceSlice                  cluster
 resource.k8s.io/v1               deviceclasses                   DeviceClass                    cluster
 resource.k8s.io/v1               resourceclaims                  ResourceClaim                  status frozen
