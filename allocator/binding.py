@@ -38,6 +38,7 @@ CONCURRENT_WRITES: Final = 32
 BINDING_ATTEMPTS: Final = 3
 # The time after which the API server ends a request, by default.
 LATE_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 5.0
 
 
 class Reservations(ClaimReservations, Protocol):
@@ -64,7 +65,7 @@ class PodBinder:
     """Binds pods, with one call at a time for each pod.
 
     A call waits up to `hold_seconds` for binding conditions. They must be true `binding_timeout`
-    seconds after the allocation.
+    seconds after the allocation. `wake` has pods tried again whose claims could not be released.
     """
 
     def __init__(  # noqa: PLR0913  # all but three by name
@@ -74,6 +75,7 @@ class PodBinder:
         claims: ClaimCache,
         *,
         server_time: Callable[[], float],
+        wake: Callable[[tuple[str, ...]], None],
         hold_seconds: float,
         binding_timeout: float,
         late_seconds: float = LATE_SECONDS,
@@ -82,6 +84,7 @@ class PodBinder:
         self._writes = writes
         self._cache = claims
         self._server_time = server_time
+        self._wake = wake
         self._hold_seconds = hold_seconds
         self._binding_timeout = binding_timeout
         self._late_seconds = late_seconds
@@ -95,6 +98,7 @@ class PodBinder:
         self._earlier_bindings = float("-inf")
         # Claims that had no allocation in this term before this process wrote one.
         self._allocated_now: set[str] = set()
+        self._retries: dict[str, asyncio.TimerHandle] = {}
 
     def start_term(self) -> None:
         """End all calls in progress before their next write: their reservations are forgotten."""
@@ -121,15 +125,32 @@ class PodBinder:
             return await self._bind_reserved(reservation, self._term)
 
     async def release(self, pod_uid: str) -> PostFilterReply:
-        """Deallocate the claims that only this pod uses, unless it is bound."""
+        """Deallocate the claims that only this pod uses, unless it is bound.
+
+        If that is not possible now, the pod is woken later: no change of the cluster would do it.
+        """
         async with self._locked(pod_uid):
             released: list[str] = []
             try:
                 for claim in self._reservations.claims_of(pod_uid):
                     released += await self._release(pod_uid, claim)
             except (BindRefusedError, WriteFailedError, NotLeadingError) as error:
+                self._wake_later(pod_uid)
                 return PostFilterReply(released=tuple(released), message=f"{error}")
             return PostFilterReply(released=tuple(released))
+
+    def _wake_later(self, pod_uid: str) -> None:
+        if pod_uid in self._retries:
+            return
+        loop = asyncio.get_running_loop()
+        claims = self._reservations.claims_of(pod_uid)
+        times = [self._kept_until(pod_uid, each.metadata.uid) for each in claims]
+        when = max((loop.time() + RETRY_SECONDS, *times))
+        self._retries[pod_uid] = loop.call_at(when, self._wake_now, pod_uid)
+
+    def _wake_now(self, pod_uid: str) -> None:
+        del self._retries[pod_uid]
+        self._wake((pod_uid,))
 
     @contextlib.asynccontextmanager
     async def _locked(self, pod_uid: str) -> AsyncIterator[None]:
@@ -305,10 +326,7 @@ class PodBinder:
             return []
         if ALLOCATION_ANNOTATION not in live.metadata.annotations:
             return []
-        never = float("-inf")
-        earlier = never if metadata.uid in self._allocated_now else self._earlier_bindings
-        until = max(earlier, self._late_bindings.get(pod_uid, never))
-        if asyncio.get_running_loop().time() < until:
+        if asyncio.get_running_loop().time() < self._kept_until(pod_uid, metadata.uid):
             name = f"{metadata.namespace}/{metadata.name}"
             text = f"the allocation of claim {name} is kept for now"
             raise BindRefusedError(f"{text}, because an earlier request may still bind the pod")
@@ -327,6 +345,12 @@ class PodBinder:
         self._reservations.observe_claim(live)
         self._reservations.observe_claim(await self._writes.unmark(live))
         return [f"{metadata.namespace}/{metadata.name}"]
+
+    def _kept_until(self, pod_uid: str, claim_uid: str) -> float:
+        """Return until when a binding that was sent before can arrive, which needs the claim."""
+        never = float("-inf")
+        earlier = never if claim_uid in self._allocated_now else self._earlier_bindings
+        return max(earlier, self._late_bindings.get(pod_uid, never))
 
 
 def _version(claim: Claim) -> int:

@@ -101,6 +101,7 @@ class _Parts:
             writes,
             self.caches,
             server_time=server_time,
+            wake=self.streams.publish,
             hold_seconds=options.bind_wait,
             binding_timeout=options.binding_timeout,
         )

@@ -1,12 +1,14 @@
 """Scenarios: devices that must report a condition before the pod is bound, in bridge placement."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from functools import partial
 
 from e2e.bridge.pair import Pair
 from e2e.bridge.placement import BridgeStage, bridge_scenario
-from e2e.scenarios.bridge import told
+from e2e.runner import print_line
+from e2e.scenarios.bridge import running, told
 from e2e.scenarios.objects import JSON, claim_spec, request
 
 GPU = "gpu.nvidia.com"
@@ -14,15 +16,17 @@ ATTACHED, BROKEN = "fabric.example.com/attached", "fabric.example.com/broken"
 CALLS = "drawbridge_allocator_calls_total"
 # By default an attempt to bind waits for 110 s, and a device has 600 s.
 WAIT_SECONDS, TIMEOUT_SECONDS = 2, 15
+PATIENCE_SECONDS = 120.0
 
 
-def add_device(stage: BridgeStage) -> None:
-    """Add a node with one GPU, which has to be attached, and a template that requests it."""
+def add_device(stage: BridgeStage) -> str:
+    """Add a node with one GPU, which has to be attached, and a template; return the node."""
     node = stage.node("a", "lab-2g2n", {GPU: "full"}).name
     layout = stage.fleet.layout(GPU, node).without(["gpu-1"])
     conditions = {"bindingConditions": [ATTACHED], "bindingFailureConditions": [BROKEN]}
     stage.fleet.publish(layout.changed("gpu-0", **conditions))
     stage.template("gpu", claim_spec(request("gpu", GPU)))
+    return node
 
 
 @contextlib.contextmanager
@@ -80,6 +84,26 @@ def a_pod_keeps_its_device_over_several_attempts_to_bind_it(stage: BridgeStage) 
         anew = stage.wait("it is allocated again", partial(allocated_claim, stage, "other", lost))
         report_condition(stage, anew, ATTACHED)
         stage.wait_running("other")
+
+
+@bridge_scenario("chaos", since="1.36")
+def a_pod_leaves_a_node_that_was_selected_before_the_allocator_was_killed(
+    stage: BridgeStage,
+) -> None:
+    """For a minute its allocation is kept, because a binding that was sent may still arrive."""
+    first = add_device(stage)
+    leader = stage.leader()
+    stage.pod("worker", templates={"gpu": "gpu"})
+    stage.wait("the device is allocated", partial(allocated_claim, stage, "worker"))
+    stage.client.patch(f"/api/v1/nodes/{first}", {"spec": {"unschedulable": True}})
+    second = stage.node("b", "lab-2g2n", {GPU: "full"})
+    leader.restart_allocator()
+    kept = partial(told, stage, "worker", "an earlier request may still bind the pod")
+    stage.wait("the allocation is kept", kept)
+    began = time.monotonic()
+    stage.wait("the pod runs", partial(running, stage, 1), PATIENCE_SECONDS)
+    print_line(f"      {time.monotonic() - began:.0f} s until the pod runs on another node")
+    assert stage.get_pod("worker")["spec"]["nodeName"] == second.name
 
 
 def allocated_claim(stage: BridgeStage, pod: str, before: JSON | None = None) -> JSON:

@@ -1,5 +1,7 @@
 """A cluster with two claims, and one allocator process that writes to it."""
 
+import asyncio
+
 from allocator.binding import PodBinder
 from allocator.recovery import Recovery
 from dra.claim import Claim
@@ -18,6 +20,7 @@ class Rig:
         self.cluster.add_claim("a")
         self.cluster.add_claim("b")
         self.time = 0.0
+        self.woken: asyncio.Queue[str] = asyncio.Queue()
         self.start()
 
     def start(self) -> None:
@@ -28,6 +31,7 @@ class Rig:
             self.cluster,
             self.cluster,
             server_time=lambda: NOW,
+            wake=lambda pods: [self.woken.put_nowait(each) for each in pods],
             hold_seconds=0,
             binding_timeout=600,
         )

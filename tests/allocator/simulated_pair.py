@@ -68,6 +68,7 @@ class SimulatedPair:
             writes,
             self,
             server_time=lambda: 1_700_000_000 + time(),
+            wake=self._activate,
             hold_seconds=110,
             binding_timeout=600,
             late_seconds=8,  # longer than a request can take here
