@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from allocator.binding_conditions import Readiness, readiness
 from allocator.claim_writing import (
@@ -25,12 +25,14 @@ from allocator.claim_writing import (
     ClaimWriter,
 )
 from allocator.cluster_writes import ClusterWrites, PodName, WriteFailedError
+from allocator.prepare_failures import PENALTY_SECONDS
 from allocator.protocol import BindReply, PostFilterReply
 from allocator.reservations import PodReservation
 from cluster.errors import NotLeadingError
 from dra.allocation import Consumer
 from dra.claim import Claim
 from dra.names import ALLOCATION_ANNOTATION
+from ledger.ledger import DeviceID
 
 _LOG: Final = logging.getLogger("allocator.binding")
 # Other pods wait, because the API server is the bottleneck of a burst.
@@ -61,11 +63,22 @@ class Reservations(ClaimReservations, Protocol):
         ...
 
 
+class BindingTimes(NamedTuple):
+    """How long a call waits for binding conditions, and when they must be true, in seconds.
+
+    `timeout` counts from the allocation. A binding without a response can arrive as long as `late`.
+    """
+
+    wait: float
+    timeout: float
+    late: float = LATE_SECONDS
+
+
 class PodBinder:
     """Binds pods, with one call at a time for each pod.
 
-    A call waits up to `hold_seconds` for binding conditions. They must be true `binding_timeout`
-    seconds after the allocation. `wake` has pods tried again whose claims could not be released.
+    `wake` has pods tried again whose claims could not be released, and `penalise` has other devices
+    than a failed one preferred for some seconds.
     """
 
     def __init__(  # noqa: PLR0913  # all but three by name
@@ -76,18 +89,16 @@ class PodBinder:
         *,
         server_time: Callable[[], float],
         wake: Callable[[tuple[str, ...]], None],
-        hold_seconds: float,
-        binding_timeout: float,
-        late_seconds: float = LATE_SECONDS,
+        penalise: Callable[[DeviceID, float], None],
+        times: BindingTimes,
     ) -> None:
         self._reservations = reservations
         self._writes = writes
         self._cache = claims
         self._server_time = server_time
         self._wake = wake
-        self._hold_seconds = hold_seconds
-        self._binding_timeout = binding_timeout
-        self._late_seconds = late_seconds
+        self._penalise = penalise
+        self._times = times
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         self._term = 0
@@ -106,7 +117,7 @@ class PodBinder:
         self._unfinished.clear()
         self._late_bindings.clear()
         self._allocated_now.clear()
-        self._earlier_bindings = asyncio.get_running_loop().time() + self._late_seconds
+        self._earlier_bindings = asyncio.get_running_loop().time() + self._times.late
 
     def is_writing(self, pod_uid: str) -> bool:
         """Whether a call for this pod is in progress."""
@@ -230,18 +241,20 @@ class PodBinder:
     async def _wait_for_devices(self, pod_uid: str, allocated: Sequence[Claim]) -> str:
         """Wait until all devices are ready; returns what is missing when the call must end."""
         claims = list(allocated)
-        deadline = asyncio.get_running_loop().time() + self._hold_seconds
+        deadline = asyncio.get_running_loop().time() + self._times.wait
         while True:
-            state, missing = readiness(claims, self._server_time(), self._binding_timeout)
-            if state is Readiness.READY:
+            found = readiness(claims, self._server_time(), self._times.timeout)
+            if found.state is Readiness.READY:
                 return ""
-            if state is Readiness.FAILED:
+            if found.state is Readiness.FAILED:
+                if found.device is not None:
+                    self._penalise(found.device, PENALTY_SECONDS)
                 for each in claims:
                     await self._release(pod_uid, each)
-                raise BindRefusedError(missing)
+                raise BindRefusedError(found.missing)
             remaining = deadline - asyncio.get_running_loop().time()
             if remaining <= 0:
-                return missing
+                return found.missing
             claims = await self._changed(claims, min(remaining, 5.0))
 
     async def _changed(self, claims: Sequence[Claim], seconds: float) -> list[Claim]:
@@ -275,7 +288,7 @@ class PodBinder:
                 break
             except WriteFailedError as error:
                 if error.unknown:
-                    until = asyncio.get_running_loop().time() + self._late_seconds
+                    until = asyncio.get_running_loop().time() + self._times.late
                     self._late_bindings[pod.uid] = until
                 if await self._is_bound(pod, reservation.node):
                     break  # by an earlier request

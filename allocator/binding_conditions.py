@@ -7,9 +7,12 @@ fabric has attached the device.
 import datetime as dt
 import enum
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from dra.allocation import AllocationResult, ClaimStatus
 from dra.claim import Claim
+from dra.inventory import PoolID
+from ledger.ledger import DeviceID
 
 _TRUE = "True"
 
@@ -22,27 +25,39 @@ class Readiness(enum.Enum):
     FAILED = "failed"
 
 
-def readiness(claims: Iterable[Claim], now: float, timeout: float) -> tuple[Readiness, str]:
-    """Return the state of the binding conditions at Unix time `now`, and what is missing.
+class BindingState(NamedTuple):
+    """The state of the binding conditions, what is missing, and the device that failed."""
 
-    The state is FAILED if a failure condition is true, or if a condition is not true `timeout`
-    seconds after the allocation.
+    state: Readiness
+    missing: str = ""
+    device: DeviceID | None = None
+
+
+def readiness(claims: Iterable[Claim], now: float, timeout: float) -> BindingState:
+    """Return the state of the binding conditions at Unix time `now`.
+
+    It is FAILED if a failure condition is true, or if a condition is not true `timeout` seconds
+    after the allocation.
     """
     waiting = ""
     for claim in claims:
         name = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
         for result in _results(claim.status):
+            device_id = DeviceID(PoolID(result.driver, result.pool), result.device)
             device = f"{name}: device {result.driver}/{result.pool}/{result.device}"
             conditions = _conditions(claim.status, result)
             failed = [each for each in result.binding_failure_conditions if each in conditions]
             if failed:
-                return Readiness.FAILED, f"{device} reports {', '.join(failed)}"
+                text = f"{device} reports {', '.join(failed)}"
+                return BindingState(Readiness.FAILED, text, device_id)
             missing = [each for each in result.binding_conditions if each not in conditions]
             if missing:
                 waiting = f"{device} does not report {', '.join(missing)}"
                 if _age(claim.status, now) >= timeout:
-                    return Readiness.FAILED, f"{waiting} after {timeout:g} s"
-    return (Readiness.WAITING, waiting) if waiting else (Readiness.READY, "")
+                    return BindingState(
+                        Readiness.FAILED, f"{waiting} after {timeout:g} s", device_id
+                    )
+    return BindingState(Readiness.WAITING, waiting) if waiting else BindingState(Readiness.READY)
 
 
 def _results(status: ClaimStatus) -> tuple[AllocationResult, ...]:

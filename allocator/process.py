@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from allocator.api.opening import open_api
 from allocator.api_server import ApiServerWrites
-from allocator.binding import PodBinder
+from allocator.binding import BindingTimes, PodBinder
 from allocator.caches import AllocatorCaches
 from allocator.calls import SchedulerCalls
 from allocator.live_state import LiveState
@@ -102,8 +102,8 @@ class _Parts:
             self.caches,
             server_time=server_time,
             wake=self.streams.publish,
-            hold_seconds=options.bind_wait,
-            binding_timeout=options.binding_timeout,
+            penalise=self._penalise,
+            times=BindingTimes(options.bind_wait, options.binding_timeout),
         )
 
     def _make_term(self, writes: ApiServerWrites) -> TermKeeper:

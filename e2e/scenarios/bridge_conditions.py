@@ -19,10 +19,13 @@ WAIT_SECONDS, TIMEOUT_SECONDS = 2, 15
 PATIENCE_SECONDS = 120.0
 
 
-def add_device(stage: BridgeStage) -> str:
-    """Add a node with one GPU, which has to be attached, and a template; return the node."""
+def add_device(stage: BridgeStage, *, alone: bool = True) -> str:
+    """Add a node with a GPU that has to be attached, and a template; return the node.
+
+    Unless it is alone, the node has another one, which is attached already.
+    """
     node = stage.node("a", "lab-2g2n", {GPU: "full"}).name
-    layout = stage.fleet.layout(GPU, node).without(["gpu-1"])
+    layout = stage.fleet.layout(GPU, node).without(["gpu-1"] if alone else [])
     conditions = {"bindingConditions": [ATTACHED], "bindingFailureConditions": [BROKEN]}
     stage.fleet.publish(layout.changed("gpu-0", **conditions))
     stage.template("gpu", claim_spec(request("gpu", GPU)))
@@ -55,6 +58,18 @@ def a_pod_is_bound_when_its_device_is_attached(stage: BridgeStage) -> None:
     assert "nodeName" not in stage.get_pod("worker")["spec"]
     report_condition(stage, anew, ATTACHED)
     stage.wait_running("worker")
+
+
+@bridge_scenario("full", since="1.36")
+def a_pod_gets_another_device_than_the_one_that_failed(stage: BridgeStage) -> None:
+    """The failed one is free as well, but penalised for a while."""
+    add_device(stage, alone=False)
+    stage.pod("worker", templates={"gpu": "gpu"})
+    first = stage.wait("a device is allocated", partial(allocated_claim, stage, "worker"))
+    report_condition(stage, first, BROKEN)
+    stage.wait_running("worker")
+    (result,) = stage.allocated(first["metadata"]["name"])
+    assert result["device"] == "gpu-1"
 
 
 @bridge_scenario("full", since="1.36")

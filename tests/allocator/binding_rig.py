@@ -2,7 +2,7 @@
 
 import asyncio
 
-from allocator.binding import PodBinder
+from allocator.binding import BindingTimes, PodBinder
 from allocator.recovery import Recovery
 from dra.claim import Claim
 from tests.allocator.fake_cluster import FakeCluster, FakeReservations
@@ -21,6 +21,7 @@ class Rig:
         self.cluster.add_claim("b")
         self.time = 0.0
         self.woken: asyncio.Queue[str] = asyncio.Queue()
+        self.penalised: list[str] = []
         self.start()
 
     def start(self) -> None:
@@ -32,8 +33,8 @@ class Rig:
             self.cluster,
             server_time=lambda: NOW,
             wake=lambda pods: [self.woken.put_nowait(each) for each in pods],
-            hold_seconds=0,
-            binding_timeout=600,
+            penalise=lambda device, _: self.penalised.append(device.name),
+            times=BindingTimes(wait=0, timeout=600),
         )
         self.recovery = Recovery(
             self.reservations,

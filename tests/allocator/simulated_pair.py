@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from allocator.binding import PodBinder
+from allocator.binding import BindingTimes, PodBinder
 from allocator.calls import SchedulerCalls
 from allocator.decisions import PodDecisions
 from allocator.protocol import (
@@ -69,9 +69,9 @@ class SimulatedPair:
             self,
             server_time=lambda: 1_700_000_000 + time(),
             wake=self._activate,
-            hold_seconds=110,
-            binding_timeout=600,
-            late_seconds=8,  # longer than a request can take here
+            penalise=lambda device, seconds: self.state.penalise(device, time() + seconds),
+            # Longer than a request can take here.
+            times=BindingTimes(wait=110, timeout=600, late=8),
         )
         recovery = Recovery(self.decisions, writes, stop_writes=self.binder.start_term, now=time)
         self.keeper = TermKeeper(

@@ -286,6 +286,7 @@ async def test_a_failed_device_is_given_back(rig: Rig, condition: str, age: floa
     _report(rig, condition, age)
     assert "device d.io/p/gpu-0-0" in await rig.bind()
     assert rig.claim("a").status.allocation is None
+    assert rig.penalised == ["gpu-0-0"]
     assert rig.cluster.nodes_of_pods["uid-pod"] == ""
 
 
