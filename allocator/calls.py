@@ -37,7 +37,7 @@ _TURN_SECONDS: Final = 0.02
 # After several turns in a row, others get as much time as the turns.
 _TURNS_IN_A_ROW: Final = 8
 # With victims on some nodes, other nodes are not searched longer.
-_VICTIMS_SECONDS: Final = 0.1
+_VICTIMS_SECONDS: Final = 0.05
 # The plugin waits for 300 ms, and each time-out delays all pods.
 _RELEASE_SECONDS: Final = 0.2
 
