@@ -4,8 +4,8 @@ Only owned pools count. Ownership depends on the slices of a pool and on its nod
 again when either changes. The state reads no clock: penalties have the caller's time.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Mapping, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from allocator.change_log import ChangeLog
@@ -46,6 +46,7 @@ class AllocatorState:
         self._names: list[str] = []
         self._claims: dict[str, Claim] = {}
         self._uids: dict[str, str] = {}
+        self._allocated: list[tuple[str, str]] = []  # sorted names, with the UIDs
         self._penalties: dict[DeviceID, float] = {}
         self._penalised_uses: dict[PoolID, tuple[PoolUse, frozenset[str], PoolUse]] = {}
 
@@ -87,6 +88,7 @@ class AllocatorState:
         if not self.ledger.observe(claim):
             return False
         uid = uid_of(claim)
+        self._follow_allocation(self._claims.get(uid), claim)
         self._claims[uid] = claim
         self._uids[name_of(claim)] = uid
         self.pods.observe_claim(uid, claim)
@@ -97,10 +99,19 @@ class AllocatorState:
             uid = uid_of(before)
             self.ledger.observe_deletion(uid, before.metadata.resource_version)
             self.pods.forget_claim(uid)
-            if self._claims.pop(uid, None) is not None and self._uids.get(name_of(before)) == uid:
+            known = self._claims.pop(uid, None)
+            self._follow_allocation(known, None)
+            if known is not None and self._uids.get(name_of(before)) == uid:
                 del self._uids[name_of(before)]
         if after is not None:
             self.observe_claim(after)
+
+    def _follow_allocation(self, before: Claim | None, after: Claim | None) -> None:
+        """Keep the allocated claims in order."""
+        if before is not None and before.status.allocation is not None:
+            del self._allocated[bisect_left(self._allocated, (name_of(before), uid_of(before)))]
+        if after is not None and after.status.allocation is not None:
+            insort(self._allocated, (name_of(after), uid_of(after)))
 
     def _apply_node(self, node: Node, *, deleted: bool) -> None:
         changed = self.planner.remove(Node, node.name) if deleted else self.planner.update(node)
@@ -188,6 +199,14 @@ class AllocatorState:
     def claims(self) -> Mapping[str, Claim]:
         """The claims by UID, as last seen."""
         return self._claims
+
+    def allocated_claims(self, after: str) -> Iterator[tuple[str, str]]:
+        """Yield the `namespace/name` and the UID of the allocated claims behind a name, by name.
+
+        The cost depends only on how many are consumed.
+        """
+        first = bisect_right(self._allocated, after, key=lambda each: each[0])
+        return (self._allocated[at] for at in range(first, len(self._allocated)))
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims that a pod names or that are reserved for it."""

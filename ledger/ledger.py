@@ -9,7 +9,7 @@ afterwards. The caller passes the time.
 
 import enum
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dra.allocation import Allocation
@@ -287,6 +287,10 @@ class Ledger:
         """Return the claims that hold a device or shares of it, by UID."""
         found = self._holders.get(device.pool, {}).get(device.name, {})
         return {uid: tuple(found[uid]) for uid in sorted(found)}
+
+    def holders_in(self, pool: PoolID) -> Mapping[str, Mapping[str, Sequence[Hold]]]:
+        """Return what is held of a pool, by device and UID or key; valid until the next change."""
+        return self._holders.get(pool, {})
 
     def devices(self) -> tuple[DeviceID, ...]:
         """Return all held devices, sorted."""

@@ -125,7 +125,13 @@ class PoolDevice(_Body, frozen=True, omit_defaults=True):
     """A device of a pool, and who holds it, as far as the caller may read their claims."""
 
     name: str
-    held: Annotated[int, Meta(description="How many claims hold the device or shares of it.")] = 0
+    held: Annotated[
+        int,
+        Meta(
+            description="How many claims hold the device or shares of it, with the pods for which "
+            "it is kept after a preemption."
+        ),
+    ] = 0
     reserved: Annotated[int, Meta(description="How many of them are not written yet.")] = 0
     releasing: Annotated[int, Meta(description="How many of them are being released.")] = 0
     consumed_capacity: Mapping[str, str] = {}

@@ -3,7 +3,8 @@
 import base64
 import binascii
 import heapq
-from collections.abc import Collection, Iterator, Mapping
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from allocator.api.messages import (
@@ -24,7 +25,8 @@ from dra.allocation import Allocation, AllocationResult
 from dra.capacity import Amounts
 from dra.inventory import PoolID
 from dra.quantity import Quantity
-from ledger.ledger import ClaimRecord, DeviceID
+from ledger.holdings import Hold
+from ledger.ledger import ClaimRecord
 from ledger.published_pools import PublishedPool, find_published_pool
 from solver.world import PoolUse
 
@@ -45,15 +47,14 @@ class PageRequest(NamedTuple):
 def list_allocations(state: AllocatorState, page: PageRequest, *, leading: bool) -> AllocationList:
     """Return the allocations behind a name, by name."""
     prefix = f"{page.namespace}/" if page.namespace else ""
-    reserved = state.ledger.reservations
-    names = (
-        (record.name, uid)
-        for uid, record in state.ledger.claims.items()
-        if (record.allocation is not None or uid in reserved)
-        and record.name > page.after
-        and record.name.startswith(prefix)
-    )
-    found = heapq.nsmallest(page.limit + 1, names)
+    after = max(page.after, prefix)
+    claims = state.ledger.claims
+    of_reserved = ((claims[uid].name, uid) for uid in state.ledger.reservations if uid in claims)
+    reserved = sorted(each for each in of_reserved if each[0] > after)
+    # A page costs what it has, and not what the cluster has: any tenant may ask for pages.
+    names = heapq.merge(state.allocated_claims(after), reserved)
+    of_namespace = itertools.takewhile(lambda each: each[0].startswith(prefix), names)
+    found = list(itertools.islice(of_namespace, page.limit + 1))
     more = format_position(found[page.limit - 1][0]) if len(found) > page.limit else ""
     items = (_describe_allocation(state, uid) for _, uid in found[: page.limit])
     return AllocationList(items=tuple(items), leading=leading, next=more)
@@ -126,8 +127,9 @@ def namespaces_on(state: AllocatorState, node: str) -> Collection[str]:
     names = {
         state.ledger.claims[uid].name.partition("/")[0]
         for pool in _pools_on(state, node)
-        for name in _held_names(state.ledger.view().use(pool))
-        for uid in state.ledger.holders(DeviceID(pool, name))
+        for held in state.ledger.holders_in(pool).values()
+        for uid in held
+        if uid in state.ledger.claims
     }
     return sorted(names)
 
@@ -148,40 +150,47 @@ def _describe_pool(state: AllocatorState, pool: PoolID, readable: Collection[str
     published = find_published_pool(state.planner.world().inventory, pool)
     if published is None:
         return NodePool(driver=pool.driver, pool=pool.name, complete=False)
-    use = state.ledger.view().use(pool)
-    devices = [DeviceID(pool, name) for name in published.devices]
+    use, holders = state.ledger.view().use(pool), state.ledger.holders_in(pool)
+    devices = (
+        _describe_device(state, name, holders[name], use.shares.get(name, {}), readable)
+        if name in holders
+        else PoolDevice(name=name)
+        for name in published.devices
+    )
     return NodePool(
         driver=pool.driver,
         pool=pool.name,
         complete=True,
-        devices=tuple(_describe_device(state, each, readable) for each in devices),
+        devices=tuple(devices),
         counters=tuple(_describe_counters(published, use)),
     )
 
 
 def _describe_device(
-    state: AllocatorState, device: DeviceID, readable: Collection[str]
+    state: AllocatorState,
+    device: str,
+    holders: Mapping[str, Sequence[Hold]],
+    shares: Amounts,
+    readable: Collection[str],
 ) -> PoolDevice:
-    holders = state.ledger.holders(device)
-    records = {uid: state.ledger.claims[uid] for uid in holders}
-    states = {uid: find_state(state, uid, record) for uid, record in records.items()}
-    claims = []
-    for uid, holds in holders.items():
-        namespace, _, name = records[uid].name.partition("/")
-        if namespace in readable:
+    """Return a held device; what is kept for a pod that preempts is as a reservation."""
+    claims, states = [], []
+    for uid, holds in sorted(holders.items()):
+        record = state.ledger.claims.get(uid)
+        how = find_state(state, uid, record) if record is not None else HoldState.RESERVED
+        states.append(how)
+        namespace, _, name = record.name.partition("/") if record is not None else ("", "", "")
+        if record is not None and namespace in readable:
             consumed = _amounts(_total(each.consumed for each in holds))
             claims.append(
-                DeviceClaim(
-                    namespace=namespace, claim=name, state=states[uid], consumed_capacity=consumed
-                )
+                DeviceClaim(namespace=namespace, claim=name, state=how, consumed_capacity=consumed)
             )
-    shares = state.ledger.view().use(device.pool).shares
     return PoolDevice(
-        name=device.name,
-        held=len(holders),
-        reserved=sum(each is HoldState.RESERVED for each in states.values()),
-        releasing=sum(each is HoldState.RELEASING for each in states.values()),
-        consumed_capacity=_amounts(shares.get(device.name, {})),
+        name=device,
+        held=len(states),
+        reserved=states.count(HoldState.RESERVED),
+        releasing=states.count(HoldState.RELEASING),
+        consumed_capacity=_amounts(shares),
         claims=tuple(claims),
     )
 

@@ -118,6 +118,39 @@ async def test_reserved_and_released_devices_are_told_apart() -> None:
     assert [each["claim"] for each in devices["gpu-2"]["claims"]] == ["new"]
 
 
+async def test_a_page_does_not_examine_the_other_claims() -> None:
+    class Records(dict[str, Any]):
+        def items(self) -> Any:  # noqa: ANN401
+            raise AssertionError("all claims are examined")
+
+        __iter__ = values = items
+
+    cluster = Cluster(n1=4)
+    for number, namespace in enumerate(("blue", "blue-2", "red", "blue")):
+        held = allocation_on("n1", number)
+        cluster.add_claim(claim(f"c{number}", allocation=held, namespace=namespace))
+    ledger = cluster.state.ledger
+    ledger._records = Records(ledger._records)  # noqa: SLF001  # what must not be examined
+    _, found = await ask(cluster, f"{LIST}?namespace=blue")
+    _, first = await ask(cluster, f"{LIST}?limit=3")
+    assert [each["claim"] for each in found["items"]] == ["c0", "c3"]
+    assert [each["claim"] for each in first["items"]] == ["c1", "c0", "c3"]
+
+
+async def test_devices_that_are_kept_for_a_pod_are_counted_and_name_nobody() -> None:
+    cluster = Cluster(n1=2)
+    cluster.add_claim(claim("gone", allocation=allocation_on("n1", 0)))
+    holds = cluster.state.ledger.claims["gone"].holds
+    cluster.delete_claim("gone")
+    cluster.state.ledger.keep("kept for p", holds)
+    status, body = await ask(cluster, "GET /v1/nodes/n1")
+    assert status == 200, body
+    assert body["pools"][0]["devices"] == [
+        {"name": "gpu-0", "held": 1, "reserved": 1},
+        {"name": "gpu-1"},
+    ]
+
+
 async def test_a_pool_that_is_being_published_has_no_devices() -> None:
     cluster = Cluster(n1=2)
     before = gpu_slice("n1", 2)

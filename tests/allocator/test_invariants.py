@@ -168,6 +168,12 @@ class Allocator(RuleBasedStateMachine):
         assert {each.code for each in found} <= {"DeviceLost"}
 
     @invariant()
+    def the_allocated_claims_are_in_order(self) -> None:
+        records = self.cluster.state.ledger.claims.items()
+        expected = sorted((each.name, uid) for uid, each in records if each.allocation is not None)
+        assert list(self.cluster.state.allocated_claims("")) == expected
+
+    @invariant()
     def what_is_kept_for_a_pod_is_held_by_nobody_else(self) -> None:
         ledger = self.cluster.state.ledger
         for key, holds in ledger.kept.items():
