@@ -10,12 +10,12 @@ const (
 	// The time limit doubles this often while answers are late.
 	maxDoublings = 3
 	// Binding waits for writes and for binding conditions, in a goroutine of its own.
-	bindTimeout = 120 * time.Second
+	bindTimeout    = 120 * time.Second
 	statusInterval = time.Second
 	// No call is tried for this long after the allocator did not answer, unless it answers the
 	// status meanwhile. A status call that gets no answer renews the pause before it ends, so that
 	// only one call waits for an allocator that hangs.
-	pause = 3 * statusInterval
+	pause          = 3 * statusInterval
 	reconnectDelay = 100 * time.Millisecond
 
 	// The scheduler gets this time to release its lease.

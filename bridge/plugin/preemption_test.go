@@ -226,6 +226,20 @@ func TestTheVictimsThatTheAllocatorNamesAreEvicted(t *testing.T) {
 	}
 }
 
+// An eviction that goes on after PostFilter would hold the pod in PreEnqueue when it is woken.
+func TestAllEvictionsAreSentBeforePostFilterReturns(t *testing.T) {
+	a := newArena(t, "n1")
+	var names []string
+	for number := range 8 {
+		names = append(names, fmt.Sprintf("low-%d", number))
+		a.run(names[number], "n1", lowPriority, "0", "a")
+	}
+	a.answer(protocol.PreemptReply{Node: "n1", Victims: names})
+	a.schedule(t)
+	checkTexts(t, a.evicted(t), names...)
+	checkCode(t, a.PreEnqueue(t.Context(), a.pod), fwk.Success)
+}
+
 func TestOnlyPodsWithALowerPriorityAndClaimsAreNamed(t *testing.T) {
 	a := newArena(t, "n1", "n2")
 	a.run("important", "n1", 50, "1", "a")

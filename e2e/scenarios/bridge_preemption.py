@@ -274,3 +274,24 @@ def a_victim_that_is_being_bound_is_evicted(stage: BridgeStage) -> None:
     claim = stage.wait("it is allocated anew", partial(allocated_claim, stage, "high-0"))
     report_condition(stage, claim, ATTACHED)
     stage.wait_running("high-0")
+
+
+@bridge_scenario("full")
+def a_pod_evicts_one_pod_for_cpu_and_one_for_its_device(stage: BridgeStage) -> None:
+    """Pods that hold neither of what it needs stay."""
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    high = create_priority(stage, "high", 1000)
+    stage.pod("low-cpu", limits={"cpu": "90"})
+    stage.pod("low-small", limits={"cpu": "1"})
+    create_pods(stage, "holder", 1)
+    stage.wait("they run", lambda: run_all(stage, "low", 2)() and run_all(stage, "holder", 1)())
+    needs = {"limits": {"cpu": "10"}, "priorityClassName": high}
+    create_pods(stage, "first", 1, **needs)
+    stage.wait_running("first-0")
+    assert phases(stage, "low") == {"low-small": "Running"}
+    assert phases(stage, "holder") == {"holder-0": "Running"}
+    create_pods(stage, "second", 1, **needs)
+    stage.wait_running("second-0")
+    assert phases(stage, "low") == {"low-small": "Running"}
+    assert phases(stage, "holder") == {}

@@ -178,6 +178,17 @@ def test_a_pod_that_the_allocator_does_not_know_gets_no_victims(full: Contest) -
     assert "restarted" in reply.message
 
 
+def test_a_preemptor_that_asks_before_the_release_is_seen_is_woken_after_it(full: Contest) -> None:
+    full.victims("high")
+    full.gone("second")
+    # The scheduler has seen the deallocation already, and no other event will wake the pod.
+    assert full.ask("high") == []
+    assert full.woken() == []
+    full.deallocate("of-second")
+    assert full.woken() == ["high"]
+    assert full.ask("high") == ["n1"]
+
+
 # --- what is kept ---
 
 
