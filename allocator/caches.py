@@ -115,13 +115,15 @@ class AllocatorCaches:
 def _without_unused_parts(pod: Pod) -> Pod:
     """Return what is kept of a pod: only the identity of one without claims.
 
-    What selects nodes is kept while the pod has none.
+    What selects nodes is kept while the pod has none, and what preemption reads of every other.
     """
-    metadata = msgspec.structs.replace(pod.metadata, labels={}, annotations={})
     old, waits = pod.spec, bool(pod.spec.resource_claims) and not pod.spec.node_name
+    labels = pod.metadata.labels if old.resource_claims else {}
+    metadata = msgspec.structs.replace(pod.metadata, labels=labels, annotations={})
     spec = PodSpec(
         scheduler_name=old.scheduler_name if old.resource_claims else "",
         node_name=old.node_name,
+        priority=old.priority if old.resource_claims else None,
         node_selector=old.node_selector if waits else {},
         affinity=old.affinity if waits else None,
         tolerations=old.tolerations if waits else (),

@@ -167,7 +167,7 @@ async def _serve(
         serve_operations(options.health, options.metrics, describe_unready),
         run_background(parts.run(settings)),
         serve_calls(options.socket, parts.calls, parts.streams),
-        open_api(options, session, parts.state, parts.term),
+        open_api(options, session, parts.state, parts.term, caches.pods),
     ):
         await stop.wait()
 

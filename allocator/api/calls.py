@@ -39,11 +39,13 @@ from allocator.api.requests import (
     namespaces_of,
     read_simulation,
     without_nodes,
+    without_victims,
 )
 from allocator.api.reviews import Action, Caller
 from allocator.api.searches import ApiSearches
 from allocator.api.searching import (
     PodSearch,
+    PreemptionView,
     describe_missing,
     explain_claims,
     find_pod_state,
@@ -92,20 +94,30 @@ class ApiLeadership(Protocol):
         ...
 
 
+class WatchedPreemption(PreemptionView, Protocol):
+    """What preemption depends on, from watches."""
+
+    def find_problem(self) -> str:
+        """Return why it is not known, or an empty string."""
+        ...
+
+
 class ApiCalls:
     """The calls. All raise ApiFailureError."""
 
-    def __init__(
+    def __init__(  # its parts
         self,
         state: ApiState,
         leadership: ApiLeadership,
         access: CallerAccess,
         searches: ApiSearches,
+        preemption: WatchedPreemption,
     ) -> None:
         self._state = state
         self._leadership = leadership
         self._access = access
         self._searches = searches
+        self._preemption = preemption
 
     async def list_allocations(self, caller: Caller, query: Mapping[str, str]) -> AllocationList:
         """Return a page of the allocations of a namespace, or of all."""
@@ -162,8 +174,13 @@ class ApiCalls:
         for each in namespaces_of(given):
             await self._access.require(caller, Action("create", "pods", namespace=each))
         sees_nodes = await self._access.is_allowed(caller, Action("list", "nodes"))
-        run = functools.partial(simulate_pods, self._current(), given)
+        if given.preempt and (problem := self._preemption.find_problem()):
+            raise ApiFailureError(FailureCode.NOT_READY, problem, "preempt", retry_after=1)
+        run = functools.partial(simulate_pods, self._current(), given, self._preemption)
         placed = await self._searches.run(caller.name, run, tuple[SimulatedPod, ...])
+        victims = {name.partition("/")[0] for each in placed for name in each.preempted}
+        readable = await self.readable_of(caller, victims)
+        placed = tuple(without_victims(each, readable) for each in placed)
         if not sees_nodes:
             placed = tuple(replace(each, reasons=without_nodes(each.reasons)) for each in placed)
         return SimulationReply(pods=placed, leading=self._leadership.leading)

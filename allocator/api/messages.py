@@ -250,6 +250,9 @@ class SimulationRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     pods: Annotated[tuple[KubernetesObject, ...], Meta(min_length=1, max_length=MAX_PODS)]
     claims: Annotated[tuple[KubernetesObject, ...], Meta(max_length=MAX_CLAIMS)] = ()
     templates: Annotated[tuple[KubernetesObject, ...], Meta(max_length=MAX_CLAIMS)] = ()
+    preempt: Annotated[
+        bool, Meta(description="Let pods preempt pods with a lower priority, in the simulation.")
+    ] = False
 
 
 class SimulatedClaim(_Body, frozen=True):
@@ -267,6 +270,11 @@ class SimulatedPod(_Body, frozen=True):
     node: str = ""
     claims: tuple[SimulatedClaim, ...] = ()
     reasons: tuple[DeviceReason, ...] = ()
+    preempted: Annotated[
+        tuple[str, ...],
+        Meta(description="The victims in namespaces where the caller may list ResourceClaims."),
+    ] = ()
+    other_preempted: Annotated[int, Meta(description="How many other victims there are.")] = 0
 
 
 class SimulationReply(_Body, frozen=True):

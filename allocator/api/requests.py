@@ -15,6 +15,7 @@ from allocator.api.messages import (
     ApiFailureError,
     DeviceReason,
     FailureCode,
+    SimulatedPod,
     SimulationRequest,
 )
 from allocator.api.searching import PodsToSimulate
@@ -54,6 +55,7 @@ def read_simulation(request: SimulationRequest) -> PodsToSimulate:
         pods=tuple(_new_pod(each, number) for number, each in enumerate(pods, 1)),
         claims=tuple(map(_new_claim, claims)),
         templates=templates,
+        preempt=request.preempt,
     )
 
 
@@ -107,3 +109,10 @@ def namespaces_of(given: PodsToSimulate) -> Collection[str]:
 def without_nodes(reasons: Sequence[DeviceReason]) -> tuple[DeviceReason, ...]:
     """Return reasons without the names of nodes."""
     return tuple(replace(each, example="") for each in reasons)
+
+
+def without_victims(pod: SimulatedPod, readable: Collection[str]) -> SimulatedPod:
+    """Return a placement whose victims in other namespaces are counted."""
+    named = [each for each in pod.preempted if each.partition("/")[0] in readable]
+    others = len(pod.preempted) - len(named)
+    return replace(pod, preempted=tuple(named), other_preempted=others)

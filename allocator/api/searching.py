@@ -4,8 +4,8 @@ Both run in a copy of the process and change it as they like.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -31,15 +31,21 @@ from allocator.shortlist import (
 )
 from allocator.state import AllocatorState
 from dra.claim import Claim, Template
+from dra.nodes import Node
+from dra.taints import EXCLUDING, tolerates
 from facts.served_names import advertised_resources
 from ledger.claim_references import find_pod_claims
 from ledger.codes import CLAIM_MISSING
+from ledger.disruption_budgets import DisruptionBudget
 from ledger.extended_resources import requested_names
 from ledger.holdings import decode_allocation
 from ledger.ledger import name_of, uid_of
 from ledger.node_fit import ClusterNodes, group_nodes_by_service, make_reason
 from ledger.placing import Placer
 from ledger.pods import FINISHED, Pod
+from ledger.preemption import PreemptingPlacer, running_pod
+from ledger.priorities import Priorities, PriorityClass
+from ledger.victims import RunningPod
 from solver.reasons import Reason, merge_reasons, summarize_reasons
 from solver.results import AllocationJSON
 
@@ -171,9 +177,28 @@ class PodsToSimulate(msgspec.Struct, frozen=True):
     pods: tuple[Pod, ...]
     claims: tuple[Claim, ...] = ()
     templates: tuple[Template, ...] = ()
+    preempt: bool = False
 
 
-def simulate_pods(state: AllocatorState, given: PodsToSimulate) -> tuple[SimulatedPod, ...]:
+class PreemptionView(Protocol):
+    """What preemption depends on beside devices."""
+
+    def running(self) -> Iterable[Pod]:
+        """Return the pods with claims that have a node."""
+        ...
+
+    def budgets(self) -> Iterable[DisruptionBudget]:
+        """Return the PodDisruptionBudgets."""
+        ...
+
+    def classes(self) -> Iterable[PriorityClass]:
+        """Return the PriorityClasses."""
+        ...
+
+
+def simulate_pods(
+    state: AllocatorState, given: PodsToSimulate, view: PreemptionView
+) -> tuple[SimulatedPod, ...]:
     """Place pods one after the other. Changes the state."""
     state.ledger.accept_unversioned()
     existing = {name_of(each): each for each in state.claims.values()}
@@ -184,7 +209,50 @@ def simulate_pods(state: AllocatorState, given: PodsToSimulate) -> tuple[Simulat
         f"{each.metadata.namespace or 'default'}/{each.metadata.name}": each
         for each in given.templates
     }
+    if given.preempt:
+        priorities = Priorities(view.classes())
+        running = [_as_running(each, priorities) for each in view.running()]
+        preempting = PreemptingPlacer(placer, running, tuple(view.budgets()), priorities)
+        return tuple(_preempt(preempting, placer, state, each) for each in given.pods)
     return tuple(_place(placer, state, templates, each) for each in given.pods)
+
+
+def _as_running(pod: Pod, priorities: Priorities) -> RunningPod:
+    priority = priorities.find(pod)
+    return running_pod(pod, priority.value if priority else 0)
+
+
+def _preempt(
+    preempting: PreemptingPlacer, placer: Placer, state: AllocatorState, pod: Pod
+) -> SimulatedPod:
+    """Place a pod on a node whose taints it tolerates, where it may evict others."""
+    names = state.nodes_with_pools if pod.spec.resource_claims else tuple(state.planner.nodes)
+    nodes = tuple(
+        node
+        for node in map(state.planner.nodes.get, names)
+        if node is not None and _tolerates_all(pod, node)
+    )
+    cluster = ClusterNodes(
+        nodes=nodes,
+        unschedulable=frozenset(each.name for each in nodes if each.unschedulable),
+        advertised={each.name: frozenset(advertised_resources(each)) for each in nodes},
+    )
+    done = preempting.beside(placer.beside(state.planner, cluster)).place_pod(pod)
+    return SimulatedPod(
+        namespace=pod.namespace,
+        pod=pod.metadata.name,
+        node=done.node or "",
+        claims=tuple(_describe_claim(name, written) for name, written in done.claims),
+        reasons=describe_reasons(done.reasons),
+        preempted=done.preempted,
+    )
+
+
+def _tolerates_all(pod: Pod, node: Node) -> bool:
+    return all(
+        taint.effect not in EXCLUDING or any(tolerates(t, taint) for t in pod.spec.tolerations)
+        for taint in node.taints
+    )
 
 
 def _place(

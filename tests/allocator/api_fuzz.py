@@ -96,7 +96,7 @@ class RequestMaker:
             encoded = encoded[:cut] + self._random.randbytes(3) + encoded[cut:]
         return b"[" * 9000 + encoded if self._chance(0.005) else encoded
 
-    def _value(self, schema: Json) -> Json:
+    def _value(self, schema: Json) -> Json:  # noqa: PLR0911  # one per type
         """Return a value of a schema, or now and then another one."""
         if self._chance(0.03):
             return self._random.choice(JUNK)
@@ -106,6 +106,8 @@ class RequestMaker:
         match schema.get("type"):
             case "string":
                 return self._random.choice(NAMES) if self._chance(0.9) else self._text()
+            case "boolean":
+                return self._chance(0.5)
             case "integer":
                 return self._random.choice((1, 2, 100, 500, self._random.randint(-10, 10_000)))
             case "array":
@@ -138,6 +140,8 @@ class RequestMaker:
             for i in range(self._random.randint(0, 2))
         ]
         spec: Json = {"resourceClaims": claims}
+        if self._chance(0.5):
+            spec["priority"] = self._random.choice((0, 5, 2**40, -1))
         if self._chance(0.3):
             spec["nodeSelector"] = {"name": self._random.choice(NAMES)}
         if self._chance(0.3):

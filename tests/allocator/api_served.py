@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import io
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from allocator.api.searches import ApiSearches
 from allocator.api.server import ApiHandler, serve_api
 from allocator.decisions import PodDecisions
 from cluster.errors import ApiError
+from ledger.disruption_budgets import DisruptionBudget
 from ledger.pods import Pod
+from ledger.priorities import PriorityClass
 from runtime.addresses import Address
 from tests.allocator.clusters import Cluster
 
@@ -82,6 +84,8 @@ class ServedApi:
         self.reviews = reviews
         self.leading = True
         self.problems: list[str] = []
+        self.priority_classes: list[PriorityClass] | None = []
+        self.disruption_budgets: list[DisruptionBudget] = []
         self.pods: dict[tuple[str, str], Pod] = {}
         self.now = 0.0
         self.port = 0
@@ -114,6 +118,24 @@ class ServedApi:
         """Add a pod, as from a watch."""
         self.pods[pod.namespace, pod.metadata.name] = pod
         self.cluster.add(pod)
+
+    # --- preemption ---
+
+    def find_problem(self) -> str:
+        """Why priorities are not known."""
+        return "priorityclasses are not synced" if self.priority_classes is None else ""
+
+    def running(self) -> Iterable[Pod]:
+        """The added pods with a node."""
+        return (each for each in self.pods.values() if each.spec.node_name)
+
+    def budgets(self) -> Iterable[DisruptionBudget]:
+        """The budgets of the test."""
+        return self.disruption_budgets
+
+    def classes(self) -> Iterable[PriorityClass]:
+        """The classes of the test."""
+        return self.priority_classes or ()
 
     # --- the client ---
 
@@ -152,9 +174,8 @@ async def serving_api(
     made = Reviews(reviews, audience, now=lambda: served.now)
     access = CallerAccess(made, is_local=is_local, now=lambda: served.now)
     served.access = access
-    handler = ApiHandler(
-        ApiCalls(served, served, access, ApiSearches(limits)), access, now=lambda: served.now
-    )
+    calls = ApiCalls(served, served, access, ApiSearches(limits), served)
+    handler = ApiHandler(calls, access, now=lambda: served.now)
     async with serve_api(Address("127.0.0.1", 0), certificate, handler) as listener:
         served.port = listener.port
         served.scheme = "http" if certificate is None else "https"
