@@ -5,7 +5,7 @@ as possible, and what they release is kept for it. A pod with a higher priority 
 kept for others, or promised to pods that were woken.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from allocator.state import AllocatorState
 from solver.reasons import Reason
 
 _BUSY: Final = f"{MAX_PREEMPTORS} pods preempt already; the pod is tried again"
-_FREE: Final = "the devices became free meanwhile; the pod is tried again"
+_FREE: Final = "devices are released at this moment; the pod is tried again"
 
 
 class DevicePreemption:
@@ -110,28 +110,43 @@ class DevicePreemption:
         if len(self.preemptors) >= MAX_PREEMPTORS:
             return PreemptReply(message=_BUSY)
         promises = tuple(self._reserved.promised_below(priority))
-        victims = self._make_search(uid, search, promises).choose(request.nodes or (), out_of_time)
+        free = self._find_gone(request) | _claims_of(promises)
+        nodes = request.nodes or ()
+        victims = self._make_search(uid, search, free).choose(nodes, out_of_time)
         if victims is None:
             text = f"the devices of pods with a priority below {priority} are not enough"
             return PreemptReply(message=text)
         for each in promises:
             if not set(victims.claims).isdisjoint(_claims_of((each,))):
                 self._reserved.release(each.uid)
+        self.preemptors.begin(uid, priority, victims, now)
         if not victims.pods and not victims.required:
             return PreemptReply(waiting=True, message=_FREE)
-        self.preemptors.begin(uid, priority, victims, now)
         return PreemptReply(node=victims.node, victims=victims.pods, violations=victims.violations)
 
-    def _make_search(
-        self, uid: str, search: NodeSearch, promises: tuple[PodReservation, ...]
-    ) -> VictimSearch:
+    def _find_gone(self, request: PreemptRequest) -> set[str]:
+        """Return the claims whose pods are gone for the scheduler, which has seen that first."""
+        pods, gone = self._state.pods, set()
+        for node in request.nodes or ():
+            if node.running is None:
+                continue
+            listed = {*node.running, *(each.uid for each in node.pods or ())}
+            for pool in self._state.planner.pools_for(node.node):
+                for uid in self._state.ledger.claims_in(pool):
+                    users = pods.consumers(uid)
+                    if users and all(
+                        each not in listed and pods.is_on(each, node.node) for each in users
+                    ):
+                        gone.add(uid)
+        return gone
+
+    def _make_search(self, uid: str, search: NodeSearch, more: Collection[str]) -> VictimSearch:
         priority, own = search.pod.priority, self.preemptors.find(uid)
         promised = self.preemptors.promised_to_others(uid, priority)
         kept = (*self.preemptors.lower_than(priority), *([own] if own else ()))
         free = {
-            *(self._releases.unpaired(priority) - promised),
+            *self._releases.unpaired(priority).union(more).difference(promised),
             *(each.key for each in kept),
-            *_claims_of(promises),
         }
         return VictimSearch(
             self._state,

@@ -119,6 +119,11 @@ class PodRecords:
         record = self._records.get(uid)
         return record is not None and bool(record.node)
 
+    def is_on(self, uid: str, node: str) -> bool:
+        """Whether a pod is known to be bound to a node."""
+        record = self._records.get(uid)
+        return record is not None and record.node == node
+
     def claim_names(self, uid: str) -> tuple[str, ...]:
         """Return the claims that a pod names, as `namespace/name`."""
         record = self._records.get(uid)

@@ -134,6 +134,10 @@ class PreemptionNode(_Message, frozen=True):
         tuple[PotentialVictim, ...] | None,
         Meta(description="Those to keep first if possible come first."),
     ] = None
+    running: Annotated[
+        tuple[PodUID, ...] | None,
+        Meta(description="All pods with claims that the scheduler has there; others are gone."),
+    ] = None
 
 
 class PreemptRequest(_Message, frozen=True):

@@ -292,6 +292,10 @@ class Ledger:
         """Return what is held of a pool, by device and UID or key; valid until the next change."""
         return self._holders.get(pool, {})
 
+    def claims_in(self, pool: PoolID) -> Collection[str]:
+        """Return the UIDs of the claims that hold devices of a pool."""
+        return {uid for claims in self._holders.get(pool, {}).values() for uid in claims}
+
     def devices(self) -> tuple[DeviceID, ...]:
         """Return all held devices, sorted."""
         held = (DeviceID(pool, name) for pool, names in self._holders.items() for name in names)

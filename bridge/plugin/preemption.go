@@ -166,6 +166,11 @@ func requestVictims(pod *v1.Pod, candidates map[string]*candidate) *protocol.Pre
 				node.Pods = append(node.Pods, one.message())
 			}
 		}
+		for _, other := range candidates[name].node.GetPods() {
+			if len(other.GetPod().Spec.ResourceClaims) > 0 {
+				node.Running = append(node.Running, string(other.GetPod().UID))
+			}
+		}
 		request.Nodes = append(request.Nodes, node)
 	}
 	return request

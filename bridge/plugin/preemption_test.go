@@ -226,6 +226,23 @@ func TestTheVictimsThatTheAllocatorNamesAreEvicted(t *testing.T) {
 	}
 }
 
+func TestAllPodsWithClaimsOfANodeAreListed(t *testing.T) {
+	a := newArena(t, "n1")
+	a.run("high", "n1", highPriority, "1", "a")
+	a.run("low", "n1", lowPriority, "1", "b")
+	a.run("plain", "n1", lowPriority, "1")
+	a.answer(protocol.PreemptReply{})
+	a.schedule(t)
+	var content protocol.PreemptRequest
+	sent := a.server.Take()
+	if err := json.Unmarshal(sent[len(sent)-1].Body, &content); err != nil {
+		t.Fatal(err)
+	}
+	running := content.Nodes[0].Running
+	slices.Sort(running)
+	checkTexts(t, running, "high", "low")
+}
+
 // An eviction that goes on after PostFilter would hold the pod in PreEnqueue when it is woken.
 func TestAllEvictionsAreSentBeforePostFilterReturns(t *testing.T) {
 	a := newArena(t, "n1")

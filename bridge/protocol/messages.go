@@ -118,6 +118,8 @@ type PreemptRequest struct {
 type PreemptionNode struct {
 	Node string            `json:"node"`
 	Pods []PotentialVictim `json:"pods"`
+	// Running are all pods with claims on the node; the scheduler has seen that others are gone.
+	Running []string `json:"running"`
 }
 
 // PotentialVictim is a pod with a lower priority.

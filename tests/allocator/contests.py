@@ -85,7 +85,7 @@ class Contest:
     def preemption(self, uid: str) -> PreemptRequest:
         """Return the request for victims of a pod, with the listed pods of all nodes."""
         nodes = tuple(
-            PreemptionNode(node=name, pods=tuple(pods.values()))
+            PreemptionNode(node=name, pods=tuple(pods.values()), running=tuple(pods))
             for name, pods in self.running.items()
         )
         return PreemptRequest(pod_uid=uid, nodes=nodes)

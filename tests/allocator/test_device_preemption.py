@@ -1,6 +1,7 @@
 """Preemption for devices: who must go, what is kept for the preemptor, and who waits."""
 
 import pytest
+from msgspec.structs import replace
 
 from allocator.decisions import PROMISE_SECONDS
 from allocator.preemptors import KEEP_SECONDS
@@ -171,6 +172,34 @@ def test_devices_that_became_free_meanwhile_need_no_victim(full: Contest) -> Non
     full.end("first")
     reply = full.cluster.decisions.preempt(full.preemption("high"), 0.0)
     assert (reply.waiting, reply.victims) == (True, ())
+
+
+def test_a_pod_that_only_the_scheduler_has_seen_to_end_needs_no_victim(full: Contest) -> None:
+    del full.running["n1"]["first"]
+    reply = full.preempt("high")
+    assert (reply.waiting, reply.victims) == (True, ())
+    assert full.victims("other") == ["second"]
+    full.end("first")
+    assert full.ask("contender", priority=LOW) == []
+    assert full.woken() == ["high"]
+
+
+def test_a_pod_that_has_not_ended_after_all_is_a_victim_later(full: Contest) -> None:
+    listed = full.running["n1"].pop("first")
+    assert full.preempt("high").waiting
+    full.running["n1"]["first"] = listed
+    assert full.woken(at=KEEP_SECONDS) == ["high"]
+    assert len(full.victims("high")) == 1
+
+
+def test_a_plugin_that_does_not_list_the_running_pods_says_nothing_about_them(
+    full: Contest,
+) -> None:
+    assert full.ask("high") == []
+    request = full.preemption("high")
+    nodes = tuple(replace(each, running=None, pods=each.pods[1:]) for each in request.nodes)
+    reply = full.cluster.decisions.preempt(replace(request, nodes=nodes), 0.0)
+    assert reply.victims == ("second",)
 
 
 def test_a_pod_that_the_allocator_does_not_know_gets_no_victims(full: Contest) -> None:
