@@ -22,7 +22,7 @@ from allocator.waiting import WaitingPods
 from cluster.cache import CachedObject
 from cluster.store import pause_garbage_collection
 from config.model import Configuration, Placement
-from config.policy import compatibility_declarations
+from config.policy import compatibility_declarations, partition_tables
 from dra.claim import Claim
 from dra.compatibility import UnsetGroups
 from dra.finding import Finding
@@ -58,6 +58,7 @@ def make_state(inputs: Inputs) -> AllocatorState:
         gates,
         compatibility=compatibility_declarations(configuration),
         unset_groups=UnsetGroups(configuration.unset_groups),
+        partitions=partition_tables(configuration),
     )
     ledger = Ledger(sharing=gates.consumable_capacity)
     return AllocatorState(planner, ledger, make_pool_filter(configuration, inputs.facts))

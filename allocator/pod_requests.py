@@ -8,9 +8,11 @@ import msgspec
 from allocator.protocol import ErrorCode, PreFilterRequest, ProtocolError, SchedulingPod
 from allocator.state import AllocatorState
 from dra.claim import Claim, claim_reader
+from dra.rules import read_claim_rules
 from ledger.ledger import name_of, uid_of
 from ledger.node_fit import make_reason
 from registration import allocator_codes as codes
+from solver.codes import CLAIM_REFUSED
 from solver.reasons import Reason
 
 # The limit of the API server for status.reservedFor.
@@ -81,6 +83,11 @@ def check_claims(
         if owner is not None and owner.name == pod.name and owner.uid != pod.uid:
             message = f"ResourceClaim {name_of(claim)} belongs to an earlier pod {pod.name}"
             return make_reason(codes.CLAIM_OF_ANOTHER_POD, _STAGE, message)
+        # The pod is told even if no node has devices yet.
+        rules = read_claim_rules(claim)
+        if isinstance(rules, tuple):
+            message = f"ResourceClaim {name_of(claim)}: {rules[0].path}: {rules[0].message}"
+            return make_reason(CLAIM_REFUSED, _STAGE, message)
     return None
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cli.cluster_objects import ClusterObjects
 from config.model import Configuration
-from config.policy import compatibility_declarations
+from config.policy import compatibility_declarations, partition_tables
 from dra.compatibility import UnsetGroups
 from dra.gates import Gates
 from dra.slices import Slice
@@ -59,6 +59,7 @@ class PodAllocators:
             self.gates,
             compatibility=compatibility_declarations(self.configuration),
             unset_groups=UnsetGroups(self.configuration.unset_groups),
+            partitions=partition_tables(self.configuration),
             allocator=allocator,
         )
         objects = self.objects

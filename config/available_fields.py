@@ -24,6 +24,7 @@ AVAILABLE_FIELDS: Final[AvailableFields] = {
     "findings": (),
     "compatibility": (),
     "unsetGroups": (),
+    "partitions": (),
     "ownedPools": (),
 }
 

@@ -26,6 +26,13 @@ WITHOUT_EFFECT = Code(
     example="compatibility[0]: must set compatibleOnlyWith or groups",
     remedy="Complete the entry or remove it.",
 )
+PARTITIONS_OVERLAP = Code(
+    name="PartitionsOverlap",
+    severity=Severity.ERROR,
+    text="A device is in two partitions of the same size, or in one partition twice.",
+    example="partitions[0].partitions[1]: device 1 is in partitions[0] of the same size as well",
+    remedy="Correct the numbers of the devices.",
+)
 EXPRESSION_WRONG = Code(
     name="ConfigurationExpressionWrong",
     severity=Severity.ERROR,
@@ -68,6 +75,7 @@ CODES = Codes(
         FIELD_UNAVAILABLE,
         SELECTOR_CONTRADICTORY,
         WITHOUT_EFFECT,
+        PARTITIONS_OVERLAP,
         EXPRESSION_WRONG,
         OWNED_POOLS_MISSING,
         OWNED_POOLS_DISAGREE,

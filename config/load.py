@@ -28,6 +28,7 @@ from config.model import (
     Policy,
     Target,
 )
+from config.partitions import check_partitions
 from config.schema import PLACES
 from dra.codes import FIELD_MISSING
 from dra.decode_errors import Hook, Schema, walk
@@ -154,6 +155,7 @@ def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
         yield from _check_selector(pool.node_selector, f"ownedPools[{i}].nodeSelector")
     for i, entry in enumerate(configuration.compatibility):
         yield from _check_compatibility(entry, f"compatibility[{i}]")
+    yield from _check_partitions(configuration)
 
 
 def _check_owned_pools(configuration: Configuration) -> Iterator[Finding]:
@@ -176,6 +178,16 @@ def _check_owned_pools(configuration: Configuration) -> Iterator[Finding]:
                     object=OBJECT,
                 )
                 break
+
+
+def _check_partitions(configuration: Configuration) -> Iterator[Finding]:
+    if configuration.partitions and configuration.placement is not Placement.BRIDGE:
+        message = "partitions has no effect with placement native"
+        yield codes.WITHOUT_EFFECT.at("partitions", message, object=OBJECT)
+    for i, entry in enumerate(configuration.partitions):
+        if entry.selector is not None:
+            yield from _check_expression(entry.selector, f"partitions[{i}].selector")
+    yield from check_partitions(configuration.partitions, OBJECT)
 
 
 def _check_selector(selector: LabelSelector | None, path: str) -> Iterator[Finding]:

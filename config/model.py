@@ -11,6 +11,8 @@ from typing import Annotated, Final, Literal, cast
 
 import msgspec
 
+from config.partitions import Partitions
+from config.parts import ConfigurationPart, describe
 from config.string_formats import (
     AttributeName,
     DNSLabel,
@@ -31,15 +33,6 @@ from dra.quantity import Quantity
 KIND: Final = "Configuration"
 # These fields have defaults so that `Configuration()` works, but a file must set them.
 REQUIRED: Final = ("apiVersion", "kind")
-
-
-def describe(description: str) -> msgspec.Meta:
-    """Return the description of a field."""
-    return msgspec.Meta(description=description)
-
-
-class ConfigurationPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """An object of the file. Unknown fields are rejected."""
 
 
 class Placement(enum.StrEnum):
@@ -382,6 +375,10 @@ class Configuration(ConfigurationPart, frozen=True):
             " other devices without groups (`alone`, as in Kubernetes) or `all` devices."
         ),
     ] = UnsetGroups.ALONE
+    partitions: Annotated[
+        tuple[Partitions, ...],
+        describe("Partitions of a fabric that rules of claims refer to, with `placement: bridge`."),
+    ] = ()
     quotas: Annotated[tuple[Quota, ...], describe("Limits on the devices of namespaces.")] = ()
     strategy: Annotated[Strategy, describe("How to choose between suitable devices.")] = Strategy()
     owned_pools: Annotated[

@@ -1,4 +1,4 @@
-"""Apply the Configuration: severities of findings and compatibility declarations.
+"""Apply the Configuration: severities of findings, and what it declares of devices.
 
 Lower packages do not read the Configuration. They receive findings and declarations.
 """
@@ -12,6 +12,8 @@ from config.model import Configuration, Policy
 from config.string_formats import FindingCode
 from dra.compatibility import Declaration
 from dra.finding import Finding, Severity
+from dra.names import PARTITION_ATTRIBUTE
+from dra.partitions import PartitionTable
 
 _SEVERITY: Final = {Policy.ENFORCE: Severity.ERROR, Policy.WARN: Severity.WARNING}
 
@@ -26,6 +28,20 @@ def apply_policies(
             yield finding
         elif policy is not Policy.OFF:
             yield msgspec.structs.replace(finding, severity=_SEVERITY[policy])
+
+
+def partition_tables(configuration: Configuration) -> tuple[PartitionTable, ...]:
+    """Return the partitions of the Configuration in their order."""
+    return tuple(
+        PartitionTable(
+            driver=entry.driver,
+            number=entry.attribute,
+            name=entry.name or PARTITION_ATTRIBUTE,
+            partitions=entry.partitions,
+            selector=entry.selector or "",
+        )
+        for entry in configuration.partitions
+    )
 
 
 def compatibility_declarations(configuration: Configuration) -> tuple[Declaration, ...]:

@@ -220,6 +220,7 @@ admission:
 findings: {}
 compatibility: []
 unsetGroups: alone
+partitions: []
 ownedPools: []
 ```
 

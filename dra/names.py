@@ -17,6 +17,8 @@ OWNED_TAINT: Final = "drawbridge.dev/owned"
 ORIGINAL_ANNOTATION: Final = "drawbridge.dev/original"
 FACTS_ANNOTATION: Final = "drawbridge.dev/facts"
 RULES_ANNOTATION: Final = "drawbridge.dev/rules"
+# The default start of the names of attributes that the Configuration derives.
+PARTITION_ATTRIBUTE: Final = "drawbridge.dev/partition"
 ALLOCATION_ANNOTATION: Final = "drawbridge.dev/allocation"
 COMPATIBILITY_ANNOTATION: Final = "drawbridge.dev/compatibility"
 # The time when a pod last referred to a template.

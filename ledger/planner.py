@@ -17,6 +17,7 @@ from dra.gates import DEFAULTS, Gates
 from dra.inventory import Inventory, PoolID, build_inventory
 from dra.layered_map import LayeredMap
 from dra.nodes import Node, NodeSelectorError
+from dra.partitions import PartitionTable
 from dra.slices import Slice
 from dra.taints import DeviceTaintRule
 from ledger.published_pools import find_published_pool
@@ -70,10 +71,12 @@ class Planner:
         *,
         compatibility: Sequence[Declaration] = (),
         unset_groups: UnsetGroups = UnsetGroups.ALONE,
+        partitions: Sequence[PartitionTable] = (),
         allocator: Allocator = Allocator.DRAWBRIDGE,
     ) -> None:
         self._compatibility = tuple(compatibility)
         self._unset_groups = unset_groups
+        self._partitions = tuple(partitions)
         self._allocator = allocator
         self._slices: dict[str, Slice] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
@@ -128,6 +131,7 @@ class Planner:
             classes=self._classes,
             compatibility=self._compatibility,
             unset_groups=self._unset_groups,
+            partitions=self._partitions,
         )
 
     def solve_nodes(  # noqa: PLR0913  # all but three by name

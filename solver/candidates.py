@@ -4,8 +4,9 @@ A candidate lives as long as its slice. Filters cache their results on it, so th
 dropped with the slice.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from dra.attributes import find_attribute
 from dra.compatibility import (
     Declaration,
     ExpressionEvaluationError,
@@ -18,6 +19,7 @@ from dra.compatibility import (
 from dra.counters import ConsumedCounters, consumed_counters
 from dra.device import Attribute, CounterUse, Device
 from dra.inventory import Pool, PoolID
+from dra.partitions import partition_attributes
 from dra.slices import Slice
 from solver.expressions import EvaluationFailure, ExpressionEvaluator
 from solver.world import World
@@ -27,8 +29,8 @@ class Candidate:
     """One device of a slice; compared by identity."""
 
     __slots__ = (
-        "counter_uses", "derived_values", "device", "draw", "group_error", "name", "needs", "pool",
-        "rule", "shared", "slice", "verdicts",
+        "counter_uses", "derived_values", "device", "draw", "group_error", "name", "needs",
+        "partitions", "pool", "rule", "shared", "slice", "verdicts",
     )  # fmt: skip
 
     def __init__(self, each: Slice, pool: PoolID, device: Device, *, sharing: bool) -> None:
@@ -43,7 +45,14 @@ class Candidate:
         self.group_error = ""
         self.verdicts: dict[object, object] = {}
         self.needs: dict[object, object] = {}
+        # The attributes that the Configuration declares for partitions of a fabric.
+        self.partitions: Mapping[str, Attribute] = {}
         self.derived_values: dict[str, Attribute | EvaluationFailure] = {}
+
+    def find_attribute(self, name: str) -> Attribute | None:
+        """Return an attribute as rules of claims see it: published, or else declared."""
+        published = find_attribute(self.device, self.pool.driver, name)
+        return published if published is not None else self.partitions.get(name)
 
     def __repr__(self) -> str:
         return f"{self.pool.driver}/{self.pool.name}/{self.name}"
@@ -55,6 +64,7 @@ class CandidateCache:
     def __init__(self, world: World, expressions: ExpressionEvaluator) -> None:
         self._expressions = expressions
         self._declarations = world.compatibility
+        self._partition_tables = world.partitions
         self._sharing = world.gates.consumable_capacity
         # Keyed by id(); the entry holds the slice, so that its id is not reused.
         self._by_slice: dict[int, tuple[Slice, tuple[Candidate, ...]]] = {}
@@ -68,6 +78,13 @@ class CandidateCache:
                 [Candidate(each, pool, device, sharing=self._sharing) for device in each.devices]
             )
             self._declare(each, candidates)
+            if self._partition_tables:
+                evaluate = rule_evaluator(self._expressions)
+                for candidate in candidates:
+                    peer = Peer(pool, candidate.device)
+                    candidate.partitions = partition_attributes(
+                        peer, self._partition_tables, evaluate
+                    )
             cached = self._by_slice[id(each)] = (each, candidates)
         return cached[1]
 

@@ -56,6 +56,7 @@ class Memo:
             world.gates,
             world.compatibility,
             world.unset_groups,
+            world.partitions,
             world.deviations,
             world.errors_reject,
         )

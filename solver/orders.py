@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final
 
-from dra.attributes import find_attribute
 from dra.rules import PackingPolicy
 from solver.candidates import Candidate
 from solver.constraints import typed_values
@@ -81,7 +80,7 @@ def _sort(
 def _group(candidate: Candidate, names: Sequence[str]) -> Hashable:
     """Return the group of a device: the values of the first attribute that it publishes."""
     for name in names:
-        attribute = find_attribute(candidate.device, candidate.pool.driver, name)
+        attribute = candidate.find_attribute(name)
         if attribute is not None:
             return (candidate.pool.driver, name, typed_values(attribute))
     return candidate.pool
@@ -106,9 +105,9 @@ def _free_partitions(
 
 
 def _sizes(candidate: Candidate, name: str) -> Iterator[int]:
-    """Yield the sizes of the partitions that a device publishes under a name."""
+    """Yield the sizes of the partitions of a device whose attributes have this name."""
     driver = candidate.pool.driver
-    for attribute in candidate.device.attributes:
+    for attribute in (*candidate.device.attributes, *candidate.partitions):
         full = attribute if "/" in attribute else f"{driver}/{attribute}"
         partition = _PARTITION.fullmatch(full)
         if partition is not None and partition["name"] == name:

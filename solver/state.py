@@ -331,6 +331,8 @@ class State:
         """Return a device as rules see it: an attribute that fails counts as not published."""
 
         def find(name: str) -> Attribute | None:
+            if name not in option.derived_attributes:
+                return candidate.find_attribute(name)
             found = self._find_attribute(option, candidate, name)
             return None if isinstance(found, EvaluationFailure) else found
 

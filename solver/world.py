@@ -15,6 +15,7 @@ from dra.compatibility import Declaration, UnsetGroups
 from dra.device import CounterUse
 from dra.gates import DEFAULTS, Gates
 from dra.inventory import Inventory, PoolID
+from dra.partitions import PartitionTable
 from dra.quantity import Quantity
 from solver.deviations import OURS, UPSTREAM, Deviations
 
@@ -24,6 +25,7 @@ class World(msgspec.Struct, frozen=True, eq=False):
 
     `compatibility` holds the declarations of the configuration; they override those of slices.
     With None, no declaration and no `compatibleOnlyWith` has an effect, as in the stock scheduler.
+    `partitions` gives devices attributes that only the rules of claims read.
 
     With `errors_reject`, an error rejects the device on which it occurs, instead of the pod. No
     scheduler decides so. Proofs do: the scheduler does not reach the error while the device is in
@@ -34,6 +36,7 @@ class World(msgspec.Struct, frozen=True, eq=False):
     classes: Mapping[str, DeviceClass] = {}
     compatibility: tuple[Declaration, ...] | None = ()
     unset_groups: UnsetGroups = UnsetGroups.ALONE
+    partitions: tuple[PartitionTable, ...] = ()
     deviations: Deviations = OURS
     errors_reject: bool = False
 
@@ -45,7 +48,11 @@ class World(msgspec.Struct, frozen=True, eq=False):
     def as_upstream(self) -> "World":
         """Return the world as the stock scheduler sees it, which reads only upstream's fields."""
         return msgspec.structs.replace(
-            self, compatibility=None, unset_groups=UnsetGroups.ALONE, deviations=UPSTREAM
+            self,
+            compatibility=None,
+            unset_groups=UnsetGroups.ALONE,
+            partitions=(),
+            deviations=UPSTREAM,
         )
 
 

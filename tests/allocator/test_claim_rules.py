@@ -35,7 +35,7 @@ def test_the_required_rules_of_a_claim_are_obeyed() -> None:
 
 
 def test_a_pod_is_told_that_its_rules_cannot_be_read() -> None:
-    cluster = Cluster(n1=2)
-    reply = cluster.prefilter("q", claim("d", annotations={RULES_ANNOTATION: "{"}))
+    no_devices_yet = Cluster()
+    reply = no_devices_yet.prefilter("q", claim("d", annotations={RULES_ANNOTATION: "{"}))
     assert (codes(reply), list(reply.fit)) == (["ClaimRefused"], [])
     assert "metadata.annotations[drawbridge.dev/rules]: invalid JSON" in reply.message

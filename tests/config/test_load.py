@@ -59,6 +59,7 @@ def test_an_empty_file_has_the_defaults() -> None:
         "findings": {},
         "compatibility": [],
         "unsetGroups": "alone",
+        "partitions": [],
         "ownedPools": [],
     }
 

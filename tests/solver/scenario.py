@@ -20,6 +20,7 @@ from dra.gates import Gates, gates_of_version
 from dra.inventory import build_inventory
 from dra.names import RULES_ANNOTATION
 from dra.nodes import Node, node_reader
+from dra.partitions import PartitionTable
 from dra.slices import Slice, read_slice
 from dra.taints import DeviceTaintRule, taint_rule_reader
 from solver.answers import Solution, SolverResult
@@ -63,6 +64,7 @@ def read(plain: Json, deviations: Deviations = OURS) -> Scenario:
         classes={each.metadata.name: each for each in _all(classes, DeviceClass)},
         compatibility=msgspec.convert(plain.get("compatibility", []), tuple[Declaration, ...]),
         unset_groups=UnsetGroups(plain.get("unsetGroups", "alone")),
+        partitions=msgspec.convert(plain.get("partitions", []), tuple[PartitionTable, ...]),
         deviations=deviations,
     )
     held = view_of_claims(_all(allocated, Claim), known)

@@ -24,7 +24,8 @@ def scenario(case: Json) -> Json:
     classes = CLASSES | case.get("classes", {})
     claims = case.get("claims") or [{"requests": case["requests"], **case.get("claim", {})}]
     nodes = case.get("nodes", ["n1"])
-    extras = {key: case[key] for key in ("compatibility", "unsetGroups") if key in case}
+    ours = ("compatibility", "unsetGroups", "partitions")
+    extras = {key: case[key] for key in ours if key in case}
     return {
         "name": case["name"],
         "version": str(case.get("version", "1.37")),
