@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from allocator.api.callers import CallerAccess
@@ -16,6 +17,7 @@ from allocator.api.messages import (
     DEFAULT_ITEMS,
     MAX_ITEMS,
     AllocationList,
+    ApiFailure,
     ApiFailureError,
     DescribedNode,
     FailureCode,
@@ -170,17 +172,20 @@ class ApiCalls:
 
     async def simulate(self, caller: Caller, body: bytes) -> SimulationReply:
         """Return where pods would go, as if they were created now. Reserves nothing."""
-        given = read_simulation(decode_request(body, SimulationRequest))
-        for each in namespaces_of(given):
+        request = decode_request(body, SimulationRequest)
+        for each in namespaces_of(request):
             await self._access.require(caller, Action("create", "pods", namespace=each))
         sees_nodes = await self._access.is_allowed(caller, Action("list", "nodes"))
-        if given.preempt and (problem := self._preemption.find_problem()):
+        if request.preempt and (problem := self._preemption.find_problem()):
             raise ApiFailureError(FailureCode.NOT_READY, problem, "preempt", retry_after=1)
-        run = functools.partial(simulate_pods, self._current(), given, self._preemption)
-        placed = await self._searches.run(caller.name, run, tuple[SimulatedPod, ...])
-        victims = {name.partition("/")[0] for each in placed for name in each.preempted}
+        run = functools.partial(_read_and_simulate, self._current(), request, self._preemption)
+        done = await self._searches.run(caller.name, run, _Simulation)
+        if done.failure is not None:
+            failure = done.failure
+            raise ApiFailureError(failure.code, failure.message, failure.path)
+        victims = {name.partition("/")[0] for each in done.pods for name in each.preempted}
         readable = await self.readable_of(caller, victims)
-        placed = tuple(without_victims(each, readable) for each in placed)
+        placed = tuple(without_victims(each, readable) for each in done.pods)
         if not sees_nodes:
             placed = tuple(replace(each, reasons=without_nodes(each.reasons)) for each in placed)
         return SimulationReply(pods=placed, leading=self._leadership.leading)
@@ -201,6 +206,23 @@ class ApiCalls:
             text = f"this replica is not ready: {reasons[0]}"
             raise ApiFailureError(FailureCode.NOT_READY, text, retry_after=1)
         return self._state.decisions.state
+
+
+class _Simulation(msgspec.Struct):
+    """What a copy of the process returns: the pods, or what is wrong with the request."""
+
+    pods: tuple[SimulatedPod, ...] = ()
+    failure: ApiFailure | None = None
+
+
+def _read_and_simulate(
+    state: AllocatorState, request: SimulationRequest, preemption: PreemptionView
+) -> _Simulation:
+    try:
+        given = read_simulation(request)
+    except ApiFailureError as error:
+        return _Simulation(failure=error.failure)
+    return _Simulation(simulate_pods(state, given, preemption))
 
 
 def _list_claims(namespace: str) -> Action:

@@ -1,10 +1,12 @@
 """Reads the bodies of requests strictly: whatever they contain, the result is a value or a failure.
 
 What a simulation is sent describes pods that do not exist: their identity and status are dropped.
+Decoding it can take half a second, so that only a copy of the process does. Before that, the names
+are enough to ask about rights.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -36,18 +38,51 @@ S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T", Pod, Claim, Template)
 
 
-def decode_request(body: bytes, kind: type[S]) -> S:
-    """Decode a body; raises ApiFailureError with the path of the error."""
+class _Names(msgspec.Struct):
+    namespace: str | None = None
+    name: str | None = None
+
+
+class _NamedObject(msgspec.Struct):
+    metadata: _Names | None = None
+
+
+def decode_request(body: bytes | msgspec.Raw, kind: type[S], where: str = "") -> S:
+    """Decode a body, or the part of it at a path; raises ApiFailureError with the error's path."""
     try:
         return msgspec.json.decode(body, type=kind)
     except _UNDECODABLE as error:
         message, _, path = f"{error}".partition(" - at `$")
-        path = path.removesuffix("`").removeprefix(".")
+        path = (where + path.removesuffix("`")).removeprefix(".")
         raise ApiFailureError(FailureCode.BAD_REQUEST, message, path) from None
 
 
+def namespaces_of(request: SimulationRequest) -> Collection[str]:
+    """Return the namespaces of all objects, sorted; raises ApiFailureError.
+
+    The names are checked, and nothing else of the objects.
+    """
+    found = set(_namespaces(request))
+    if len(found) > MAX_NAMESPACES:
+        text = f"the objects are in {len(found)} namespaces, at most {MAX_NAMESPACES} are allowed"
+        raise ApiFailureError(FailureCode.BAD_REQUEST, text)
+    return sorted(found)
+
+
+def _namespaces(request: SimulationRequest) -> Iterator[str]:
+    for kind in ("pods", "claims", "templates"):
+        for number, raw in enumerate(getattr(request, kind)):
+            where = f"{kind}[{number}]"
+            names = decode_request(raw, _NamedObject, where).metadata or _Names()
+            if names.namespace:
+                check_name(names.namespace, f"{where}.metadata.namespace", 63)
+            if names.name:
+                check_name(names.name, f"{where}.metadata.name", 253)
+            yield names.namespace or "default"
+
+
 def read_simulation(request: SimulationRequest) -> PodsToSimulate:
-    """Read the objects of a simulation; raises ApiFailureError."""
+    """Read the objects of a simulation, whose names are checked; raises ApiFailureError."""
     pods = _read(_PODS, request.pods, "pods")
     claims = _read(_CLAIMS, request.claims, "claims")
     templates = _read(_TEMPLATES, request.templates, "templates")
@@ -66,13 +101,6 @@ def _read(reader: Reader[T], raw: Sequence[msgspec.Raw], where: str) -> tuple[T,
         if isinstance(found, tuple):
             path = f"{where}[{number}]" + (f".{found[0].path}" if found[0].path else "")
             raise ApiFailureError(FailureCode.BAD_REQUEST, found[0].message, path)
-        metadata = found.metadata
-        for name, text, most in (
-            ("namespace", metadata.namespace, 63),
-            ("name", metadata.name, 253),
-        ):
-            if text:
-                check_name(text, f"{where}[{number}].metadata.{name}", most)
         objects.append(found)
     return tuple(objects)
 
@@ -93,17 +121,6 @@ def _new_pod(pod: Pod, number: int) -> Pod:
 def _new_claim(claim: Claim) -> Claim:
     metadata = replace(claim.metadata, uid="", resource_version="", deletion_timestamp=None)
     return replace(claim, metadata=metadata, status=ClaimStatus())
-
-
-def namespaces_of(given: PodsToSimulate) -> Collection[str]:
-    """Return the namespaces of all objects, sorted; raises ApiFailureError if there are many."""
-    found = {each.namespace for each in given.pods}
-    others = (*given.claims, *given.templates)
-    found |= {each.metadata.namespace or "default" for each in others}
-    if len(found) > MAX_NAMESPACES:
-        text = f"the objects are in {len(found)} namespaces, at most {MAX_NAMESPACES} are allowed"
-        raise ApiFailureError(FailureCode.BAD_REQUEST, text)
-    return sorted(found)
 
 
 def without_nodes(reasons: Sequence[DeviceReason]) -> tuple[DeviceReason, ...]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from allocator.api import calls
 from allocator.api.forked import ForkLimits
 from allocator.api.searches import ApiSearches
 from dra.nodes import Node
@@ -316,6 +317,32 @@ async def test_a_body_that_is_not_valid_is_refused_with_its_path(body: object, p
     async with local(Cluster(n1=1)) as served:
         status, reply, _ = await served.send("POST /v1/simulate", None, body)
     assert (status, reply.get("path", "")) == (400, path), reply
+
+
+async def test_objects_are_decoded_on_a_copy_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here: list[object] = []
+    read = calls.read_simulation
+    monkeypatch.setattr(calls, "read_simulation", lambda sent: here.append(sent) or read(sent))
+    # Errors are the slowest: each container is examined again for its path.
+    containers = [{}] * 1000 + [3]
+    sent = {"pods": [{"metadata": {"name": "p"}, "spec": {"containers": containers}}]}
+    async with local(Cluster(n1=1)) as served:
+        status, reply, _ = await served.send("POST /v1/simulate", None, sent)
+    assert (status, reply["path"]) == (400, "pods[0].spec.containers[1000]")
+    assert here == []
+
+
+async def test_objects_are_decoded_only_for_callers_with_rights() -> None:
+    reviews = ReviewServer({"dev": "dev"}, {"dev": ["create pods in red"]})
+    pods = [{"metadata": {"name": "p", "namespace": each}, "spec": 3} for each in ("red", "blue")]
+    async with serving_api(Cluster(n1=1), reviews) as served:
+        own, other = [
+            await served.send("POST /v1/simulate", "dev", {"pods": [each]}) for each in pods
+        ]
+    assert (own[0], own[1]["path"]) == (400, "pods[0].spec")
+    assert other[0] == 403
 
 
 async def test_a_body_above_the_limit_or_of_another_type_is_refused() -> None:
