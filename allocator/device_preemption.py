@@ -125,7 +125,10 @@ class DevicePreemption:
         return PreemptReply(node=victims.node, victims=victims.pods, violations=victims.violations)
 
     def _find_gone(self, request: PreemptRequest) -> set[str]:
-        """Return the claims whose pods are gone for the scheduler, which has seen that first."""
+        """Return the claims whose pods are gone for the scheduler.
+
+        It has seen that before the allocator, or the allocator has started after their end.
+        """
         pods, gone = self._state.pods, set()
         for node in request.nodes or ():
             if node.running is None:
@@ -135,7 +138,7 @@ class DevicePreemption:
                 for uid in self._state.ledger.claims_in(pool):
                     users = pods.consumers(uid)
                     if users and all(
-                        each not in listed and pods.is_on(each, node.node) for each in users
+                        each not in listed and pods.can_be_on(each, node.node) for each in users
                     ):
                         gone.add(uid)
         return gone

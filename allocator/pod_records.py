@@ -119,10 +119,10 @@ class PodRecords:
         record = self._records.get(uid)
         return record is not None and bool(record.node)
 
-    def is_on(self, uid: str, node: str) -> bool:
-        """Whether a pod is known to be bound to a node."""
+    def can_be_on(self, uid: str, node: str) -> bool:
+        """Whether a pod is bound to a node, or not known; "" is no pod."""
         record = self._records.get(uid)
-        return record is not None and record.node == node
+        return bool(uid) and (record is None or record.node == node)
 
     def claim_names(self, uid: str) -> tuple[str, ...]:
         """Return the claims that a pod names, as `namespace/name`."""

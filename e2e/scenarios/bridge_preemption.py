@@ -295,3 +295,22 @@ def a_pod_evicts_one_pod_for_cpu_and_one_for_its_device(stage: BridgeStage) -> N
     stage.wait_running("second-0")
     assert phases(stage, "low") == {"low-small": "Running"}
     assert phases(stage, "holder") == {}
+
+
+@bridge_scenario("full")
+def preemptors_get_their_devices_although_the_allocator_is_killed(stage: BridgeStage) -> None:
+    """What was kept for them is forgotten. They use what is free, and evict for the rest."""
+    stage.node("a", "dgx-a100", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    high = create_priority(stage, "high", 1000)
+    create_pods(stage, "low", 8)
+    stage.wait("the node is full", run_all(stage, "low", 8))
+    create_pods(stage, "high", 6, priorityClassName=high)
+    stage.wait("a victim terminates", lambda: len(phases(stage, "low")) < 8)
+    leader = stage.leader()
+    leader.allocator.kill()
+    leader.start()
+    stage.wait("all preemptors run", run_all(stage, "high", 6), PATIENCE_SECONDS)
+    left = len(phases(stage, "low"))
+    print_line(f"      {8 - left} victims for 6 preemptors")
+    assert stage.check_allocations() == 6 + left

@@ -1,0 +1,163 @@
+"""What is kept for a pod that preempts, until when, and who takes it over."""
+
+import pytest
+
+from allocator.decisions import PROMISE_SECONDS
+from allocator.preemptors import KEEP_SECONDS
+from tests.allocator.clusters import pod
+from tests.allocator.contests import HIGH, LOW, Contest
+
+
+@pytest.fixture
+def full() -> Contest:
+    """One node with two devices and two pods; `first` is kept first."""
+    contest = Contest(n1=2)
+    contest.run("first", "n1", 0)
+    contest.run("second", "n1", 1)
+    return contest
+
+
+def test_the_devices_of_a_victim_are_kept_for_the_preemptor(full: Contest) -> None:
+    full.victims("high")
+    full.end("second")
+    for contender in ("a", "b"):
+        assert full.ask(contender, priority=LOW) == []
+    assert full.woken() == ["high"]
+    assert full.ask("contender", priority=HIGH) == []
+    assert full.ask("high") == ["n1"]
+    assert not full.cluster.reserve("high", "n1")
+
+
+def test_a_contender_that_reserves_at_once_does_not_get_them(full: Contest) -> None:
+    full.ask("contender", priority=LOW)
+    full.victims("high")
+    full.end("second")
+    assert "not free any more" in full.cluster.reserve("contender", "n1")
+
+
+def test_a_device_of_the_first_victim_is_kept_until_the_last_one_ends(full: Contest) -> None:
+    assert len(full.victims("high", 2)) == 2
+    full.end("first")
+    assert full.ask("contender", priority=LOW) == []
+    assert full.woken() == []
+    full.end("second")
+    assert full.woken() == ["high"]
+    assert full.ask("high", 2) == ["n1"]
+
+
+def test_a_free_device_is_kept_beside_that_of_the_victim() -> None:
+    contest = Contest(n1=2)
+    contest.run("holder", "n1", 0)
+    assert contest.victims("high", 2) == ["holder"]
+    assert contest.ask("contender", priority=LOW) == []
+
+
+def test_equal_preemptors_are_woken_each_for_its_own_victim(full: Contest) -> None:
+    assert full.victims("one") == ["second"]
+    assert full.victims("two") == ["first"]
+    full.end("first")
+    assert full.woken() == ["two"]
+    full.end("second")
+    assert full.woken() == ["one"]
+
+
+def test_what_a_preemptor_does_not_use_is_free_when_it_is_reserved() -> None:
+    contest = Contest(n1=2)
+    contest.run("holder", "n1", 0, 1)
+    contest.victims("high")
+    contest.end("holder")
+    assert contest.ask("low", priority=LOW) == []
+    assert contest.ask("high") == ["n1"]
+    assert not contest.cluster.reserve("high", "n1")
+    assert contest.woken() == ["low"]
+
+
+def test_nothing_is_kept_for_a_preemptor_that_is_gone(full: Contest) -> None:
+    full.ask("low", priority=LOW)
+    full.victims("high")
+    full.end("second")
+    assert full.woken() == ["high"]
+    full.cluster.state.apply(pod("high", "of-high"), None)
+    assert full.woken() == ["low"]
+
+
+def test_a_preemptor_whose_victims_stay_can_try_again(full: Contest) -> None:
+    full.victims("high")
+    assert full.woken(at=KEEP_SECONDS - 1) == []
+    assert full.woken(at=KEEP_SECONDS) == ["high"]
+    assert full.victims("high") == ["second"]
+
+
+def test_a_victim_that_takes_long_to_terminate_is_waited_for(full: Contest) -> None:
+    full.victims("high")
+    full.evict("second")
+    assert full.woken(at=10 * KEEP_SECONDS) == []
+    full.end("second")
+    assert full.woken() == ["high"]
+
+
+def test_devices_that_a_preemptor_does_not_use_are_free_after_a_time(full: Contest) -> None:
+    full.ask("low", priority=LOW)
+    full.victims("high")
+    full.end("second")
+    assert full.woken() == ["high"]
+    assert full.woken(at=KEEP_SECONDS) == ["high"]
+    # It is promised the device again, each time later.
+    assert any("low" in full.woken(at=KEEP_SECONDS + seconds) for seconds in range(8))
+
+
+def test_a_new_term_keeps_nothing(full: Contest) -> None:
+    full.victims("high")
+    full.end("second")
+    full.ask("low", priority=LOW)
+    full.cluster.decisions.begin_term()
+    assert full.ask("low", priority=LOW) == ["n1"]
+
+
+# --- a higher priority ---
+
+
+def test_a_higher_priority_takes_over_what_is_kept(full: Contest) -> None:
+    full.victims("high")
+    full.end("second")
+    assert full.ask("highest", priority=HIGH + 1) == ["n1"]
+    assert full.ask("third", priority=LOW) == []
+    assert not full.cluster.reserve("highest", "n1")
+    assert full.woken() == ["high"]  # which can preempt again
+    assert full.victims("high") == ["first"]
+
+
+def test_a_higher_priority_takes_over_what_is_being_released(full: Contest) -> None:
+    full.victims("high")
+    full.evict("second")
+    assert full.preempt("highest", priority=HIGH + 1).waiting
+    assert full.woken() == ["high"]
+    assert full.victims("high") == ["first"]
+    full.end("second")
+    assert full.woken() == ["highest"]
+
+
+def test_a_higher_priority_takes_over_what_was_promised_to_a_woken_pod(full: Contest) -> None:
+    full.ask("low", priority=LOW)
+    full.end("second")
+    assert full.woken() == ["low"]
+    assert full.ask("equal", priority=LOW) == []
+    assert full.ask("high") == ["n1"]
+    assert not full.cluster.reserve("high", "n1")
+    assert full.ask("low", priority=LOW) == []
+
+
+def test_a_reservation_of_the_scheduler_is_not_taken_over(full: Contest) -> None:
+    full.ask("low", priority=LOW)
+    full.end("second")
+    assert full.woken() == ["low"]
+    assert full.ask("low", priority=LOW) == ["n1"]
+    assert not full.cluster.reserve("low", "n1")
+    full.cluster.now = PROMISE_SECONDS + 1
+    assert full.ask("high") == []
+    full.enlist("low", "n1")
+    assert full.victims("high") == ["low"]
+    assert full.cluster.decisions.is_victim("low")
+    full.cluster.decisions.unreserve("low")  # the scheduler cancels its binding
+    assert full.ask("contender", priority=LOW) == []
+    assert full.woken() == ["high"]
