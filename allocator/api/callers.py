@@ -1,5 +1,6 @@
 """Finds out who sends a request, from its client certificate or its bearer token."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -18,6 +19,7 @@ _LOCAL: Final = Caller("system:local", trusted=True)
 # Every user that the API server knows has this group.
 _AUTHENTICATED: Final = "system:authenticated"
 _BEARER: Final = "bearer "
+_LOCAL_HOST: Final = re.compile(r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?")
 
 
 class CallerAccess:
@@ -40,6 +42,7 @@ class CallerAccess:
     async def authenticate(self, request: web.BaseRequest) -> Caller:
         """Return who sends a request; raises ApiFailureError."""
         if self._is_local:
+            _check_local_host(request)
             return _LOCAL
         if (caller := _find_certified(request)) is not None:
             return caller
@@ -76,6 +79,13 @@ class CallerAccess:
         if seconds := self._rights.take(caller.name, self._now()):
             text = "too many questions about rights"
             raise ApiFailureError(FailureCode.TOO_MANY_REQUESTS, text, retry_after=seconds)
+
+
+def _check_local_host(request: web.BaseRequest) -> None:
+    """Raise ApiFailureError for a web page whose name leads to this machine by DNS rebinding."""
+    if not _LOCAL_HOST.fullmatch(request.headers.get("Host", "")):
+        text = "on a loopback address, the header Host must be localhost or a loopback address"
+        raise ApiFailureError(FailureCode.FORBIDDEN, text)
 
 
 def _find_certified(request: web.BaseRequest) -> Caller | None:

@@ -40,6 +40,7 @@ from allocator.api.requests import (
     decode_request,
     namespaces_of,
     read_simulation,
+    without_node_names,
     without_nodes,
     without_victims,
 )
@@ -164,7 +165,7 @@ class ApiCalls:
             leading=self._leadership.leading,
             node=pod.spec.node_name,
             claims=claims,
-            message=found.message,
+            message=found.message if sees_nodes else without_node_names(found.message),
             fitting=found.fitting,
             reasons=found.reasons if sees_nodes else without_nodes(found.reasons),
             nodes=found.nodes if sees_nodes else (),

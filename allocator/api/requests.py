@@ -33,6 +33,7 @@ _CLAIMS: Final[Reader[Claim]] = claim_reader()
 _TEMPLATES: Final[Reader[Template]] = template_reader()
 # Each is one question about rights.
 MAX_NAMESPACES: Final = 10
+_ON_NODE: Final = re.compile(r"\bon node [^\s;,]+")
 _NAME: Final = re.compile(NAME)
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T", Pod, Claim, Template)
@@ -125,7 +126,14 @@ def _new_claim(claim: Claim) -> Claim:
 
 def without_nodes(reasons: Sequence[DeviceReason]) -> tuple[DeviceReason, ...]:
     """Return reasons without the names of nodes."""
-    return tuple(replace(each, example="") for each in reasons)
+    return tuple(
+        replace(each, example="", message=without_node_names(each.message)) for each in reasons
+    )
+
+
+def without_node_names(text: str) -> str:
+    """Return a message without the names of nodes."""
+    return _ON_NODE.sub("on a node", text)
 
 
 def without_victims(pod: SimulatedPod, readable: Collection[str]) -> SimulatedPod:

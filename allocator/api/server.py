@@ -244,9 +244,10 @@ def _response(status: int, body: bytes) -> web.Response:
 
 
 def is_loopback(at: Address) -> bool:
-    """Whether only this machine, or this pod, can connect to an address."""
-    if at.host == "localhost":
-        return True
+    """Whether only this machine, or this pod, can connect to an address.
+
+    A name, such as localhost, can have any address.
+    """
     try:
         return ipaddress.ip_address(at.host).is_loopback
     except ValueError:

@@ -9,7 +9,9 @@ import yaml
 
 from allocator.api.callers import read_subject
 from allocator.api.reviews import ALLOWED_SECONDS, DENIED_SECONDS
+from allocator.api.server import is_loopback
 from cluster.errors import UnreachableError
+from runtime.addresses import Address
 from runtime.tls import ServingCertificate
 from tests.allocator.api_served import ReviewServer, data_folder, serving_api
 from tests.allocator.clusters import Cluster, allocation_on, claim, pod
@@ -129,6 +131,32 @@ async def test_a_local_caller_needs_no_review() -> None:
     async with serving_api(two_tenants(), review_server(), is_local=True) as served:
         status, body, _ = await served.send(ALL)
     assert (status, len(body["items"]), served.reviews.bodies) == (200, 2, [])
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:1", 200),
+        ("localhost", 200),
+        ("[::1]:9444", 200),
+        ("evil.example.com", 403),
+        ("127.0.0.1.example.com", 403),
+        ("[", 403),
+        ("", 403),
+    ],
+)
+async def test_a_web_page_of_another_name_is_no_local_caller(host: str, status: int) -> None:
+    async with serving_api(two_tenants(), review_server(), is_local=True) as served:
+        assert (await served.send(ALL, Host=host))[0] == status
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [("127.0.0.1", True), ("::1", True), ("127.8.8.8", True)]
+    + [(each, False) for each in ("", "0.0.0.0", "::", "10.0.0.1", "localhost", "127.1")],  # noqa: S104
+)
+async def test_only_loopback_addresses_need_no_caller(host: str, is_local: bool) -> None:  # noqa: FBT001
+    assert is_loopback(Address(host, 9444)) is is_local
 
 
 async def test_an_api_server_that_does_not_answer_is_said_and_not_remembered() -> None:

@@ -100,11 +100,16 @@ async def test_a_pod_whose_devices_are_free_fits() -> None:
 async def test_a_pod_is_told_of_devices_that_are_being_released() -> None:
     cluster = full()
     cluster.state.apply(pod("held-1", "held-1", node="n1"), pod("held-1", "held-1", phase="Failed"))
-    async with local(cluster) as served:
+    reviews = ReviewServer({"t": "dev"}, {"dev": ["get pods in default"]})
+    async with local(cluster) as served, serving_api(cluster, reviews) as other:
         cluster.add_claim(claim("new"))
-        served.add_pod(pod("p", "new"))
-        told = await explain(served, "p")
+        for each in (served, other):
+            each.add_pod(pod("p", "new"))
+        told, others = await explain(served, "p"), await explain(other, "p", "t")
     assert told["reasons"][0]["code"] == "DevicesBeingReleased"
+    assert "on node n1" in told["message"]
+    assert "n1" not in str(others)
+    assert "on a node" in others["message"]
 
 
 async def test_a_pod_with_devices_is_told_which() -> None:
