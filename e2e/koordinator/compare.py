@@ -48,6 +48,8 @@ def compare_seeds(seeds: Iterable[int]) -> Compared:
         machine, request = generate(seed)
         theirs, ours = place(machine, request), answer(machine, request)
         found.counts.update(_count(theirs, ours))
+        if theirs and next(find_violations(machine, request, theirs), None):
+            found.counts["Koordinator violates a hint"] += 1
         found.most_work = max(found.most_work, ours.work)
         for kind, text in _differences(machine, request, theirs, ours):
             found.report(kind, f"{seed}: {text} | {request} | {ours}")

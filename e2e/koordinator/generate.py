@@ -49,6 +49,7 @@ def _machine(rng: random.Random) -> OccupiedMachine:
         frozenset(n for n in range(len(hardware.nics)) if rng.random() < share * 0.8),
         tuple(n for n in functions if rng.random() < share / 2),
         partitions=HOPPER if with_table else None,
+        configured_partitions=with_table and rng.random() < 0.5,
         honors_partitions=with_table and rng.random() < 0.3,
         numa=rng.random() < 0.5,
         old_api=rng.random() < 0.3,

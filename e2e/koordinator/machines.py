@@ -25,6 +25,7 @@ class OccupiedMachine:
 
     `used_functions` are numbers of NICs, once for each of their functions in use. With `functions`
     the NICs are offered as virtual functions. `numa` tells whether NICs publish their NUMA node,
+    `configured_partitions` whether the configuration declares the partitions instead of the driver,
     and `old_api` whether the API server drops `distinctAttribute` and `capacity` from claims.
     """
 
@@ -33,6 +34,7 @@ class OccupiedMachine:
     used_nics: frozenset[int] = frozenset()
     used_functions: tuple[int, ...] = ()
     partitions: Partitions | None = None
+    configured_partitions: bool = False
     honors_partitions: bool = False
     functions: bool = False
     numa: bool = False

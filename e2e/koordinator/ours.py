@@ -2,18 +2,21 @@
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from config.model import Configuration, Placement
+from config.partitions import Partitions
+from config.policy import partition_tables
+from config.string_formats import AttributeName, DriverName
 from dra.claim import Claim, read_claim
-from dra.classes import DeviceClass, read_class
+from dra.classes import read_class
 from dra.finding import Finding, Severity
 from dra.gates import Gates
 from dra.inventory import build_inventory
 from dra.nodes import Node
-from dra.slices import Slice, read_slice
+from dra.slices import read_slice
 from e2e.koordinator import published
 from e2e.koordinator.machines import OccupiedMachine
 from e2e.koordinator.request import DeviceRequest
@@ -51,7 +54,7 @@ def answer(
     machine: OccupiedMachine, request: DeviceRequest, placement: Placement = Placement.BRIDGE
 ) -> Answer:
     """Translate the pod for a placement, and allocate its claims."""
-    configuration = Configuration(placement=placement)
+    configuration = _configuration(machine, placement)
     gates = Gates(VERSION, consumable_capacity=not machine.old_api)
     labels = {POLICY: "Honor"} if machine.honors_partitions else {}
     node = Node(machine.hardware.name, labels=labels)
@@ -63,7 +66,13 @@ def answer(
     if not claims:
         errors = [each.message for each in findings if each.severity is Severity.ERROR]
         return Answer(refused="; ".join(errors) or f"{findings}", codes=codes)
-    return replace(_allocate(machine, _world(slices, classes, gates), claims, node), codes=codes)
+    inventory = build_inventory(slices, gates=gates)
+    world = World(
+        inventory,
+        {each.metadata.name: each for each in classes},
+        partitions=partition_tables(configuration),
+    )
+    return replace(_allocate(machine, world, claims, node), codes=codes)
 
 
 def _allocate(
@@ -101,10 +110,11 @@ def _translated(
     return claims, one.findings
 
 
-def _world(slices: Iterable[Slice], classes: Iterable[DeviceClass], gates: Gates) -> World:
-    return World(
-        build_inventory(slices, gates=gates), {each.metadata.name: each for each in classes}
-    )
+def _configuration(machine: OccupiedMachine, placement: Placement) -> Configuration:
+    declared = machine.partitions if machine.configured_partitions else None
+    rows = tuple(row for size, rows in (declared or {}).items() if size > 1 for row in rows)
+    entry = Partitions(DriverName(published.DRIVER), AttributeName(published.MODULE), rows)
+    return Configuration(placement=placement, partitions=(entry,) if rows else ())
 
 
 def _claim(content: dict[str, Any]) -> Claim:

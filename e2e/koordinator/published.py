@@ -13,6 +13,8 @@ from e2e.nodes.layout import Layout
 
 JSON = dict[str, Any]
 API = "resource.k8s.io/v1"
+DRIVER = nvidia.DRIVER
+MODULE = f"{DRIVER}/gpuModuleID"
 CLASSES = {
     nvidia.DRIVER: f'device.attributes["{nvidia.DRIVER}"].type == "gpu"',
     nics.DRANET: f'device.attributes["{nics.DRANET}"].rdma == true',
@@ -23,7 +25,8 @@ CLASSES = {
 def _layouts(machine: OccupiedMachine) -> tuple[Layout, Layout]:
     ports = nics.dranet(machine.hardware, "numa" if machine.numa else "")
     of_nics = nics.sriov(machine.hardware) if machine.functions else ports
-    return nvidia.layout(machine.hardware, "links" if machine.partitions else "full"), of_nics
+    mode = "modules" if machine.configured_partitions else "links"
+    return nvidia.layout(machine.hardware, mode if machine.partitions else "full"), of_nics
 
 
 def slices(machine: OccupiedMachine) -> Iterator[JSON]:

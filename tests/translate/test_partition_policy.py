@@ -7,6 +7,8 @@ import msgspec
 import pytest
 
 from config.model import Configuration, Placement
+from config.partitions import Partitions
+from config.string_formats import AttributeName, DriverName
 from dra.finding import Severity
 from dra.names import RULES_ANNOTATION
 from dra.nodes import Node
@@ -20,6 +22,8 @@ from translate.pods import Translation, make_context, translate
 
 LABEL = "node.koordinator.sh/gpu-partition-policy"
 SPEC = "scheduling.koordinator.sh/gpu-partition-spec"
+NATIVE, BRIDGE = Configuration(), Configuration(placement=Placement.BRIDGE)
+QUIET = {"TolerationAdded", "DriverNotOwned"}
 HONOR, MIXED, PREFER = PartitionPolicy.HONOR, PartitionPolicy.MIXED, PartitionPolicy.PREFER
 
 
@@ -42,12 +46,12 @@ def translate_limits(
     limits: YamlValue,
     policy: PartitionPolicy,
     annotations: YamlValue = None,
-    placement: Placement = Placement.NATIVE,
+    configuration: Configuration = NATIVE,
 ) -> Translation:
     container = {"name": "main", "resources": {"limits": limits}}
     spec = {"schedulerName": "koord-scheduler", "containers": [container]}
     pod = {"metadata": {"annotations": annotations or {}}, "spec": spec}
-    return translate(pod, make_context(Configuration(placement=placement), build_facts(policy)))
+    return translate(pod, make_context(configuration, build_facts(policy)))
 
 
 def constraints(found: Translation) -> YamlValue:
@@ -114,17 +118,20 @@ def test_a_restricted_partition_follows_the_policy_of_every_node() -> None:
     assert "MeaningChanges" not in {each.code for each in found.findings}
 
 
-def preferences(found: Translation) -> YamlValue:
+def near_rules(found: Translation) -> YamlValue:
     (template,) = found.templates
     metadata: YamlValue = template.object["spec"]["metadata"]  # type: ignore[index,call-overload]
-    rules = json.loads(metadata["annotations"][RULES_ANNOTATION])
-    return [each["attributes"] for each in rules["near"] if not each["required"]]
+    return json.loads(metadata["annotations"][RULES_ANNOTATION]).get("near", [])
+
+
+def preferences(found: Translation) -> YamlValue:
+    return [each["attributes"] for each in near_rules(found) if not each["required"]]
 
 
 @pytest.mark.parametrize("annotations", [{}, {SPEC: "{}"}, {SPEC: '{"allocatePolicy": ""}'}])
 def test_bridge_placement_prefers_a_partition(annotations: YamlValue) -> None:
     limits = {"koordinator.sh/gpu": 200}
-    found = translate_limits(limits, PREFER, annotations, Placement.BRIDGE)
+    found = translate_limits(limits, PREFER, annotations, BRIDGE)
     assert constraints(found) == []
     numa = ["resource.kubernetes.io/numaNode"]
     assert preferences(found) == [["gpu.nvidia.com/partition2"], numa]
@@ -132,16 +139,55 @@ def test_bridge_placement_prefers_a_partition(annotations: YamlValue) -> None:
 
 
 @pytest.mark.parametrize("gpus", [300, 500])
-@pytest.mark.parametrize("placement", Placement)
-def test_a_restricted_partition_has_1_2_4_or_8_gpus(gpus: int, placement: Placement) -> None:
+@pytest.mark.parametrize("configuration", [NATIVE, BRIDGE], ids=["native", "bridge"])
+def test_a_restricted_partition_has_1_2_4_or_8_gpus(
+    gpus: int, configuration: Configuration
+) -> None:
     annotations = {SPEC: json.dumps({"allocatePolicy": "Restricted"})}
-    found = translate_limits({"koordinator.sh/gpu": gpus}, PREFER, annotations, placement)
+    found = translate_limits({"koordinator.sh/gpu": gpus}, PREFER, annotations, configuration)
     assert found.edits == ()
     assert "AmountRefused" in {each.code for each in found.findings}
 
 
+CONFIGURED = Partitions(
+    DriverName("gpu.nvidia.com"),
+    AttributeName("gpu.nvidia.com/moduleID"),
+    ((0, 1), (2, 3), (0, 1, 2, 3), (4, 5, 6)),
+)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "spec", "rules"),
+    [
+        (200, None, [["gpu.nvidia.com/partition2", "drawbridge.dev/partition2", False]]),
+        (200, "BestEffort", [["gpu.nvidia.com/partition2", "drawbridge.dev/partition2", False]]),
+        (200, "Restricted", [["gpu.nvidia.com/partition2", "drawbridge.dev/partition2", True]]),
+        (400, "Restricted", [["drawbridge.dev/partition4", True]]),
+        (300, None, [["drawbridge.dev/partition3", False]]),
+        (500, None, []),
+    ],
+)
+def test_bridge_placement_follows_the_configured_partitions(
+    gpus: int, spec: str | None, rules: YamlValue
+) -> None:
+    annotations = {SPEC: json.dumps({"allocatePolicy": spec})} if spec else {}
+    configuration = Configuration(placement=Placement.BRIDGE, partitions=(CONFIGURED,))
+    found = translate_limits({"koordinator.sh/gpu": gpus}, PREFER, annotations, configuration)
+    assert constraints(found) == []
+    about = [[*each["attributes"], each["required"]] for each in near_rules(found)]
+    assert [each for each in about if "partition" in each[0]] == rules
+    assert {each.code for each in found.findings} <= {"SchedulerLeft", "SchedulerOurs", *QUIET}
+
+
+def test_native_placement_does_not_see_the_configured_partitions() -> None:
+    annotations = {SPEC: json.dumps({"allocatePolicy": "Restricted"})}
+    configuration = Configuration(partitions=(CONFIGURED,))
+    found = translate_limits({"koordinator.sh/gpu": 400}, PREFER, annotations, configuration)
+    assert constraints(found) == ["resource.kubernetes.io/numaNode"]
+
+
 def test_bridge_placement_requires_a_partition_where_all_nodes_honor_partitions() -> None:
-    found = translate_limits({"koordinator.sh/gpu": 200}, HONOR, None, Placement.BRIDGE)
+    found = translate_limits({"koordinator.sh/gpu": 200}, HONOR, None, BRIDGE)
     assert constraints(found) == ["gpu.nvidia.com/partition2"]
 
 

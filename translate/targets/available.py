@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from config.model import Configuration, Target
+from dra.names import PARTITION_ATTRIBUTE
 from facts.families import FAMILIES, Family, find_family
 from facts.model import Facts
 from translate.legacy.asks import Ask, Kind
@@ -54,14 +55,20 @@ def list_targets(
         return ()
     if configuration.targets:
         named = [
-            _configured(each, facts)
+            _configured(each, facts, configuration)
             for each in configuration.targets
             if Kind(each.kind) is ask.kind
         ]
         return tuple(each for each in named if _same_vendor(ask.vendor, get_printer(each).vendor))
     chosen = [
         DriverTarget(
-            family.driver, family.driver, name, Sharing.NONE, _VOCABULARIES[family.driver], facts
+            family.driver,
+            family.driver,
+            name,
+            Sharing.NONE,
+            _VOCABULARIES[family.driver],
+            facts,
+            _list_partitions(family.driver, configuration),
         )
         for family in FAMILIES
         if family.kind == ask.kind and _same_vendor(ask.vendor, PRINTERS[family.driver].vendor)
@@ -84,7 +91,16 @@ def _default_class(family: Family, facts: Facts | None) -> tuple[str, ...]:
     return (found if family.one_class else family.classes)[:1] if found else ()
 
 
-def _configured(target: Target, facts: Facts | None) -> DriverTarget:
+def _list_partitions(driver: str, configuration: Configuration) -> dict[int, tuple[str, ...]]:
+    """Return the attributes by which rules name the configured partitions of each size."""
+    found: dict[int, dict[str, None]] = {}
+    for entry in configuration.partitions:
+        for size in {len(each) for each in entry.partitions} if entry.driver == driver else ():
+            found.setdefault(size, {})[f"{entry.name or PARTITION_ATTRIBUTE}{size}"] = None
+    return {size: tuple(names) for size, names in found.items()}
+
+
+def _configured(target: Target, facts: Facts | None, configuration: Configuration) -> DriverTarget:
     known = find_family(target)
     if known is not None:
         vocabulary = PRINTERS[known.driver].vocabulary(target.driver)
@@ -97,5 +113,11 @@ def _configured(target: Target, facts: Facts | None) -> DriverTarget:
     vocabulary = msgspec.structs.replace(vocabulary, domain=f"{target.driver}")
     driver = known.driver if known else f"{target.driver}"
     return DriverTarget(
-        driver, f"{target.driver}", f"{target.class_}", target.sharing, vocabulary, facts
+        driver,
+        f"{target.driver}",
+        f"{target.class_}",
+        target.sharing,
+        vocabulary,
+        facts,
+        _list_partitions(f"{target.driver}", configuration),
     )

@@ -5,7 +5,8 @@ many locations there are depends on the free devices of the node, so a request l
 that can be needed, the smallest first. Only the largest possible numbers depend on node shapes.
 """
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -27,7 +28,7 @@ from translate.targets.vocabulary import NotExpressibleError
 
 # For each number of locations, the most other devices in as many locations with room for the
 # primary devices.
-_Room = dict[int, int]
+_Room = Mapping[int, int]
 
 
 class LinkedCounts(msgspec.Struct, frozen=True):
@@ -85,8 +86,12 @@ def _find_rooms(
     return attribute, rooms, findings
 
 
-def _count_room(count: int, rows: Iterable[Neighbourhood]) -> _Room:
-    """Return the most other devices for each number of locations that hold the primary devices."""
+@functools.lru_cache(maxsize=256)
+def _count_room(count: int, rows: tuple[Neighbourhood, ...]) -> _Room:
+    """Return the most other devices for each number of locations that hold the primary devices.
+
+    Remembered, because a pod can have many requests for the same number of devices.
+    """
     # By the number of locations and of primary devices in them.
     most: dict[tuple[int, int], int] = {(0, 0): 0}
     for row in rows:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dra.attributes import NUMA_NODE, PCIE_ROOT
 from dra.finding import Finding
-from translate.legacy.asks import Ask, TopologyScope
+from translate.legacy.asks import Ask, Colocation, TopologyScope
 from translate.targets import codes
 from translate.targets.plan import (
     ClaimPart,
@@ -49,13 +49,40 @@ def _colocate_one(
         _is_near_enough(colocation.scope, numbers, each) for each in part.constraints
     ):
         return part, ()
-    if bridge and colocation and not colocation.required and ask.count != 1:
-        attribute, findings = _find_attribute(ask, colocation.scope, expanded, target)
-        if attribute:
-            rule = ProximityRule(numbers, (), (attribute,), required=False)
+    if bridge and colocation and ask.count != 1:
+        rule, findings = _find_rule(chosen, colocation, numbers)
+        if rule:
             return replace(part, proximity_rules=(*part.proximity_rules, rule)), findings
     near, findings = _compose_near(ask, expanded, target, numbers)
     return replace(part, constraints=(*part.constraints, *near)), findings
+
+
+def _find_rule(
+    chosen: ChosenTarget, colocation: Colocation, numbers: tuple[int, ...]
+) -> tuple[ProximityRule | None, tuple[Finding, ...]]:
+    """Return the rule for what no constraint can express: preferences, configured partitions."""
+    ask, target, expanded = chosen
+    attributes = _list_attributes(ask, colocation.scope, target)
+    findings: tuple[Finding, ...] = ()
+    if not _is_configured(ask, colocation.scope, target):
+        if colocation.required:
+            return None, ()
+        attribute, findings = _find_attribute(ask, colocation.scope, expanded, target)
+        attributes = (attribute,) if attribute else ()
+    if not attributes:
+        return None, ()
+    return ProximityRule(numbers, (), attributes, colocation.required), findings
+
+
+def _is_configured(ask: Ask, scope: TopologyScope, target: DriverTarget) -> bool:
+    return scope is TopologyScope.LINK and (ask.count or 0) in target.partitions
+
+
+def _list_attributes(ask: Ask, scope: TopologyScope, target: DriverTarget) -> tuple[str, ...]:
+    """Return the published attribute of exactly this scope, and those of the configuration."""
+    published = _published_attribute(ask, scope, target)
+    configured = target.partitions[ask.count or 0] if _is_configured(ask, scope, target) else ()
+    return (*((published,) if published else ()), *configured)
 
 
 def _prefer_scopes(
@@ -73,10 +100,11 @@ def _prefer_scopes(
     for scope in ask.nearness:
         if (ask.count == 1 and rules) or 0 < _most_in_scope(target, scope) < ask.count:
             continue
-        attribute = _published_attribute(ask, scope, target)
-        rule = ProximityRule(numbers, (), (attribute,), required=False)
+        attributes = _list_attributes(ask, scope, target)
+        rule = ProximityRule(numbers, (), attributes, required=False)
         ensured = any(_is_near_enough(scope, numbers, each) for each in part.constraints)
-        if attribute and not (ensured and rules) and rule not in rules:
+        stated = {rule, replace(rule, required=True)} & {*rules}
+        if attributes and not (ensured and rules) and not stated:
             rules = (*rules, rule)
             yield rule
 

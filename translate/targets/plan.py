@@ -39,6 +39,8 @@ class DriverTarget(msgspec.Struct, frozen=True):
     sharing: str | int
     vocabulary: DriverVocabulary
     facts: Facts | None = None
+    # The configured attributes for partitions of the link between devices, by their size.
+    partitions: Mapping[int, tuple[str, ...]] = {}
 
     def products(self, *, types: tuple[str, ...] = ()) -> tuple[Product, ...]:
         """Return the published products of the driver, only of these types if any are given."""

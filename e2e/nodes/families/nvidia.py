@@ -35,7 +35,7 @@ def layout(machine: Machine, mode: str = "full") -> Layout:
 
     `mode`: full | static-mig | dynamic-mig | groups (dynamic MIG, partitions of different size
     exclude each other) | vfio | shares-memory | shares-unlimited | shares-N | links (the number of
-    each GPU's partition of two, four and eight linked GPUs).
+    each GPU's partition of two, four and eight linked GPUs) | modules (the module number).
     """
     if mode in ("dynamic-mig", "groups"):
         sets = tuple(_counter_set(machine, gpu) for gpu in machine.gpus)
@@ -60,6 +60,8 @@ def _devices(machine: Machine, gpu: Gpu, mode: str) -> Iterator[Device]:
         wire |= _shares(machine.product["memory"], mode.removeprefix("shares-"))
     if mode == "links":
         wire["attributes"] |= {f"partition{size}": {"int": gpu.index // size} for size in (2, 4, 8)}
+    if mode == "modules":
+        wire["attributes"] |= {"gpuModuleID": {"int": gpu.index}}
     yield Device(f"gpu-{gpu.index}", "gpu", gpu.uuid, wire)
     if mode == "vfio":
         yield Device(f"gpu-vfio-{gpu.index}", "vfio", gpu.uuid, _passthrough(machine, gpu))
