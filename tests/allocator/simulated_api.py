@@ -92,6 +92,7 @@ class SimulatedApi:
     leader: str = ""
     terms: int = 0
     violations: list[str] = field(default_factory=list)
+    evicted: list[str] = field(default_factory=list)
 
     # --- what other clients do ---
 

@@ -18,6 +18,9 @@ from allocator.decisions import PodDecisions
 from allocator.protocol import (
     PodOnNode,
     PodReference,
+    PotentialVictim,
+    PreemptionNode,
+    PreemptRequest,
     PreFilterRequest,
     ProtocolError,
     SchedulingPod,
@@ -36,6 +39,11 @@ from tests.allocator.clusters import gpu_class, gpu_slice, owns_all, pod_fields
 from tests.allocator.simulated_api import SimulatedApi, SimulatedPod, SimulatedWrites
 
 _PODS = pod_reader()
+
+
+def priority_of(uid: str) -> int:
+    """Return the priority of a pod, which its name has."""
+    return int(uid.removeprefix("p")) % 3
 
 
 class SimulatedPair:
@@ -206,9 +214,13 @@ class SimulatedPair:
         if any(each is None for each in claims) or self.binder.is_writing(pod.uid):
             return
         encoded = tuple(msgspec.Raw(msgspec.json.encode(each, enc_hook=str)) for each in claims)
-        about = SchedulingPod(namespace="default", name=pod.uid, uid=pod.uid)
+        about = SchedulingPod(
+            namespace="default", name=pod.uid, uid=pod.uid, priority=priority_of(pod.uid)
+        )
         reply = self.calls.prefilter(PreFilterRequest(pod=about, claims=encoded, max_nodes=2))
         await asyncio.sleep(self.api.random.expovariate(500))
+        if reply.preemptible and not reply.fit:
+            await self._preempt(pod.uid)
         if not reply.fit:
             return
         node = self.api.random.choice(reply.fit).node
@@ -220,6 +232,29 @@ class SimulatedPair:
                 self.calls.unreserve(PodReference(pod_uid=pod.uid))
             else:
                 self._spawn(self._bind(pod.uid, node))
+
+    async def _preempt(self, uid: str) -> None:
+        """Ask for victims and evict them; the process can be killed in between."""
+        bound: dict[str, list[str]] = {name: [] for name in self.state.nodes_with_pools}
+        for each in self.api.pods.values():
+            if each.node and not each.deleted:
+                bound[each.node].append(each.uid)
+        nodes = tuple(
+            PreemptionNode(
+                node=name,
+                pods=tuple(PotentialVictim(uid=one, priority=priority_of(one)) for one in uids),
+                running=tuple(uids),
+            )
+            for name, uids in bound.items()
+        )
+        reply = self.calls.preempt(PreemptRequest(pod_uid=uid, nodes=nodes))
+        for victim in reply.victims:
+            await asyncio.sleep(self.api.random.expovariate(100))
+            await self.runs.wait()
+            if priority_of(victim) >= priority_of(uid):
+                self.api.violations.append(f"{victim} is evicted for {uid}")
+            self.api.evicted.append(victim)
+            self.api.delete_pod(victim)
 
     async def _bind(self, uid: str, node: str) -> None:
         await asyncio.sleep(self.api.random.expovariate(20))

@@ -138,3 +138,4 @@ def test_no_device_has_two_owners_and_nothing_is_left_behind(seed: int) -> None:
     story = Story(seed)
     run_virtually(story.run)
     assert not story.api.violations
+    assert story.api.evicted
