@@ -89,7 +89,7 @@ class SearchBounds:
             mine = taken.option if taken.option.claim == option.claim else None
             how: tuple[object, ...] = (taken.option.admin,)
             if mine is not None:
-                sides = self.active_rules.by_request.get(mine.request_index)
+                sides = self.active_rules.sides_of(mine.request_index)
                 derives = id(mine) if mine.derived_attributes else 0
                 how = (*how, mine.constraint_indexes, derives, sides)
             if taken.candidate.shared:
@@ -136,11 +136,12 @@ class SearchBounds:
         return behind[len(order) - start]
 
     def _profile(self, option: Option) -> OptionProfile:
-        rule_attributes = self.active_rules.attributes_of(option.request_index)
-        key = (option.equivalence_key(), rule_attributes)
+        rules = self.active_rules.sides_of(option.request_index)
+        key = (option.equivalence_key(), rules)
         cached = self._profiles_by_key.get(key)
         if cached is None:
-            keys: list[int | str] = [*option.constraint_indexes, *sorted(rule_attributes)]
+            rule_attributes = sorted(self.active_rules.attributes_of(option.request_index))
+            keys: list[int | str] = [*option.constraint_indexes, *rule_attributes]
             cached = self._profiles_by_key[key] = OptionProfile(keys)
             all_mode_devices = self.search.orders.all_mode_devices
             for candidate in all_mode_devices[option] if option.all_mode else self.candidates:

@@ -93,7 +93,8 @@ def _unsatisfiable_request(
     for request in demand.requests:
         found: list[Reason] = []
         for option in request.options:
-            key = option.equivalence_key()
+            rules = state.active_rules.sides_of(option.request_index)
+            key = (option.equivalence_key(), rules)
             filtered = known.get(key) or filter_candidates(state, option, node_view.candidates)
             known[key] = filtered
             requested = (

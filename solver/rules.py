@@ -94,9 +94,13 @@ class ActiveRules:
         """Return how many steps a device of a request counts."""
         return self._costs.get(request_index, 1)
 
+    def sides_of(self, request_index: int) -> tuple[tuple[int, int], ...]:
+        """Return the rules about a request, by number, and its side in each of them."""
+        return self.by_request.get(request_index, ())
+
     def attributes_of(self, request_index: int) -> frozenset[str]:
         """Return the attributes that decide about the devices of a request."""
-        sides = self.by_request.get(request_index, ())
+        sides = self.sides_of(request_index)
         return frozenset(name for index, _ in sides for name in self.rules[index].attributes)
 
     def extend(
@@ -105,7 +109,7 @@ class ActiveRules:
         """Return the states with one more device, or the rule that it violates."""
         new = list(states)
         spare = self._most[device.request_index] - device.requested
-        for index, side in self.by_request.get(device.request_index, ()):
+        for index, side in self.sides_of(device.request_index):
             new[index] = _add(self.rules[index], states[index], side, device, spare)
             if not is_possible(new[index]):
                 return self.rules[index]
