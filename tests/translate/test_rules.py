@@ -93,6 +93,16 @@ def test_the_rules_are_part_of_the_name() -> None:
     assert done(joint).templates[0].name != done(hard).templates[0].name
 
 
+def test_pods_with_equal_hints_share_a_template() -> None:
+    (case,) = (each for each in TABLE if each["name"].startswith("four GPUs on two roots"))
+    context = make_context(BRIDGE, worlds.facts(tuple(case["world"])))
+    other = pod(case)
+    other["metadata"]["name"] = "other"
+    other["spec"]["containers"][0]["name"] = "server"
+    names = {each.name for one in (pod(case), other) for each in translate(one, context).templates}
+    assert len(names) == 1
+
+
 def test_the_api_server_accepts_a_template_with_rules() -> None:
     whole = dict(done(TABLE[0]).templates[0].object)
     assert not isinstance(read_template(whole), tuple)
