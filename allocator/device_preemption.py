@@ -80,8 +80,10 @@ class DevicePreemption:
         """Return what a pod that fits nowhere waits for, if devices are being released for it."""
         priority = search.pod.priority
         own = self.preemptors.find(pod_uid)
-        if own is not None and own.pending:
-            return waits_for(sum(len(each.holds) for each in own.pending), own.node)
+        if own is None or not own.pending:
+            own = self.preemptors.find_for_same_claim(pod_uid, search)
+        if own is not None:
+            return waits_for(own.device_count, own.node)
         promised = self.preemptors.promised_to_others(pod_uid, priority)
         pairing = self._releases.pair(pod_uid, search, self._ids, promised)
         if pairing is None:
@@ -90,7 +92,7 @@ class DevicePreemption:
         if any(not each.waits_for.isdisjoint(pairing.claims) for each in lower):
             # What others were evicted for is kept for this pod now.
             found = DeviceVictims(node=pairing.node, claims=tuple(sorted(pairing.claims)))
-            self.preemptors.begin(pod_uid, priority, found, now)
+            self.preemptors.begin(pod_uid, search, found, now)
         return pairing.reason
 
     # --- a pod that asks for victims ---
@@ -119,7 +121,7 @@ class DevicePreemption:
         for each in promises:
             if not set(victims.claims).isdisjoint(_claims_of((each,))):
                 self._reserved.release(each.uid)
-        self.preemptors.begin(uid, priority, victims, now)
+        self.preemptors.begin(uid, search, victims, now)
         if not victims.pods and not victims.required:
             return PreemptReply(waiting=True, message=_FREE)
         return PreemptReply(node=victims.node, victims=victims.pods, violations=victims.violations)

@@ -11,8 +11,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from allocator.device_victims import DeviceVictims
+from allocator.shortlist import NodeSearch
 from allocator.state import AllocatorState
 from ledger.holdings import Hold
+from ledger.ledger import uid_of
 from solver.world import View
 
 # How long the evictions may take to be seen, and how long devices are kept once all are released.
@@ -28,9 +30,10 @@ class _Pending(NamedTuple):
 
 
 class Preemptor(msgspec.Struct, frozen=True):
-    """A pod that preempts, and the claims whose release it waits for."""
+    """A pod that preempts for its `claims`, and the claims whose release it waits for."""
 
     uid: str
+    claims: frozenset[str]
     priority: int
     node: str
     victims: frozenset[str]
@@ -42,6 +45,11 @@ class Preemptor(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """The UID under which the ledger has the devices that are kept."""
         return f"kept for {self.uid}"
+
+    @property
+    def device_count(self) -> int:
+        """How many devices are kept or released for the pod."""
+        return len(self.holds) + sum(len(each.holds) for each in self.pending)
 
     @property
     def waits_for(self) -> frozenset[str]:
@@ -63,16 +71,17 @@ class Preemptors:
 
     # --- beginning and end ---
 
-    def begin(self, pod_uid: str, priority: int, found: DeviceVictims, now: float) -> None:
+    def begin(self, pod_uid: str, search: NodeSearch, found: DeviceVictims, now: float) -> None:
         """Keep the free devices of a decision for a pod, and those of the claims it waits for."""
         self.forget(pod_uid)
-        for other in self._robbed_by(found, priority):
+        for other in self._robbed_by(found, search.pod.priority):
             self._end(other)
         pending = tuple(_Pending(uid, self._holds_of(uid)) for uid in found.claims)
         self._put(
             Preemptor(
                 uid=pod_uid,
-                priority=priority,
+                claims=frozenset(map(uid_of, search.unallocated)),
+                priority=search.pod.priority,
                 node=found.node,
                 victims=frozenset(found.pods),
                 pending=pending,
@@ -134,6 +143,12 @@ class Preemptors:
     def find(self, pod_uid: str) -> Preemptor | None:
         """Return a pod that preempts."""
         return self._pods.get(pod_uid)
+
+    def find_for_same_claim(self, pod_uid: str, search: NodeSearch) -> Preemptor | None:
+        """Return another pod that preempts for a claim which both share."""
+        claims = set(map(uid_of, search.unallocated))
+        others = (each for each in self._pods.values() if each.uid != pod_uid)
+        return next((each for each in others if not each.claims.isdisjoint(claims)), None)
 
     def lower_than(self, priority: int) -> Iterator[Preemptor]:
         """Yield the pods with a lower priority."""

@@ -4,7 +4,7 @@ import pytest
 
 from allocator.decisions import PROMISE_SECONDS
 from allocator.preemptors import KEEP_SECONDS
-from tests.allocator.clusters import pod
+from tests.allocator.clusters import claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest
 
 
@@ -112,6 +112,24 @@ def test_a_new_term_keeps_nothing(full: Contest) -> None:
     full.ask("low", priority=LOW)
     full.cluster.decisions.begin_term()
     assert full.ask("low", priority=LOW) == ["n1"]
+
+
+def test_pods_that_share_a_claim_preempt_for_it_once(full: Contest) -> None:
+    shared = claim("wanted")
+    for uid in ("one", "two"):
+        reply = full.cluster.prefilter(uid, shared, priority=HIGH)
+        full.waiting.note_answer(uid, HIGH, (), 0.0)
+        if reply.preemptible:
+            assert full.cluster.decisions.preempt(full.preemption(uid), 0.0).victims == ("second",)
+            full.waiting.note_preemption(uid, refused=False)
+    assert not reply.preemptible
+    assert "waits for 1 device" in reply.message
+    full.end("second")
+    assert full.woken() == ["one"]
+    assert full.cluster.nodes("one", shared, priority=HIGH) == ["n1"]
+    assert not full.cluster.reserve("one", "n1")
+    assert full.woken() == ["two"]
+    assert full.cluster.nodes("two", shared, priority=HIGH) == ["n1"]
 
 
 # --- a higher priority ---
