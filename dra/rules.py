@@ -21,6 +21,7 @@ PATH: Final = f"metadata.annotations[{RULES_ANNOTATION}]"
 KIND: Final = "Rules"
 # Limits on the number of rules, as for constraints of a claim, and on the annotation size.
 MAX_RULES: Final = 32
+MAX_ATTRIBUTES: Final = 8
 MAX_CHARACTERS: Final = 16 * 1024
 
 PackingPolicy = Literal["packed", "spread"]
@@ -130,8 +131,11 @@ def _problem(rules: Rules) -> str:
         return f"there are more than {MAX_RULES} rules"
     attributes = [(f"joint[{i}]", each.attributes) for i, each in enumerate(rules.joint)]
     attributes += [(f"near[{i}]", each.attributes) for i, each in enumerate(rules.near)]
-    without = (rule_path for rule_path, names in attributes if not names)
-    return next((f"{rule_path}.attributes: must name an attribute" for rule_path in without), "")
+    for rule_path, names in attributes:
+        if not 0 < len(names) <= MAX_ATTRIBUTES:
+            counts = f"names {len(names)} attributes, must name 1 to {MAX_ATTRIBUTES}"
+            return f"{rule_path}.attributes: {counts}"
+    return ""
 
 
 def read_claim_rules(claim: Claim) -> Rules | tuple[Finding, ...]:

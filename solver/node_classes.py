@@ -73,20 +73,32 @@ class SearchCache:
 
     def search(
         self,
-        demand: Demand,
-        node_view: NodeView,
+        state: State,
         all_mode_devices: Mapping[Option, Sequence[Candidate]],
         limits: SearchLimits,
     ) -> SearchResult:
         """Search a node, or reuse the result of an equal node; raises Abort.
 
-        Each preferred rule is kept if the required rules and the preferences before it allow it.
         All searches share the limits; the last solution stands.
         """
-        active = demand.rules.required
+        demand, node_view = state.demand, state.node_view
         orders = CandidateOrders(demand, node_view, all_mode_devices)
-        result = self._search(State(demand, node_view, active), orders, limits)
-        for preference in demand.rules.preferences if result.solution is not None else ():
+        result = self._search(state, orders, limits)
+        if result.solution is None or not demand.rules.preferences:
+            return result
+        return self._prefer(demand, node_view, orders, limits, result)
+
+    def _prefer(  # one search after the other
+        self,
+        demand: Demand,
+        node_view: NodeView,
+        orders: CandidateOrders,
+        limits: SearchLimits,
+        result: SearchResult,
+    ) -> SearchResult:
+        """Keep each preferred rule that the required rules and the preferences before it allow."""
+        active = demand.rules.required
+        for preference in demand.rules.preferences:
             wanted = active.with_rule(preference)
             if not _holds(preference, active, result, State(demand, node_view)):
                 left = limits.after(result.work)

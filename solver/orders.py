@@ -32,6 +32,7 @@ class CandidateOrders:
     ) -> None:
         self.all_mode_devices = all_mode_devices
         self._demand = demand
+        self._strategies = demand.rules.strategies
         self._node_view = node_view
         self._sorted: dict[tuple[object, ...], tuple[Candidate, ...]] = {}
 
@@ -39,8 +40,9 @@ class CandidateOrders:
         """Return the candidates in the order in which they are tried for an option."""
         if option.all_mode:
             return self.all_mode_devices[option]
-        strategies = self._demand.rules.strategies
-        strategy = strategies[option.claim] if strategies else None
+        if not self._strategies:
+            return self._node_view.candidates
+        strategy = self._strategies[option.claim]
         if strategy is None or strategy.devices is None:
             return self._node_view.candidates
         rules = [each for each in self._demand.rules.all if each.is_about(option.request_index)]

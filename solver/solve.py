@@ -64,7 +64,8 @@ def solve(  # noqa: PLR0913  # the contract's arguments
         demand_results = _demand_results(world, claims, memo)
     except Abort as abort:
         return {node.name: _failure(node.name, abort) for node in nodes}
-    call = _SolveCall(world, view, demand_results, memo, ids, steps, max_work, count_work)
+    limits = SearchLimits(steps, max_work)
+    call = _SolveCall(world, view, demand_results, memo, ids, limits, count_work)
     return {node.name: call.solve_node(node) for node in nodes}
 
 
@@ -96,8 +97,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
     demand_results: DemandResults
     memo: Memo
     ids: Callable[[], str]
-    steps: int
-    max_work: int | None
+    limits: SearchLimits
     count_work: Callable[[int], None]
 
     def solve_node(self, node: Node) -> SolverResult:
@@ -131,11 +131,13 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
     def _search(self, node_view: NodeView) -> tuple[SolverResult, bool, int]:
         """Return the result, whether it has shares of devices, and the work of the search."""
         node, demand = node_view.node.name, self.demand_results.demand
-        all_mode_devices = devices_for_all_mode(State(demand, node_view))
-        limits = SearchLimits(self.steps, self.max_work)
-        result = self.demand_results.searches.search(demand, node_view, all_mode_devices, limits)
+        state = State(demand, node_view)
+        all_mode_devices = devices_for_all_mode(state)
+        result = self.demand_results.searches.search(state, all_mode_devices, self.limits)
         if result.gave_up:
-            reason = search_limit_reason(node, min(self.steps, self.max_work or self.steps))
+            reason = search_limit_reason(
+                node, min(self.limits.steps, self.limits.max_work or self.limits.steps)
+            )
             return Failure(node, FailureKind.GAVE_UP, (reason,)), False, result.work
         if result.solution is not None:
             shares = any(each.candidate.shared for each in result.solution)

@@ -5,7 +5,7 @@ applies its result, and `undo` reverts the last `take`. All parts are immutable 
 restores the previous ones.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from dra.attributes import find_attribute
 from dra.capacity import Amounts, find_shortfall
@@ -33,6 +33,12 @@ class Rejection(NamedTuple):
     detail: object = None
 
 
+# What a chosen device changes, as it was before: counters, groups, constraints and rules.
+_Before: TypeAlias = tuple[
+    Counters | None, GroupStates | None, tuple[object, ...], tuple[RuleState, ...]
+]
+
+
 class UnmetConstraint(NamedTuple):
     """A constraint that a device does not satisfy, and the device's attribute for it."""
 
@@ -46,15 +52,6 @@ class ChosenDevice(NamedTuple):
     option: Option
     candidate: Candidate
     amounts: Amounts | None
-    counters: Counters | None
-    group_states: GroupStates | None
-    constraints: tuple[object, ...]
-    rules: tuple[RuleState, ...]
-
-
-class _Before(NamedTuple):
-    """What a chosen device changes, as it was before."""
-
     counters: Counters | None
     group_states: GroupStates | None
     constraints: tuple[object, ...]
@@ -84,6 +81,7 @@ class State:
         self.node_view = node_view
         self.active_rules = demand.rules.required if active_rules is None else active_rules
         self.rules = self.active_rules.empty
+        self._requests_with_rules = self.active_rules.by_request
         self.trail: list[ChosenDevice] = []
         self.counts = [0] * len(demand.claims)
         self._before: list[_Before] = []
@@ -108,8 +106,7 @@ class State:
             return chosen
         claim = option.claim
         counters = self._counters.get(candidate.pool)
-        before = _Before(counters, self._group_states, self.constraints[claim], self.rules)
-        self._before.append(before)
+        self._before.append((counters, self._group_states, self.constraints[claim], self.rules))
         self.trail.append(chosen)
         self.counts[claim] += 1
         self.constraints[claim] = chosen.constraints
@@ -209,9 +206,12 @@ class State:
         constraints = self._check_constraints(option, candidate)
         if isinstance(constraints, Rejection):
             return constraints
-        rules = self._check_group_rules(option, candidate)
-        if isinstance(rules, Rejection):
-            return rules
+        rules = self.rules
+        if option.request_index in self._requests_with_rules:
+            extended = self.active_rules.extend(rules, self.rule_device(option, candidate))
+            if isinstance(extended, GroupRule):
+                return Rejection(Stage.RULE, extended)
+            rules = extended
         if option.all_mode and (rejection := self._check_capacity(option, candidate)):
             return rejection
         amounts = (
@@ -318,14 +318,6 @@ class State:
                 return Rejection(Stage.CONSTRAINT, UnmetConstraint(constraint, attribute))
             new[index] = extended
         return tuple(new)
-
-    def _check_group_rules(
-        self, option: Option, candidate: Candidate
-    ) -> tuple[RuleState, ...] | Rejection:
-        if option.request_index not in self.active_rules.by_request:
-            return self.rules
-        states = self.active_rules.extend(self.rules, self.rule_device(option, candidate))
-        return Rejection(Stage.RULE, states) if isinstance(states, GroupRule) else states
 
     def rule_device(self, option: Option, candidate: Candidate) -> RuleDevice:
         """Return a device as rules see it: an attribute that fails counts as not published."""

@@ -21,7 +21,7 @@ from tests.solver.short import scenario
 from tests.tables import load_cases
 
 TABLES = sorted((Path(__file__).parent.parent / "solver" / "cases").glob("*.yaml"))
-BEYOND = ("compatibility", "unsetGroups", "compatibleOnlyWith")
+BEYOND = ("compatibility", "unsetGroups", "compatibleOnlyWith", "partitions")
 LISTS = ("slices", "classes", "claims", "allocated", "rules", "nodes")
 CASES = [
     pytest.param(case, id=f"{table.stem}: {case['name']}")
