@@ -157,6 +157,8 @@ class SearchBounds:
 
     def _classify(self, profile: OptionProfile, option: Option, candidate: Candidate) -> None:
         """Add a candidate to the profile of an option."""
+        # Twice, because the attributes of rules are read once more.
+        self.search.add_work(2 * self.active_rules.step_cost(option.request_index) - 1)
         bit = self.bit[candidate]
         try:
             if isinstance(self.initial.check_device(option, candidate), Rejection):
@@ -265,7 +267,7 @@ class SearchBounds:
         if self._has_shortage(needs):
             return True
         options = [option for need in needs for option, _ in need.parts]
-        by_rule = list(self._rule_bounds.choices(state.rules, needs))
+        by_rule = list(self._rule_bounds.choices(state.rules, needs, self.search.add_work))
         if not by_rule and not any(option.constraint_indexes for option in options):
             return False
         if any(
@@ -280,7 +282,7 @@ class SearchBounds:
 
     def _has_shortage(self, needs: Sequence[DeviceNeed]) -> bool:
         """Return whether there are too few devices for some of the needs together."""
-        self.search.work += 1 + len(needs)
+        self.search.add_work(1 + len(needs))
         exclusive: dict[Bits, int] = {}
         for need in needs:
             union = need.union

@@ -4,7 +4,7 @@ A choice is a set of groups, with the candidates of each option in them. Without
 no solution. The choices are necessary conditions only: they lose no solution.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import comb
 from typing import NamedTuple
@@ -12,6 +12,10 @@ from typing import NamedTuple
 from solver.demand import Option
 from solver.needs import MAX_COMBINATIONS, Bits, Choice, DeviceNeed, OptionProfile, restrict
 from solver.rules import ActiveRules, GroupRule, RuleState, SideGroups
+
+# As many take about as long as one step of the search.
+_GROUPS_PER_STEP = 8
+_OPTIONS_PER_STEP = 2
 
 
 class _Supply(NamedTuple):
@@ -56,7 +60,10 @@ class RuleBounds:
         self._attributes = [_deciding(rule, profiles) if prunes else () for rule in active.rules]
 
     def choices(
-        self, states: Sequence[RuleState], needs: Sequence[DeviceNeed]
+        self,
+        states: Sequence[RuleState],
+        needs: Sequence[DeviceNeed],
+        add_work: Callable[[int], None],
     ) -> Iterator[Sequence[Choice]]:
         """Yield, for each rule that limits the needs, the possible choices of groups."""
         for index, attributes in enumerate(self._attributes):
@@ -75,7 +82,12 @@ class RuleBounds:
                         for need in of_side
                         for option, _ in need.parts
                     }
-                    found += _choices(groups, state.left, _Supply(by_group, of_sides))
+                    options = sum(len(need.parts) for of_side in of_sides for need in of_side)
+                    numbers = sum(map(len, by_group.values()))
+                    add_work(1 + (options + numbers) // _GROUPS_PER_STEP)
+                    for choice in _choices(groups, state.left, _Supply(by_group, of_sides)):
+                        add_work(1 + options // _OPTIONS_PER_STEP)
+                        found.append(choice)
             yield found
 
 

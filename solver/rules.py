@@ -5,6 +5,7 @@ all of them publish divides them into groups. The state of a rule is an immutabl
 device returns a new state, and backtracking restores the old one.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -17,8 +18,8 @@ from solver.constraints import TypedValues, typed_values
 # The groups of one side of a rule: the values of its devices, without duplicates.
 SideGroups: TypeAlias = frozenset[TypedValues]
 FindAttribute: TypeAlias = Callable[[str], Attribute | None]
-# As many attributes of rules take about as long as all other checks of a device.
-_CHECKS_PER_STEP = 2
+# The time for an attribute of a rule, and for each side there, in all other checks of a device.
+_ATTRIBUTE_STEPS, _SIDE_STEPS = 0.5, 0.125
 
 
 class RuleDevice(NamedTuple):
@@ -84,9 +85,8 @@ class ActiveRules:
         self.by_request: Mapping[int, tuple[tuple[int, int], ...]] = {
             at: tuple(sides) for at, sides in by_request.items()
         }
-
         self._costs = {
-            at: 1 + sum(len(self.rules[index].attributes) for index, _ in sides) // _CHECKS_PER_STEP
+            at: 1 + math.ceil(sum(_checks(self.rules[index]) for index, _ in sides))
             for at, sides in by_request.items()
         }
 
@@ -208,6 +208,11 @@ def groups_can_agree(sides: tuple[SideGroups, ...], left: tuple[int, ...]) -> bo
 
 def _meets(values: TypedValues, side: SideGroups) -> bool:
     return any(values & other for other in side)
+
+
+def _checks(rule: GroupRule) -> float:
+    """Return how many steps a rule adds to the checks of a device."""
+    return len(rule.attributes) * (_ATTRIBUTE_STEPS + len(rule.sides) * _SIDE_STEPS)
 
 
 def _empty(rule: GroupRule) -> RuleState:

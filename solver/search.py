@@ -147,6 +147,12 @@ class Search:
                 return ends
         return None
 
+    def add_work(self, work: int) -> None:
+        """Count work of the search or its pruning, in steps; raises SearchLimitExceeded."""
+        self.work += work
+        if self.max_work is not None and self.work > self.max_work:
+            raise SearchLimitExceeded
+
     def _enter_request(self, number: int) -> BranchEnd:
         """Continue with the first device of a request."""
         requests = self.state.demand.requests

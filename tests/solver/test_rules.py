@@ -7,10 +7,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from solver.answers import Solution
+from solver.answers import Failure, FailureKind, Solution
 from solver.memo import Memo
 from solver.rules import ActiveRules
-from tests.solver.scenario import answers
+from solver.solve import solve
+from tests.solver.scenario import answers, read, share_ids
 from tests.solver.short import picked, scenario
 
 Json: TypeAlias = dict[str, Any]
@@ -164,15 +165,7 @@ def test_the_solver_finds_a_solution_that_keeps_all_rules_it_can(part: int) -> N
 
 def test_many_rules_do_not_make_a_search_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of steps counts the rules that each device is checked against."""
-    checked = 0
-    extend = ActiveRules.extend
-
-    def count(rules: ActiveRules, states: Any, device: Any) -> Any:  # noqa: ANN401  # passed on
-        nonlocal checked
-        checked += sum(len(each.attributes) for each in rules.rules)
-        return extend(rules, states, device)
-
-    monkeypatch.setattr(ActiveRules, "extend", count)
+    checked = count_checks(monkeypatch)
     attributes = [f"x.io/a{number}" for number in range(8)]
     random = Random(1)  # not a secret
     devices = [
@@ -192,4 +185,46 @@ def test_many_rules_do_not_make_a_search_longer(monkeypatch: pytest.MonkeyPatch)
         "claim": {"rules": {"joint": joint * 4}},
     }
     answers(scenario(given), steps=2000)
-    assert checked <= 2 * 2000 + 32
+    assert len(checked) <= 2 * 2000 + 32
+
+
+def test_the_limit_of_work_counts_the_checks_of_pruning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pruning checks every device for every request whose rules differ."""
+    checked = count_checks(monkeypatch)
+    names = [f"r{number}" for number in range(32)]
+    near = [
+        {"requests": [each], "attributes": [*(f"x.io/{each}-{i}" for i in range(30)), "x.io/root"]}
+        for each in names[1:]
+    ]
+    given = {
+        "name": "rules of each request",
+        "slices": [
+            {
+                "node": "n1",
+                "devices": [
+                    {"name": f"g{n}", "attributes": {"x.io/root": f"{n // 2}"}} for n in range(32)
+                ],
+            }
+        ],
+        "requests": dict.fromkeys(names, 1),
+        "claim": {"rules": {"near": [*near, {"requests": names, "attributes": ["x.io/root"]}]}},
+    }
+    sent = read(scenario(given))
+    found = solve(sent.world, sent.view, sent.claims, sent.nodes, ids=share_ids(), max_work=5000)
+    assert isinstance(found["n1"], Failure)
+    assert found["n1"].outcome is FailureKind.GAVE_UP
+    assert len(checked) <= 2 * 5000 + 32
+
+
+def count_checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets each attribute of a rule that a device is checked against."""
+    checked: list[str] = []
+    extend = ActiveRules.extend
+
+    def count(rules: ActiveRules, states: Any, device: Any) -> Any:  # noqa: ANN401  # passed on
+        for index, _ in rules.sides_of(device.request_index):
+            checked.extend(rules.rules[index].attributes)
+        return extend(rules, states, device)
+
+    monkeypatch.setattr(ActiveRules, "extend", count)
+    return checked
