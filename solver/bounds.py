@@ -25,9 +25,6 @@ from solver.rule_bounds import RuleBounds
 from solver.search import Search
 from solver.state import Rejection, State
 
-# About as many attributes are read in the time of one step of a search.
-READS_PER_STEP = 8
-
 
 class SearchBounds:
     """The pruning of one search."""
@@ -144,8 +141,6 @@ class SearchBounds:
         cached = self._profiles_by_key.get(key)
         if cached is None:
             rule_attributes = sorted(self.active_rules.attributes_of(option.request_index))
-            # Rules can name many attributes, and a tenant writes them.
-            self.search.work += len(self.candidates) * len(rule_attributes) // READS_PER_STEP
             keys: list[int | str] = [*option.constraint_indexes, *rule_attributes]
             cached = self._profiles_by_key[key] = OptionProfile(keys)
             all_mode_devices = self.search.orders.all_mode_devices

@@ -193,7 +193,7 @@ def test_the_limit_of_work_counts_the_checks_of_pruning(monkeypatch: pytest.Monk
     checked = count_checks(monkeypatch)
     names = [f"r{number}" for number in range(32)]
     near = [
-        {"requests": [each], "attributes": [*(f"x.io/{each}-{i}" for i in range(30)), "x.io/root"]}
+        {"requests": [each], "attributes": [*(f"x.io/{each}-{i}" for i in range(7)), "x.io/root"]}
         for each in names[1:]
     ]
     given = {
@@ -202,7 +202,7 @@ def test_the_limit_of_work_counts_the_checks_of_pruning(monkeypatch: pytest.Monk
             {
                 "node": "n1",
                 "devices": [
-                    {"name": f"g{n}", "attributes": {"x.io/root": f"{n // 2}"}} for n in range(32)
+                    {"name": f"g{n}", "attributes": {"x.io/root": f"{n // 2}"}} for n in range(64)
                 ],
             }
         ],
