@@ -16,6 +16,7 @@ import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
@@ -196,15 +197,19 @@ class WaitingPods:
 
     def _end_searches(self) -> list[str]:
         """Return the pods whose search has found nothing by now, so that they can preempt."""
-        ended = [uid for uid in self._unanswered if self._decisions.is_refused(self._pods[uid].key)]
+        ended = [
+            uid
+            for uid in islice(self._unanswered, VISITS_PER_TURN)
+            if self._decisions.is_refused(self._pods[uid].key)
+        ]
         self._unanswered.difference_update(ended)
         return ended
 
     def _retry_preemption(self, work: _Work) -> list[str]:
         """Return the pods for which preemption may have another result now."""
         lost = [uid for uid in self._decisions.take_pods_to_retry() if uid in self._pods]
-        due = [uid for uid in self._to_retry if self._has_no_pause(uid, work.now)]
-        for uid in due[: work.visits]:
+        some = tuple(islice(self._to_retry, VISITS_PER_TURN))
+        for uid in (each for each in some if self._has_no_pause(each, work.now)):
             self._to_retry.discard(uid)
             self._refused.discard(uid)
             self._pause(uid, work.now)
