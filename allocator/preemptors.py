@@ -44,7 +44,7 @@ class Preemptor(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         """The UID under which the ledger has the devices that are kept."""
-        return f"kept for {self.uid}"
+        return key_of(self.uid)
 
     @property
     def device_count(self) -> int:
@@ -55,6 +55,11 @@ class Preemptor(msgspec.Struct, frozen=True):
     def waits_for(self) -> frozenset[str]:
         """The UIDs of the claims that are not released yet."""
         return frozenset(each.uid for each in self.pending)
+
+
+def key_of(pod_uid: str) -> str:
+    """Return the key under which the ledger has the devices that are kept for a pod."""
+    return f"kept for {pod_uid}"
 
 
 class Preemptors:

@@ -22,6 +22,7 @@ from allocator.api.messages import (
 )
 from allocator.api.reading import describe_result, find_state
 from allocator.pod_requests import ReceivedClaim, check_claims
+from allocator.preemptors import key_of
 from allocator.protocol import SchedulingPod, shorten_message
 from allocator.releases import Releases
 from allocator.shortlist import (
@@ -119,7 +120,9 @@ def search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
     if reason is not None:
         return _describe_search((reason,))
     search, ids = NodeSearch(pod=described, claims=claims), _share_ids()
-    found = find_nodes(search, state, state.ledger.view(), lambda: next(ids))
+    # What is kept for a pod that preempts is free for this pod.
+    view = state.ledger.view_without((key_of(pod.metadata.uid),))
+    found = find_nodes(search, state, view, lambda: next(ids))
     if found.error is not None:
         return _describe_search(found.error.reasons)
     if found.fitting:

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from allocator.preemptors import key_of
+from dra.inventory import PoolID
+from ledger.holdings import Hold
 from tests.allocator.api_served import ReviewServer, ServedApi, serving_api
-from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, pod
+from tests.allocator.clusters import DRIVER, Cluster, allocation_on, claim, gpu_slice, pod
 
 pytestmark = pytest.mark.asyncio
 LIST = "GET /v1/allocations"
@@ -149,6 +152,18 @@ async def test_devices_that_are_kept_for_a_pod_are_counted_and_name_nobody() -> 
         {"name": "gpu-0", "held": 1, "reserved": 1},
         {"name": "gpu-1"},
     ]
+
+
+async def test_devices_that_are_kept_for_a_preempting_pod_are_counted() -> None:
+    cluster = Cluster(n1=2)
+    cluster.state.ledger.keep(key_of("p"), [Hold(PoolID(DRIVER, "n1"), "gpu-1")])
+    _, body = await ask(cluster, "GET /v1/nodes/n1")
+    counts = [
+        (each.get("held", 0), each.get("reserved", 0)) for each in body["pools"][0]["devices"]
+    ]
+    assert counts == [(0, 0), (1, 1)]
+    assert "kept for" not in str(body)
+    assert (await ask(cluster, LIST))[1]["items"] == []
 
 
 async def test_a_pool_that_is_being_published_has_no_devices() -> None:
