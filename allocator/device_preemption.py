@@ -5,19 +5,21 @@ as possible, and what they release is kept for it. A pod with a higher priority 
 kept for others, or promised to pods that were woken.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
 from allocator.device_victims import DeviceVictims, VictimSearch
-from allocator.preemptors import MAX_PREEMPTORS, Preemptors
+from allocator.preemptors import MAX_PREEMPTORS, Preemptor, Preemptors
 from allocator.protocol import PreemptReply, PreemptRequest
 from allocator.releases import Releases, waits_for
 from allocator.reservations import PodReservation
 from allocator.reserved_pods import ReservedPods
 from allocator.shortlist import FittingNode, NodeSearch, find_nodes
 from allocator.state import AllocatorState
+from ledger.holdings import Hold, decode_allocation, read_holds
+from ledger.ledger import DeviceID
 from solver.reasons import Reason
 
 _BUSY: Final = f"{MAX_PREEMPTORS} pods preempt already; the pod is tried again"
@@ -65,16 +67,36 @@ class DevicePreemption:
         nodes = frozenset((*(each.node for each in lower), *(each.node for each in promised)))
         if not nodes:
             return None
-        given_up = {*(each.key for each in lower), *_claims_of(promised)}
-        view = self._state.ledger.view_without(given_up)
         only = replace(search, only=nodes, limit=1)
-        for each in find_nodes(only, self._state, view, self._ids).fitting:
-            self.preemptors.take_over([one for one in lower if one.node == each.name])
-            for one in promised:
-                if one.node == each.name:
-                    self._reserved.release(one.uid)
-            return each
+        for each in self._find_without(only, lower, promised):
+            # The others keep what they have, if it is not needed, and are evicted for once.
+            on_node = [one for one in lower if one.node == each.name]
+            of_node = [one for one in promised if one.node == each.name]
+            used = _devices_of(each)
+            needed = [one for one in on_node if not used.isdisjoint(map(_device_of, one.holds))]
+            woken = [one for one in of_node if not used.isdisjoint(self._promised_to(one))]
+            there = replace(only, only=frozenset({each.name}))
+            found = self._find_without(there, needed, woken)
+            self.preemptors.take_over(needed if found else on_node)
+            for one in woken if found else of_node:
+                self._reserved.release(one.uid)
+            return found[0] if found else each
         return None
+
+    def _find_without(
+        self,
+        search: NodeSearch,
+        preemptors: Iterable[Preemptor],
+        promised: Iterable[PodReservation],
+    ) -> list[FittingNode]:
+        """Return the nodes that fit if these pods give up what they count on."""
+        given_up = {*(each.key for each in preemptors), *_claims_of(promised)}
+        view = self._state.ledger.view_without(given_up)
+        return find_nodes(search, self._state, view, self._ids).fitting
+
+    def _promised_to(self, pod: PodReservation) -> set[DeviceID]:
+        reserved = map(self._state.ledger.reservations.get, _claims_of((pod,)))
+        return {_device_of(hold) for each in reserved if each for hold in each.holds}
 
     def wait(self, pod_uid: str, search: NodeSearch, now: float) -> Reason | None:
         """Return what a pod that fits nowhere waits for, if devices are being released for it."""
@@ -163,5 +185,16 @@ class DevicePreemption:
         )
 
 
-def _claims_of(reservations: tuple[PodReservation, ...]) -> set[str]:
+def _device_of(hold: Hold) -> DeviceID:
+    return DeviceID(hold.pool, hold.device)
+
+
+def _devices_of(fitting: FittingNode) -> frozenset[DeviceID]:
+    """Return the devices of a solution."""
+    allocations = fitting.solution.allocations if fitting.solution else ()
+    decoded = map(decode_allocation, allocations)
+    return frozenset(_device_of(hold) for each in decoded for hold in read_holds(each))
+
+
+def _claims_of(reservations: Iterable[PodReservation]) -> set[str]:
     return {claim.uid for each in reservations for claim in each.claims if claim.allocation}

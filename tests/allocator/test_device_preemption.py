@@ -166,6 +166,33 @@ def test_a_victim_that_is_gone_but_not_deallocated_is_not_counted_twice(full: Co
     assert full.victims("two") == ["first"]
 
 
+def test_a_more_important_pod_takes_only_what_it_needs_of_what_is_kept() -> None:
+    contest = Contest(n1=3)
+    for number in range(3):
+        contest.run(f"low-{number}", "n1", number)
+    victims = [contest.victims(f"middle-{number}", priority=50) for number in range(3)]
+    for (uid,) in victims:
+        contest.end(uid)
+    assert contest.ask("high") == ["n1"]
+    assert contest.ask("lowest", priority=LOW - 1) == []
+    asked = [contest.ask(f"middle-{number}", priority=50) for number in range(3)]
+    assert sorted(asked) == [[], ["n1"], ["n1"]]
+
+
+def test_a_more_important_pod_takes_only_what_it_needs_of_what_is_promised() -> None:
+    contest = Contest(n1=2)
+    contest.run("first", "n1", 0)
+    contest.run("second", "n1", 1)
+    for uid in ("a", "b"):
+        assert contest.ask(uid, priority=50) == []
+    for uid in ("first", "second"):
+        contest.end(uid)
+    assert sorted(contest.woken()) == ["a", "b"]
+    assert contest.ask("high") == ["n1"]
+    assert contest.ask("lowest", priority=LOW - 1) == []
+    assert sorted(contest.ask(uid, priority=50) for uid in ("a", "b")) == [[], ["n1"]]
+
+
 def test_devices_that_became_free_meanwhile_need_no_victim(full: Contest) -> None:
     assert full.ask("high") == []
     full.end("first")
