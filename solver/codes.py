@@ -82,7 +82,8 @@ RULE_UNMET = _code(
     "RuleUnmet",
     "There are enough devices, but no choice of them satisfies a required rule of the claim in "
     "the annotation drawbridge.dev/rules.",
-    "no dra.net device with a resource.kubernetes.io/pcieRoot in common with gpu (joint[0])",
+    "no resource.kubernetes.io/pcieRoot has free devices for gpu and nic (gpu: pci0000:10; nic: "
+    "pci0000:20) (joint[0])",
     "Request fewer devices, or allow the pod on other nodes. Wait if devices of the group are in "
     "use.",
 )

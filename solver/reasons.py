@@ -15,9 +15,11 @@ from solver.abort import Abort, Cause
 from solver.candidates import Candidate
 from solver.constraints import DistinctConstraint, typed_values
 from solver.demand import Demand, Option
+from solver.eligibility import Stage
 from solver.filter_stages import FilterResult, filter_candidates
 from solver.messages import constraint_message, stage_message
 from solver.node_view import NodeView
+from solver.rule_shortage import find_rule_shortage
 from solver.search import DeadEnd
 from solver.state import State
 
@@ -66,9 +68,11 @@ def explain_failure(
     deepest: DeadEnd | None,
 ) -> tuple[Reason, ...]:
     """Return the reasons why a node has no solution."""
-    found = list(_unsatisfiable_request(demand, node_view, all_mode_devices)) or [
-        _deepest_dead_end(demand, node_view, all_mode_devices, deepest)
-    ]
+    found = (
+        list(_unsatisfiable_request(demand, node_view, all_mode_devices))
+        or list(_unsatisfiable_rule(demand, node_view))
+        or [_deepest_dead_end(demand, node_view, all_mode_devices, deepest)]
+    )
     unusable = [pool for pool in node_view.pools if not pool.usable]
     if unusable:
         first = unusable[0]
@@ -110,6 +114,15 @@ def _unsatisfiable_request(
         if found:
             return found
     return ()
+
+
+def _unsatisfiable_rule(demand: Demand, node_view: NodeView) -> Iterable[Reason]:
+    """Yield the reason of the first required rule that the free devices cannot satisfy."""
+    shortage = find_rule_shortage(State(demand, node_view)) if demand.rules.required.rules else None
+    if shortage is not None:
+        before, after, message = shortage
+        stage, where = Stage.RULE.value, node_view.node.name
+        yield Reason(codes.RULE_UNMET.name, stage, before, after, 1, where, message)
 
 
 def _stage_shortage(
