@@ -17,7 +17,9 @@ from ledger.holdings import Hold
 from ledger.ledger import uid_of
 from solver.world import View
 
-# How long the evictions may take to be seen, and how long devices are kept once all are released.
+# How long the evictions may take until victims are seen to terminate.
+EVICTION_SECONDS: Final = 10.0
+# How long devices are kept once all are released.
 KEEP_SECONDS: Final = 30.0
 MAX_PREEMPTORS: Final = 4096
 
@@ -91,7 +93,7 @@ class Preemptors:
                 victims=frozenset(found.pods),
                 pending=pending,
                 holds=found.free,
-                until=now + KEEP_SECONDS,
+                until=now + (EVICTION_SECONDS if pending else KEEP_SECONDS),
             )
         )
         self._settled = None

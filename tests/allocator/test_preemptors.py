@@ -3,7 +3,7 @@
 import pytest
 
 from allocator.decisions import PROMISE_SECONDS
-from allocator.preemptors import KEEP_SECONDS
+from allocator.preemptors import EVICTION_SECONDS, KEEP_SECONDS
 from tests.allocator.clusters import claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest
 
@@ -83,8 +83,8 @@ def test_nothing_is_kept_for_a_preemptor_that_is_gone(full: Contest) -> None:
 
 def test_a_preemptor_whose_victims_stay_can_try_again(full: Contest) -> None:
     full.victims("high")
-    assert full.woken(at=KEEP_SECONDS - 1) == []
-    assert full.woken(at=KEEP_SECONDS) == ["high"]
+    assert full.woken(at=EVICTION_SECONDS - 1) == []
+    assert full.woken(at=EVICTION_SECONDS) == ["high"]
     assert full.victims("high") == ["second"]
 
 
