@@ -17,6 +17,7 @@ EXCEPTIONS = {
     "overdraft_stays_in_its_set": "unnumbered: an over-committed counter blocks other sets",
     "all_goes_back": "unnumbered: All with a broken constraint aborts without going back",
     "several_terms_bind": "unnumbered: a node selector of several terms aborts after the search",
+    "obeys_rules": "unnumbered: rules about groups of devices are unknown",
 }
 # How far an answer goes: an error for one node is "not this node" with a louder message.
 SAME = {"node": "none"}
