@@ -152,8 +152,7 @@ class SearchBounds:
 
     def _classify(self, profile: OptionProfile, option: Option, candidate: Candidate) -> None:
         """Add a candidate to the profile of an option."""
-        # Twice, because the attributes of rules are read once more.
-        self.search.add_work(2 * self.active_rules.step_cost(option.request_index) - 1)
+        self.search.add_work(1)
         bit = self.bit[candidate]
         try:
             if isinstance(self.initial.check_device(option, candidate), Rejection):
@@ -161,6 +160,8 @@ class SearchBounds:
         except Abort:
             profile.failing |= bit
             return
+        # Twice, because the attributes of rules are read once more.
+        self.search.add_work(2 * self.active_rules.step_cost(option.request_index) - 2)
         profile.eligible |= bit
         for index in option.constraint_indexes:
             name = self.demand.constraints[option.claim][index].name

@@ -37,12 +37,9 @@ PUSHED, SOLVED = BranchEnd.PUSHED, BranchEnd.SOLVED
 
 
 class DeviceChoice:
-    """A device to choose for an option; `position` is the index of the candidate tried last.
+    """A device to choose for an option; `position` is the index of the candidate tried last."""
 
-    `cost` is how many steps each candidate counts.
-    """
-
-    __slots__ = ("candidates", "cost", "failed", "number", "option", "position", "state_key")
+    __slots__ = ("candidates", "failed", "number", "option", "position", "state_key")
 
     def __init__(
         self,
@@ -57,7 +54,6 @@ class DeviceChoice:
         self.candidates = candidates
         self.position = position
         self.state_key = state_key
-        self.cost = 1
         self.failed: set[object] = set()
 
 
@@ -119,7 +115,7 @@ class Search:
         self.state = state
         self.orders = orders
         self.make_pruning = make_pruning
-        self._active_rules = state.active_rules if state.active_rules.rules else None
+        self._rule_checks = 0
         self.steps_left = steps
         self.max_work = max_work
         # The steps, and what the pruning counted.
@@ -182,10 +178,7 @@ class Search:
             state_key = self.pruning.state_key(option) if number == 0 else None
             if state_key in self._dead_states:
                 return BranchEnd.NO
-        choice = DeviceChoice(option, number, candidates, start - 1, state_key)
-        if self._active_rules is not None:
-            choice.cost = self._active_rules.step_cost(option.request_index)
-        self.stack.append(choice)
+        self.stack.append(DeviceChoice(option, number, candidates, start - 1, state_key))
         return PUSHED
 
     def _try_next(self, choice: DeviceChoice) -> BranchEnd:
@@ -214,10 +207,12 @@ class Search:
     def _should_try(self, choice: DeviceChoice, candidate: Candidate) -> bool:
         """Count a step; return False if an interchangeable candidate has failed.
 
-        A device that is checked against many rules counts as several steps.
+        A device that was checked against many rules counts as several steps.
         """
-        self.steps_left -= choice.cost
-        self.work += choice.cost
+        steps = 1 + self.state.rule_checks - self._rule_checks
+        self._rule_checks = self.state.rule_checks
+        self.steps_left -= steps
+        self.work += steps
         if self.steps_left < 0 or (self.max_work is not None and self.work > self.max_work):
             raise SearchLimitExceeded
         if not choice.failed or self.pruning is None:

@@ -81,6 +81,8 @@ class State:
         self.node_view = node_view
         self.active_rules = demand.rules.required if active_rules is None else active_rules
         self.rules = self.active_rules.empty
+        # The steps that checks of rules took beyond those of the devices.
+        self.rule_checks = 0
         self._requests_with_rules = self.active_rules.by_request
         self.trail: list[ChosenDevice] = []
         self.counts = [0] * len(demand.claims)
@@ -208,6 +210,7 @@ class State:
             return constraints
         rules = self.rules
         if option.request_index in self._requests_with_rules:
+            self.rule_checks += self.active_rules.step_cost(option.request_index) - 1
             extended = self.active_rules.extend(rules, self.rule_device(option, candidate))
             if isinstance(extended, GroupRule):
                 return Rejection(Stage.RULE, extended)
