@@ -5,6 +5,7 @@ as possible, and what they release is kept for it. A pod with a higher priority 
 kept for others, or promised to pods that were woken.
 """
 
+import itertools
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
@@ -24,6 +25,7 @@ from solver.reasons import Reason
 
 _BUSY: Final = f"{MAX_PREEMPTORS} pods preempt already; the pod is tried again"
 _FREE: Final = "devices are released at this moment; the pod is tried again"
+_TOO_SLOW: Final = "no victims were found in time; use simpler claims, or fewer pods per node"
 
 
 class DevicePreemption:
@@ -37,6 +39,7 @@ class DevicePreemption:
         self._ids = ids
         self._releases = Releases(state)
         self.preemptors = Preemptors(state)
+        self._attempts = itertools.count()
 
     def forget(self, pod_uid: str) -> None:
         """Keep no devices for a pod that is bound, deleted, or cannot use its claims."""
@@ -135,11 +138,14 @@ class DevicePreemption:
             return PreemptReply(message=_BUSY)
         promises = tuple(self._reserved.promised_below(priority))
         free = self._find_gone(request) | _claims_of(promises)
+        # Another node is the first one each time, because a slow search reaches only a few.
         nodes = request.nodes or ()
-        victims = self._make_search(uid, search, free).choose(nodes, out_of_time)
+        first = next(self._attempts) % max(len(nodes), 1)
+        ordered = (*nodes[first:], *nodes[:first])
+        victims = self._make_search(uid, search, free).choose(ordered, out_of_time)
         if victims is None:
             text = f"the devices of pods with a priority below {priority} are not enough"
-            return PreemptReply(message=text)
+            return PreemptReply(message=_TOO_SLOW if out_of_time() else text)
         for each in promises:
             if not set(victims.claims).isdisjoint(_claims_of((each,))):
                 self._reserved.release(each.uid)

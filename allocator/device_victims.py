@@ -70,21 +70,30 @@ class VictimSearch:
     ) -> DeviceVictims | None:
         """Return the node with the fewest and least important victims; None if none helps.
 
-        When it is `out_of_time`, only the nodes count that were examined to the end.
+        When it is `out_of_time`, only the nodes count that were examined to the end. The parts that
+        are examined together grow from one node, because the end of a slow search is far.
         """
         pods = {each.node: self._candidates(each) for each in nodes}
-        found = self._reprieve(self._steps(pods), out_of_time)
+        found: dict[str, list[PotentialVictim]] = {}
+        left, size = list(pods), 1
+        while left and not out_of_time():
+            part, left = left[:size], left[size:]
+            steps = self._steps({node: pods[node] for node in part}, out_of_time)
+            found |= self._reprieve(steps, out_of_time)
+            size *= 2
         victims = {
             node: _node_victims(node, pods[node], removed) for node, removed in found.items()
         }
         best = choose_victims(victims.values())
         return None if best is None else self._describe(best, found[best.node])
 
-    def _steps(self, pods: Mapping[str, Sequence[PotentialVictim]]) -> dict[str, _Steps]:
+    def _steps(
+        self, pods: Mapping[str, Sequence[PotentialVictim]], out_of_time: Callable[[], bool]
+    ) -> dict[str, _Steps]:
         """Return the search for victims on each node on which all pods together are enough."""
         removed = {pod.uid for of_node in pods.values() for pod in of_node}
         steps = {}
-        for node in self._fitting(pods.keys(), self._released_without(removed)):
+        for node in self._fitting(pods.keys(), self._released_without(removed), out_of_time):
             # A pod that must go anyway is the first to give its devices.
             required = [pod for pod in pods[node] if pod.required]
             others = [pod for pod in pods[node] if not pod.required]
@@ -100,7 +109,7 @@ class VictimSearch:
         """
         found: dict[str, list[PotentialVictim]] = {}
         answers: dict[str, bool | None] = dict.fromkeys(steps)
-        while answers and not (found and out_of_time()):
+        while answers and not out_of_time():
             asked: dict[str, list[PotentialVictim]] = {}
             for node, fits in answers.items():
                 try:
@@ -108,7 +117,7 @@ class VictimSearch:
                 except StopIteration as end:
                     found[node] = end.value
             removed = {pod.uid for pods in asked.values() for pod in pods}
-            fitting = self._fitting(asked.keys(), self._released_without(removed))
+            fitting = self._fitting(asked.keys(), self._released_without(removed), out_of_time)
             answers = {node: node in fitting for node in asked}
         return found
 
@@ -142,10 +151,16 @@ class VictimSearch:
         return self._state.ledger.holders(DeviceID(hold.pool, hold.device)).keys()
 
     def _fitting(
-        self, nodes: Iterable[str], released: Collection[str]
+        self,
+        nodes: Iterable[str],
+        released: Collection[str],
+        out_of_time: Callable[[], bool] = never,
     ) -> Mapping[str, FittingNode]:
-        """Return the nodes on which the pod fits when claims are released."""
-        search = replace(self._search, only=frozenset(nodes), limit=0)
+        """Return the nodes on which the pod fits when claims are released.
+
+        Nodes are missing when it is `out_of_time`.
+        """
+        search = replace(self._search, only=frozenset(nodes), limit=0, out_of_time=out_of_time)
         view = self._state.ledger.view_without(released)
         found = find_nodes(search, self._state, view, self._ids)
         return {} if found.error else {each.name: each for each in found.fitting}

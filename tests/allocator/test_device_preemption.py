@@ -1,10 +1,12 @@
 """Preemption for devices: who must go, what is kept for the preemptor, and who waits."""
 
+from collections import Counter
+
 import pytest
 from msgspec.structs import replace
 
 from allocator.preemptors import KEEP_SECONDS
-from allocator.protocol import PreemptRequest
+from allocator.protocol import PreemptReply, PreemptRequest
 from tests.allocator.clusters import allocation_on, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest
 
@@ -81,6 +83,29 @@ def test_required_pods_count_for_the_choice_of_the_node() -> None:
     contest.enlist("cpu", "n1", required=True)
     contest.run("two", "n2", 0)
     assert contest.preempt("high").node == "n2"
+
+
+def test_a_search_for_victims_ends_when_its_time_is_over() -> None:
+    contest = Contest(n1=2, n2=2, n3=2)
+    for node in ("n1", "n2", "n3"):
+        for number in range(2):
+            contest.run(f"{node}-{number}", node, number)
+    assert contest.ask("high") == []
+    asked: Counter[int] = Counter()
+
+    def preempt(asks: int) -> PreemptReply:
+        def out_of_time() -> bool:
+            asked[asks] += 1
+            return asked[asks] > asks
+
+        return contest.cluster.decisions.preempt(contest.preemption("high"), 0.0, out_of_time)
+
+    late = preempt(1)
+    assert (late.node, late.victims) == ("", ())
+    assert "in time" in late.message
+    found = preempt(20)
+    assert len(found.victims) == 1
+    assert asked[20] < 30
 
 
 # --- shared claims and other consumers ---
