@@ -168,6 +168,8 @@ class VictimSearch:
     def _released_without(self, removed: Collection[str]) -> frozenset[str]:
         """Return the claims that are released when these pods are gone, and what is free."""
         claims = {uid for pod in removed for uid in self._claims_of(pod)} - self._unusable
+        # Who gets what is being released is decided already: nobody gets it by one more eviction.
+        claims.difference_update(self._state.pods.releasing)
         return self._free.union(uid for uid in claims if self._is_released(uid, removed))
 
     def _claims_of(self, pod_uid: str) -> Iterable[str]:

@@ -185,6 +185,19 @@ def test_each_preemptor_has_a_victim_of_its_own(full: Contest) -> None:
     assert full.victims("three") == []
 
 
+def test_a_pod_that_terminates_for_a_more_important_pod_is_no_victim() -> None:
+    contest = Contest(n1=1)
+    contest.run("low", "n1", 0)
+    assert contest.victims("high") == ["low"]
+    contest.evict("low")
+    reply = contest.preempt("middle", priority=50)
+    assert (reply.node, reply.victims) == ("", ())
+    contest.waiting.forget("high")
+    # The pod that asks again first gets it now.
+    assert contest.preempt("middle", priority=50).waiting
+    assert contest.preempt("small", priority=10).victims == ()
+
+
 def test_a_victim_that_is_gone_but_not_deallocated_is_not_counted_twice(full: Contest) -> None:
     full.victims("one")
     full.gone("second")
