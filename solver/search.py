@@ -116,6 +116,7 @@ class Search:
         self.orders = orders
         self.make_pruning = make_pruning
         self._rule_checks = 0
+        self._has_rules = bool(state.active_rules.rules)
         self.steps_left = steps
         self.max_work = max_work
         # The steps, and what the pruning counted.
@@ -209,8 +210,10 @@ class Search:
 
         A device that was checked against many rules counts as several steps.
         """
-        steps = 1 + self.state.rule_checks - self._rule_checks
-        self._rule_checks = self.state.rule_checks
+        steps = 1
+        if self._has_rules:
+            steps += self.state.rule_checks - self._rule_checks
+            self._rule_checks = self.state.rule_checks
         self.steps_left -= steps
         self.work += steps
         if self.steps_left < 0 or (self.max_work is not None and self.work > self.max_work):
