@@ -23,7 +23,15 @@ def test_generated_pages_are_up_to_date(name: str) -> None:
 
 
 # Names of Kubernetes and vendors that look like codes.
-FOREIGN = {"ApplyForAll", "DoesNotExist", "FailedCreate", "IfNeeded", "NotIn", "TimeSlicing"}
+FOREIGN = {
+    "BestEffort",
+    "ApplyForAll",
+    "DoesNotExist",
+    "FailedCreate",
+    "IfNeeded",
+    "NotIn",
+    "TimeSlicing",
+}
 TELLING = ["configuration", "drivers", "installing", "joint", "migrating", "operating"]
 
 
