@@ -41,6 +41,10 @@ class ForkEndedError(Exception):
     """A copy reached one of its limits."""
 
 
+class ForkRefusedError(Exception):
+    """The system refuses one more process or file descriptor."""
+
+
 class ForkFailedError(Exception):
     """The function raised an exception; the text is its traceback."""
 
@@ -49,11 +53,11 @@ async def run_forked(
     function: Callable[[], bytes], limits: ForkLimits = DEFAULT_FORK_LIMITS
 ) -> bytes:
     """Return what a function returns in a copy of this process."""
-    pid, result = _fork(function, limits)
-    async with _reaped(pid):
+    copy = _fork(function, limits)
+    async with _reaped(copy):
         try:
             async with asyncio.timeout(limits.seconds):
-                data = await _read_all(result, limits.result_bytes)
+                data = await _read_all(copy.result, limits.result_bytes)
         except TimeoutError:
             raise ForkEndedError(f"no result within {limits.seconds:g} s") from None
     if data[:1] == _DONE:
@@ -63,24 +67,45 @@ async def run_forked(
     raise ForkEndedError("the result needs too much CPU time or memory")
 
 
-def _fork(function: Callable[[], bytes], limits: ForkLimits) -> tuple[int, int]:
-    """Start a copy; return its process ID, and the file descriptor of its result."""
-    result, target = os.pipe2(os.O_CLOEXEC)
-    with warnings.catch_warnings():
-        # Python warns of locks that other threads hold. Those of this process resolve names, and
-        # the copy takes no lock that they take.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        _run_copy(function, target, limits)
-    os.close(target)
-    return pid, result
+class _Copy(NamedTuple):
+    """A copy: its process ID, and file descriptors of the process and of its result."""
+
+    pid: int
+    process: int
+    result: int
+
+
+def _fork(function: Callable[[], bytes], limits: ForkLimits) -> _Copy:
+    """Start a copy; raises ForkRefusedError, and leaves nothing open then."""
+    with contextlib.ExitStack() as opened:
+        try:
+            result, target = os.pipe2(os.O_CLOEXEC)
+            opened.callback(os.close, result)
+            with contextlib.closing(os.fdopen(target, "wb")), warnings.catch_warnings():
+                # Python warns of locks that other threads hold. Those of this process resolve
+                # names, and the copy takes no lock that they take.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
+                if pid == 0:
+                    _run_copy(function, target, limits)
+            opened.callback(_end_now, pid)
+            process = os.pidfd_open(pid)
+        except OSError as error:
+            raise ForkRefusedError(f"{error}") from None
+        opened.pop_all()
+    return _Copy(pid, process, result)
+
+
+def _end_now(pid: int) -> None:
+    """End a copy that has just begun; this takes some milliseconds at most."""
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 @contextlib.asynccontextmanager
-async def _reaped(pid: int) -> AsyncIterator[None]:
+async def _reaped(copy: _Copy) -> AsyncIterator[None]:
     """End a copy when the context exits, and wait for its end."""
-    descriptor = os.pidfd_open(pid)
+    descriptor = copy.process
     try:
         yield
     finally:
@@ -94,7 +119,7 @@ async def _reaped(pid: int) -> AsyncIterator[None]:
         finally:
             loop.remove_reader(descriptor)
             os.close(descriptor)
-            _remove_entry(pid)
+            _remove_entry(copy.pid)
 
 
 def _remove_entry(pid: int) -> None:

@@ -12,6 +12,7 @@ from allocator.api.forked import (
     ForkEndedError,
     ForkFailedError,
     ForkLimits,
+    ForkRefusedError,
     run_forked,
 )
 from allocator.api.messages import ApiFailureError, FailureCode
@@ -43,6 +44,9 @@ class ApiSearches:
         except ForkEndedError as error:
             text = f"{error}; send fewer pods, or simpler claims"
             raise ApiFailureError(FailureCode.TOO_MUCH_WORK, text) from None
+        except ForkRefusedError as error:
+            text = f"cannot start a search: {error}"
+            raise ApiFailureError(FailureCode.NOT_READY, text, retry_after=1) from None
         except ForkFailedError as error:
             _LOG.error("unhandled exception in a search: %s", error)  # of the copy
             text = "unhandled exception; the log of the allocator has more"

@@ -1,13 +1,21 @@
 """Functions on a copy of the process: their results, their limits, and that they have no effect."""
 
 import asyncio
+import errno
 import os
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
-from allocator.api.forked import ForkEndedError, ForkFailedError, ForkLimits, run_forked
+from allocator.api.forked import (
+    ForkEndedError,
+    ForkFailedError,
+    ForkLimits,
+    ForkRefusedError,
+    run_forked,
+)
 
 pytestmark = pytest.mark.asyncio
 
@@ -15,6 +23,10 @@ pytestmark = pytest.mark.asyncio
 def check_no_copy_is_left() -> None:
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def open_descriptors() -> set[str]:
+    return {each.name for each in Path("/proc/self/fd").iterdir()}
 
 
 async def test_a_result_arrives_and_the_state_stays_as_it_was() -> None:
@@ -71,6 +83,22 @@ def _grow() -> bytes:
 async def test_a_copy_ends_at_its_limits(function: object, limits: ForkLimits) -> None:
     with pytest.raises(ForkEndedError):
         await run_forked(function, limits)  # type: ignore[arg-type]
+    check_no_copy_is_left()
+
+
+@pytest.mark.parametrize("call", ["pipe2", "fork", "pidfd_open"])
+async def test_a_copy_that_cannot_start_leaves_nothing_open(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EAGAIN, "no more")
+
+    await run_forked(lambda: b"")  # opens what the event loop keeps
+    before = open_descriptors()
+    monkeypatch.setattr(os, call, refuse)
+    with pytest.raises(ForkRefusedError, match="no more"):
+        await run_forked(_loop)
+    assert open_descriptors() == before
     check_no_copy_is_left()
 
 
