@@ -1,6 +1,7 @@
 """Finds out who sends a request, from its client certificate or its bearer token."""
 
 import re
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -92,7 +93,15 @@ def _find_certified(request: web.BaseRequest) -> Caller | None:
     """Return the user of a client certificate, which TLS has verified."""
     transport = request.transport
     certificate = transport.get_extra_info("peercert") if transport is not None else None
-    return read_subject(certificate) if certificate else None
+    # TLS looks at the time once, and a connection has no end while requests arrive.
+    if not certificate or is_expired(certificate, time.time()):
+        return None
+    return read_subject(certificate)
+
+
+def is_expired(certificate: Mapping[str, Any], now: float) -> bool:
+    """Return whether a certificate is not valid any more."""
+    return ssl.cert_time_to_seconds(certificate["notAfter"]) <= now
 
 
 def read_subject(certificate: Mapping[str, Any]) -> Caller | None:

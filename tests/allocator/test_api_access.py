@@ -4,10 +4,12 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
 
-from allocator.api.callers import read_subject
+from allocator.api import callers
+from allocator.api.callers import is_expired, read_subject
 from allocator.api.reviews import ALLOWED_SECONDS, DENIED_SECONDS
 from allocator.api.server import is_loopback
 from cluster.errors import UnreachableError
@@ -189,6 +191,34 @@ async def test_the_requests_of_one_caller_are_limited_and_those_of_others_contin
         assert (await served.send("GET /v1/allocations?namespace=blue", "blue-dev"))[0] == 200
         served.now += 1
         assert (await served.send(RED, "red-dev"))[0] in {200, 401}
+
+
+async def test_a_client_certificate_ends_also_on_an_open_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    certificate = ServingCertificate(
+        *(f"{each}" for each in authority.signed("127.0.0.1")),
+        f"{authority.file}",
+        ssl.VerifyMode.CERT_OPTIONAL,
+    )
+    assert certificate.refresh()
+    async with serving_api(two_tenants(), review_server(), certificate=certificate) as served:
+        tls = ssl.create_default_context(cafile=f"{authority.file}")
+        tls.load_cert_chain(*authority.signed("red-dev"))
+        url = f"https://127.0.0.1:{served.port}/v1/allocations?namespace=red"
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls)) as client:
+            async with client.get(url) as reply:
+                assert reply.status == 200
+            monkeypatch.setattr(callers, "is_expired", lambda *_: True)
+            async with client.get(url) as reply:
+                assert reply.status == 401
+
+
+async def test_a_certificate_is_expired_from_its_end_on() -> None:
+    certificate = {"notAfter": "Nov 21 13:00:00 2026 GMT"}
+    end = 1795266000
+    assert [is_expired(certificate, end + seconds) for seconds in (-1, 0, 1)] == [False, True, True]
 
 
 async def test_a_client_certificate_names_the_caller(tmp_path: Path) -> None:
