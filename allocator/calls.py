@@ -182,8 +182,9 @@ class SchedulerCalls:
         """Return the pods that must go for a pod that fits nowhere."""
         decisions, now = self._decide(), self._now()
         reply = decisions.preempt(request, now, self._deadline(_VICTIMS_SECONDS))
+        refused = not (reply.node or reply.waiting)
         self._state.waiting.note_preemption(
-            request.pod_uid, refused=not (reply.node or reply.waiting)
+            request.pod_uid, refused=refused, again=reply.unfinished
         )
         outcome = "victims" if reply.node else "waits" if reply.waiting else "none"
         metrics.ALLOCATOR_PREEMPTIONS.add(outcome)

@@ -144,8 +144,7 @@ class DevicePreemption:
         ordered = (*nodes[first:], *nodes[:first])
         victims = self._make_search(uid, search, free).choose(ordered, out_of_time)
         if victims is None:
-            text = f"the devices of pods with a priority below {priority} are not enough"
-            return PreemptReply(message=_TOO_SLOW if out_of_time() else text)
+            return _refuse(priority, unfinished=out_of_time())
         for each in promises:
             if not set(victims.claims).isdisjoint(_claims_of((each,))):
                 self._reserved.release(each.uid)
@@ -200,6 +199,11 @@ def _devices_of(fitting: FittingNode) -> frozenset[DeviceID]:
     allocations = fitting.solution.allocations if fitting.solution else ()
     decoded = map(decode_allocation, allocations)
     return frozenset(_device_of(hold) for each in decoded for hold in read_holds(each))
+
+
+def _refuse(priority: int, *, unfinished: bool) -> PreemptReply:
+    text = f"the devices of pods with a priority below {priority} are not enough"
+    return PreemptReply(unfinished=unfinished, message=_TOO_SLOW if unfinished else text)
 
 
 def _claims_of(reservations: Iterable[PodReservation]) -> set[str]:

@@ -164,6 +164,9 @@ class PreemptReply(_Message, frozen=True):
         bool,
         Meta(description="Whether devices for the pod are free or being released already."),
     ] = False
+    unfinished: Annotated[
+        bool, Meta(description="Whether the search took too long; it continues with the next call.")
+    ] = False
     message: str = ""
 
 

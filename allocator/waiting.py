@@ -144,10 +144,10 @@ class WaitingPods:
             self._pods[uid] = replace(self._pods[uid], seen=(), tried=-1)
             self._again = True
 
-    def note_preemption(self, uid: str, *, refused: bool) -> None:
+    def note_preemption(self, uid: str, *, refused: bool, again: bool = False) -> None:
         """Follow what is kept for a pod now, which other pods that ask the same do not get.
 
-        A pod that was `refused` victims can ask again when another pod has ended.
+        A pod that was `refused` victims asks again when another pod has ended, or soon (`again`).
         """
         pod, key = self._pods.get(uid), self._decisions.request_key(uid)
         if pod is not None and key is not None:
@@ -155,6 +155,8 @@ class WaitingPods:
             self._insert(replace(pod, key=key, seen=(), tried=-1))
             if refused:
                 self._refused.add(uid)
+            if again:
+                self._to_retry.add(uid)
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound or deleted."""

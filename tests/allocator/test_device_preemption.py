@@ -315,3 +315,31 @@ def test_a_pod_that_gets_no_victims_again_and_again_asks_less_and_less() -> None
         contest.victims("high") if not second or times[-1:] == [second - 1] else None
         times += [second] if contest.woken(at=second) else []
     assert times == [0, 1, 3, 7, 15, 31, 63]
+
+
+@pytest.mark.parametrize("examined", range(1, 12))
+def test_a_search_without_time_names_too_many_pods_on_no_node(examined: int) -> None:
+    contest = Contest(n1=2, n2=2)
+    for node in ("n1", "n2"):
+        for number in range(2):
+            contest.run(f"{node}-{number}", node, number)
+    assert contest.ask("high") == []
+    left = iter(range(examined))
+    reply = contest.cluster.decisions.preempt(
+        contest.preemption("high"), 0.0, lambda: next(left, None) is None
+    )
+    assert reply.unfinished != bool(reply.node)
+    assert len(reply.victims) <= 1
+
+
+def test_a_pod_whose_search_for_victims_took_long_asks_again() -> None:
+    contest = Contest(n1=1, n2=2)
+    contest.run("one", "n1", 0)
+    contest.run("two", "n2", 0, 1, priority=50)
+    contest.woken()
+    assert contest.ask("high") == []
+    reply = contest.cluster.decisions.preempt(contest.preemption("high"), 0.0, lambda: True)
+    assert reply.unfinished
+    contest.waiting.note_preemption("high", refused=True, again=reply.unfinished)
+    assert contest.woken() == ["high"]
+    assert contest.victims("high") == ["one"]
