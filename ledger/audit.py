@@ -51,8 +51,8 @@ def _audit(ledger: Ledger, world: World | None, claims: Iterable[Claim]) -> Iter
         yield from _check_exclusive(ledger, device, holders)
     if world is None:
         return
-    yield from audit_rules(claims, world.inventory)
     candidates = CandidateCache(world, expressions := ExpressionEvaluator(world.gates))
+    yield from audit_rules(claims, world.inventory, candidates)
     members: dict[tuple[str, str], list[PlacedDevice]] = {}
     for pool, held in pools.items():
         current = find_published_pool(world.inventory, pool)

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dra.claim import ClaimSpec, Devices, ExactRequest, Request
+from dra.claim import Claim, ClaimSpec, Devices, ExactRequest, Request
 from dra.compatibility import Declaration, UnsetGroups
 from dra.finding import Finding
 from dra.inventory import PoolID, build_inventory
 from dra.names import RULES_ANNOTATION
+from dra.partitions import PartitionTable
 from dra.rules import Near, Rules, encode_rules
 from dra.slices import Slice, read_slice
 from ledger.allocation_mark import ALLOCATOR, Mark, format_mark, make_mark, read_mark
@@ -20,6 +21,7 @@ from solver.world import World
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 
 Plain = dict[str, Any]
+PARTITION = "drawbridge.dev/partition"
 
 
 def device(name: str, **fields: object) -> Plain:
@@ -142,18 +144,34 @@ def test_the_audit_reports_devices_that_violate_a_required_rule(
     roots = [
         device(name, attributes={"d.io/root": {"string": name[0]}}) for name in ("a1", "a2", "b1")
     ]
+    one = near_claim(mark, held, Near(("r",), ("d.io/root",), required))
+    made = Ledger()
+    made.observe(one)
+    assert codes(audit(made, world(*roots), [one])) == found
+
+
+def near_claim(mark: str, held: str, near: Near) -> Claim:
+    """Return an allocated claim for two devices with a rule."""
     one = claim("c", 1, *held.split(), mark=format_mark(Mark(mark)))
-    rules = encode_rules(Rules(near=(Near(("r",), ("d.io/root",), required),)))
-    annotations = {**one.metadata.annotations, RULES_ANNOTATION: rules}
+    annotations = {**one.metadata.annotations, RULES_ANNOTATION: encode_rules(Rules(near=(near,)))}
     exactly = ExactRequest(device_class_name="gpu", count=2)
-    one = replace(
+    return replace(
         one,
         metadata=replace(one.metadata, annotations=annotations),
         spec=ClaimSpec(Devices((Request("r", exactly),))),
     )
+
+
+@pytest.mark.parametrize(("held", "found"), [("g0 g1", []), ("g1 g2", ["RuleBroken"])])
+def test_the_audit_reads_the_partitions_of_the_configuration(held: str, found: list[str]) -> None:
+    devices = [device(f"g{n}", attributes={"number": {"int": n}}) for n in range(4)]
+    table = PartitionTable(DRIVER, f"{DRIVER}/number", PARTITION, ((0, 1), (2, 3)))
+    near = Near(("r",), (f"{PARTITION}2",))
+    one = near_claim(ALLOCATOR, held, near)
     made = Ledger()
     made.observe(one)
-    assert codes(audit(made, world(*roots), [one])) == found
+    declared = replace(world(*devices), partitions=(table,))
+    assert codes(audit(made, declared, [one])) == found
 
 
 def test_the_audit_reports_an_invalid_mark() -> None:
