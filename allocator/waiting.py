@@ -13,6 +13,7 @@ turn.
 """
 
 import heapq
+import logging
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -25,6 +26,7 @@ from msgspec.structs import replace
 from allocator.decisions import PodDecisions, Promise
 from allocator.shortlist import never
 
+_LOG: Final = logging.getLogger("allocator.waiting")
 MAX_WAITING: Final = 65536
 TRIES_PER_TURN: Final = 32
 # To pass over a pod that cannot be woken now takes microseconds.
@@ -294,7 +296,11 @@ class WaitingPods:
 
     def _promise(self, uid: str, now: float, out_of_time: Callable[[], bool]) -> Promise:
         pod = self._pods[uid]
-        promise = self._decisions.promise(uid, now, pod.seen, out_of_time)
+        try:
+            promise = self._decisions.promise(uid, now, pod.seen, out_of_time)
+        except Exception:  # noqa: BLE001  # a bug for one pod must not end the process
+            _LOG.exception("unhandled exception while a pod is woken")
+            promise = Promise(impossible=True)
         if promise.node:
             self._pause(uid, now)
         elif promise.impossible:

@@ -1,10 +1,11 @@
 """The pods that wait: who is woken after a change, in which order, and how often."""
 
 import itertools
+from typing import Any
 
 import pytest
 
-from allocator.decisions import PROMISE_SECONDS
+from allocator.decisions import PROMISE_SECONDS, Promise
 from allocator.waiting import MAX_BACK_OFF_SECONDS, WaitingPods
 from dra.nodes import Node
 from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, pod
@@ -318,3 +319,22 @@ def test_a_pod_that_asks_less_is_found_behind_pods_that_cannot_fit() -> None:
     waiting.ask("small")
     waiting.free(0)
     assert waiting.wake() == ["small"]
+
+
+def test_a_bug_for_one_pod_does_not_keep_others_from_being_woken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waiting = Waiting(held=1, n1=1)
+    promise = waiting.cluster.decisions.promise
+
+    def fail_for_first(uid: str, *arguments: Any) -> Promise:  # noqa: ANN401  # passed on
+        if uid == "first":
+            raise StopIteration
+        return promise(uid, *arguments)
+
+    monkeypatch.setattr(waiting.cluster.decisions, "promise", fail_for_first)
+    for uid in ("first", "second"):
+        assert waiting.ask(uid) == []
+    waiting.cluster.delete_claim("held0")
+    assert list(waiting.pods.wake(waiting.cluster.now).woken) == ["second"]
+    assert len(waiting.pods) == 1
