@@ -92,7 +92,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         return run_by_allocator(options, inputs, streams)
     allocator = options.allocator and Allocator(options.allocator)
     result = simulate(inputs, options.claims, allocator, preempt=options.preempt)
-    audit_findings = audit(result.ledger, result.world)
+    audit_findings = audit(result.ledger, result.world, inputs.objects.claims)
     if options.output != "text":
         # The data has no place for findings about the input.
         output.print_findings(result.findings, streams.err)

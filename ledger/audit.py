@@ -22,7 +22,7 @@ from ledger import codes
 from ledger.holdings import Hold
 from ledger.ledger import DeviceID, Ledger
 from ledger.published_pools import PublishedPool, find_published_pool
-from ledger.rule_audit import audit_rules
+from ledger.rule_audit import RuleAudit
 from solver.candidates import Candidate, CandidateCache, rule_evaluator
 from solver.expressions import ExpressionEvaluator
 from solver.world import View, World
@@ -52,7 +52,7 @@ def _audit(ledger: Ledger, world: World | None, claims: Iterable[Claim]) -> Iter
     if world is None:
         return
     candidates = CandidateCache(world, expressions := ExpressionEvaluator(world.gates))
-    yield from audit_rules(claims, world.inventory, candidates)
+    yield from RuleAudit(world, candidates, expressions).check(claims)
     members: dict[tuple[str, str], list[PlacedDevice]] = {}
     for pool, held in pools.items():
         current = find_published_pool(world.inventory, pool)

@@ -1,80 +1,126 @@
 """Checks whether the devices of allocated claims still satisfy their required rules.
 
 A driver can change the attributes of allocated devices, a tenant the rules of a claim, and another
-allocator does not read them.
+allocator does not read them. Attributes are those that the search reads, so that the audit and the
+search agree: published, derived by the request, or declared for partitions of a fabric.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from dra.allocation import AllocationResult
-from dra.claim import CLAIM, Claim
+from dra.claim import CLAIM, Claim, request_choices
+from dra.device import Attribute
 from dra.finding import Finding
-from dra.inventory import Inventory, PoolID
-from dra.rules import Rules, read_claim_rules
+from dra.inventory import PoolID
+from dra.rules import Distinct, Rules, read_claim_rules
+from dra.validation import format_object_name
 from ledger import codes
 from ledger.allocation_mark import ALLOCATOR, Mark, read_mark
-from ledger.ledger import name_of
 from ledger.published_pools import find_published_pool
 from solver.candidates import Candidate, CandidateCache
-from solver.rules import ActiveRules, RuleDevice, compile_rules
+from solver.constraints import TypedValues, typed_values
+from solver.expressions import EvaluationFailure, ExpressionEvaluator
+from solver.rules import ActiveRules, FindAttribute, RuleDevice, compile_rules
+from solver.world import World
+
+# The results of each request of a claim, and how to find attributes of the devices there.
+_Devices: TypeAlias = Mapping[str, Sequence[FindAttribute]]
 
 
-def audit_rules(
-    claims: Iterable[Claim], inventory: Inventory, candidates: CandidateCache
-) -> Iterator[Finding]:
-    """Report the required rules that the devices of our allocator's claims violate.
+class RuleAudit:
+    """The audit of claims against what a world publishes and declares."""
 
-    Skips claims with devices that are not published, because their attributes are not known.
-    """
-    published = _PublishedDevices(inventory, candidates)
-    for claim in claims:
-        rules = read_claim_rules(claim)
-        mark = read_mark(claim.metadata)
-        ours = isinstance(mark, Mark) and mark.allocator == ALLOCATOR
-        if claim.status.allocation is None or not ours or not isinstance(rules, Rules):
-            continue
-        for name in _broken_rules(claim, rules, published):
-            message = f"the allocated devices do not satisfy {name}"
-            yield codes.RULE_BROKEN.at("", message, object=f"{CLAIM}/{name_of(claim)}")
+    def __init__(
+        self, world: World, candidates: CandidateCache, expressions: ExpressionEvaluator
+    ) -> None:
+        self._inventory = world.inventory
+        self._candidates = candidates
+        self._expressions = expressions
+        self._published: dict[PoolID, Mapping[str, Candidate]] = {}
+
+    def check(self, claims: Iterable[Claim]) -> Iterator[Finding]:
+        """Report the required rules that the devices of our allocator's claims violate.
+
+        Skips claims with devices that are not published, because their attributes are not known.
+        """
+        for claim in claims:
+            rules = read_claim_rules(claim)
+            mark = read_mark(claim.metadata)
+            ours = isinstance(mark, Mark) and mark.allocator == ALLOCATOR
+            if not ours or not isinstance(rules, Rules):
+                continue
+            devices = self._find_devices(claim)
+            for name in _broken_rules(claim, rules, devices) if devices is not None else ():
+                message = f"the allocated devices do not satisfy {name}"
+                name_of_claim = format_object_name(CLAIM, claim.metadata)
+                yield codes.RULE_BROKEN.at("", message, object=name_of_claim)
+
+    def _find_devices(self, claim: Claim) -> _Devices | None:
+        """Return the devices of a claim by request; None if they are not known."""
+        allocation = claim.status.allocation
+        derived = {
+            choice.name: {
+                each.name: each.expression for each in choice.requested.derived_attributes
+            }
+            for request in claim.spec.devices.requests
+            for choice in request_choices(request)
+        }
+        found: dict[str, list[FindAttribute]] = {}
+        for result in allocation.devices.results if allocation is not None else ():
+            candidate = self._find_candidate(result)
+            if candidate is None:
+                return None
+            finder = self._finder(candidate, derived.get(result.request, {}))
+            found.setdefault(result.request.partition("/")[0], []).append(finder)
+        return found or None
+
+    def _find_candidate(self, result: AllocationResult) -> Candidate | None:
+        pool = PoolID(result.driver, result.pool)
+        if pool not in self._published:
+            current = find_published_pool(self._inventory, pool)
+            known: dict[str, Candidate] = {}
+            for each in current.slices if current is not None else ():
+                for candidate in self._candidates.of_slice(each):
+                    known.setdefault(candidate.name, candidate)
+            self._published[pool] = known
+        return self._published[pool].get(result.device)
+
+    def _finder(self, candidate: Candidate, derived: Mapping[str, str]) -> FindAttribute:
+        def find(name: str) -> Attribute | None:
+            source = derived.get(name)
+            if source is None:
+                return candidate.find_attribute(name)
+            value = self._expressions.derive(source, candidate.pool.driver, candidate.device)
+            return None if isinstance(value, EvaluationFailure) else value
+
+        return find
 
 
-def _broken_rules(claim: Claim, rules: Rules, published: "_PublishedDevices") -> Iterator[str]:
-    allocation = claim.status.allocation
-    results = allocation.devices.results if allocation else ()
-    by_request: dict[str, list[AllocationResult]] = {}
-    for result in results:
-        by_request.setdefault(result.request.partition("/")[0], []).append(result)
+def _broken_rules(claim: Claim, rules: Rules, devices: _Devices) -> Iterator[str]:
     names = [each.name for each in claim.spec.devices.requests]
-    most = [len(by_request.get(name, ())) for name in names]
+    most = [len(devices.get(name, ())) for name in names]
     indexes = {name: at for at, name in enumerate(names)}
     compiled = compile_rules([(rules, indexes)], most)
-    devices: list[RuleDevice] = []
-    for at, name in enumerate(names):
-        for result in by_request.get(name, ()):
-            device = published.find(result)
-            if device is None:
-                return
-            devices.append(RuleDevice(at, most[at], device.find_attribute))
+    of_rules = [
+        RuleDevice(at, most[at], find)
+        for at, name in enumerate(names)
+        for find in devices.get(name, ())
+    ]
     alone = ActiveRules((), most)
-    yield from (r.name for r in compiled.required.rules if not alone.holds(r, devices))
+    yield from (r.name for r in compiled.required.rules if not alone.holds(r, of_rules))
+    for number, rule in enumerate(rules.distinct):
+        if not _is_distinct(rule, devices):
+            yield f"distinct[{number}]"
 
 
-class _PublishedDevices:
-    """The published devices, with the attributes that rules read."""
-
-    def __init__(self, inventory: Inventory, candidates: CandidateCache) -> None:
-        self._inventory = inventory
-        self._candidates = candidates
-        self._pools: dict[PoolID, Mapping[str, Candidate]] = {}
-
-    def find(self, result: AllocationResult) -> Candidate | None:
-        pool = PoolID(result.driver, result.pool)
-        if pool not in self._pools:
-            current = find_published_pool(self._inventory, pool)
-            devices = (
-                each
-                for one in (current.slices if current else ())
-                for each in self._candidates.of_slice(one)
-            )
-            self._pools[pool] = {each.name: each for each in devices}
-        return self._pools[pool].get(result.device)
+def _is_distinct(rule: Distinct, devices: _Devices) -> bool:
+    """Return whether all devices of a rule publish its attribute, no two with a common value."""
+    seen: TypedValues = frozenset()
+    for find in (find for name in rule.requests for find in devices.get(name, ())):
+        attribute = find(rule.attribute)
+        values = typed_values(attribute) if attribute is not None else frozenset()
+        if not values or values & seen:
+            return False
+        seen |= values
+    return True

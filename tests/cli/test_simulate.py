@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from dra.names import ALLOCATION_ANNOTATION, RULES_ANNOTATION
+from dra.rules import Near, Rules, encode_rules
+from ledger.allocation_mark import ALLOCATOR, Mark, format_mark
 from tests.cli.simulating import (
     CLUSTER,
     ONLY_N1,
@@ -122,6 +125,19 @@ def test_a_device_allocated_twice_is_reported(run: Run) -> None:
     code, printed, _ = run(pod("a"), cluster=cluster)
     assert code == 0
     assert [each["code"] for each in printed["ledger"]["findings"]] == ["DeviceHeldTwice"]
+
+
+def test_devices_that_violate_a_rule_of_their_claim_are_reported(run: Run) -> None:
+    rules = Rules(near=(Near(("r",), ("d.io/unpublished",)),))
+    values = {
+        RULES_ANNOTATION: encode_rules(rules),
+        ALLOCATION_ANNOTATION: format_mark(Mark(ALLOCATOR)),
+    }
+    annotated = f"annotations: {json.dumps(values)}, namespace: default"
+    ruled = claim("c", X).replace("namespace: default", annotated)
+    _, printed, _ = run(pod("a"), cluster=CLUSTER + ruled)
+    [found] = printed["ledger"]["findings"]
+    assert (found["code"], found["object"]) == ("RuleBroken", "ResourceClaim/default/c")
 
 
 # --- --claims and --node ---

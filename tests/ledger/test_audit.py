@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dra.claim import Claim, ClaimSpec, Devices, ExactRequest, Request
+from dra.claim import Claim, ClaimSpec, DerivedAttribute, Devices, ExactRequest, Request
 from dra.compatibility import Declaration, UnsetGroups
 from dra.finding import Finding
 from dra.inventory import PoolID, build_inventory
 from dra.names import RULES_ANNOTATION
 from dra.partitions import PartitionTable
-from dra.rules import Near, Rules, encode_rules
+from dra.rules import Distinct, Near, Rules, encode_rules
 from dra.slices import Slice, read_slice
 from ledger.allocation_mark import ALLOCATOR, Mark, format_mark, make_mark, read_mark
 from ledger.audit import audit
@@ -21,7 +21,6 @@ from solver.world import World
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 
 Plain = dict[str, Any]
-PARTITION = "drawbridge.dev/partition"
 
 
 def device(name: str, **fields: object) -> Plain:
@@ -144,17 +143,17 @@ def test_the_audit_reports_devices_that_violate_a_required_rule(
     roots = [
         device(name, attributes={"d.io/root": {"string": name[0]}}) for name in ("a1", "a2", "b1")
     ]
-    one = near_claim(mark, held, Near(("r",), ("d.io/root",), required))
+    one = ruled(held, Rules(near=(Near(("r",), ("d.io/root",), required),)), mark)
     made = Ledger()
     made.observe(one)
     assert codes(audit(made, world(*roots), [one])) == found
 
 
-def near_claim(mark: str, held: str, near: Near) -> Claim:
-    """Return an allocated claim for two devices with a rule."""
+def ruled(held: str, rules: Rules, mark: str = ALLOCATOR, **fields: object) -> Claim:
+    """A claim with rules that holds devices; `fields` are those of its request."""
     one = claim("c", 1, *held.split(), mark=format_mark(Mark(mark)))
-    annotations = {**one.metadata.annotations, RULES_ANNOTATION: encode_rules(Rules(near=(near,)))}
-    exactly = ExactRequest(device_class_name="gpu", count=2)
+    annotations = {**one.metadata.annotations, RULES_ANNOTATION: encode_rules(rules)}
+    exactly = replace(ExactRequest(device_class_name="gpu", count=2), **fields)
     return replace(
         one,
         metadata=replace(one.metadata, annotations=annotations),
@@ -162,16 +161,36 @@ def near_claim(mark: str, held: str, near: Near) -> Claim:
     )
 
 
-@pytest.mark.parametrize(("held", "found"), [("g0 g1", []), ("g1 g2", ["RuleBroken"])])
-def test_the_audit_reads_the_partitions_of_the_configuration(held: str, found: list[str]) -> None:
-    devices = [device(f"g{n}", attributes={"number": {"int": n}}) for n in range(4)]
-    table = PartitionTable(DRIVER, f"{DRIVER}/number", PARTITION, ((0, 1), (2, 3)))
-    near = Near(("r",), (f"{PARTITION}2",))
-    one = near_claim(ALLOCATOR, held, near)
-    made = Ledger()
-    made.observe(one)
-    declared = replace(world(*devices), partitions=(table,))
-    assert codes(audit(made, declared, [one])) == found
+@pytest.mark.parametrize(
+    ("held", "found"), [("g0 g1", []), ("g0 g2", ["RuleBroken"]), ("g0 g4", ["RuleBroken"])]
+)
+def test_the_audit_knows_the_partitions_of_the_configuration(held: str, found: list[str]) -> None:
+    gpus = [device(f"g{i}", attributes={"d.io/index": {"int": i}}) for i in range(5)]
+    table = PartitionTable(DRIVER, "d.io/index", "drawbridge.dev/partition", ((0, 1), (2, 3)))
+    one = ruled(held, Rules(near=(Near(("r",), ("drawbridge.dev/partition2",)),)))
+    declared = replace(world(*gpus), partitions=(table,))
+    assert codes(audit(Ledger(), declared, [one])) == found
+
+
+@pytest.mark.parametrize(("held", "found"), [("a1 a2", ["RuleBroken"]), ("a1 b1", []), ("a1", [])])
+def test_the_audit_reports_devices_that_violate_a_distinct_rule(
+    held: str, found: list[str]
+) -> None:
+    roots = [
+        device(name, attributes={"d.io/root": {"string": name[0]}}) for name in ("a1", "a2", "b1")
+    ]
+    one = ruled(held, Rules(distinct=(Distinct(("r",), "d.io/root"),)))
+    assert codes(audit(Ledger(), world(*roots), [one])) == found
+
+
+@pytest.mark.parametrize(("held", "found"), [("a1 a2", []), ("a1 b1", ["RuleBroken"])])
+def test_the_audit_knows_attributes_that_the_request_derives(held: str, found: list[str]) -> None:
+    source = "device.attributes['d.io'].place.substring(0, 1)"
+    placed = [device(n, attributes={"d.io/place": {"string": n}}) for n in ("a1", "a2", "b1")]
+    derived = DerivedAttribute(name="d.io/row", expression=source)
+    rules = Rules(near=(Near(("r",), ("d.io/row",)),))
+    one = ruled(held, rules, derived_attributes=(derived,))
+    assert codes(audit(Ledger(), world(*placed), [one])) == found
 
 
 def test_the_audit_reports_an_invalid_mark() -> None:
