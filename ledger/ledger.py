@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dra.allocation import Allocation
-from dra.claim import Claim
+from dra.claim import Claim, Template
 from dra.finding import Finding
 from dra.inventory import PoolID
 from dra.layered_map import LayeredMap
@@ -74,9 +74,9 @@ def uid_of(claim: Claim) -> str:
     return claim.metadata.uid or name_of(claim)
 
 
-def name_of(claim: Claim) -> str:
-    """Return `namespace/name` of a claim."""
-    return f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}"
+def name_of(each: Claim | Template) -> str:
+    """Return `namespace/name` of a claim or a template."""
+    return f"{each.metadata.namespace or 'default'}/{each.metadata.name}"
 
 
 class Ledger:

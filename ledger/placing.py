@@ -65,7 +65,7 @@ class Placer:
         self.ledger = ledger
         self._claims: dict[str, Claim] = {}
         self._written: dict[str, AllocationJSON] = {}
-        self._templates = {_name(each): each for each in templates}
+        self._templates = {name_of(each): each for each in templates}
         for claim, written in claims:
             self._claims[name_of(claim)] = claim
             if claim.status.allocation is not None:
@@ -262,7 +262,3 @@ def _nodes(count: int) -> str:
 
 def _failed(pod: str | None, claims: Iterable[Claim], reasons: tuple[Reason, ...]) -> PodPlacement:
     return PodPlacement(pod, None, tuple((name_of(each), None) for each in claims), reasons)
-
-
-def _name(template: Template) -> str:
-    return f"{template.metadata.namespace or 'default'}/{template.metadata.name}"

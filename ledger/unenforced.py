@@ -6,12 +6,13 @@ allocator enforces both.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from dra.claim import CLAIM, TEMPLATE, Claim, ClaimMetadata, Template
+from dra.claim import CLAIM, TEMPLATE, Claim, Template
 from dra.compatibility import UnsetGroups, read_declarations
 from dra.finding import Finding
 from dra.names import RULES_ANNOTATION
 from dra.rules import PATH, Rules, read_rules
 from dra.slices import Slice
+from dra.validation import format_object_name
 from ledger import codes
 from ledger.ledger import name_of
 from ledger.pods import Pod
@@ -33,10 +34,9 @@ def unenforced_rules(
     named = [each for each in claims if name_of(each) in claim_names]
     yield from unenforced_claim_rules(named, by)
     for each in templates:
-        metadata = each.metadata
-        if f"{metadata.namespace or 'default'}/{metadata.name}" in template_names:
+        if name_of(each) in template_names:
             path = f"spec.{PATH}"
-            name = _object_name(TEMPLATE, metadata)
+            name = format_object_name(TEMPLATE, each.metadata)
             yield from _report(each.spec.metadata.annotations, path, name)
 
 
@@ -44,7 +44,7 @@ def unenforced_claim_rules(claims: Iterable[Claim], by: Allocator) -> Iterator[F
     """Report the required rules of claims that have no devices yet."""
     for each in claims if by is Allocator.UPSTREAM else ():
         if each.status.allocation is None:
-            name = _object_name(CLAIM, each.metadata)
+            name = format_object_name(CLAIM, each.metadata)
             yield from _report(each.metadata.annotations, PATH, name)
 
 
@@ -86,7 +86,3 @@ def unenforced_compatibility(world: World, by: Allocator) -> Iterator[Finding]:
 def _declares(each: Slice) -> bool:
     has_field = any(device.compatible_only_with is not None for device in each.devices)
     return has_field or bool(read_declarations(each)[0])
-
-
-def _object_name(kind: str, metadata: ClaimMetadata) -> str:
-    return "/".join(filter(None, (kind, metadata.namespace, metadata.name)))

@@ -208,10 +208,7 @@ def simulate_pods(
     added = {name_of(each): each for each in given.claims}
     claims = ((_with_reservation(state, each), None) for each in (existing | added).values())
     placer = Placer(state.planner, state.ledger, ClusterNodes(nodes=()), claims, given.templates)
-    templates = {
-        f"{each.metadata.namespace or 'default'}/{each.metadata.name}": each
-        for each in given.templates
-    }
+    templates = {name_of(each): each for each in given.templates}
     if given.preempt:
         priorities = Priorities(view.classes())
         running = [_as_running(each, priorities) for each in view.running()]
