@@ -81,7 +81,7 @@ class Preemptors:
     def begin(self, pod_uid: str, search: NodeSearch, found: DeviceVictims, now: float) -> None:
         """Keep the free devices of a decision for a pod, and those of the claims it waits for."""
         self.forget(pod_uid)
-        for other in self._robbed_by(found, search.pod.priority):
+        for other in self._lower_that_lose_devices(found, search.pod.priority):
             self._end(other)
         pending = tuple(_Pending(uid, self._holds_of(uid)) for uid in found.claims)
         self._put(
@@ -176,7 +176,7 @@ class Preemptors:
 
     # --- parts ---
 
-    def _robbed_by(self, found: DeviceVictims, priority: int) -> list[Preemptor]:
+    def _lower_that_lose_devices(self, found: DeviceVictims, priority: int) -> list[Preemptor]:
         taken = {(hold.pool, hold.device) for hold in found.free}
         return [
             each

@@ -64,7 +64,10 @@ async def run_forked(
         return data[1:]
     if data[:1] == _FAILED:
         raise ForkFailedError(data[1:].decode(errors="replace"))
-    raise ForkEndedError("the result needs too much CPU time or memory")
+    memory = f"{limits.more_bytes >> 20} MiB of memory"
+    raise ForkEndedError(
+        f"the result needs more than {limits.cpu_seconds} s of CPU time or {memory}"
+    )
 
 
 class _Copy(NamedTuple):

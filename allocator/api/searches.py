@@ -36,7 +36,9 @@ class ApiSearches:
         if caller in self._callers:
             raise _too_many("a search of this caller is running; send the next one after it")
         if len(self._callers) >= MAX_SEARCHES:
-            raise _too_many("too many searches are waiting")
+            raise _too_many(
+                f"{MAX_SEARCHES} searches run or wait already; send this one again later"
+            )
         self._callers.add(caller)
         try:
             async with self._turn:
