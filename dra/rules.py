@@ -262,6 +262,8 @@ _MEANING: Final = (
     "  module ID if the driver publishes one.",
     "- If the annotation cannot be read, or names no request of the claim, the claim is not",
     "  allocated.",
+    "- `drawbridge simulate` reports the allocated claims whose devices do not satisfy a required",
+    "  rule any more (`RuleBroken` in [findings.md](findings.md#rulebroken)).",
     "",
     "```yaml",
     "partitions:",

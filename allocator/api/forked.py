@@ -64,10 +64,8 @@ async def run_forked(
         return data[1:]
     if data[:1] == _FAILED:
         raise ForkFailedError(data[1:].decode(errors="replace"))
-    memory = f"{limits.more_bytes >> 20} MiB of memory"
-    raise ForkEndedError(
-        f"the result needs more than {limits.cpu_seconds} s of CPU time or {memory}"
-    )
+    allowed = f"{limits.cpu_seconds} s of CPU time and {limits.more_bytes >> 20} MiB of memory"
+    raise ForkEndedError(f"no result with {allowed}")
 
 
 class _Copy(NamedTuple):
