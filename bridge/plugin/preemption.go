@@ -35,7 +35,7 @@ func newNodePreemption(plugin *Plugin, handle framework.Handle) *nodePreemption 
 	return &nodePreemption{plugin: plugin, handle: handle, budgets: budgets}
 }
 
-// preempt makes place for a pod, and nominates it to the node. The result ends preemption: the one
+// preempt evicts victims so that a pod fits on a node, and nominates the pod to it. The result ends preemption: the one
 // of the scheduler knows no devices.
 func (n *nodePreemption) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (*framework.PostFilterResult, *fwk.Status) {
 	metrics.PreemptionAttempts.Inc()
@@ -54,7 +54,7 @@ func (n *nodePreemption) preempt(ctx context.Context, state fwk.CycleState, pod 
 	for some := range slices.Chunk(nodes, nodesPerRequest) {
 		candidates := n.dryRun(ctx, state, pod, some, budgets)
 		if len(candidates) == 0 {
-			message = "no node has place for the pod, also without the pods with a lower priority"
+			message = "no node fits the pod, even without the pods with a lower priority"
 			continue
 		}
 		reply, err := n.plugin.allocator.preempt(ctx, requestVictims(pod, candidates))
