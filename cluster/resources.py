@@ -61,6 +61,7 @@ NETWORKS: Final = Resource(
     "NetworkAttachmentDefinition",
 )
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
+ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 PRIORITY_CLASSES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
@@ -95,6 +96,7 @@ ALL: Final = (
     TEMPLATES,
     TAINT_RULES,
     EVENTS,
+    ENDPOINT_SLICES,
     LEASES,
     PRIORITY_CLASSES,
     DISRUPTION_BUDGETS,

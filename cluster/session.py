@@ -241,6 +241,58 @@ class Session:
             reason = f"{request.method} {request.path}: {describe_failure(error)}"
             raise UnreachableError(reason) from None
 
+    @contextlib.asynccontextmanager
+    async def websocket(
+        self,
+        path: str,
+        protocol: str,
+        *,
+        query: Mapping[str, str] = _NONE,
+        max_message_bytes: int,
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a websocket with a subprotocol; raises ApiError if the server does not accept it."""
+        request = _Request("GET", path, query)
+        access = await self._access(None)
+        try:
+            opened = await self._open_websocket(access, request, protocol, max_message_bytes)
+        except ApiError as error:
+            if error.code != 401:
+                raise
+            access = await self._access(access)
+            opened = await self._open_websocket(access, request, protocol, max_message_bytes)
+        async with opened:
+            if opened.protocol != protocol:
+                raise UnreachableError(f"GET {path}: the server does not support {protocol}")
+            yield opened
+
+    async def _open_websocket(
+        self, access: Access, request: "_Request", protocol: str, max_message_bytes: int
+    ) -> aiohttp.ClientWebSocketResponse:
+        started = self.reachability.now()
+        try:
+            # With the connections and headers of this session, and the check of the response.
+            async with (
+                asyncio.timeout(CONNECT_SECONDS),
+                aiohttp.ClientSession(
+                    connector=self._http.connector,
+                    connector_owner=False,
+                    headers=self._http.headers,
+                    middlewares=(_require_upgrade,),
+                ) as client,
+            ):
+                return await client.ws_connect(
+                    access.server + request.path,
+                    protocols=(protocol,),
+                    params=request.query,
+                    headers=access.headers,
+                    ssl=access.tls or True,
+                    server_hostname=access.server_name,
+                    proxy=access.proxy,
+                    max_msg_size=max_message_bytes,
+                )
+        except _CONNECTION_ERRORS as error:
+            raise self._unreachable(request, error, started) from None
+
     async def version(self) -> str:
         """Return the minor version of the server, such as `1.36`."""
         version = msgspec.json.decode(await self.call("GET", "/version"), type=_Version)
@@ -260,6 +312,16 @@ class _Request(NamedTuple):
     data: bytes | None = None
     content_type: str = ""
     accept: str = _JSON
+
+
+async def _require_upgrade(
+    request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Raise the error of a rejected websocket: aiohttp discards the body and follows redirects."""
+    response = await send(request)
+    if response.status != 101:
+        raise error_from_response(response.status, response.headers, await response.read())
+    return response
 
 
 _CONNECTION_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError)

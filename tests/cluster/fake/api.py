@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from tests.cluster.fake import answers, kinds
+from tests.cluster.fake import answers, kinds, port_forward
 from tests.cluster.fake.kinds import JSON
 from tests.cluster.fake.status import RefusedError
 from tests.cluster.fake.store import Saved, Store
@@ -35,7 +35,9 @@ class FakeApi:
     `version` is the minor version it says; `watch_list` whether it offers initial events;
     `tokens`, where set, who may ask; `on_write(plural, object)` may change what is about to be
     kept, as an API server that drops fields does; `denied` are the resources that access reviews
-    say nobody may use; `requests` is everything that was asked.
+    say nobody may use; `requests` is everything that was asked; `forwards` are the local ports that
+    the ports of pods are forwarded to, and `forwarded_bytes`, where set, is how much of what a pod
+    sends passes before the connection is lost.
     """
 
     def __init__(
@@ -47,6 +49,8 @@ class FakeApi:
         self.on_write: Callable[[str, JSON], JSON] | None = None
         self.denied: set[str] = set()
         self.requests: list[Seen] = []
+        self.forwards: dict[tuple[str, int], int] = {}
+        self.forwarded_bytes: int | None = None
         self.connections = 0
         self.store = Store()
         self.url = ""
@@ -269,7 +273,8 @@ class FakeApi:
             self._known(seen)
             meant = self._meant(seen)
             await self._trouble([one for one in meant if not one.after], request)
-            response = await answers.answer(self, seen, request)
+            handler = port_forward.forward if port_forward.PATH.match(seen.path) else answers.answer
+            response = await handler(self, seen, request)
             await self._trouble([one for one in meant if one.after], request)
         except RefusedError as refused:
             headers = {}

@@ -65,6 +65,7 @@ apps/v1                          daemonsets                      DaemonSet      
 batch/v1                         jobs                            Job                            status
 batch/v1                         cronjobs                        CronJob                        status
 coordination.k8s.io/v1           leases                          Lease
+discovery.k8s.io/v1              endpointslices                  EndpointSlice
 events.k8s.io/v1                 events                          Event
 policy/v1                        poddisruptionbudgets            PodDisruptionBudget            status
 scheduling.k8s.io/v1             priorityclasses                 PriorityClass                  cluster
