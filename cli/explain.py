@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from cli import allocator_api, output
-from cli.allocator_api import Json
 from cli.cluster_options import (
     add_files_option,
     add_live_options,
@@ -17,7 +16,7 @@ from cli.cluster_options import (
     add_namespace_option,
 )
 from cli.exit_codes import BAD, DONE, NOTICE
-from cli.explain_allocator import ask_about, format_told
+from cli.explain_allocator import Told, ask_about, format_told
 from cli.explain_objects import read_subject
 from cli.live_cluster import ClusterReadError
 from cli.streams import Streams
@@ -78,24 +77,30 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 def _print_explanations(
     options: argparse.Namespace,
     done: Explanation | WorkloadExplanation,
-    told: Mapping[str, Json | None],
+    told: Mapping[str, Told],
     streams: Streams,
 ) -> None:
     """Print the explanation of a pod or workload, and what the allocator says about its pods."""
     if options.output != "text":
         data = msgspec.to_builtins(done)
-        if options.allocator_url:
-            data["allocator"] = next(iter(told.values()), None)
+        _add_told(data, next(iter(told.values()), Told()), asked=bool(options.allocator_url))
         output.print_value(data, options.output, streams.out)
         return
-    is_live = not (options.filename or options.cluster)
     if isinstance(done, Explanation):
-        _print_text(done, streams, format_told(done, told[done.pod], is_live=is_live))
+        _print_text(done, streams, format_told(told[done.pod]))
         return
     _print_workload(done, streams)
     for each in done.explained:
         streams.out.write("\n")
-        _print_text(each, streams, format_told(each, told[each.pod], is_live=is_live))
+        _print_text(each, streams, format_told(told[each.pod]))
+
+
+def _add_told(data: dict[str, object], told: Told, *, asked: bool) -> None:
+    """Add what the allocator said, or why it was not asked, to the data of the output."""
+    if told.answer is not None or asked:
+        data["allocator"] = told.answer
+    elif told.not_asked:
+        data["allocatorNotAsked"] = told.not_asked
 
 
 def _print_error(findings: list[LocatedFinding], form: str, streams: Streams) -> None:

@@ -2,38 +2,58 @@
 
 import argparse
 from collections.abc import Iterator
-from typing import Final
+from typing import NamedTuple
 
-from cli.allocator_api import Json, ask_allocator
+from cli.allocator_api import ask_allocator
+from cli.allocator_request import Json
+from cli.found_allocator import ask_found_allocator
 from cli.live_cluster import ClusterReadError
 from documents.document import LocatedFinding
 from dra.counted import count_noun
 from report.explain import Explanation
 from translate.changes.scheduler import OURS
 
-NOT_ASKED: Final = "  allocator: not asked; `--allocator-url` says why the pod waits (docs/api.md)"
+
+class Told(NamedTuple):
+    """What the allocator said about a pod, or why it was not asked about a pod that waits."""
+
+    answer: Json | None = None
+    not_asked: str = ""
 
 
 def ask_about(
     options: argparse.Namespace, pod: Explanation, findings: list[LocatedFinding]
-) -> Json | None:
-    """Ask about a pod, if there is a URL; without an answer, the output is that of the others."""
-    if not options.allocator_url:
-        return None
+) -> Told:
+    """Ask about a pod; without an answer, the output is that of the others.
+
+    Without a URL, the allocator of a live cluster is asked about a pod that waits for it.
+    """
     namespace, _, name = pod.pod.partition("/")
+    body = {"namespace": namespace, "name": name}
+    if options.allocator_url:
+        try:
+            return Told(ask_allocator(options, "/v1/explain", body))
+        except ClusterReadError as error:
+            findings.append(error.located)
+            return Told()
+    is_live = not (options.filename or options.cluster)
+    if not is_live or pod.scheduler != OURS or pod.placed:
+        return Told()
     try:
-        return ask_allocator(options, "/v1/explain", {"namespace": namespace, "name": name})
+        return Told(ask_found_allocator(options, "/v1/explain", body).response)
     except ClusterReadError as error:
-        findings.append(error.located)
-        return None
+        return Told(not_asked=error.finding.message)
 
 
-def format_told(pod: Explanation, told: Json | None, *, is_live: bool) -> Iterator[str]:
-    """Format what the allocator said, or that it was not asked about a pod that waits for it."""
-    if told is None:
-        if is_live and pod.scheduler == OURS and not pod.placed:
-            yield NOT_ASKED
-        return
+def format_told(told: Told) -> Iterator[str]:
+    """Format what the allocator said, or why it was not asked."""
+    if told.not_asked:
+        yield f"  allocator: not asked: {told.not_asked}"
+    if told.answer is not None:
+        yield from _format_answer(told.answer)
+
+
+def _format_answer(told: Json) -> Iterator[str]:
     source = "" if told["leading"] else " (of a replica that does not lead)"
     fitting = f", {count_noun(told['fitting'], 'node')} can take it now" if told["fitting"] else ""
     yield f"  allocator{source}: {told['state']}{fitting}"

@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from cli import output, placements
-from cli.allocator_api import Json, ask_allocator
+from cli.allocator_api import ask_allocator
+from cli.allocator_request import Json
 from cli.exit_codes import BAD, DONE, NOTICE
 from cli.live_cluster import ClusterReadError
 from cli.simulation_input import SimulationInput

@@ -33,7 +33,8 @@ PLUGIN_SECONDS = 60.0
 class Access:
     """The server address and credentials of a request.
 
-    `renew_at` is the monotonic time at which to read them again.
+    `renew_at` is the monotonic time at which to read them again. `client_certificate` has the files
+    of the certificate and its key, which `tls` contains already.
     """
 
     server: str
@@ -42,6 +43,7 @@ class Access:
     server_name: str | None
     proxy: str | None
     renew_at: float
+    client_certificate: tuple[str, str | None] | None = field(default=None, repr=False)
 
 
 class Credentials:
@@ -164,6 +166,7 @@ class Credentials:
             server_name=found.tls_server_name or None,
             proxy=found.proxy or proxy_for(server, self._environ),
             renew_at=renew_at,
+            client_certificate=(found.cert_file, found.key_file) if found.cert_file else None,
         )
 
     def _tls_context(self, found: Any) -> ssl.SSLContext:  # noqa: ANN401  # untyped library

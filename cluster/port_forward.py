@@ -83,6 +83,8 @@ class _PortForward:
             self.failure = self.failure or error
         finally:
             writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
 
     async def _copy(
         self,
@@ -90,17 +92,26 @@ class _PortForward:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Copy in both directions until one of them ends, which ends the other one."""
+        """Copy in both directions until one of them ends, which ends the other one.
+
+        The protocol cannot close one direction only.
+        """
         sender = asyncio.create_task(_send(socket, reader))
+        receiver = asyncio.create_task(self._receive(socket, writer))
+        both = (sender, receiver)
         try:
-            await self._receive(socket, writer)
-            if not (sender.done() and sender.result()):
-                raise self._failed("the connection ended")
-        except ConnectionError:
-            pass  # the local client is gone
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            ended_here = sender.done() and sender.exception() is None
         finally:
-            sender.cancel()
-            await asyncio.gather(sender, return_exceptions=True)
+            for each in both:
+                each.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+        if ended_here:
+            return
+        error = None if receiver.cancelled() else receiver.exception()
+        if isinstance(error, ApiError):
+            raise error
+        raise self._failed("the connection ended")
 
     async def _receive(
         self, socket: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter
@@ -126,16 +137,10 @@ class _PortForward:
         return UnreachableError(f"GET {self._path}: port {self._port}: {reason}")
 
 
-async def _send(socket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader) -> bool:
-    """Send what the local client writes; whether the client ended the connection."""
-    try:
-        while data := await _read(reader):
-            await socket.send_bytes(bytes([_DATA]) + data)
-    except ConnectionError:
-        return False  # the websocket is closed, which its reader notices, too
-    # The protocol cannot close one direction only.
-    await socket.close()
-    return True
+async def _send(socket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader) -> None:
+    """Send what the local client writes, until it ends the connection."""
+    while data := await _read(reader):
+        await socket.send_bytes(bytes([_DATA]) + data)
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:

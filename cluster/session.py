@@ -24,6 +24,8 @@ __all__ = ["AccessError", "ApiError", "Session", "UnreachableError"]
 MAX_ATTEMPTS: Final = 5
 FIRST_RETRY_SECONDS: Final = 0.1
 CONNECT_SECONDS: Final = 10.0
+# A websocket is not needed any more when it is closed.
+CLOSE_SECONDS: Final = 1.0
 # Bookmarks arrive once a minute; a watch without data for this long has failed.
 IDLE_SECONDS: Final = 150.0
 # Idempotent methods. A create without a response may have succeeded, so it is not repeated.
@@ -70,9 +72,9 @@ class Session:
         """The namespace of the pod's service account or of the kubeconfig context."""
         return self._credentials.namespace
 
-    async def authorization(self) -> str:
-        """Return the header Authorization of the credentials; empty with a client certificate."""
-        return (await self._access(None)).headers.get("Authorization", "")
+    async def access(self) -> Access:
+        """Return the credentials of the next request."""
+        return await self._access(None)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -289,6 +291,7 @@ class Session:
                     server_hostname=access.server_name,
                     proxy=access.proxy,
                     max_msg_size=max_message_bytes,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
                 )
         except _CONNECTION_ERRORS as error:
             raise self._unreachable(request, error, started) from None

@@ -104,7 +104,7 @@ async def test_the_token_is_sent_to_the_certified_service(tmp_path: Path) -> Non
         ("http://allocator.example.com", "http:// would send your token unencrypted"),
         ("ftp://127.0.0.1", "the URL must start with https://"),
         ("https://", "the URL must start with https://"),
-        ("http://127.0.0.1:1", "Cannot connect"),
+        ("http://127.0.0.1:1", "cannot connect"),
     ],
 )
 async def test_a_simulation_without_an_answer_fails(url: str, text: str) -> None:
@@ -129,13 +129,13 @@ async def test_the_allocator_says_why_it_refuses(tmp_path: Path) -> None:
 # --- explain ---
 
 
-async def explained(folder: Path, *words: str, served: ServedApi) -> tuple[int, str, str]:
-    """Explain a pod that waits for devices which are held."""
+def waiting(served: ServedApi) -> dict[str, Any]:
+    """Add a pod that waits for devices which are held; return it as the API server has it."""
     cluster = served.cluster
     cluster.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["other"]))
     cluster.add_claim(claim("new"))
     served.add_pod(pod("p", "new"))
-    plain = {
+    return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "p", "namespace": "default"},
@@ -145,6 +145,11 @@ async def explained(folder: Path, *words: str, served: ServedApi) -> tuple[int, 
             "resourceClaims": [{"name": "new", "resourceClaimName": "new"}],
         },
     }
+
+
+async def explained(folder: Path, *words: str, served: ServedApi) -> tuple[int, str, str]:
+    """Explain a pod that waits for devices which are held."""
+    plain = waiting(served)
     async with FakeApi() as api:
         api.put(plain)
         access = f"{api.kubeconfig(folder / 'config', token=TOKEN)}"
@@ -167,6 +172,7 @@ async def test_explain_says_that_the_allocator_was_not_asked(tmp_path: Path) -> 
         code, out, err = await explained(tmp_path, served=served)
         url = "http://127.0.0.1:1"
         silent = await explained(tmp_path, "--allocator-url", url, served=served)
-    assert (code, "  allocator: not asked; `--allocator-url` says why" in out, err) == (1, True, "")
+    missing = "allocator: not asked: drawbridge-system/drawbridge-allocator: the Service does not"
+    assert (code, missing in out, err) == (1, True, "")
     assert (silent[0], "[AllocatorNotAsked]" in silent[2]) == (1, True)
     assert "p: Pending" in silent[1]
