@@ -1,6 +1,7 @@
 """`drawbridge simulate`: places pods in memory and prints which devices they get, or why not.
 
-Reads files, or a live cluster with `--context`. With `--allocator-url`, the allocator places them.
+Reads files, or a live cluster with `--context`. The allocator of bridge placement places them with
+`--allocator-url`, and in a live cluster that has one.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from cli.cluster_options import (
 from cli.exit_codes import BAD, DONE, NOTICE
 from cli.placements import WorkloadPlacement
 from cli.pod_allocators import PodAllocators, find_pod_allocators
-from cli.simulation_api import run_by_allocator
+from cli.simulation_api import ask_cluster, print_found, run_by_allocator
 from cli.simulation_input import PodsToPlace, SimulationInput, parse_claim_names, read_input
 from cli.simulation_preemption import preempting_placer
 from cli.streams import Streams
@@ -53,10 +54,6 @@ from solver.world import World
 
 NAME = "simulate"
 EXIT_CODES = {DONE: "all pods are placed", NOTICE: "some pods are not placed", BAD: "bad input"}
-_COMPUTED_HERE: Final = (
-    "The allocator of the cluster was not asked: --allocator-url asks it, which knows its"
-    " reservations as well."
-)
 _ALLOCATORS: Final = {
     Allocator.UPSTREAM: "the allocator of kube-scheduler",
     Allocator.DRAWBRIDGE: "for pods with schedulerName drawbridge",
@@ -90,6 +87,25 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     inputs = read_input(options, streams)
     if options.allocator_url:
         return run_by_allocator(options, inputs, streams)
+    not_asked = ""
+    if inputs.is_live and default_allocator(inputs.configuration) is Allocator.DRAWBRIDGE:
+        found = ask_cluster(options, inputs, only_ours=_are_ours(inputs))
+        if not found.not_asked:
+            return print_found(options, inputs, found, streams)
+        not_asked = found.not_asked
+    return _place_here(options, inputs, not_asked, streams)
+
+
+def _are_ours(inputs: SimulationInput) -> bool:
+    """Whether the allocator of Drawbridge places all pods."""
+    pools = find_pod_allocators(inputs.objects, inputs.gates, inputs.configuration)
+    return all(pools.choose(each.pod) is Allocator.DRAWBRIDGE for each in inputs.pods)
+
+
+def _place_here(
+    options: argparse.Namespace, inputs: SimulationInput, not_asked: str, streams: Streams
+) -> int:
+    """Place the pods in this process, and print the placements."""
     allocator = options.allocator and Allocator(options.allocator)
     result = simulate(inputs, options.claims, allocator, preempt=options.preempt)
     audit_findings = audit(result.ledger, result.world, inputs.objects.claims)
@@ -98,12 +114,16 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         output.print_findings(result.findings, streams.err)
         data = placements.placements_as_data(result.entries, result.ledger, audit_findings)
         data = {"allocator": result.allocators[0].value, **data}
+        if not_asked:
+            data = {**data, "allocatorNotAsked": not_asked}
         output.print_value(data, options.output, streams.out)
     else:
         output.print_findings(result.findings, streams.out, color=streams.color)
         streams.out.writelines(
             f"{line}\n" for line in _text(result, inputs, audit_findings, streams)
         )
+        if not_asked and result.placements:
+            streams.out.write(f"The allocator of the cluster was not asked: {not_asked}\n")
     if any(each.finding.severity is Severity.ERROR for each in result.findings):
         return BAD
     return DONE if all(map(placements.is_placed, result.entries)) else NOTICE
@@ -131,8 +151,6 @@ def _text(
             verb = "is" if placed == 1 else "are"
             yield f"{placed:,} of {count_noun(total, 'pod')} {verb} placed."
         yield from _name_allocators(result.allocators)
-        if inputs.is_live and Allocator.DRAWBRIDGE in result.allocators:
-            yield _COMPUTED_HERE
         yield placements.NOTE
 
 

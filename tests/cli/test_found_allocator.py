@@ -15,7 +15,7 @@ import pytest
 from runtime.tls import ServingCertificate
 from tests.allocator.api_served import ServedApi
 from tests.allocator.clusters import Cluster
-from tests.cli.test_allocator_api import SERVICE, TOKEN, run, secured, serving, waiting
+from tests.cli.test_allocator_api import SERVICE, TOKEN, WORK, run, secured, serving, waiting
 from tests.cluster.certificates import Authority
 from tests.cluster.fake.api import FakeApi
 
@@ -208,3 +208,107 @@ async def test_explain_says_why_the_allocator_was_not_asked(
     assert reason in line, line
     assert "p: Pending" in out
     assert reason in json.loads(data)["allocatorNotAsked"]
+
+
+# --- simulate ---
+
+OURS = WORK.replace("    spec:\n", "    spec:\n      schedulerName: drawbridge\n", 1)
+
+
+BRIDGE = """\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+placement: bridge
+ownedPools: [{driver: gpu.example.com, nodeSelector: {matchLabels: {pool: bridge}}}]
+"""
+
+
+def make_bridge(api: FakeApi) -> None:
+    """Let the cluster have bridge placement, a node and a claim that the API need not be told."""
+    api.put(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "drawbridge-config", "namespace": NAMESPACE},
+            "data": {"config.yaml": BRIDGE},
+        }
+    )
+    labels = {"pool": "bridge"}
+    api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}})
+    held = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
+    api.put(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "held", "namespace": "default"},
+            "spec": held,
+        }
+    )
+
+
+@contextlib.asynccontextmanager
+async def bridged(folder: Path) -> AsyncIterator[tuple[FakeApi, ServedApi]]:
+    """Serve a cluster with bridge placement and an allocator that has two devices."""
+    certificate, authority = secured(folder)
+    async with FakeApi() as api, serving(Cluster(n1=2), certificate=certificate) as served:
+        publish(api, served, authority)
+        make_bridge(api)
+        yield api, served
+
+
+async def simulate(
+    api: FakeApi, folder: Path, *words: str, stdin: str = OURS
+) -> tuple[int, str, str]:
+    access = f"{api.kubeconfig(folder / 'config', token=TOKEN)}"
+    return await run(
+        "simulate", "-f", "-", "--context", "--kubeconfig", access, *words, stdin=stdin
+    )
+
+
+async def test_a_simulation_in_a_live_cluster_is_placed_by_its_allocator(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as (api, _):
+        code, out, err = await simulate(api, tmp_path)
+        _, data, _ = await simulate(api, tmp_path, "-o", "json")
+    assert (code, err) == (1, ""), out
+    assert "default/train-1: on n1" in out
+    place = f"pod {NAMESPACE}/{POD}"
+    assert f"2 of 3 pods are placed.\nAllocator: that of the cluster, at {place}." in out
+    assert json.loads(data)["allocator"] == place
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words", "stdin", "reason"),
+    [
+        (forbid("portforward"), (), OURS, "jane may not get portforward"),
+        (refuse, (), OURS, "dev may not create pods in namespace default"),
+        (None, ("--allocator", "drawbridge"), OURS, "its API has no equivalent of --allocator"),
+        (None, ("--node", "n1"), OURS, "its API has no equivalent of --node"),
+        (None, ("--preempt",), OURS, "its API has no equivalent of --preempt"),
+        (None, (), OURS.replace(": 3", ": 101"), "takes 1 to 100 pods"),
+        (None, (), OURS.replace("drawbridge", "volcano"), "other schedulers place some"),
+    ],
+)
+async def test_a_simulation_that_the_allocator_does_not_do_is_computed_here(
+    tmp_path: Path,
+    trouble: Callable[[FakeApi, ServedApi], None] | None,
+    words: tuple[str, ...],
+    stdin: str,
+    reason: str,
+) -> None:
+    async with bridged(tmp_path) as (api, served):
+        if trouble is not None:
+            trouble(api, served)
+        code, out, _ = await simulate(api, tmp_path, *words, stdin=stdin)
+        _, data, _ = await simulate(api, tmp_path, *words, "-o", "json", stdin=stdin)
+    (line,) = [each for each in out.splitlines() if "was not asked" in each]
+    assert (code, reason in line) == (1, True), out
+    assert reason in json.loads(data)["allocatorNotAsked"]
+    assert "default/train" in out
+
+
+async def test_a_simulation_with_native_placement_does_not_ask(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as (api, _):
+        api.remove("configmaps", "drawbridge-config", NAMESPACE)
+        _, out, _ = await simulate(api, tmp_path)
+        assert "asked" not in out
+        assert not api.asked("GET", "portforward")
