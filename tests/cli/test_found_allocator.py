@@ -224,7 +224,7 @@ ownedPools: [{driver: gpu.example.com, nodeSelector: {matchLabels: {pool: bridge
 
 
 def make_bridge(api: FakeApi) -> None:
-    """Let the cluster have bridge placement, a node and a claim that the API need not be told."""
+    """Let the cluster have bridge placement, a node and more claims than the API takes."""
     api.put(
         {
             "apiVersion": "v1",
@@ -236,14 +236,9 @@ def make_bridge(api: FakeApi) -> None:
     labels = {"pool": "bridge"}
     api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}})
     held = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
-    api.put(
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {"name": "held", "namespace": "default"},
-            "spec": held,
-        }
-    )
+    one = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": held}
+    for number in range(201):
+        api.put({**one, "metadata": {"name": f"held-{number}", "namespace": "default"}})
 
 
 @contextlib.asynccontextmanager
