@@ -3,6 +3,10 @@
 Each pod has a kube-scheduler with the plugin and an allocator, which talk over a shared volume.
 """
 
+import re
+import subprocess
+import sys
+
 from e2e.controlplane.client import JSON
 from e2e.installed.installation import MODE
 from e2e.realnodes.bridge import BridgeInstallation, bridge_installed
@@ -92,9 +96,19 @@ def _check_waiting(nodes: RealStage) -> None:
     """Check that a third pod waits for one of two devices, and gets the one that is released."""
     nodes.client.create(nodes.pod_path(), nodes.pod_object("third", limits={LEGACY: "1"}))
     nodes.wait_unschedulable("third")
+    _check_explanation(nodes, "third")
     held = nodes.fleet.held_by(nodes.get_pod("first"))
     nodes.delete_pod("first")
     assert nodes.fleet.held_by(nodes.wait_running("third")) == held
+
+
+def _check_explanation(nodes: RealStage, name: str) -> None:
+    """Check that `explain` asks an allocator in its pod, through the API server and the kubelet."""
+    access = nodes.rig.plane.user_config()
+    words = ("explain", name, "-n", nodes.namespace, "--kubeconfig", f"{access}")
+    command = (sys.executable, "-m", "cli.main", *words)
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert re.search("^  allocator.*: Waiting$", ran.stdout, re.MULTILINE), ran
 
 
 def _check_removal(nodes: RealStage, cluster: BridgeInstallation, owned: str) -> None:
