@@ -108,7 +108,7 @@ async def test_a_client_certificate_is_shown_where_there_is_no_token(tmp_path: P
         content["clusters"][0]["cluster"]["certificate-authority"] = f"{authority.file}"
         access.write_text(json.dumps(content))
         words = ("explain", "p", "-n", "default", "--kubeconfig", f"{access}")
-        # A process of its own, as its event loop ends before TLS of the API server is shut down.
+        # In this process, a transport that stays open at the end causes a warning now and then.
         start = "from cli.main import main; main()"
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", start, *words, stdout=asyncio.subprocess.PIPE
