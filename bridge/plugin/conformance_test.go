@@ -180,7 +180,7 @@ func playPreempt(t *testing.T, each *conformanceCase) {
 	for _, node := range request.Nodes {
 		names = append(names, node.Node)
 	}
-	a := newArena(t, names...)
+	a := newPreemptionCluster(t, names...)
 	for _, node := range request.Nodes {
 		for _, victim := range node.Pods {
 			pod := a.run(victim.UID, node.Node, victim.Priority, "0", "gpu-"+victim.UID)

@@ -105,3 +105,11 @@ class Contest:
         """The pods that are woken now."""
         self.cluster.now = self.cluster.now if at is None else at
         return list(self.waiting.wake(self.cluster.now).woken)
+
+
+def full_node() -> Contest:
+    """Return one node with two devices and two pods; `first` is kept first."""
+    contest = Contest(n1=2)
+    contest.run("first", "n1", 0)
+    contest.run("second", "n1", 1)
+    return contest

@@ -8,16 +8,12 @@ from msgspec.structs import replace
 from allocator.preemptors import KEEP_SECONDS
 from allocator.protocol import PreemptReply, PreemptRequest
 from tests.allocator.clusters import allocation_on, claim, gpu_slice, pod
-from tests.allocator.contests import HIGH, LOW, Contest
+from tests.allocator.contests import HIGH, LOW, Contest, full_node
 
 
 @pytest.fixture
 def full() -> Contest:
-    """One node with two devices and two pods; `first` is kept first."""
-    contest = Contest(n1=2)
-    contest.run("first", "n1", 0)
-    contest.run("second", "n1", 1)
-    return contest
+    return full_node()
 
 
 # --- who must go ---

@@ -5,16 +5,12 @@ import pytest
 from allocator.decisions import PROMISE_SECONDS
 from allocator.preemptors import EVICTION_SECONDS, KEEP_SECONDS
 from tests.allocator.clusters import claim, pod
-from tests.allocator.contests import HIGH, LOW, Contest
+from tests.allocator.contests import HIGH, LOW, Contest, full_node
 
 
 @pytest.fixture
 def full() -> Contest:
-    """One node with two devices and two pods; `first` is kept first."""
-    contest = Contest(n1=2)
-    contest.run("first", "n1", 0)
-    contest.run("second", "n1", 1)
-    return contest
+    return full_node()
 
 
 def test_the_devices_of_a_victim_are_kept_for_the_preemptor(full: Contest) -> None:
