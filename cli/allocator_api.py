@@ -4,13 +4,13 @@ Sends the token of the kubeconfig. Plain HTTP is for loopback addresses only.
 """
 
 import argparse
-import ipaddress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from cli import live_cluster
 from cli.allocator_request import AllocatorRequest, Json, no_answer, trust
 from cli.cluster_options import CURRENT
+from cluster.proxy import is_local
 from dra.names import ALLOCATOR_SERVICE, NAMESPACE
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def ask_allocator(options: argparse.Namespace, path: str, body: object) -> Json:
     """Send a request; raises ClusterReadError if there is no result."""
     url: str = options.allocator_url
     address = urlsplit(url)
-    local = _is_loopback(address.hostname or "")
+    local = is_local(address.hostname or "")
     request = AllocatorRequest(url, url, path, body)
     if address.scheme not in {"http", "https"} or not address.hostname:
         raise no_answer(url, "the URL must start with https://")
@@ -64,12 +64,3 @@ def _run(request: AllocatorRequest) -> Json:
     import asyncio  # noqa: PLC0415  # takes longer than a short command
 
     return asyncio.run(request.send(None))
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

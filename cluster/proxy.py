@@ -15,7 +15,7 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
     host = (parts.hostname or "").rstrip(".").lower()
     variable = f"{parts.scheme.lower()}_proxy"
     proxy = environ.get(variable) or environ.get(variable.upper())
-    if not proxy or _is_local(host):
+    if not proxy or is_local(host):
         return None
     excluded = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
     if any(_matches(rule.strip().lower(), host, parts.port) for rule in excluded.split(",")):
@@ -23,7 +23,8 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _is_local(host: str) -> bool:
+def is_local(host: str) -> bool:
+    """Return whether a host of a URL is this machine."""
     address = _parse_address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 
