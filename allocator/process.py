@@ -13,30 +13,30 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
 from allocator.api.opening import open_api
-from allocator.api_server import ApiServerWrites
-from allocator.binding import BindingTimes, PodBinder
-from allocator.caches import AllocatorCaches
-from allocator.calls import SchedulerCalls
-from allocator.live_state import LiveState
-from allocator.prepare_failures import PrepareFailures
-from allocator.recovery import Recovery
-from allocator.reports import ConflictReporter
-from allocator.scheduler_lease import LeaseName, SchedulerLease
-from allocator.server import ActivationStreams, serve_calls
+from allocator.scheduler.calls import SchedulerCalls
+from allocator.scheduler.lease import LeaseName, SchedulerLease
+from allocator.scheduler.server import ActivationStreams, serve_calls
+from allocator.state.caches import AllocatorCaches
+from allocator.state.live_state import LiveState
 from allocator.term import TermKeeper
-from cluster.backoff import Backoff
-from cluster.errors import ApiError
-from cluster.events import EventRecorder
-from cluster.session import Session
-from cluster.store import pause_garbage_collection
-from cluster.write import Writer
-from ledger.ledger import DeviceID
-from runtime import metrics
-from runtime.collection import CollectionPause
-from runtime.health import serve_operations
-from runtime.process import run_background, run_configured
-from runtime.settings import Settings
-from runtime.shutdown import StopSignal
+from allocator.writes.api_server import ApiServerWrites
+from allocator.writes.binding import BindingTimes, PodBinder
+from allocator.writes.prepare_failures import PrepareFailures
+from allocator.writes.recovery import Recovery
+from allocator.writes.reports import ConflictReporter
+from drawbridge.cluster.backoff import Backoff
+from drawbridge.cluster.errors import ApiError
+from drawbridge.cluster.events import EventRecorder
+from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import pause_garbage_collection
+from drawbridge.cluster.write import Writer
+from drawbridge.ledger.ledger import DeviceID
+from drawbridge.process import metrics
+from drawbridge.process.collection import CollectionPause
+from drawbridge.process.health import serve_operations
+from drawbridge.process.run import run_background, run_configured
+from drawbridge.process.settings import Settings
+from drawbridge.process.shutdown import StopSignal
 
 _LOG: Final = logging.getLogger("allocator.process")
 

@@ -10,13 +10,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
-from allocator.cluster_writes import WriteFailedError
-from allocator.recovery import Recovery
-from allocator.scheduler_lease import Term
-from cluster.backoff import Backoff
-from cluster.errors import NotLeadingError
-from dra.claim import Claim
-from runtime.logs import log_event
+from allocator.scheduler.lease import Term
+from allocator.writes.cluster_writes import WriteFailedError
+from allocator.writes.recovery import Recovery
+from drawbridge.cluster.backoff import Backoff
+from drawbridge.cluster.errors import NotLeadingError
+from drawbridge.dra.claim import Claim
+from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("allocator.term")
 _CHECK_SECONDS: Final = 0.2

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from documents.values import Value
-from dra.finding import Finding
-from dra.resource_quotas import ResourceQuota
-from translate.pods import TranslationContext
+from drawbridge.documents.values import Value
+from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.finding import Finding
+from drawbridge.translate.pods import TranslationContext
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import RecentInputs
 

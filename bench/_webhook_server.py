@@ -17,15 +17,15 @@ import msgspec
 from aiohttp import web
 
 from bench._cluster import MemoryTemplateStore, SampleClusterView
-from cli.cluster_objects import sort_documents
-from cli.input_files import read_documents
-from config.model import Configuration
-from facts.gather import FactsInput, gather_facts
-from runtime import logs
-from runtime.health import Address
-from runtime.listener import TLSListener
-from runtime.tls import ServingCertificate
-from translate.pods import TranslationContext, make_context
+from cli.input.cluster_objects import sort_documents
+from cli.input.files import read_documents
+from drawbridge.config.model import Configuration
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.process import logs
+from drawbridge.process.health import Address
+from drawbridge.process.listener import TLSListener
+from drawbridge.process.tls import ServingCertificate
+from drawbridge.translate.pods import TranslationContext, make_context
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.templates import TemplateCache

@@ -21,9 +21,9 @@ from typing import Any, Final
 
 from bench._api_server import ApiServer, serve_api
 from bench.solver import DEVICES, GPU, NIC, slices
-from facts import serialized
-from facts.model import Cluster, Facts
-from registration.published_facts import build_data_key
+from drawbridge.agreement.published_facts import build_data_key
+from drawbridge.facts import serialized
+from drawbridge.facts.model import Cluster, Facts
 
 Json = dict[str, Any]
 SYSTEM, HOST, NAMESPACE = "drawbridge-system", "host-a", "team"

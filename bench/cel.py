@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cel.dra import device_environment, device_variables
-from cel.dra.questions import SelectorQuestion, convert_question
-from dra.quantity import parse
+from drawbridge.cel.dra import device_environment, device_variables
+from drawbridge.cel.dra.questions import SelectorQuestion, convert_question
+from drawbridge.dra.quantity import parse
 from e2e.oracle.build import NoGoError, binary
 
 DATA = Path(__file__).parent / "data"

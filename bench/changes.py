@@ -16,13 +16,13 @@ import msgspec
 
 from bench.inventory import DEVICES, MIB, document, resident
 from bench.solver import GPU, claim, classes, known_gates
-from dra.claim import Claim, read_claim
-from dra.inventory import build_inventory
-from dra.nodes import Node
-from dra.slices import Slice, read_slices
-from ledger.ledger import Ledger
-from ledger.planner import Planner
-from solver.answers import Solution
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice, read_slices
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.planner import Planner
+from drawbridge.solver.answers import Solution
 
 SIZES, ROUNDS, SHORTLIST = (2_000, 5_000), 100, 20
 ids = map("share-{}".format, itertools.count()).__next__

@@ -18,8 +18,6 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from bench.inventory import slice_
-from cluster.store import pause_garbage_collection
-from config.model import Configuration
 from controller.admission_scope import AdmissionScope
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
 from controller.facts import FactsReconciler, FactsSources
@@ -30,14 +28,16 @@ from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import Reconciler
 from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
-from documents.patch import apply_edits
-from dra.finding import Finding
-from dra.gates import Gates
-from dra.names import ORIGINAL_ANNOTATION
-from registration.template_objects import build_object
-from runtime.collection import CollectionPause
-from translate.changes.template import make_template
-from translate.pods import make_context, translate
+from drawbridge.agreement.template_objects import build_object
+from drawbridge.cluster.store import pause_garbage_collection
+from drawbridge.config.model import Configuration
+from drawbridge.documents.patch import apply_edits
+from drawbridge.dra.gates import Gates
+from drawbridge.finding import Finding
+from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.process.collection import CollectionPause
+from drawbridge.translate.changes.template import make_template
+from drawbridge.translate.pods import make_context, translate
 
 NODES: Final = 5_000
 NAMESPACES: Final = 1_000

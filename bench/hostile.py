@@ -15,9 +15,9 @@ import msgspec
 
 from bench.hostile_shapes import SHAPES, Pod
 from bench.translate import cluster
-from config.model import Configuration, Legacy
-from translate.changes.patch import restore_original
-from translate.pods import TranslationContext, translate
+from drawbridge.config.model import Configuration, Legacy
+from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.pods import TranslationContext, translate
 
 SIZES: Final = (64 * 1024, 1024 * 1024)
 ROUNDS: Final = 3

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dra.inventory import build_inventory
-from dra.slices import read_slices
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.slices import read_slices
 
 SLICES = 10_000
 DEVICES = 8

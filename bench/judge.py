@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 
 from bench.inventory import DEVICES, SLICES, slice_
 from bench.solver import GPU, as_slice, classes, known_gates
-from dra.claim import Claim, read_claim
-from dra.finding import Finding
-from dra.inventory import build_inventory
-from dra.nodes import Node
-from judge.context import JudgeCaches, JudgeContext, build_context
-from judge.judgement import judge_subject
-from judge.subject import claim_subject
-from solver.expressions import ExpressionEvaluator
-from solver.world import World
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.nodes import Node
+from drawbridge.finding import Finding
+from drawbridge.judge.context import JudgeCaches, JudgeContext, build_context
+from drawbridge.judge.judgement import judge_subject
+from drawbridge.judge.subject import claim_subject
+from drawbridge.solver.expressions import ExpressionEvaluator
+from drawbridge.solver.world import World
 
 ROUNDS = 9
 PRODUCTS = 8

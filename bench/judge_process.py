@@ -19,10 +19,10 @@ from typing import Any, Final
 import yaml
 from aiohttp import web
 
-from facts import serialized
-from facts.model import Facts
-from registration.published_facts import build_data_key
-from tests.runtime.key_pairs import create_pair, write_pair
+from drawbridge.agreement.published_facts import build_data_key
+from drawbridge.facts import serialized
+from drawbridge.facts.model import Facts
+from tests.process.key_pairs import create_pair, write_pair
 
 SLICES, DEVICES, CLAIMS, TEMPLATES = 10_000, 8, 20_000, 5_000
 NODES: Final = SLICES

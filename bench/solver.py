@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.inventory import device, slice_
-from dra.claim import Claim, read_claim
-from dra.classes import DeviceClass, read_class
-from dra.gates import Gates, gates_of_version
-from dra.inventory import Inventory, PoolID, build_inventory
-from dra.nodes import Node
-from dra.slices import Slice, read_slice
-from solver.answers import Solution
-from solver.memo import Memo
-from solver.solve import solve
-from solver.world import UNUSED, PoolUse, View, World
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.gates import Gates, gates_of_version
+from drawbridge.dra.inventory import Inventory, PoolID, build_inventory
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.solver.answers import Solution
+from drawbridge.solver.memo import Memo
+from drawbridge.solver.solve import solve
+from drawbridge.solver.world import UNUSED, PoolUse, View, World
 
 NODES, DEVICES, PRODUCTS, CALLS = 500, 8, 30, 200
 GPU, NIC = "gpu.nvidia.com", "dra.net"

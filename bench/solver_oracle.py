@@ -18,16 +18,16 @@ from typing import Any
 
 from bench.inventory import device, slice_
 from bench.solver import DEVICES, GPU, NIC, NODES, slices
-from dra.claim import Claim, claim_reader, read_claim
-from dra.classes import DeviceClass, read_class
-from dra.gates import DEFAULTS
-from dra.inventory import build_inventory
-from dra.nodes import Node
-from dra.slices import Slice, read_slice
+from drawbridge.dra.claim import Claim, claim_reader, read_claim
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.gates import DEFAULTS
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.solver.memo import Memo
+from drawbridge.solver.solve import solve
+from drawbridge.solver.world import World, view_of_claims
 from e2e.oracle.build import NoGoError, binary
-from solver.memo import Memo
-from solver.solve import solve
-from solver.world import World, view_of_claims
 
 Json = dict[str, Any]
 

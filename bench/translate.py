@@ -24,10 +24,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from config.model import Configuration
-from documents.patch import apply_edits
-from documents.values import Value
-from facts.model import (
+from drawbridge.config.model import Configuration
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.values import Value
+from drawbridge.facts.model import (
     Amount,
     ClassFacts,
     Cluster,
@@ -38,9 +38,9 @@ from facts.model import (
     Product,
     ResourceFacts,
 )
-from facts.serialized import facts_to_plain
-from translate.legacy.read import read_pod
-from translate.pods import TranslationContext, make_context, translate
+from drawbridge.facts.serialized import facts_to_plain
+from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.pods import TranslationContext, make_context, translate
 
 GPU, HAMI, NIC = "gpu.nvidia.com", "hami-core-gpu.project-hami.io", "dra.net"
 ROOT = "resource.kubernetes.io/pcieRoot"

@@ -16,10 +16,10 @@ import msgspec
 
 from bench._cluster import IN, OUT, MemoryTemplateStore, SampleClusterView
 from bench.webhook import pod as written
-from config.model import Configuration
-from facts.model import ClassFacts, Facts, ResourceFacts
-from runtime import review
-from translate.pods import make_context
+from drawbridge.config.model import Configuration
+from drawbridge.facts.model import ClassFacts, Facts, ResourceFacts
+from drawbridge.process import review
+from drawbridge.translate.pods import make_context
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.templates import TemplateCache

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from bench._cluster import MemoryTemplateStore, SampleClusterView
 from bench.webhook_inprocess import FACTS, build_body
-from config.model import Configuration
-from translate.pods import make_context
+from drawbridge.config.model import Configuration
+from drawbridge.translate.pods import make_context
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.large_reviews import ReviewDispatcher

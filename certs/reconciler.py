@@ -14,17 +14,17 @@ from certs.injection import (
 from certs.rotation import RotationDecision, RotationPolicy, Situation, Step, add_upcoming, decide
 from certs.secret import SecretReading, SecretState, compose_secret
 from certs.watched_secret import WatchedSecret
-from dra.finding import Finding
-from dra.names import CA_SECRET
-from registration.certificate_codes import (
+from drawbridge.agreement.certificate_codes import (
     AUTHORITY_RESTORED,
     AUTHORITY_ROTATED,
     BUNDLE_MANAGED_ELSEWHERE,
     SECRET_FOREIGN,
 )
-from runtime import metrics
-from runtime.logs import log_event
-from runtime.tls import format_time
+from drawbridge.finding import Finding
+from drawbridge.names import CA_SECRET
+from drawbridge.process import metrics
+from drawbridge.process.logs import log_event
+from drawbridge.process.tls import format_time
 
 _LOG: Final = logging.getLogger("certs.reconciler")
 NAME: Final = "certificates"

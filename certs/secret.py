@@ -21,7 +21,7 @@ from certs.authority import (
     read_authority,
     read_certificates,
 )
-from dra.names import CA_SECRET
+from drawbridge.names import CA_SECRET
 
 T = TypeVar("T")
 JSONObject = dict[str, Any]

@@ -12,8 +12,8 @@ from typing import Final
 from certs.authority import Authority
 from certs.leaf import Leaf, names_of_service, needs_new_leaf, sign_leaf
 from certs.watched_secret import WatchedSecret
-from cluster.session import Session
-from runtime.tls import (
+from drawbridge.cluster.session import Session
+from drawbridge.process.tls import (
     NO_CERTIFICATE,
     CertificateSource,
     ServingCertificate,

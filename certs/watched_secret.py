@@ -6,11 +6,11 @@ from typing import Any, Final
 from certs.authority import NONE, Authorities
 from certs.rotation import combine
 from certs.secret import SecretReading, SecretState, read_secret
-from cluster.cache import Cache, CachedObject
-from cluster.resources import SECRETS
-from cluster.session import Session
-from dra.names import CA_SECRET
-from runtime import metrics
+from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.resources import SECRETS
+from drawbridge.cluster.session import Session
+from drawbridge.names import CA_SECRET
+from drawbridge.process import metrics
 
 JSONObject = dict[str, Any]
 _CachedSecret = CachedObject[JSONObject]

@@ -10,19 +10,19 @@ from typing import Final
 
 import msgspec
 
-from cel.dra.environment import device_variables
-from cel.dra.selectors import Selectors, position
-from cel.environment import Program
-from cel.errors import CompileError, EvaluationError, Problem
-from cli import output
-from cli.cluster_options import add_files_option, add_version_options
-from cli.exit_codes import BAD, DONE, NOTICE
-from cli.facts_file import read_gates
-from cli.streams import Streams
-from dra import gates
-from dra.counted import count_noun
-from dra.device import Device
-from report.tables import escape_unprintable
+from cli.input.facts_file import read_gates
+from cli.terminal import output
+from cli.terminal.cluster_options import add_files_option, add_version_options
+from cli.terminal.exit_codes import BAD, DONE, NOTICE
+from cli.terminal.streams import Streams
+from drawbridge.cel.dra.environment import device_variables
+from drawbridge.cel.dra.selectors import Selectors, position
+from drawbridge.cel.environment import Program
+from drawbridge.cel.errors import CompileError, EvaluationError, Problem
+from drawbridge.dra import gates
+from drawbridge.dra.counted import count_noun
+from drawbridge.dra.device import Device
+from drawbridge.report.tables import escape_unprintable
 
 NAME = "cel"
 EXIT_CODES = {
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 def run_batch(options: argparse.Namespace, enabled: gates.Gates, streams: Streams) -> int:
     """Evaluate JSON lines, each with its own gate; the result of a malformed line is its error."""
-    from cli.cel_batch import evaluate_lines  # noqa: PLC0415  # loads process pools
+    from cli.checking.cel_batch import evaluate_lines  # noqa: PLC0415  # loads process pools
 
     code = DONE
     try:
@@ -128,8 +128,8 @@ def _read_devices(paths: Sequence[str], streams: Streams) -> tuple[list[PooledDe
     """Return the devices of an inventory, and whether it was read without errors."""
     if not paths:
         return [], True
-    from cli.cluster_objects import sort_documents  # noqa: PLC0415  # a batch does not need it
-    from cli.input_files import read_documents  # noqa: PLC0415
+    from cli.input.cluster_objects import sort_documents  # noqa: PLC0415  # a batch does not need it
+    from cli.input.files import read_documents  # noqa: PLC0415
 
     files = sort_documents(read_documents(paths, streams.stdin))
     output.print_findings(files.findings, streams.err)

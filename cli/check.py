@@ -11,11 +11,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cel.dra import Selectors
-from cli import output
-from cli.checked_cluster import CheckedCluster, read_cluster
-from cli.cluster_objects import sort_documents
-from cli.cluster_options import (
+from cli.checking.checked_cluster import CheckedCluster, read_cluster
+from cli.checking.pod_verdicts import TranslatedPod, find_served_names, judge_pod, translate_pods
+from cli.input.cluster_objects import sort_documents
+from cli.input.effective_configuration import read_effective_configuration
+from cli.input.files import read_documents
+from cli.input.live_cluster import ClusterReadError
+from cli.lint import find_ignored_fields, read_claim_subject
+from cli.terminal import output
+from cli.terminal.cluster_options import (
     add_allocator_option,
     add_config_option,
     add_files_option,
@@ -23,26 +27,22 @@ from cli.cluster_options import (
     add_manifests_option,
     add_version_options,
 )
-from cli.effective_configuration import read_effective_configuration
-from cli.exit_codes import JUDGED, exit_code
-from cli.input_files import read_documents
-from cli.lint import find_ignored_fields, read_claim_subject
-from cli.live_cluster import ClusterReadError
-from cli.looked_at import ALL_KINDS, describe_looked_at
-from cli.pod_verdicts import TranslatedPod, find_served_names, judge_pod, translate_pods
-from cli.streams import Streams
-from config.policy import apply_policies, compatibility_declarations
-from documents.document import Document, LayoutCache, LocatedFinding
-from dra.compatibility import UnsetGroups
-from dra.finding import Finding
-from facts.gather import GatheredFacts
-from judge.classes import judge_classes
-from judge.codes import NOTHING_TO_JUDGE
-from judge.context import JudgeContext
-from judge.judgement import judge_file
-from judge.slices import judge_slices
-from registration.dual_nodes import describe_dual_nodes
-from registration.owned_pools import owned_pools, report_shared_pools
+from cli.terminal.exit_codes import JUDGED, exit_code
+from cli.terminal.looked_at import ALL_KINDS, describe_looked_at
+from cli.terminal.streams import Streams
+from drawbridge.agreement.dual_nodes import describe_dual_nodes
+from drawbridge.agreement.owned_pools import owned_pools, report_shared_pools
+from drawbridge.cel.dra import Selectors
+from drawbridge.config.policy import apply_policies, compatibility_declarations
+from drawbridge.documents.document import Document, LayoutCache, LocatedFinding
+from drawbridge.dra.compatibility import UnsetGroups
+from drawbridge.facts.gather import GatheredFacts
+from drawbridge.finding import Finding
+from drawbridge.judge.context import JudgeContext
+from drawbridge.judge.judgement import judge_file
+from drawbridge.judge.slices.checks import judge_slices
+from drawbridge.judge.slices.classes import judge_classes
+from drawbridge.judge.slices.codes import NOTHING_TO_JUDGE
 
 NAME = "check"
 EXIT_CODES = JUDGED

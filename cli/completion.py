@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from cli.completion_scripts import bash_script, fish_script, zsh_script
-from cli.completion_table import CompletedCommand, complete, completion_table
-from cli.exit_codes import BAD, DONE
-from cli.streams import Streams
+from cli.terminal.completion_scripts import bash_script, fish_script, zsh_script
+from cli.terminal.completion_table import CompletedCommand, complete, completion_table
+from cli.terminal.exit_codes import BAD, DONE
+from cli.terminal.streams import Streams
 
 NAME = "completion"
 EXIT_CODES = {DONE: "printed", BAD: "bad input"}

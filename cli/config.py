@@ -5,17 +5,17 @@ Also reads the `--config` file for the other commands.
 
 import argparse
 
-import config.codes
-from cli import output
-from cli.cluster_options import add_config_option
-from cli.config_map import KEY, find_configurations
-from cli.exit_codes import BAD, DONE
-from cli.input_files import read_sources
-from cli.streams import Streams
-from config.load import configuration_to_plain, load_configuration
-from config.model import Configuration
-from documents.document import LocatedFinding, Source
-from documents.read import read_documents as documents_of
+import drawbridge.config.codes
+from cli.input.config_map import KEY, find_configurations
+from cli.input.files import read_sources
+from cli.terminal import output
+from cli.terminal.cluster_options import add_config_option
+from cli.terminal.exit_codes import BAD, DONE
+from cli.terminal.streams import Streams
+from drawbridge.config.load import configuration_to_plain, load_configuration
+from drawbridge.config.model import Configuration
+from drawbridge.documents.document import LocatedFinding, Source
+from drawbridge.documents.read import read_documents as documents_of
 
 NAME = "config"
 EXIT_CODES = {DONE: "printed", BAD: "errors in the configuration, or bad input"}
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the configuration or the schema; 2 if the configuration is invalid."""
     if options.what == "schema":
-        from config.schema import configuration_schema  # noqa: PLC0415  # only this needs it
+        from drawbridge.config.schema import configuration_schema  # noqa: PLC0415  # only this needs it
 
         output.print_value(configuration_schema(), "json", streams.out)
         return 0
@@ -58,9 +58,9 @@ def known_codes() -> tuple[str, ...]:
     """Return the finding codes whose severity a configuration can change.
 
     Excludes the codes about files, the configuration itself and access to the cluster. The webhook
-    and the controller accept the same codes (`runtime.settings`).
+    and the controller accept the same codes (`drawbridge.process.settings`).
     """
-    from registration.codes import CODES  # noqa: PLC0415  # loads all packages
+    from drawbridge.agreement.codes import CODES  # noqa: PLC0415  # loads all packages
 
     return CODES
 
@@ -89,12 +89,16 @@ def read_configuration(*files: Source) -> Configuration | tuple[LocatedFinding, 
     if len(found) != 1:
         message = f"found {len(found)} documents in the file, expected one Configuration"
         name = files[0].name if files else ""
-        return (LocatedFinding(config.codes.NOT_ONE.at("", message), name, 0, 0),)
+        return (LocatedFinding(drawbridge.config.codes.NOT_ONE.at("", message), name, 0, 0),)
     value = found[0].document.value
     if isinstance(value, dict) and value.get("kind") == "ConfigMap":
         message = f"{found[0].document.name} has no key {KEY} with a Configuration"
         remedy = f"Put the Configuration under data, key {KEY}."
-        return (found[0].locate_finding(config.codes.NOT_ONE.at("data", message, remedy=remedy)),)
+        return (
+            found[0].locate_finding(
+                drawbridge.config.codes.NOT_ONE.at("data", message, remedy=remedy)
+            ),
+        )
     loaded = load_configuration(value, known_codes())
     if isinstance(loaded, Configuration):
         return loaded

@@ -9,24 +9,24 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli import output
-from cli.cluster_objects import ClusterObjects, sort_documents
-from cli.exit_codes import exit_code
-from cli.input_files import read_documents, read_sources
+from cli.input.cluster_objects import ClusterObjects, sort_documents
+from cli.input.files import read_documents, read_sources
 from cli.lint import lint_documents
 from cli.main import BROKEN_PIPE
-from cli.placement_preview import make_preview
-from cli.sample_report import SampleCluster, describe_example
-from cli.streams import Streams, process_streams
-from config.model import Configuration
-from documents.document import Source
-from documents.read import read_objects
-from dra.gates import DEFAULTS
-from dra.inventory import PoolCache, build_inventory
-from facts.gather import FactsInput, gather_facts
-from report import inventory as drawing
-from report.tables import ASCII, UNICODE, align_columns, draw_tree
-from translate.pods import make_context
+from cli.terminal import output
+from cli.terminal.exit_codes import exit_code
+from cli.terminal.streams import Streams, process_streams
+from cli.translation.placement_preview import make_preview
+from cli.translation.sample_report import SampleCluster, describe_example
+from drawbridge.config.model import Configuration
+from drawbridge.documents.document import Source
+from drawbridge.documents.read import read_objects
+from drawbridge.dra.gates import DEFAULTS
+from drawbridge.dra.inventory import PoolCache, build_inventory
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.report import inventory as drawing
+from drawbridge.report.tables import ASCII, UNICODE, align_columns, draw_tree
+from drawbridge.translate.pods import make_context
 
 SAMPLES = Path(__file__).parent.parent / "examples" / "inventory"
 LEGACY = SAMPLES.parent / "legacy"

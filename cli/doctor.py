@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from cli import live_cluster, output
-from cli.cluster_options import add_config_option, add_live_options, add_namespace_option
-from cli.doctor_line import DoctorLine, Status, found
-from cli.effective_configuration import read_effective_configuration
-from cli.exit_codes import BAD, DONE, NOTICE
-from cli.live_cluster import ClusterReadError
-from cli.streams import Streams
-from config.model import Configuration
-from documents.document import LocatedFinding
-from dra.counted import count_noun
-from report.tables import align_columns, escape_unprintable
+from cli.diagnosis.line import DoctorLine, Status, found
+from cli.input import live_cluster
+from cli.input.effective_configuration import read_effective_configuration
+from cli.input.live_cluster import ClusterReadError
+from cli.terminal import output
+from cli.terminal.cluster_options import add_config_option, add_live_options, add_namespace_option
+from cli.terminal.exit_codes import BAD, DONE, NOTICE
+from cli.terminal.streams import Streams
+from drawbridge.config.model import Configuration
+from drawbridge.documents.document import LocatedFinding
+from drawbridge.dra.counted import count_noun
+from drawbridge.report.tables import align_columns, escape_unprintable
 
 if TYPE_CHECKING:
-    from cluster.session import Session
+    from drawbridge.cluster.session import Session
 
 NAME = "doctor"
 EXIT_CODES = {
@@ -64,8 +65,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 
 def _check(options: argparse.Namespace, configuration: Configuration) -> tuple[DoctorLine, ...]:
-    from cli.doctor_checks import check_state  # noqa: PLC0415  # imports the CEL engine
-    from cli.doctor_state import ClusterState, read_state  # noqa: PLC0415
+    from cli.diagnosis.checks import check_state  # noqa: PLC0415  # imports the CEL engine
+    from cli.diagnosis.state import ClusterState, read_state  # noqa: PLC0415
 
     async def read(session: "Session") -> ClusterState:
         return await read_state(session, options, configuration)

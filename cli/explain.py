@@ -8,25 +8,26 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from cli import allocator_api, output
-from cli.cluster_options import (
+from cli.explanation.allocator import Told, ask_about, format_told
+from cli.explanation.objects import read_subject
+from cli.input import allocator_api
+from cli.input.live_cluster import ClusterReadError
+from cli.terminal import output
+from cli.terminal.cluster_options import (
     add_files_option,
     add_live_options,
     add_manifests_option,
     add_namespace_option,
 )
-from cli.exit_codes import BAD, DONE, NOTICE
-from cli.explain_allocator import Told, ask_about, format_told
-from cli.explain_objects import read_subject
-from cli.live_cluster import ClusterReadError
-from cli.streams import Streams
-from documents.document import LocatedFinding
-from dra.counted import count_noun
-from dra.finding import Severity
-from report.explain import AllocatedDevice, Explanation, explain
-from report.tables import align_columns, escape_unprintable
-from report.workloads import WorkloadExplanation, WorkloadObjects, explain_workload
-from translate.changes.scheduler import DEFAULT as DEFAULT_SCHEDULER
+from cli.terminal.exit_codes import BAD, DONE, NOTICE
+from cli.terminal.streams import Streams
+from drawbridge.documents.document import LocatedFinding
+from drawbridge.dra.counted import count_noun
+from drawbridge.finding import Severity
+from drawbridge.report.explain import AllocatedDevice, Explanation, explain
+from drawbridge.report.tables import align_columns, escape_unprintable
+from drawbridge.report.workloads import WorkloadExplanation, WorkloadObjects, explain_workload
+from drawbridge.translate.changes.scheduler import DEFAULT as DEFAULT_SCHEDULER
 
 NAME = "explain"
 EXIT_CODES = {

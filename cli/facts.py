@@ -6,29 +6,30 @@ Other commands accept the output with `--facts`, and then give the same results 
 import argparse
 from typing import TYPE_CHECKING
 
-from cli import live_cluster, output
-from cli.cluster_objects import ClusterObjects, sort_documents
-from cli.cluster_options import (
+from cli.input import live_cluster
+from cli.input.cluster_objects import ClusterObjects, sort_documents
+from cli.input.effective_configuration import read_effective_configuration
+from cli.input.facts_file import read_facts
+from cli.input.files import read_documents
+from cli.input.live_cluster import ClusterReadError
+from cli.terminal import output
+from cli.terminal.cluster_options import (
     add_config_option,
     add_facts_option,
     add_files_option,
     add_live_options,
     add_version_options,
 )
-from cli.effective_configuration import read_effective_configuration
-from cli.exit_codes import BAD, DONE, exit_code
-from cli.facts_file import read_facts
-from cli.input_files import read_documents
-from cli.live_cluster import ClusterReadError
-from cli.streams import Streams
-from documents.document import LocatedFinding
-from dra import gates
-from facts import serialized
-from facts.gather import FactsInput, gather_facts
-from facts.networks import read_network
+from cli.terminal.exit_codes import BAD, DONE, exit_code
+from cli.terminal.streams import Streams
+from drawbridge.documents.document import LocatedFinding
+from drawbridge.dra import gates
+from drawbridge.facts import serialized
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.facts.networks import read_network
 
 if TYPE_CHECKING:
-    from cluster.session import Session
+    from drawbridge.cluster.session import Session
 
 NAME = "facts"
 EXIT_CODES = {DONE: "printed", BAD: "something cannot be read, or bad input"}
@@ -84,7 +85,7 @@ def read_objects(
         return sort_documents(read_documents(options.cluster, streams.stdin)), gates.NEWEST
 
     async def read(session: "Session") -> tuple[ClusterObjects, str]:
-        from cluster import resources  # noqa: PLC0415  # loaded on demand
+        from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
         kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
         found = [each for kind in kinds for each in await live_cluster.list_objects(session, kind)]

@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
-from cli import output
-from cli.code_tables import TABLES
-from cli.exit_codes import BAD, DONE
-from cli.streams import Streams
-from dra.finding import Activity, Code, codes_by_activity
-from report.tables import align_columns, escape_unprintable
+from cli.terminal import output
+from cli.terminal.code_tables import TABLES
+from cli.terminal.exit_codes import BAD, DONE
+from cli.terminal.streams import Streams
+from drawbridge.finding import Activity, Code, codes_by_activity
+from drawbridge.report.tables import align_columns, escape_unprintable
 
 NAME = "help"
 EXIT_CODES = {DONE: "printed", BAD: "neither a code nor a command"}

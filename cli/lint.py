@@ -10,35 +10,37 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from cel.dra import Selectors
-from cli import config, output
-from cli.checked_cluster import CheckedCluster
-from cli.cluster_objects import ClusterObjects, sort_documents
-from cli.cluster_options import add_config_option, add_manifests_option
-from cli.exit_codes import JUDGED, exit_code
-from cli.input_files import read_documents
-from cli.looked_at import DEVICE_KINDS, describe_looked_at
+from cli import config
+from cli.checking.checked_cluster import CheckedCluster
+from cli.input.cluster_objects import ClusterObjects, sort_documents
+from cli.input.files import read_documents
 from cli.simulate import default_allocator
-from cli.streams import Streams
-from config.model import Configuration
-from config.policy import apply_policies, compatibility_declarations
-from documents.document import Document, LocatedFinding
-from documents.paths import get_value
-from documents.values import Value
-from dra.claim import CLAIM, TEMPLATE, claim_reader, template_reader
-from dra.classes import class_reader
-from dra.compatibility import UnsetGroups
-from dra.finding import Finding
-from dra.gates import DEFAULTS, NEWEST
-from dra.ignored_fields import IgnoredFields
-from dra.nodes import Node
-from dra.slices import KIND as SLICE
-from dra.slices import Slice, slice_reader
-from judge import classes, slices
-from judge.codes import NOTHING_TO_JUDGE, POOL_INCOMPLETE
-from judge.judgement import judge_file
-from judge.subject import Subject, claim_subject, template_subject
-from registration.owned_pools import owned_pools, report_shared_pools
+from cli.terminal import output
+from cli.terminal.cluster_options import add_config_option, add_manifests_option
+from cli.terminal.exit_codes import JUDGED, exit_code
+from cli.terminal.looked_at import DEVICE_KINDS, describe_looked_at
+from cli.terminal.streams import Streams
+from drawbridge.agreement.owned_pools import owned_pools, report_shared_pools
+from drawbridge.cel.dra import Selectors
+from drawbridge.config.model import Configuration
+from drawbridge.config.policy import apply_policies, compatibility_declarations
+from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.claim import CLAIM, TEMPLATE, claim_reader, template_reader
+from drawbridge.dra.classes import class_reader
+from drawbridge.dra.compatibility import UnsetGroups
+from drawbridge.dra.gates import DEFAULTS, NEWEST
+from drawbridge.dra.ignored_fields import IgnoredFields
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import KIND as SLICE
+from drawbridge.dra.slices import Slice, slice_reader
+from drawbridge.finding import Finding
+from drawbridge.judge.judgement import judge_file
+from drawbridge.judge.slices import checks as slices
+from drawbridge.judge.slices import classes
+from drawbridge.judge.slices.codes import NOTHING_TO_JUDGE, POOL_INCOMPLETE
+from drawbridge.judge.subject import Subject, claim_subject, template_subject
 
 NAME = "lint"
 EXIT_CODES = JUDGED

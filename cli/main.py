@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Protocol, cast
 
-from cli.command_parser import CommandParser, UsageError
-from cli.exit_codes import BAD, DONE, NOTICE, ExitCodes
-from cli.streams import Streams, process_streams
+from cli.terminal.command_parser import CommandParser, UsageError
+from cli.terminal.exit_codes import BAD, DONE, NOTICE, ExitCodes
+from cli.terminal.streams import Streams, process_streams
 
 # The module and the summary of each command. The help needs the summaries without the modules.
 COMMANDS = {
@@ -80,7 +80,7 @@ class _Version(argparse.Action):
     """Prints the version. Reads it on demand, because that doubles the start-up time."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from runtime.build_info import UNKNOWN, read_build_info  # noqa: PLC0415  # takes 20 ms
+        from drawbridge.process.build_info import UNKNOWN, read_build_info  # noqa: PLC0415  # takes 20 ms
 
         info = read_build_info()
         commit = "unknown, not a built release" if info.commit == UNKNOWN else info.commit

@@ -3,10 +3,10 @@
 import argparse
 import asyncio
 
-from cli.exit_codes import BAD, DONE
-from cli.streams import Streams
-from dra.names import SCHEDULER_LEASE
-from runtime.addresses import Address, parse_address
+from cli.terminal.exit_codes import BAD, DONE
+from cli.terminal.streams import Streams
+from drawbridge.names import SCHEDULER_LEASE
+from drawbridge.process.addresses import Address, parse_address
 
 NAME = "serve"
 EXIT_CODES = {DONE: "stopped by SIGTERM or SIGINT", BAD: "bad input"}

@@ -12,8 +12,15 @@ from typing import Final
 
 from msgspec import structs
 
-from cli import allocator_api, output, placements
-from cli.cluster_options import (
+from cli.input import allocator_api
+from cli.simulation import placements
+from cli.simulation.api import ask_cluster, print_found, run_by_allocator
+from cli.simulation.input import PodsToPlace, SimulationInput, parse_claim_names, read_input
+from cli.simulation.placements import WorkloadPlacement
+from cli.simulation.pod_allocators import PodAllocators, find_pod_allocators
+from cli.simulation.preemption import preempting_placer
+from cli.terminal import output
+from cli.terminal.cluster_options import (
     add_allocator_option,
     add_config_option,
     add_files_option,
@@ -21,36 +28,31 @@ from cli.cluster_options import (
     add_manifests_option,
     add_version_options,
 )
-from cli.exit_codes import BAD, DONE, NOTICE
-from cli.placements import WorkloadPlacement
-from cli.pod_allocators import PodAllocators, find_pod_allocators
-from cli.simulation_api import ask_cluster, print_found, run_by_allocator
-from cli.simulation_input import PodsToPlace, SimulationInput, parse_claim_names, read_input
-from cli.simulation_preemption import preempting_placer
-from cli.streams import Streams
-from config.model import Configuration, Placement
-from config.policy import apply_policies
-from documents.document import LocatedFinding
-from dra.claim import Claim
-from dra.counted import count_noun
-from dra.finding import Finding, Severity
-from ledger import codes, node_fit
-from ledger.audit import audit
-from ledger.ledger import Ledger, name_of
-from ledger.node_fit import ClusterNodes
-from ledger.placing import Placer, PodPlacement
-from ledger.planner import Planner
-from ledger.pods import Pod
-from ledger.preemption import PreemptingPlacer
-from ledger.replicas import PodPlacer, place_on_each_node, place_replicas
-from ledger.unenforced import (
+from cli.terminal.exit_codes import BAD, DONE, NOTICE
+from cli.terminal.streams import Streams
+from drawbridge.agreement.owned_pools import report_unused_pools
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.policy import apply_policies
+from drawbridge.documents.document import LocatedFinding
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.counted import count_noun
+from drawbridge.finding import Finding, Severity
+from drawbridge.ledger import codes, node_fit
+from drawbridge.ledger.audit import audit
+from drawbridge.ledger.ledger import Ledger, name_of
+from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.placing import Placer, PodPlacement
+from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.preemption import PreemptingPlacer
+from drawbridge.ledger.replicas import PodPlacer, place_on_each_node, place_replicas
+from drawbridge.ledger.unenforced import (
     unenforced_claim_rules,
     unenforced_compatibility,
     unenforced_rules,
 )
-from registration.owned_pools import report_unused_pools
-from solver.deviations import Allocator
-from solver.world import World
+from drawbridge.solver.deviations import Allocator
+from drawbridge.solver.world import World
 
 NAME = "simulate"
 EXIT_CODES = {DONE: "all pods are placed", NOTICE: "some pods are not placed", BAD: "bad input"}

@@ -6,8 +6,8 @@ unchanged.
 
 import argparse
 
-from cli import edit_output
-from cli.cluster_options import (
+from cli.input.files import read_sources
+from cli.terminal.cluster_options import (
     add_config_option,
     add_facts_option,
     add_files_option,
@@ -15,15 +15,19 @@ from cli.cluster_options import (
     add_manifests_option,
     add_version_options,
 )
-from cli.edited_manifests import EditResult
-from cli.exit_codes import BAD, DONE, NOTICE, exit_code
-from cli.input_files import read_sources
-from cli.progress import with_progress
-from cli.streams import Streams
-from cli.translation_input import TranslationInput, read_translation_input
-from documents.document import Document, LocatedFinding
-from translate.manifests.objects import TranslatedObject, report_unreadable, translate_object
-from translate.pods import TranslationContext
+from cli.terminal.exit_codes import BAD, DONE, NOTICE, exit_code
+from cli.terminal.progress import with_progress
+from cli.terminal.streams import Streams
+from cli.translation import edit_output
+from cli.translation.edited_manifests import EditResult
+from cli.translation.input import TranslationInput, read_translation_input
+from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.translate.manifests.objects import (
+    TranslatedObject,
+    report_unreadable,
+    translate_object,
+)
+from drawbridge.translate.pods import TranslationContext
 
 NAME = "translate"
 EXIT_CODES = {
@@ -84,7 +88,7 @@ def _judge_translations(given: TranslationInput, result: EditResult) -> None:
     made = [each.document for each in result.objects if each.changed and each.result.templates]
     if given.context is None or given.cluster is None or not made:
         return
-    from cli.pod_verdicts import judge_translations  # noqa: PLC0415  # loads the CEL engine
+    from cli.checking.pod_verdicts import judge_translations  # noqa: PLC0415  # loads the CEL engine
 
     result.findings += judge_translations(made, given.context, *given.cluster)
 
@@ -93,11 +97,11 @@ def _describe(
     result: EditResult, given: TranslationInput, *, verbose: bool
 ) -> tuple[list[str], list[str]]:
     """Return the outcomes of the workloads, with their placement if the cluster is known."""
-    from cli.outcomes import Outcomes  # noqa: PLC0415  # only a report needs it
+    from cli.translation.outcomes import Outcomes  # noqa: PLC0415  # only a report needs it
 
     preview = None
     if given.cluster is not None and given.context is not None:
-        from cli.placement_preview import make_preview  # noqa: PLC0415  # loads the CEL engine
+        from cli.translation.placement_preview import make_preview  # noqa: PLC0415  # loads the CEL engine
 
         context = given.context
         preview = make_preview(*given.cluster, context.configuration, context.facts)

@@ -8,25 +8,37 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from cli import edit_output, live_cluster, output
-from cli.cluster_options import add_live_options, add_manifests_option, add_namespace_option
-from cli.edited_manifests import TEMPLATE_KIND, EditedFile, EditResult, TemplateKey, template_key
-from cli.exit_codes import BAD, DONE, NOTICE, exit_code
-from cli.input_files import read_sources
-from cli.live_cluster import ClusterReadError
-from cli.manifest_text import join_documents, print_each
-from cli.progress import with_progress
-from cli.streams import Streams
-from documents.document import Document, LocatedFinding, Source
-from documents.paths import get_value
-from documents.read import read_objects
-from documents.values import Value
-from translate.changes.template import has_generated_name
-from translate.manifests.objects import TranslatedObject
-from translate.manifests.undone import undo_object
+from cli.input import live_cluster
+from cli.input.files import read_sources
+from cli.input.live_cluster import ClusterReadError
+from cli.terminal import output
+from cli.terminal.cluster_options import (
+    add_live_options,
+    add_manifests_option,
+    add_namespace_option,
+)
+from cli.terminal.exit_codes import BAD, DONE, NOTICE, exit_code
+from cli.terminal.progress import with_progress
+from cli.terminal.streams import Streams
+from cli.translation import edit_output
+from cli.translation.edited_manifests import (
+    TEMPLATE_KIND,
+    EditedFile,
+    EditResult,
+    TemplateKey,
+    template_key,
+)
+from cli.translation.manifest_text import join_documents, print_each
+from drawbridge.documents.document import Document, LocatedFinding, Source
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.read import read_objects
+from drawbridge.documents.values import Value
+from drawbridge.translate.changes.template import has_generated_name
+from drawbridge.translate.manifests.objects import TranslatedObject
+from drawbridge.translate.manifests.undone import undo_object
 
 if TYPE_CHECKING:
-    from cluster.session import Session
+    from drawbridge.cluster.session import Session
 
 NAME = "undo"
 EXIT_CODES = {
@@ -161,7 +173,7 @@ def _without(file: EditedFile, unused: Mapping[TemplateKey, Document]) -> Edited
 
 
 def _describe(result: EditResult, templates: int) -> tuple[list[str], list[str]]:
-    from cli.outcomes import Outcomes  # noqa: PLC0415  # only a report needs it
+    from cli.translation.outcomes import Outcomes  # noqa: PLC0415  # only a report needs it
 
     return Outcomes(None).describe_undone(result, templates)
 
@@ -182,7 +194,7 @@ def _read_sources(
 
 async def _read_workloads(session: "Session", namespace: str) -> list[dict[str, Value]]:
     """Read the translated workloads of a namespace that no other object controls."""
-    from cluster.resources import Resource  # noqa: PLC0415  # loaded on demand
+    from drawbridge.cluster.resources import Resource  # noqa: PLC0415  # loaded on demand
 
     found: list[dict[str, Value]] = []
     for group, version, plural, kind in _WORKLOADS:

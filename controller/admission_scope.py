@@ -6,12 +6,12 @@ admission had translated it.
 
 from collections.abc import Callable, Mapping
 
-from config.model import Configuration
 from controller.protocols import ObjectCache, Unstructured
 from controller.watched_objects import PartialObject, WatchedPodMetadata
-from dra.names import ADMIN_ACCESS_LABEL
-from registration.scope import Mode, PodMetadata, decide_namespace_scope, decide_pod_mode
-from registration.webhook_selectors import selects_pod
+from drawbridge.agreement.scope import Mode, PodMetadata, decide_namespace_scope, decide_pod_mode
+from drawbridge.agreement.webhook_selectors import selects_pod
+from drawbridge.config.model import Configuration
+from drawbridge.names import ADMIN_ACCESS_LABEL
 
 
 class AdmissionScope:

@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.errors import ApiError, NotLeadingError, UnreachableError
-from cluster.events import EventRecorder, InvolvedObject
-from cluster.resources import Resource
-from cluster.session import Session
-from cluster.write import Writer
-from config.model import Configuration
-from config.policy import apply_policies
 from controller.protocols import ApiRequestError, Gauge, ObjectReference, Unstructured
-from dra.finding import Finding, Severity
-from runtime import metrics
-from runtime.logs import log_event
+from drawbridge.cluster.errors import ApiError, NotLeadingError, UnreachableError
+from drawbridge.cluster.events import EventRecorder, InvolvedObject
+from drawbridge.cluster.resources import Resource
+from drawbridge.cluster.session import Session
+from drawbridge.cluster.write import Writer
+from drawbridge.config.model import Configuration
+from drawbridge.config.policy import apply_policies
+from drawbridge.finding import Finding, Severity
+from drawbridge.process import metrics
+from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("controller.process")
 _API_ERRORS: Final = (ApiRequestError, ApiError, NotLeadingError, OSError, TimeoutError)

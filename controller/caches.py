@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 
 from certs.watched_secret import WatchedSecret
-from cluster.cache import Cache
-from cluster.resources import (
+from controller.protocols import Unstructured
+from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
+from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.resources import (
     CLASSES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -18,10 +20,8 @@ from cluster.resources import (
     TEMPLATES,
     VALIDATING_WEBHOOKS,
 )
-from cluster.session import Session
-from controller.protocols import Unstructured
-from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
-from dra.names import JUDGE_CONFIGURATION, WEBHOOK_CONFIGURATION
+from drawbridge.cluster.session import Session
+from drawbridge.names import JUDGE_CONFIGURATION, WEBHOOK_CONFIGURATION
 
 
 class ControllerCaches:

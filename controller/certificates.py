@@ -8,16 +8,16 @@ from typing import Final, NamedTuple
 from certs.reconciler import CertificateReconciler, Outside
 from certs.rotation import RotationPolicy
 from certs.watched_secret import WatchedSecret
-from cluster.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
-from cluster.server_clock import boot_time
-from cluster.session import Session
-from cluster.write import Fence, Writer
 from controller.api_server import ApiObjectStore
 from controller.field_ownership import release_fields
 from controller.protocols import ObjectReference, Reporter, Unstructured
-from dra.finding import Finding
-from dra.names import CA_FIELD_MANAGER, CA_SECRET
-from registration.match_conditions import GUARD_KIND, KIND
+from drawbridge.agreement.match_conditions import GUARD_KIND, KIND
+from drawbridge.cluster.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
+from drawbridge.cluster.server_clock import boot_time
+from drawbridge.cluster.session import Session
+from drawbridge.cluster.write import Fence, Writer
+from drawbridge.finding import Finding
+from drawbridge.names import CA_FIELD_MANAGER, CA_SECRET
 
 MANAGED: Final = "managed"
 _ACTION: Final = "Certificates"

@@ -22,13 +22,13 @@ from controller.protocols import (
 )
 from controller.reconcile import process_each
 from controller.watched_objects import PartialObject
-from dra.finding import Finding
-from dra.names import DUAL_LABEL as LABEL
-from facts.families import known_families, serves_name
-from facts.served_names import DualNode
-from registration.controller_codes import DUAL_HELD
-from registration.dual_nodes import describe_dual_nodes
-from translate.pods import TranslationContext
+from drawbridge.agreement.controller_codes import DUAL_HELD
+from drawbridge.agreement.dual_nodes import describe_dual_nodes
+from drawbridge.facts.families import known_families, serves_name
+from drawbridge.facts.served_names import DualNode
+from drawbridge.finding import Finding
+from drawbridge.names import DUAL_LABEL as LABEL
+from drawbridge.translate.pods import TranslationContext
 
 NAME: Final = "dual"
 

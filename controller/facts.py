@@ -11,7 +11,6 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from config.model import Configuration
 from controller.field_probe import ServerSupport
 from controller.protocols import (
     ObjectCache,
@@ -22,18 +21,19 @@ from controller.protocols import (
     WatchedObject,
 )
 from controller.watched_objects import PartialObject
-from dra.classes import class_reader
-from dra.decode import Reader
-from dra.finding import Finding
-from dra.names import FACTS_CONFIG_MAP, FACTS_ORDER_ANNOTATION
-from dra.nodes import node_reader
-from dra.slices import slice_reader
-from facts import serialized
-from facts.gather import FactsInput, GatheredFacts, gather_facts
-from facts.model import Facts
-from facts.served_names import DualNode
-from registration.owned_pools import owned_pools, report_shared_pools
-from translate.pods import TranslationContext, make_context
+from drawbridge.agreement.owned_pools import owned_pools, report_shared_pools
+from drawbridge.config.model import Configuration
+from drawbridge.dra.classes import class_reader
+from drawbridge.dra.decode import Reader
+from drawbridge.dra.nodes import node_reader
+from drawbridge.dra.slices import slice_reader
+from drawbridge.facts import serialized
+from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
+from drawbridge.facts.model import Facts
+from drawbridge.facts.served_names import DualNode
+from drawbridge.finding import Finding
+from drawbridge.names import FACTS_CONFIG_MAP, FACTS_ORDER_ANNOTATION
+from drawbridge.translate.pods import TranslationContext, make_context
 
 CURRENT: Final = "current"
 # The annotation keeps the order, newest first, because the keys of a ConfigMap have no order.

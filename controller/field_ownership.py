@@ -1,13 +1,13 @@
 """Give up the ownership of fields of a webhook configuration, on the API server.
 
-`registration.field_ownership` says why.
+`drawbridge.agreement.field_ownership` says why.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from controller.protocols import ApiRequestError, ObjectStore, is_rejected
-from registration.field_ownership import compose_release
+from drawbridge.agreement.field_ownership import compose_release
 
 
 async def release_fields(store: ObjectStore, live: Mapping[str, Any] | None, manager: str) -> None:

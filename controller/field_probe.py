@@ -11,13 +11,13 @@ from typing import Final
 import msgspec
 
 from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured, is_rejected
-from documents.paths import get_value
-from documents.values import Value
-from dra.finding import Finding
-from dra.gates import NEWEST, VERSIONS, Gates, gates_of_version
-from dra.names import PROBE_ANNOTATION, PROBE_TEMPLATE
-from facts.gather import GATE_OF_FIELD
-from registration import controller_codes
+from drawbridge.agreement import controller_codes
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.gates import NEWEST, VERSIONS, Gates, gates_of_version
+from drawbridge.facts.gather import GATE_OF_FIELD
+from drawbridge.finding import Finding
+from drawbridge.names import PROBE_ANNOTATION, PROBE_TEMPLATE
 
 NAME: Final = "probe"
 _CLASS: Final = "drawbridge-probe"

@@ -6,19 +6,19 @@ Also sets failurePolicy Fail on the guard once that can deny no pod by mistake.
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from config.model import Configuration
 from controller.field_ownership import release_fields
 from controller.protocols import Gauge, ObjectReference, ObjectStore, Reporter, Unstructured
-from dra.finding import Finding
-from dra.names import FIELD_MANAGER, WEBHOOK_CONFIGURATION
-from registration.guard_rollout import serves_guard
-from registration.match_conditions import (
+from drawbridge.agreement.guard_rollout import serves_guard
+from drawbridge.agreement.match_conditions import (
     API_VERSION,
     GUARD_KIND,
     KIND,
     find_inactive,
     plan_applies,
 )
+from drawbridge.config.model import Configuration
+from drawbridge.finding import Finding
+from drawbridge.names import FIELD_MANAGER, WEBHOOK_CONFIGURATION
 
 NAME: Final = "conditions"
 

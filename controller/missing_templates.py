@@ -36,21 +36,21 @@ from controller.reconcile import process_each
 from controller.template_use import is_created_ahead
 from controller.template_users import TemplateUsers
 from controller.watched_objects import PartialObject, WatchedPod
-from dra.finding import Finding
-from dra.names import USED_ANNOTATION
-from facts.model import Facts
-from registration.admission_codes import FIELD_DROPPED, TEMPLATE_TAKEN
-from registration.controller_codes import OUT_OF_SCOPE, TEMPLATE_UNKNOWN
-from registration.owned_templates import has_owned_name
-from registration.template_objects import (
+from drawbridge.agreement.admission_codes import FIELD_DROPPED, TEMPLATE_TAKEN
+from drawbridge.agreement.controller_codes import OUT_OF_SCOPE, TEMPLATE_UNKNOWN
+from drawbridge.agreement.owned_templates import has_owned_name
+from drawbridge.agreement.template_objects import (
     build_object,
     build_refused_finding,
     find_dropped_field,
     format_time,
     may_be_dropped,
 )
-from translate.changes.template import ClaimTemplate
-from translate.pods import TranslationContext
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding
+from drawbridge.names import USED_ANNOTATION
+from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.pods import TranslationContext
 
 NAME: Final = "templates"
 _FINISHED_PHASES: Final = ("Succeeded", "Failed")

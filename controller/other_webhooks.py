@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from controller.protocols import Gauge, ObjectReference, Reporter, Unstructured
-from dra.finding import Finding
-from registration.other_webhooks import find_other_webhooks
+from drawbridge.agreement.other_webhooks import find_other_webhooks
+from drawbridge.finding import Finding
 
 NAME: Final = "others"
 

@@ -1,8 +1,8 @@
 """Keeps the taint of owned nodes, so that pods of other schedulers stay off their devices.
 
-`registration.owned_pools` decides which nodes need the taint. This reconciler changes only its own
-taint: it writes the whole list of taints, because Kubernetes cannot merge it, and the API server
-rejects the write if the node has changed since.
+`drawbridge.agreement.owned_pools` decides which nodes need the taint. This reconciler changes only
+its own taint: it writes the whole list of taints, because Kubernetes cannot merge it, and the API
+server rejects the write if the node has changed since.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from config.model import Configuration
 from controller.protocols import (
     ApiRequestError,
     Gauge,
@@ -23,8 +22,7 @@ from controller.protocols import (
 )
 from controller.reconcile import process_each
 from controller.watched_objects import WatchedNode
-from dra.finding import Finding
-from registration.owned_pools import (
+from drawbridge.agreement.owned_pools import (
     FENCE,
     NodeOwnership,
     decide_node,
@@ -34,6 +32,8 @@ from registration.owned_pools import (
     report_selection,
     report_unfenced_nodes,
 )
+from drawbridge.config.model import Configuration
+from drawbridge.finding import Finding
 
 NAME: Final = "owned"
 # With one run a second this also is the rate: a mistake in a selector can be corrected early.

@@ -10,15 +10,15 @@ from typing import Final
 import msgspec
 
 from controller.watched_objects import WatchedPod
-from documents.values import Value
-from dra.finding import Finding
-from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
-from facts.model import Facts
-from registration.controller_codes import TEMPLATE_UNKNOWN
-from registration.owned_templates import is_exclusively_owned, name_matches_content
-from translate.changes.patch import restore_original
-from translate.changes.template import ClaimTemplate
-from translate.pods import TranslationContext, translate
+from drawbridge.agreement.controller_codes import TEMPLATE_UNKNOWN
+from drawbridge.agreement.owned_templates import is_exclusively_owned, name_matches_content
+from drawbridge.documents.values import Value
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding
+from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
+from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.pods import TranslationContext, translate
 
 # A tenant writes the annotation and any number of claims. A digest has 71 characters.
 _MAX_SHOWN: Final = 80

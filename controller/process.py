@@ -13,21 +13,6 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from certs.reconciler import NAME as CERTIFICATES
-from cluster.events import EventRecorder
-from cluster.lease import LeaderElector
-from cluster.resources import (
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    MUTATING_WEBHOOKS,
-    NODES,
-    PODS,
-    RESOURCE_QUOTAS,
-    TEMPLATES,
-    VALIDATING_WEBHOOKS,
-)
-from cluster.session import Session
-from cluster.store import CachedObject, pause_garbage_collection
-from cluster.write import Writer
 from controller.admission_scope import AdmissionScope
 from controller.api_server import (
     ApiObjectStore,
@@ -53,19 +38,34 @@ from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import EventLoopClock, Reconciler, Schedule, run_reconciler
 from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import WatchedNode
-from dra.names import (
+from drawbridge.agreement.match_conditions import API_VERSION, GUARD_KIND, KIND
+from drawbridge.cluster.events import EventRecorder
+from drawbridge.cluster.lease import LeaderElector
+from drawbridge.cluster.resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    MUTATING_WEBHOOKS,
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    TEMPLATES,
+    VALIDATING_WEBHOOKS,
+)
+from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import CachedObject, pause_garbage_collection
+from drawbridge.cluster.write import Writer
+from drawbridge.names import (
     CONTROLLER_LEASE,
     FACTS_CONFIG_MAP,
     WEBHOOK_CONFIGURATION,
     WEBHOOK_DEPLOYMENT,
 )
-from registration.match_conditions import API_VERSION, GUARD_KIND, KIND
-from runtime import logs, metrics
-from runtime.collection import CollectionPause
-from runtime.health import ReadinessCheck, serve_operations
-from runtime.process import run_background, run_configured
-from runtime.settings import Settings
-from runtime.shutdown import StopSignal
+from drawbridge.process import logs, metrics
+from drawbridge.process.collection import CollectionPause
+from drawbridge.process.health import ReadinessCheck, serve_operations
+from drawbridge.process.run import run_background, run_configured
+from drawbridge.process.settings import Settings
+from drawbridge.process.shutdown import StopSignal
 
 _LOG: Final = logging.getLogger("controller.process")
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from dra.finding import Finding
+from drawbridge.finding import Finding
 
 # An API object as decoded JSON. It holds every field, so that a write loses none.
 Unstructured: TypeAlias = dict[str, Any]

@@ -8,13 +8,13 @@ from typing import Final
 
 import msgspec
 
-from documents.paths import get_value
-from documents.values import Value
-from dra.claim import ClaimSpec
-from dra.decode import QuantityDecoder
-from dra.quota import DEVICES, REQUESTS, quota_charges
-from translate.legacy.pod_view import as_list, as_mapping
-from translate.pods import TranslationContext, translate
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.claim import ClaimSpec
+from drawbridge.dra.decode import QuantityDecoder
+from drawbridge.dra.quota import DEVICES, REQUESTS, quota_charges
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+from drawbridge.translate.pods import TranslationContext, translate
 
 # Typical amounts: devices, percent of a device, memory in MiB and memory in bytes.
 _SAMPLE_AMOUNTS: Final = (1, 100, 1 << 14, 1 << 34)

@@ -31,12 +31,12 @@ from controller.protocols import (
 from controller.quota_charges import NameCharge, compute_charge
 from controller.reconcile import process_each
 from controller.watched_objects import PartialObject, WatchedQuota
-from dra.finding import Finding
-from dra.names import MIRRORED_QUOTA
-from dra.quantity import QuantityError, from_json
-from dra.quota import DEVICES, REQUESTS
-from registration.controller_codes import QUOTA_MIRRORED, QUOTA_SHARES, QUOTA_UNBOUND
-from translate.pods import TranslationContext
+from drawbridge.agreement.controller_codes import QUOTA_MIRRORED, QUOTA_SHARES, QUOTA_UNBOUND
+from drawbridge.dra.quantity import QuantityError, from_json
+from drawbridge.dra.quota import DEVICES, REQUESTS
+from drawbridge.finding import Finding
+from drawbridge.names import MIRRORED_QUOTA
+from drawbridge.translate.pods import TranslationContext
 
 NAME: Final = "quota"
 MANAGED_LABELS: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "drawbridge"}

@@ -25,9 +25,9 @@ from controller.protocols import (
 from controller.reconcile import process_each
 from controller.template_use import is_created_ahead, last_used
 from controller.watched_objects import PartialObject, WatchedPod
-from dra.names import USED_ANNOTATION
-from registration.owned_templates import has_owned_name, is_exclusively_owned
-from registration.template_objects import format_time
+from drawbridge.agreement.owned_templates import has_owned_name, is_exclusively_owned
+from drawbridge.agreement.template_objects import format_time
+from drawbridge.names import USED_ANNOTATION
 
 NAME: Final = "janitor"
 UNUSED: Final = timedelta(days=1)

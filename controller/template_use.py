@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from controller.watched_objects import ObjectMetadata
-from dra.names import USED_ANNOTATION
+from drawbridge.names import USED_ANNOTATION
 
 
 def is_created_ahead(metadata: ObjectMetadata) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from controller.fair_queue import NamespacedName
 from controller.protocols import WatchedObject
 from controller.watched_objects import WatchedPod
-from registration.owned_templates import has_owned_name
+from drawbridge.agreement.owned_templates import has_owned_name
 
 
 class TemplateUsers:

@@ -8,9 +8,9 @@ from datetime import datetime
 
 import msgspec
 
-from dra.device import Taint
-from dra.nodes import registrations_of
-from registration.scope import PodOwner
+from drawbridge.agreement.scope import PodOwner
+from drawbridge.dra.device import Taint
+from drawbridge.dra.nodes import registrations_of
 
 
 class ObjectMetadata(msgspec.Struct, frozen=True, rename="camel"):

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cel.dra.questions import convert_question
-from cel.dra.selectors import SelectorResult, Selectors
+from drawbridge.cel.dra.questions import convert_question
+from drawbridge.cel.dra.selectors import SelectorResult, Selectors
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "cel" / "golden"
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")

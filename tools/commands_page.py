@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from cli.command_parser import CommandParser
-from cli.exit_codes import ExitCodes
 from cli.main import COMMANDS, EXIT_CODES, load, parser_for
+from cli.terminal.command_parser import CommandParser
+from cli.terminal.exit_codes import ExitCodes
 
 _TEMPLATE = Path(__file__).parent / "commands.md"
 Row = tuple[str, str, str]  # the option, its values, its meaning

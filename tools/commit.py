@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# Where `runtime.build_info` reads it.
-_IN_WHEEL = "runtime/commit.txt"
+# Where `drawbridge.process.build_info` reads it.
+_IN_WHEEL = "drawbridge/process/commit.txt"
 
 
 class NoCommitError(Exception):

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import allocator.api.openapi
-import allocator.protocol
-import config.schema
-import dra.rules
-from cli.code_tables import TABLES
-from dra.finding import Code, Codes, render_page
+import allocator.scheduler.protocol
+import drawbridge.config.schema
+import drawbridge.dra.rules
+from cli.terminal.code_tables import TABLES
+from drawbridge.finding import Code, Codes, render_page
 from tools import chart, commands_page, joint_page, migrating, rbac_page, terminal
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -20,11 +20,11 @@ SCHEMA = DOCS.parent / "bridge" / "protocol" / "v1.schema.json"
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands_page.render_page,
     "findings.md": lambda: render_page(TABLES),
-    "configuration.md": config.schema.render_page,
+    "configuration.md": drawbridge.config.schema.render_page,
     "joint.md": joint_page.build_page,
     "migrating.md": migrating.render_page,
     "rbac.md": rbac_page.render_page,
-    "rules.md": dra.rules.render_page,
+    "rules.md": drawbridge.dra.rules.render_page,
     "terminal.svg": terminal.render_picture,
 }
 
@@ -54,7 +54,7 @@ def main() -> int:
         stale = 1
     for path, render in {
         **{DOCS / name: page for name, page in PAGES.items()},
-        SCHEMA: allocator.protocol.render_schema,
+        SCHEMA: allocator.scheduler.protocol.render_schema,
         DOCS / "openapi.json": allocator.api.openapi.render_openapi,
         **chart.render_all(),
     }.items():

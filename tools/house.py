@@ -1,6 +1,6 @@
 """Checks the rules of this repository that no linter has.
 
-A module has at most 400 lines, and a function at most 30. No two modules of the product define a
+A module has at most 500 lines, and a function at most 50. No two modules of the product define a
 public class with the same name.
 
 An exception states its reason in place: `# house: long, <reason>` on the line of the `def`, or
@@ -14,8 +14,8 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-MODULE_LINES = 400
-FUNCTION_LINES = 30
+MODULE_LINES = 500
+FUNCTION_LINES = 50
 
 
 def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

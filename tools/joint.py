@@ -12,29 +12,29 @@ from itertools import groupby
 from typing import Any, Final, TypeVar
 
 from cli.simulate import default_allocator
-from config.model import Configuration
-from documents.patch import apply_edits
-from dra.attributes import NUMA_NODE
-from dra.claim import template_reader
-from dra.classes import DeviceClass, class_reader
-from dra.decode import Reader
-from dra.finding import Severity
-from dra.nodes import Node
-from dra.slices import Slice, slice_reader
+from drawbridge.config.model import Configuration
+from drawbridge.documents.patch import apply_edits
+from drawbridge.dra.attributes import NUMA_NODE
+from drawbridge.dra.claim import template_reader
+from drawbridge.dra.classes import DeviceClass, class_reader
+from drawbridge.dra.decode import Reader
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice, slice_reader
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.finding import Severity
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.placing import Placer
+from drawbridge.ledger.planner import Planner, PlannerObject
+from drawbridge.ledger.pods import pod_reader
+from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
+from drawbridge.translate.pods import TranslationContext, make_context
 from e2e.koordinator.machines import OccupiedMachine
 from e2e.koordinator.request import DeviceRequest
 from e2e.koordinator.steps import place
 from e2e.nodes.families import nics, nvidia
 from e2e.nodes.layout import Layout
 from e2e.nodes.machine import Machine, machine
-from facts.gather import FactsInput, gather_facts
-from ledger.ledger import Ledger
-from ledger.node_fit import ClusterNodes
-from ledger.placing import Placer
-from ledger.planner import Planner, PlannerObject
-from ledger.pods import pod_reader
-from translate.manifests.objects import TranslatedObject, translate_object
-from translate.pods import TranslationContext, make_context
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from config.model import Placement
+from drawbridge.config.model import Placement
 from e2e.koordinator.machines import OccupiedMachine
 from e2e.koordinator.meaning import enumerate_choices
 from e2e.koordinator.ours import Answer, answer

@@ -13,21 +13,21 @@ from typing import Any, Final
 
 import yaml
 
-from cli.cluster_objects import sort_documents
-from cli.input_files import read_documents
+from cli.input.cluster_objects import sort_documents
+from cli.input.files import read_documents
 from cli.main import dispatch
-from cli.streams import Streams
-from config.model import Configuration
-from documents.document import Document, Source
-from documents.read import read_objects
-from documents.values import Value
-from dra.finding import Severity
-from facts.gather import FactsInput, gather_facts
-from translate.decisions.codes import LEFT_TO_CLASS
-from translate.decisions.rows import ROWS, Row
-from translate.manifests.objects import TranslatedObject, translate_object
-from translate.pods import TranslationContext, make_context
-from translate.targets.plan import Expressibility
+from cli.terminal.streams import Streams
+from drawbridge.config.model import Configuration
+from drawbridge.documents.document import Document, Source
+from drawbridge.documents.read import read_objects
+from drawbridge.documents.values import Value
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.finding import Severity
+from drawbridge.translate.decisions.codes import LEFT_TO_CLASS
+from drawbridge.translate.decisions.rows import ROWS, Row
+from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
+from drawbridge.translate.pods import TranslationContext, make_context
+from drawbridge.translate.targets.plan import Expressibility
 
 TEXT: Final = Path(__file__).parent / "migrating.md"
 EXAMPLES: Final = Path(__file__).parent.parent / "examples"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cli.main import dispatch
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 
 ROOT: Final = Path(__file__).parent.parent
 COMMANDS: Final = (

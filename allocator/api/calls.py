@@ -55,9 +55,9 @@ from allocator.api.searching import (
     search_for_pod,
     simulate_pods,
 )
-from allocator.decisions import PodDecisions
-from allocator.state import AllocatorState
-from ledger.pods import Pod
+from allocator.decisions.pod_devices import PodDecisions
+from allocator.state.cluster_state import AllocatorState
+from drawbridge.ledger.pods import Pod
 
 # Of more namespaces on one node, none is named: each is a request to the API server.
 MAX_REVIEWED: Final = 32

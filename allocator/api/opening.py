@@ -13,11 +13,11 @@ from allocator.api.searches import ApiSearches
 from allocator.api.server import ApiHandler, is_loopback, serve_api
 from allocator.api.watched_preemption import PreemptionCaches
 from certs.serving import make_certificate
-from cluster.cache import Cache
-from cluster.session import Session
-from dra.names import ALLOCATOR_SERVICE
-from ledger.pods import Pod
-from runtime.process import run_background
+from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.session import Session
+from drawbridge.ledger.pods import Pod
+from drawbridge.names import ALLOCATOR_SERVICE
+from drawbridge.process.run import run_background
 
 
 @contextlib.asynccontextmanager

@@ -20,15 +20,15 @@ from allocator.api.messages import (
     PoolCounter,
     PoolDevice,
 )
-from allocator.state import AllocatorState
-from dra.allocation import Allocation, AllocationResult
-from dra.capacity import Amounts
-from dra.inventory import PoolID
-from dra.quantity import Quantity
-from ledger.holdings import Hold
-from ledger.ledger import ClaimRecord
-from ledger.published_pools import PublishedPool, find_published_pool
-from solver.world import PoolUse
+from allocator.state.cluster_state import AllocatorState
+from drawbridge.dra.allocation import Allocation, AllocationResult
+from drawbridge.dra.capacity import Amounts
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.quantity import Quantity
+from drawbridge.ledger.holdings import Hold
+from drawbridge.ledger.ledger import ClaimRecord
+from drawbridge.ledger.published_pools import PublishedPool, find_published_pool
+from drawbridge.solver.world import PoolUse
 
 _ZERO: Final = Quantity.of(0)
 

@@ -21,11 +21,11 @@ from allocator.api.messages import (
     SimulationRequest,
 )
 from allocator.api.searching import PodsToSimulate
-from dra.allocation import ClaimStatus
-from dra.claim import Claim, Template, claim_reader, template_reader
-from dra.decode import Reader
-from ledger.generated_claims import with_name
-from ledger.pods import Pod, PodStatus, pod_reader
+from drawbridge.dra.allocation import ClaimStatus
+from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
+from drawbridge.dra.decode import Reader
+from drawbridge.ledger.generated_claims import with_name
+from drawbridge.ledger.pods import Pod, PodStatus, pod_reader
 
 _UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _PODS: Final[Reader[Pod]] = pod_reader()

@@ -14,7 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import msgspec
 
 from allocator.api.messages import ApiFailureError, FailureCode
-from cluster.errors import ApiError
+from drawbridge.cluster.errors import ApiError
 
 ALLOWED_SECONDS: Final = 10.0
 DENIED_SECONDS: Final = 5.0

@@ -21,34 +21,34 @@ from allocator.api.messages import (
     SimulatedPod,
 )
 from allocator.api.reading import describe_result, find_state
-from allocator.pod_requests import ReceivedClaim, check_claims
-from allocator.preemptors import key_of
-from allocator.protocol import SchedulingPod, shorten_message
-from allocator.releases import Releases
-from allocator.shortlist import (
+from allocator.decisions.pod_requests import ReceivedClaim, check_claims
+from allocator.decisions.shortlist import (
     NodeSearch,
     candidate_names,
     find_nodes,
 )
-from allocator.state import AllocatorState
-from dra.claim import Claim, Template
-from dra.nodes import Node
-from dra.taints import EXCLUDING, tolerates
-from facts.served_names import advertised_resources
-from ledger.claim_references import find_pod_claims
-from ledger.codes import CLAIM_MISSING
-from ledger.disruption_budgets import DisruptionBudget
-from ledger.extended_resources import requested_names
-from ledger.holdings import decode_allocation
-from ledger.ledger import name_of, uid_of
-from ledger.node_fit import ClusterNodes, group_nodes_by_service, make_reason
-from ledger.placing import Placer
-from ledger.pods import FINISHED, Pod
-from ledger.preemption import PreemptingPlacer, running_pod
-from ledger.priorities import Priorities, PriorityClass
-from ledger.victims import RunningPod
-from solver.reasons import Reason, merge_reasons, summarize_reasons
-from solver.results import AllocationJSON
+from allocator.scheduler.protocol import SchedulingPod, shorten_message
+from allocator.state.cluster_state import AllocatorState
+from allocator.state.preemptors import key_of
+from allocator.state.releases import Releases
+from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.taints import EXCLUDING, tolerates
+from drawbridge.facts.served_names import advertised_resources
+from drawbridge.ledger.claim_references import find_pod_claims
+from drawbridge.ledger.codes import CLAIM_MISSING
+from drawbridge.ledger.disruption_budgets import DisruptionBudget
+from drawbridge.ledger.extended_resources import requested_names
+from drawbridge.ledger.holdings import decode_allocation
+from drawbridge.ledger.ledger import name_of, uid_of
+from drawbridge.ledger.node_fit import ClusterNodes, group_nodes_by_service, make_reason
+from drawbridge.ledger.placing import Placer
+from drawbridge.ledger.pods import FINISHED, Pod
+from drawbridge.ledger.preemption import PreemptingPlacer, running_pod
+from drawbridge.ledger.priorities import Priorities, PriorityClass
+from drawbridge.ledger.victims import RunningPod
+from drawbridge.solver.reasons import Reason, merge_reasons, summarize_reasons
+from drawbridge.solver.results import AllocationJSON
 
 MAX_REASONS: Final = 32
 MAX_NODES: Final = 20

@@ -33,11 +33,16 @@ from allocator.api.messages import (
 from allocator.api.openapi import render_openapi
 from allocator.api.rates import KeyedRates, Rate
 from allocator.api.reviews import Caller
-from runtime import metrics
-from runtime.addresses import Address
-from runtime.listener import TLSListener
-from runtime.request_bodies import JSON, RejectedRequestError, RequestBodies, check_content
-from runtime.tls import CertificateSource
+from drawbridge.process import metrics
+from drawbridge.process.addresses import Address
+from drawbridge.process.listener import TLSListener
+from drawbridge.process.request_bodies import (
+    JSON,
+    RejectedRequestError,
+    RequestBodies,
+    check_content,
+)
+from drawbridge.process.tls import CertificateSource
 
 _LOG: Final = logging.getLogger("allocator.api")
 MAX_BODY_BYTES: Final = 1 << 20

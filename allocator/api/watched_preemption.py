@@ -3,13 +3,13 @@
 from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any
 
-from cluster.cache import Cache
-from cluster.resources import DISRUPTION_BUDGETS, PRIORITY_CLASSES
-from cluster.session import Session
-from ledger.disruption_budgets import DisruptionBudget, disruption_budget_reader
-from ledger.pods import FINISHED, Pod
-from ledger.priorities import PriorityClass, priority_class_reader
-from runtime.object_cache import watch_objects
+from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.resources import DISRUPTION_BUDGETS, PRIORITY_CLASSES
+from drawbridge.cluster.session import Session
+from drawbridge.ledger.disruption_budgets import DisruptionBudget, disruption_budget_reader
+from drawbridge.ledger.pods import FINISHED, Pod
+from drawbridge.ledger.priorities import PriorityClass, priority_class_reader
+from drawbridge.process.object_cache import watch_objects
 
 
 class PreemptionCaches:

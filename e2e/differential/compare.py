@@ -9,8 +9,9 @@ from typing import NamedTuple
 from e2e.checker.pools import listed, section
 from e2e.checker.quantities import Json
 
-# Where our own answer is on purpose not upstream's: the field of `solver.deviations.Deviations`
-# that makes the difference, and what upstream calls it. Nothing else may differ.
+# Where our own answer is on purpose not upstream's: the field of
+# `drawbridge.solver.deviations.Deviations` that makes the difference, and what upstream calls it.
+# Nothing else may differ.
 EXCEPTIONS = {
     "admin_draws_nothing": "kubernetes#140729",
     "snapshots_count": "kubernetes#140802",

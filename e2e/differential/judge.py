@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from drawbridge.solver.deviations import OURS, UPSTREAM
 from e2e.checker import check
 from e2e.checker.expressions import Expressions
 from e2e.checker.quantities import Json
@@ -13,7 +14,6 @@ from e2e.differential.ours import answer
 from e2e.differential.theirs import Oracle
 from e2e.generator import scenario
 from e2e.oracle.build import binary
-from solver.deviations import OURS, UPSTREAM
 
 
 @dataclass

@@ -13,9 +13,13 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
-from dra.claim import read_claim
-from dra.finding import Finding, Severity
-from dra.nodes import node_reader
+from drawbridge.dra.claim import read_claim
+from drawbridge.dra.nodes import node_reader
+from drawbridge.finding import Finding, Severity
+from drawbridge.judge.context import ObjectLookups, build_context
+from drawbridge.judge.judgement import judge_subject
+from drawbridge.judge.subject import JudgedClaim, Subject
+from drawbridge.solver.deviations import UPSTREAM
 from e2e.checker.quantities import Json
 from e2e.differential.ours import encoded, sure, world_of
 from e2e.differential.seeds import compare_seeds
@@ -23,10 +27,6 @@ from e2e.differential.theirs import Oracle
 from e2e.differential.tighten import tightened
 from e2e.generator import scenario
 from e2e.oracle.build import binary
-from judge.context import ObjectLookups, build_context
-from judge.judgement import judge_subject
-from judge.subject import JudgedClaim, Subject
-from solver.deviations import UPSTREAM
 
 BLOCK = 25
 EXAMPLES = 10

@@ -7,20 +7,20 @@ from typing import TypeVar
 
 import msgspec
 
-from dra.claim import read_claim
-from dra.classes import read_class
-from dra.finding import Finding
-from dra.gates import Gates
-from dra.inventory import build_inventory
-from dra.nodes import node_reader
-from dra.slices import read_slice
-from dra.taints import read_taint_rules
+from drawbridge.dra.claim import read_claim
+from drawbridge.dra.classes import read_class
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.nodes import node_reader
+from drawbridge.dra.slices import read_slice
+from drawbridge.dra.taints import read_taint_rules
+from drawbridge.finding import Finding
+from drawbridge.solver.answers import FailureKind, Solution, SolverResult
+from drawbridge.solver.deviations import Deviations
+from drawbridge.solver.solve import solve
+from drawbridge.solver.world import World, view_of_claims
 from e2e.checker.gates import SINCE, gates
 from e2e.checker.quantities import Json
-from solver.answers import FailureKind, Solution, SolverResult
-from solver.deviations import Deviations
-from solver.solve import solve
-from solver.world import World, view_of_claims
 
 T = TypeVar("T")
 OUTCOMES = {FailureKind.NO: "none", FailureKind.ERROR: "error", FailureKind.GAVE_UP: "gave up"}

@@ -6,28 +6,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from config.model import Configuration, Placement
-from config.partitions import Partitions
-from config.policy import partition_tables
-from config.string_formats import AttributeName, DriverName
-from dra.claim import Claim, read_claim
-from dra.classes import read_class
-from dra.finding import Finding, Severity
-from dra.gates import Gates
-from dra.inventory import build_inventory
-from dra.nodes import Node
-from dra.slices import read_slice
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.partitions import Partitions
+from drawbridge.config.policy import partition_tables
+from drawbridge.config.string_formats import AttributeName, DriverName
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.classes import read_class
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import read_slice
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding, Severity
+from drawbridge.solver.answers import Solution
+from drawbridge.solver.solve import solve
+from drawbridge.solver.world import World, view_of_claims
+from drawbridge.translate.manifests.objects import translate_object
+from drawbridge.translate.pods import make_context
 from e2e.koordinator import published
 from e2e.koordinator.machines import OccupiedMachine
 from e2e.koordinator.request import DeviceRequest
 from e2e.koordinator.steps import ChosenHardware
-from facts.gather import FactsInput, gather_facts
-from facts.model import Facts
-from solver.answers import Solution
-from solver.solve import solve
-from solver.world import World, view_of_claims
-from translate.manifests.objects import translate_object
-from translate.pods import make_context
 
 T = TypeVar("T")
 VERSION = "1.36"

@@ -12,7 +12,7 @@ from e2e.scenarios.stage import Stage
 NEEDS = ("processes", "loopback")
 USER = "65532"
 KUBERNETES = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
-COMMIT = "usr/local/lib/python3.11/dist-packages/runtime/commit.txt"
+COMMIT = "usr/local/lib/python3.11/dist-packages/drawbridge/process/commit.txt"
 # Larger than what the webhook reviews in its own process.
 LARGE = 40 * 1024
 

@@ -16,12 +16,12 @@ from allocator.api.forked import DEFAULT_FORK_LIMITS, ForkLimits
 from allocator.api.reviews import Reviews
 from allocator.api.searches import ApiSearches
 from allocator.api.server import ApiHandler, serve_api
-from allocator.decisions import PodDecisions
-from cluster.errors import ApiError
-from ledger.disruption_budgets import DisruptionBudget
-from ledger.pods import Pod
-from ledger.priorities import PriorityClass
-from runtime.addresses import Address
+from allocator.decisions.pod_devices import PodDecisions
+from drawbridge.cluster.errors import ApiError
+from drawbridge.ledger.disruption_budgets import DisruptionBudget
+from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.priorities import PriorityClass
+from drawbridge.process.addresses import Address
 from tests.allocator.clusters import Cluster
 
 Plain = dict[str, Any]

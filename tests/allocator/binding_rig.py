@@ -2,9 +2,9 @@
 
 import asyncio
 
-from allocator.binding import BindingTimes, PodBinder
-from allocator.recovery import Recovery
-from dra.claim import Claim
+from allocator.writes.binding import BindingTimes, PodBinder
+from allocator.writes.recovery import Recovery
+from drawbridge.dra.claim import Claim
 from tests.allocator.fake_cluster import FakeCluster, FakeReservations
 
 NOW = 1_700_000_000.0

@@ -11,20 +11,20 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from allocator.decisions import PodDecisions
-from allocator.protocol import PreFilterReply, PreFilterRequest, SchedulingPod
-from allocator.scores import NodeStrategy
-from allocator.state import AllocatorState, FindNode, WatchedObject
-from dra.claim import Claim, read_claim
-from dra.classes import DeviceClass, read_class
-from dra.inventory import PoolID
-from dra.names import API_VERSION, RULES_ANNOTATION
-from dra.nodes import Node
-from dra.slices import Slice, read_slice
-from ledger.ledger import DeviceID, Ledger
-from ledger.planner import Planner
-from ledger.pods import Pod, pod_reader
-from solver.results import AllocationJSON
+from allocator.decisions.pod_devices import PodDecisions
+from allocator.decisions.scores import NodeStrategy
+from allocator.scheduler.protocol import PreFilterReply, PreFilterRequest, SchedulingPod
+from allocator.state.cluster_state import AllocatorState, FindNode, WatchedObject
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.ledger.ledger import DeviceID, Ledger
+from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.names import API_VERSION, RULES_ANNOTATION
+from drawbridge.solver.results import AllocationJSON
 
 Plain: TypeAlias = dict[str, Any]
 DRIVER = "gpu.example.com"

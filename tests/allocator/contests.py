@@ -2,8 +2,13 @@
 
 from collections.abc import Collection
 
-from allocator.protocol import PotentialVictim, PreemptionNode, PreemptReply, PreemptRequest
-from allocator.waiting import WaitingPods
+from allocator.decisions.waiting import WaitingPods
+from allocator.scheduler.protocol import (
+    PotentialVictim,
+    PreemptionNode,
+    PreemptReply,
+    PreemptRequest,
+)
 from tests.allocator.clusters import Cluster, allocation_on, claim, pod
 
 HIGH, LOW = 100, 0

@@ -10,14 +10,14 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from allocator.cluster_writes import FINALIZER, PodName, WriteFailedError
-from allocator.reservations import ClaimReservation, PodReservation
-from cluster.errors import NotLeadingError
-from dra.allocation import Allocation, ClaimStatus, Consumer
-from dra.claim import Claim, claim_reader
-from dra.names import ALLOCATION_ANNOTATION
-from dra.quantity import Quantity
-from solver.results import AllocationJSON
+from allocator.state.reservations import ClaimReservation, PodReservation
+from allocator.writes.cluster_writes import FINALIZER, PodName, WriteFailedError
+from drawbridge.cluster.errors import NotLeadingError
+from drawbridge.dra.allocation import Allocation, ClaimStatus, Consumer
+from drawbridge.dra.claim import Claim, claim_reader
+from drawbridge.dra.quantity import Quantity
+from drawbridge.names import ALLOCATION_ANNOTATION
+from drawbridge.solver.results import AllocationJSON
 
 Fault = Literal["refuse", "lose", "kill before", "kill after", "not leading"]
 _READER = claim_reader()

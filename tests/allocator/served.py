@@ -11,15 +11,15 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from allocator.calls import SchedulerCalls
-from allocator.protocol import HEADER, BindReply, PostFilterReply
-from allocator.server import ActivationStreams, serve_calls
-from allocator.waiting import WaitingPods
-from dra.claim import read_claim
-from dra.classes import read_class
-from dra.nodes import node_reader
-from dra.slices import read_slice
-from ledger.pods import pod_reader
+from allocator.decisions.waiting import WaitingPods
+from allocator.scheduler.calls import SchedulerCalls
+from allocator.scheduler.protocol import HEADER, BindReply, PostFilterReply
+from allocator.scheduler.server import ActivationStreams, serve_calls
+from drawbridge.dra.claim import read_claim
+from drawbridge.dra.classes import read_class
+from drawbridge.dra.nodes import node_reader
+from drawbridge.dra.slices import read_slice
+from drawbridge.ledger.pods import pod_reader
 from tests.allocator.clusters import Cluster
 
 READERS = {

@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from allocator.cluster_writes import FINALIZER, PodName, WriteFailedError
-from cluster.errors import NotLeadingError
-from dra.allocation import Allocation, ClaimStatus, Consumer
-from dra.claim import Claim
-from dra.names import ALLOCATION_ANNOTATION
-from ledger.holdings import decode_allocation
-from solver.results import AllocationJSON
+from allocator.writes.cluster_writes import FINALIZER, PodName, WriteFailedError
+from drawbridge.cluster.errors import NotLeadingError
+from drawbridge.dra.allocation import Allocation, ClaimStatus, Consumer
+from drawbridge.dra.claim import Claim
+from drawbridge.ledger.holdings import decode_allocation
+from drawbridge.names import ALLOCATION_ANNOTATION
+from drawbridge.solver.results import AllocationJSON
 from tests.allocator.clusters import as_claim, claim
 
 T = TypeVar("T")

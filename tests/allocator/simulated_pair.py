@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from allocator.binding import BindingTimes, PodBinder
-from allocator.calls import SchedulerCalls
-from allocator.decisions import PodDecisions
-from allocator.protocol import (
+from allocator.decisions.pod_devices import PodDecisions
+from allocator.decisions.waiting import WaitingPods
+from allocator.scheduler.calls import SchedulerCalls
+from allocator.scheduler.lease import Term
+from allocator.scheduler.protocol import (
     PodOnNode,
     PodReference,
     PotentialVictim,
@@ -25,16 +26,15 @@ from allocator.protocol import (
     ProtocolError,
     SchedulingPod,
 )
-from allocator.recovery import Recovery
-from allocator.scheduler_lease import Term
-from allocator.state import AllocatorState
+from allocator.state.cluster_state import AllocatorState
 from allocator.term import TermKeeper
-from allocator.waiting import WaitingPods
-from dra.claim import Claim
-from dra.nodes import Node
-from ledger.ledger import Ledger
-from ledger.planner import Planner
-from ledger.pods import Pod, pod_reader
+from allocator.writes.binding import BindingTimes, PodBinder
+from allocator.writes.recovery import Recovery
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.nodes import Node
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pods import Pod, pod_reader
 from tests.allocator.clusters import gpu_class, gpu_slice, owns_all, pod_fields
 from tests.allocator.simulated_api import SimulatedApi, SimulatedPod, SimulatedWrites
 

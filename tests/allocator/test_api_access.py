@@ -12,9 +12,9 @@ from allocator.api import callers
 from allocator.api.callers import is_expired, read_subject
 from allocator.api.reviews import ALLOWED_SECONDS, DENIED_SECONDS
 from allocator.api.server import is_loopback
-from cluster.errors import UnreachableError
-from runtime.addresses import Address
-from runtime.tls import ServingCertificate
+from drawbridge.cluster.errors import UnreachableError
+from drawbridge.process.addresses import Address
+from drawbridge.process.tls import ServingCertificate
 from tests.allocator.api_served import ReviewServer, data_folder, serving_api
 from tests.allocator.clusters import Cluster, allocation_on, claim, pod
 from tests.cluster.certificates import Authority

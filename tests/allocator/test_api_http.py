@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from allocator.preemptors import key_of
-from dra.inventory import PoolID
-from ledger.holdings import Hold
+from allocator.state.preemptors import key_of
+from drawbridge.dra.inventory import PoolID
+from drawbridge.ledger.holdings import Hold
 from tests.allocator.api_served import ReviewServer, ServedApi, serving_api
 from tests.allocator.clusters import DRIVER, Cluster, allocation_on, claim, gpu_slice, pod
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from dra.nodes import Node
-from dra.taints import Taint
-from ledger.disruption_budgets import DisruptionBudget, disruption_budget_reader
-from ledger.pods import Pod, pod_reader
-from ledger.priorities import PriorityClass, priority_class_reader
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.taints import Taint
+from drawbridge.ledger.disruption_budgets import DisruptionBudget, disruption_budget_reader
+from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.ledger.priorities import PriorityClass, priority_class_reader
 from tests.allocator.api_served import ReviewServer, ServedApi, serving_api
 from tests.allocator.clusters import Cluster, allocation_on, claim, pod_fields
 from tests.allocator.test_api_searches import local, simulate, wants

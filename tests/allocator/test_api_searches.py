@@ -7,11 +7,11 @@ import pytest
 from allocator.api import calls
 from allocator.api.forked import ForkLimits
 from allocator.api.searches import ApiSearches
-from allocator.preemptors import key_of
-from dra.inventory import PoolID
-from dra.nodes import Node
-from dra.taints import Taint
-from ledger.holdings import Hold
+from allocator.state.preemptors import key_of
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.taints import Taint
+from drawbridge.ledger.holdings import Hold
 from tests.allocator.api_served import ReviewServer, ServedApi, serving_api
 from tests.allocator.clusters import (
     DRIVER,

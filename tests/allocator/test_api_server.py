@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from allocator.api_server import ApiServerWrites
-from allocator.cluster_writes import PodName, WriteFailedError
-from cluster.errors import ApiError, UnreachableError
-from dra.claim import Claim
+from allocator.writes.api_server import ApiServerWrites
+from allocator.writes.cluster_writes import PodName, WriteFailedError
+from drawbridge.cluster.errors import ApiError, UnreachableError
+from drawbridge.dra.claim import Claim
 from tests.allocator.clusters import as_claim, claim
 
 pytestmark = pytest.mark.asyncio

@@ -6,8 +6,8 @@ import datetime as dt
 import pytest
 from msgspec.structs import replace
 
-from allocator.cluster_writes import WriteFailedError
-from dra.allocation import Condition, Consumer, DeviceStatus
+from allocator.writes.cluster_writes import WriteFailedError
+from drawbridge.dra.allocation import Condition, Consumer, DeviceStatus
 from tests.allocator.binding_rig import NOW, ORDER, Rig
 from tests.allocator.fake_cluster import Fault, KilledError
 

@@ -4,8 +4,8 @@ import datetime as dt
 
 import pytest
 
-from allocator.binding_conditions import Readiness, readiness
-from dra.claim import Claim, claim_reader
+from allocator.writes.binding_conditions import Readiness, readiness
+from drawbridge.dra.claim import Claim, claim_reader
 
 ALLOCATED = 1_700_000_000.0
 READER = claim_reader()

@@ -6,17 +6,17 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from allocator.calls import SchedulerCalls
-from allocator.decisions import PodDecisions
-from allocator.protocol import (
+from allocator.decisions.pod_devices import PodDecisions
+from allocator.decisions.waiting import WaitingPods
+from allocator.scheduler.calls import SchedulerCalls
+from allocator.scheduler.protocol import (
     BindReply,
     PodReference,
     PostFilterReply,
     PreFilterRequest,
     SchedulingPod,
 )
-from allocator.waiting import WaitingPods
-from runtime import metrics
+from drawbridge.process import metrics
 from tests.allocator.clusters import Cluster, claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest
 

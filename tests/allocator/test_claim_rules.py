@@ -2,8 +2,8 @@
 
 import pytest
 
-from allocator.scores import NodeStrategy
-from dra.names import RULES_ANNOTATION
+from allocator.decisions.scores import NodeStrategy
+from drawbridge.names import RULES_ANNOTATION
 from tests.allocator.clusters import Cluster, allocation_on, claim, codes, gpu_slice, rules
 
 

@@ -4,13 +4,13 @@ from collections.abc import Collection
 
 import pytest
 
-from allocator.protocol import ProtocolError
-from allocator.releases import NODES_PER_SEARCH
-from allocator.scores import NodeStrategy
-from dra.device import Taint
-from dra.nodes import Node
-from ledger.ledger import Ledger
-from solver.world import View
+from allocator.decisions.scores import NodeStrategy
+from allocator.scheduler.protocol import ProtocolError
+from allocator.state.releases import NODES_PER_SEARCH
+from drawbridge.dra.device import Taint
+from drawbridge.dra.nodes import Node
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.solver.world import View
 from tests.allocator.clusters import (
     Cluster,
     allocation_on,

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from allocator.preemptors import KEEP_SECONDS
-from allocator.protocol import PreemptReply, PreemptRequest
+from allocator.scheduler.protocol import PreemptReply, PreemptRequest
+from allocator.state.preemptors import KEEP_SECONDS
 from tests.allocator.clusters import allocation_on, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest, full_node
 

@@ -7,11 +7,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from allocator import node_searches
-from allocator.protocol import PotentialVictim, PreemptionNode, PreemptRequest
-from allocator.waiting import WaitingPods
-from ledger.audit import audit
-from ledger.ledger import DeviceID
+from allocator.decisions import node_searches
+from allocator.decisions.waiting import WaitingPods
+from allocator.scheduler.protocol import PotentialVictim, PreemptionNode, PreemptRequest
+from drawbridge.ledger.audit import audit
+from drawbridge.ledger.ledger import DeviceID
 from tests.allocator.clusters import Cluster, claim, gpu_slice, pod
 
 NODES = ("n1", "n2", "n3")

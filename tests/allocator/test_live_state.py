@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from allocator.live_state import Effect, Inputs, compare_inputs
-from config.model import Configuration, Placement
-from facts.model import ClassFacts, Cluster, Facts
+from allocator.state.live_state import Effect, Inputs, compare_inputs
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.facts.model import ClassFacts, Cluster, Facts
 
 CLASS = ClassFacts(name="gpu", drivers=("d.io",))
 MAPPED = replace(CLASS, extended="d.io/gpu")

@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from allocator import node_searches
-from allocator.shortlist import NodeSearch, Shortlist
-from allocator.waiting import WaitingPods
-from dra.device import Attribute
-from dra.nodes import Node
-from solver.reasons import merge_reasons
+from allocator.decisions import node_searches
+from allocator.decisions.shortlist import NodeSearch, Shortlist
+from allocator.decisions.waiting import WaitingPods
+from drawbridge.dra.device import Attribute
+from drawbridge.dra.nodes import Node
+from drawbridge.solver.reasons import merge_reasons
 from tests.allocator.clusters import DRIVER, Cluster, Plain, as_claim, claim, gpu_slice
 
 NODES = ("n1", "n2", "n3")

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from allocator.cluster_writes import FINALIZER, PodName, WriteFailedError
-from dra.allocation import ClaimStatus, Condition, Consumer, DeviceStatus
-from dra.claim import Claim
+from allocator.writes.cluster_writes import FINALIZER, PodName, WriteFailedError
+from drawbridge.dra.allocation import ClaimStatus, Condition, Consumer, DeviceStatus
+from drawbridge.dra.claim import Claim
 from tests.allocator.binding_rig import Rig
 
 pytestmark = pytest.mark.asyncio

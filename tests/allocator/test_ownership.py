@@ -3,15 +3,15 @@
 import msgspec
 import pytest
 
-from allocator.ownership import make_pool_filter
-from config.model import Configuration, LabelSelector, OwnedPool, Placement
-from config.string_formats import DriverName
-from dra.device import Taint
-from dra.inventory import PoolID
-from dra.nodes import Node
-from dra.quantity import parse
-from dra.slices import Slice
-from facts.model import ClassFacts, Facts
+from allocator.decisions.ownership import make_pool_filter
+from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
+from drawbridge.config.string_formats import DriverName
+from drawbridge.dra.device import Taint
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import parse
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.model import ClassFacts, Facts
 
 GPU = "gpu.nvidia.com"
 POOL = PoolID(GPU, "n")

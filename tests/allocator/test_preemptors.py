@@ -2,8 +2,8 @@
 
 import pytest
 
-from allocator.decisions import PROMISE_SECONDS
-from allocator.preemptors import EVICTION_SECONDS, KEEP_SECONDS
+from allocator.decisions.pod_devices import PROMISE_SECONDS
+from allocator.state.preemptors import EVICTION_SECONDS, KEEP_SECONDS
 from tests.allocator.clusters import claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest, full_node
 

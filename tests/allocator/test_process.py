@@ -11,10 +11,10 @@ from typing import Any
 
 import aiohttp
 
-from allocator.protocol import HEADER
-from facts import serialized
-from facts.model import Cluster, Facts
-from registration.published_facts import build_data_key
+from allocator.scheduler.protocol import HEADER
+from drawbridge.agreement.published_facts import build_data_key
+from drawbridge.facts import serialized
+from drawbridge.facts.model import Cluster, Facts
 from tests.cluster.fake.api import FakeApi
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from allocator import protocol
-from allocator.protocol import ErrorCode, ProtocolError, check_version, shorten_message
+from allocator.scheduler import protocol
+from allocator.scheduler.protocol import ErrorCode, ProtocolError, check_version, shorten_message
 from tests.allocator.conformance import CASES, Case
 
 SCHEMA = protocol.protocol_schema()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from allocator.decisions import PROMISE_SECONDS, RESERVATION_SECONDS
-from ledger.audit import audit
+from allocator.decisions.pod_devices import PROMISE_SECONDS, RESERVATION_SECONDS
+from drawbridge.ledger.audit import audit
 from tests.allocator.clusters import (
     Cluster,
     allocation_on,

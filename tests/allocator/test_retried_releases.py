@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from allocator.binding import LATE_SECONDS, RETRY_SECONDS
+from allocator.writes.binding import LATE_SECONDS, RETRY_SECONDS
 from tests.allocator.binding_rig import Rig
 from tests.allocator.simulated_api import run_virtually
 

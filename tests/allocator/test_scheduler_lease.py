@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from allocator.scheduler_lease import MARGIN_SECONDS, LeaseName, SchedulerLease, Term
-from cluster.errors import ApiError, NotLeadingError
-from cluster.session import Session
+from allocator.scheduler.lease import MARGIN_SECONDS, LeaseName, SchedulerLease, Term
+from drawbridge.cluster.errors import ApiError, NotLeadingError
+from drawbridge.cluster.session import Session
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 

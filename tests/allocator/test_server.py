@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from allocator.protocol import MAX_BODY_BYTES
-from allocator.server import serve_calls
+from allocator.scheduler.protocol import MAX_BODY_BYTES
+from allocator.scheduler.server import serve_calls
 from tests.allocator.clusters import Cluster, claim
 from tests.allocator.conformance import CASES, CLUSTER, Case
 from tests.allocator.served import cluster_of, serving

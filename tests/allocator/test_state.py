@@ -6,14 +6,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from allocator.state import AllocatorState, FindNode
-from dra.device import Taint
-from dra.inventory import PoolID
-from dra.nodes import Node
-from dra.slices import Slice
-from dra.taints import DeviceTaintRule, TaintSelector
-from ledger.ledger import Ledger
-from ledger.planner import Planner
+from allocator.state.cluster_state import AllocatorState, FindNode
+from drawbridge.dra.device import Taint
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.planner import Planner
 from tests.allocator.clusters import (
     DRIVER,
     Cluster,

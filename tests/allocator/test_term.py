@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from allocator.cluster_writes import WriteFailedError
-from allocator.scheduler_lease import Term
+from allocator.scheduler.lease import Term
 from allocator.term import TermKeeper
-from cluster.errors import NotLeadingError
-from dra.claim import Claim
+from allocator.writes.cluster_writes import WriteFailedError
+from drawbridge.cluster.errors import NotLeadingError
+from drawbridge.dra.claim import Claim
 
 pytestmark = pytest.mark.asyncio
 FIRST, SECOND = Term("host-a_1", 1), Term("host-a_2", 3)

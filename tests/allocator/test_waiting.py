@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from allocator.decisions import PROMISE_SECONDS, Promise
-from allocator.waiting import MAX_BACK_OFF_SECONDS, WaitingPods
-from dra.nodes import Node
+from allocator.decisions.pod_devices import PROMISE_SECONDS, Promise
+from allocator.decisions.waiting import MAX_BACK_OFF_SECONDS, WaitingPods
+from drawbridge.dra.nodes import Node
 from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, pod
 
 

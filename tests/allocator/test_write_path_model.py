@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from dra.names import ALLOCATION_ANNOTATION
+from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.allocator.simulated_api import (
     Faults,
     SimulatedApi,

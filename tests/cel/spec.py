@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cel.ast import Call, CelNode, Comprehension, Ident, MessageLiteral, Select, walk
-from cel.checker import Checked, Resolved, ResolvedName
-from cel.compile import compile_tree
-from cel.declare import Function, Library, Overload
-from cel.environment import Environment
-from cel.errors import EvaluationError
-from cel.library.newest import NEWEST
-from cel.library.versions import libraries
-from cel.parser import parse
-from cel.types import (
+from drawbridge.cel.ast import Call, CelNode, Comprehension, Ident, MessageLiteral, Select, walk
+from drawbridge.cel.checker import Checked, Resolved, ResolvedName
+from drawbridge.cel.compile import compile_tree
+from drawbridge.cel.declare import Function, Library, Overload
+from drawbridge.cel.environment import Environment
+from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.library.newest import NEWEST
+from drawbridge.cel.library.versions import libraries
+from drawbridge.cel.parser import parse
+from drawbridge.cel.types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -35,7 +35,7 @@ from cel.types import (
     opaque,
     type_of,
 )
-from cel.values import MISSING, CelValue, TypeValue, Uint, equal, make_map
+from drawbridge.cel.values import MISSING, CelValue, TypeValue, Uint, equal, make_map
 
 FOLDER = Path(__file__).parent / "conformance"
 ENUM = "cel.expr.conformance"

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from cel.ast import Call, CelNode, Ident, Select, walk
-from cel.checker import Checked, Declarations, check, declare
-from cel.errors import CompileError, Problem
-from cel.library.versions import libraries
-from cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE
-from cel.parser import ParserOptions, parse
-from cel.types import ANY, BOOL, DYN, INT, STRING, Type, describe, list_of, map_of
-from cel.validate import KUBERNETES, validate
+from drawbridge.cel.ast import Call, CelNode, Ident, Select, walk
+from drawbridge.cel.checker import Checked, Declarations, check, declare
+from drawbridge.cel.errors import CompileError, Problem
+from drawbridge.cel.library.versions import libraries
+from drawbridge.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE
+from drawbridge.cel.parser import ParserOptions, parse
+from drawbridge.cel.types import ANY, BOOL, DYN, INT, STRING, Type, describe, list_of, map_of
+from drawbridge.cel.validate import KUBERNETES, validate
 from tests.tables import YamlValue, load_cases
 
 CASES = Path(__file__).parent / "cases"

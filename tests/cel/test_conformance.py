@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from cel.errors import CompileError, EvaluationError
+from drawbridge.cel.errors import CompileError, EvaluationError
 from tests.cel import spec
 
 SCOPE = yaml.safe_load((Path(__file__).parent / "cases" / "spec_scope.yaml").read_text())

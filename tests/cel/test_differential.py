@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cel import CompileError, Environment, EvaluationError
-from cel.dra import Selectors
-from cel.dra.questions import convert_question
-from cel.library.versions import libraries
-from cel.types import BOOL, INT, STRING, list_of, map_of
+from drawbridge.cel import CompileError, Environment, EvaluationError
+from drawbridge.cel.dra import Selectors
+from drawbridge.cel.dra.questions import convert_question
+from drawbridge.cel.library.versions import libraries
+from drawbridge.cel.types import BOOL, INT, STRING, list_of, map_of
 from e2e.oracle.build import NoGoError, binary
 from tools.agreement import FIELDS
 

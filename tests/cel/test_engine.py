@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from cel import CompileError, Environment, EvaluationError, Programs
-from cel.dra import device_environment, device_variables
-from cel.dra.peers import make_evaluator
-from cel.library.versions import libraries
-from cel.types import INT, STRING, list_of
-from dra.compatibility import ExpressionEvaluationError, Peer
-from dra.device import Attribute, Capacity, Device
-from dra.inventory import PoolID
-from dra.quantity import parse
+from drawbridge.cel import CompileError, Environment, EvaluationError, Programs
+from drawbridge.cel.dra import device_environment, device_variables
+from drawbridge.cel.dra.peers import make_evaluator
+from drawbridge.cel.library.versions import libraries
+from drawbridge.cel.types import INT, STRING, list_of
+from drawbridge.dra.compatibility import ExpressionEvaluationError, Peer
+from drawbridge.dra.device import Attribute, Capacity, Device
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.quantity import parse
 from tests.tables import YamlValue, load_cases
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "engine.yaml")

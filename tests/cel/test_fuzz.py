@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cel import CompileError, EvaluationError
-from cel.dra import Selectors, device_environment, device_variables, find_reads
-from cel.dra.questions import QuestionError, read_question
-from dra.device import Attribute, Capacity, Device
-from dra.quantity import parse
+from drawbridge.cel import CompileError, EvaluationError
+from drawbridge.cel.dra import Selectors, device_environment, device_variables, find_reads
+from drawbridge.cel.dra.questions import QuestionError, read_question
+from drawbridge.dra.device import Attribute, Capacity, Device
+from drawbridge.dra.quantity import parse
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "cel_device.json").read_text())
 EXPRESSIONS = [case["expression"] for case in GOLDEN["cases"] if len(case["expression"]) < 400]

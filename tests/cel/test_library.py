@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from cel.environment import Environment
-from cel.errors import EvaluationError
-from cel.library.versions import functions, libraries
-from cel.numbers import format_shortest
-from cel.types import DYN
-from cel.values import Map, NamedFormat, Optional, TypeValue, type_name
+from drawbridge.cel.environment import Environment
+from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.library.versions import functions, libraries
+from drawbridge.cel.numbers import format_shortest
+from drawbridge.cel.types import DYN
+from drawbridge.cel.values import Map, NamedFormat, Optional, TypeValue, type_name
 from tests.tables import YamlValue, load_cases
 
 TABLE: dict[str, list[dict[str, YamlValue]]] = load_cases(

@@ -2,12 +2,12 @@
 
 import pytest
 
-from cel.environment import Environment
-from cel.errors import EvaluationError
-from cel.library.format import format_text
-from cel.library.regex import check_pattern, compile_pattern
-from cel.library.versions import functions, libraries
-from cel.types import DYN
+from drawbridge.cel.environment import Environment
+from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.library.format import format_text
+from drawbridge.cel.library.regex import check_pattern, compile_pattern
+from drawbridge.cel.library.versions import functions, libraries
+from drawbridge.cel.types import DYN
 
 TABLE = functions(libraries("1.36", stored=True))
 ENVIRONMENT = Environment({"x": DYN}, libraries("1.36", stored=True))

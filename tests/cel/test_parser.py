@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cel.ast import Ident, Literal, copy_tree, walk
-from cel.errors import CompileError, Problem
-from cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE
-from cel.parser import ParserOptions, parse
+from drawbridge.cel.ast import Ident, Literal, copy_tree, walk
+from drawbridge.cel.errors import CompileError, Problem
+from drawbridge.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE
+from drawbridge.cel.parser import ParserOptions, parse
 from tests.cel.trees import show
 from tests.tables import load_cases
 

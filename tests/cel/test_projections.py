@@ -6,11 +6,11 @@ from typing import TypeVar
 
 import pytest
 
-from cel import EvaluationError, Program
-from cel.dra import device_environment, device_variables, find_reads
-from cel.dra.projections import PublishedProjection, is_readable, published_projection
-from dra.device import Attribute, Capacity, Device
-from dra.quantity import parse
+from drawbridge.cel import EvaluationError, Program
+from drawbridge.cel.dra import device_environment, device_variables, find_reads
+from drawbridge.cel.dra.projections import PublishedProjection, is_readable, published_projection
+from drawbridge.dra.device import Attribute, Capacity, Device
+from drawbridge.dra.quantity import parse
 
 ENVIRONMENT = device_environment(list_attributes=True)
 DRIVER = "d"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cel import CompileError, EvaluationError, Program
-from cel.dra import device_environment, device_variables, find_reads
-from dra.device import Attribute, Capacity, Device
-from dra.quantity import parse
+from drawbridge.cel import CompileError, EvaluationError, Program
+from drawbridge.cel.dra import device_environment, device_variables, find_reads
+from drawbridge.dra.device import Attribute, Capacity, Device
+from drawbridge.dra.quantity import parse
 from tests.tables import YamlValue, load_cases
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "reads.yaml")

@@ -6,14 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cel import semver
-from cel.errors import EvaluationError
-from cel.net import parse_cidr, parse_ip
-from cel.numbers import format_fixed, format_shortest, parse_float
-from cel.times import Duration, Timestamp, parse_duration, parse_timestamp
-from cel.types import ANY, BOOL, DYN, INT, QUANTITY, STRING, A, Type, list_of, map_of, optional_of
-from cel.url import parse_url
-from cel.values import (
+from drawbridge.cel import semver
+from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.net import parse_cidr, parse_ip
+from drawbridge.cel.numbers import format_fixed, format_shortest, parse_float
+from drawbridge.cel.times import Duration, Timestamp, parse_duration, parse_timestamp
+from drawbridge.cel.types import (
+    ANY,
+    BOOL,
+    DYN,
+    INT,
+    QUANTITY,
+    STRING,
+    A,
+    Type,
+    list_of,
+    map_of,
+    optional_of,
+)
+from drawbridge.cel.url import parse_url
+from drawbridge.cel.values import (
     MISSING,
     NONE,
     CelValue,
@@ -35,7 +47,7 @@ from cel.values import (
     size,
     type_name,
 )
-from dra.quantity import parse
+from drawbridge.dra.quantity import parse
 
 ONE = parse("1")
 VERSION = semver.parse("1.2.3")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cel.errors import EvaluationError
-from cel.times import Duration, Timestamp
-from cel.values import NONE, CelValue, Uint
-from cel.wellknown import FIELDS, TYPES, construct
+from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.times import Duration, Timestamp
+from drawbridge.cel.values import NONE, CelValue, Uint
+from drawbridge.cel.wellknown import FIELDS, TYPES, construct
 
 PACKAGE = "google.protobuf."
 

@@ -1,6 +1,6 @@
 """Formats syntax trees as text in a form that shows every node."""
 
-from cel.ast import (
+from drawbridge.cel.ast import (
     Call,
     CelNode,
     Comprehension,
@@ -12,7 +12,7 @@ from cel.ast import (
     MessageLiteral,
     Select,
 )
-from cel.values import Uint
+from drawbridge.cel.values import Uint
 
 
 def show(node: CelNode) -> str:  # noqa: PLR0911  # one for each kind of node

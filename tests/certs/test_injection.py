@@ -9,7 +9,7 @@ from certs.injection import (
     is_injected_elsewhere,
     is_trusted_everywhere,
 )
-from registration.field_ownership import compose_release
+from drawbridge.agreement.field_ownership import compose_release
 from tests.certs.samples import authorities, authority
 
 OWN = "drawbridge-system"

@@ -16,14 +16,14 @@ from certs.authority import NONE, Authorities, Authority, create_authority
 from certs.leaf import names_of_service, needs_new_leaf, sign_leaf
 from certs.secret import SecretReading, compose_secret, read_secret
 from certs.serving import SignedCertificate
-from cluster.server_clock import ServerClock
-from runtime.addresses import Address
-from runtime.listener import TLSListener
-from runtime.tls import ServingCertificate
+from drawbridge.cluster.server_clock import ServerClock
+from drawbridge.process.addresses import Address
+from drawbridge.process.listener import TLSListener
+from drawbridge.process.tls import ServingCertificate
 from tests.certs.samples import DAY, START, authorities, authority
-from tests.runtime import http_client
-from tests.runtime.http_client import request
-from tests.runtime.key_pairs import KeyPair, create_pair, write_pair
+from tests.process import http_client
+from tests.process.http_client import request
+from tests.process.key_pairs import KeyPair, create_pair, write_pair
 
 NAMES = names_of_service("drawbridge-webhook", "drawbridge-system")
 HOST = "drawbridge-webhook.drawbridge-system.svc"

@@ -10,9 +10,9 @@ from typing import Any
 from certs.authority import NONE
 from certs.secret import SecretState, compose_secret
 from certs.watched_secret import WatchedSecret
-from cluster.credentials import Credentials
-from cluster.session import Session
-from dra.names import CA_SECRET
+from drawbridge.cluster.credentials import Credentials
+from drawbridge.cluster.session import Session
+from drawbridge.names import CA_SECRET
 from tests.certs.samples import START, authorities
 from tests.cluster.fake.api import FakeApi
 

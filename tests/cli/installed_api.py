@@ -11,12 +11,12 @@ from pathlib import Path
 import yaml
 
 from certs.authority import create_authority
-from config.model import Configuration
-from dra.names import ORIGINAL_ANNOTATION
-from facts import serialized
-from facts.gather import FactsInput, gather_facts
-from registration.match_conditions import derive_conditions
-from registration.published_facts import build_data_key
+from drawbridge.agreement.match_conditions import derive_conditions
+from drawbridge.agreement.published_facts import build_data_key
+from drawbridge.config.model import Configuration
+from drawbridge.facts import serialized
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.names import ORIGINAL_ANNOTATION
 from tests.cli.test_live_cluster import OBJECTS
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.kinds import JSON

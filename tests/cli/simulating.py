@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.main import dispatch
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 
 SAMPLES = Path(__file__).parent.parent.parent / "examples"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.tls import ServingCertificate
+from drawbridge.process.tls import ServingCertificate
 from tests.allocator.api_served import ReviewServer, ServedApi, serving_api
 from tests.allocator.clusters import Cluster, allocation_on, claim, pod
 from tests.cli.test_explain import command

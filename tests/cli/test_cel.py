@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli import main
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 
 ROOT = Path(__file__).parent.parent.parent
 SLICE = """

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cli.cluster_objects import sort_documents
-from documents.document import Source
-from documents.read import read_objects
-from dra.finding import Finding, Severity
+from cli.input.cluster_objects import sort_documents
+from drawbridge.documents.document import Source
+from drawbridge.documents.read import read_objects
+from drawbridge.finding import Finding, Severity
 
 FILE = """\
 apiVersion: resource.k8s.io/v1

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cli.completion import build_table, complete_for_kubectl
-from cli.completion_table import complete
 from cli.main import COMMANDS, dispatch
-from cli.streams import Streams
+from cli.terminal.completion_table import complete
+from cli.terminal.streams import Streams
 
 ROOT = Path(__file__).parents[2]
 TABLE = build_table()

@@ -10,10 +10,10 @@ import yaml
 
 from cli import main
 from cli.config import known_codes
-from cli.streams import Streams
-from config.load import load_configuration
-from config.model import Configuration
-from registration.codes import CODES
+from cli.terminal.streams import Streams
+from drawbridge.agreement.codes import CODES
+from drawbridge.config.load import load_configuration
+from drawbridge.config.model import Configuration
 from tools.docs import TABLES
 
 ROOT = Path(__file__).parent.parent.parent

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.demo import LEGACY, SAMPLES, run
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 
 HEADING = "Legacy manifests, each on the empty sample cluster"
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from cli.code_tables import TABLES
 from cli.main import dispatch
-from cli.streams import Streams
+from cli.terminal.code_tables import TABLES
+from cli.terminal.streams import Streams
 from tests.cli.installed_api import (
     CONFIGURATION,
     DAY,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.main import dispatch
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 from tests.cluster.fake.api import FakeApi
 
 HEAD = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from report.workloads import KINDS, find_pods, parse_reference
+from drawbridge.report.workloads import KINDS, find_pods, parse_reference
 from tests.cli.test_explain import LEGACY, NAMESPACE, command, files, running, translated
 from tests.cluster.fake.api import FakeApi
 

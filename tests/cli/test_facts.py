@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from cli import main
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 
 SAMPLES = str(Path(__file__).parents[2] / "examples" / "inventory")
 PAIR = ("gpu.nvidia.com", "dra.net")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runtime.tls import ServingCertificate
+from drawbridge.process.tls import ServingCertificate
 from tests.allocator.api_served import ServedApi
 from tests.allocator.clusters import Cluster
 from tests.cli.test_allocator_api import SERVICE, TOKEN, WORK, run, secured, serving, waiting

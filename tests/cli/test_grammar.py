@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from cli import main
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 from tools.commands_page import command_parsers, render_page
 
 # The processes in pods have other defaults, such as the service account.

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from cli.code_tables import TABLES
 from cli.main import COMMANDS, dispatch
-from cli.streams import Streams
-from dra.finding import Activity
+from cli.terminal.code_tables import TABLES
+from cli.terminal.streams import Streams
+from drawbridge.finding import Activity
 
 CODES = {name: code for table in TABLES for name, code in table.items()}
 

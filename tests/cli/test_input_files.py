@@ -4,8 +4,8 @@ import io
 import os
 from pathlib import Path
 
-from cli.input_files import read_documents, read_sources
-from documents.document import LocatedFinding, Source
+from cli.input.files import read_documents, read_sources
+from drawbridge.documents.document import LocatedFinding, Source
 
 OBJECT = "apiVersion: v1\nkind: {}\n"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.main import dispatch
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 
 CLEAN = """\
 # a complete pool

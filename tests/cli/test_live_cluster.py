@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cli import live_cluster
+from cli.input import live_cluster
 from cli.main import dispatch
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 from tests.cluster.fake.api import FakeApi
 
 INVENTORY = Path(__file__).parents[2] / "examples" / "inventory"

@@ -14,7 +14,7 @@ from typing import IO
 import pytest
 
 from cli import main
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 
 ROOT = Path(__file__).parent.parent.parent
 

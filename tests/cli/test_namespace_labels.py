@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from cli.input_files import read_sources
-from cli.namespace_labels import find_admin_access
+from cli.input.files import read_sources
+from cli.input.namespace_labels import find_admin_access
 
 MANIFESTS = """
 apiVersion: v1

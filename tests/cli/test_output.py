@@ -6,9 +6,9 @@ import json
 import pytest
 import yaml
 
-from cli import output
-from documents.document import LocatedFinding
-from dra.finding import Finding, Severity
+from cli.terminal import output
+from drawbridge.documents.document import LocatedFinding
+from drawbridge.finding import Finding, Severity
 
 
 def finding(

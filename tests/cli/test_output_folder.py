@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from cli.main import dispatch
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 
 POD = """\
 apiVersion: v1

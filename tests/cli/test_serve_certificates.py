@@ -5,9 +5,9 @@ import io
 
 import pytest
 
-from cli.exit_codes import BAD
 from cli.serve import arguments, run
-from cli.streams import Streams
+from cli.terminal.exit_codes import BAD
+from cli.terminal.streams import Streams
 
 
 def parse(*words: str) -> argparse.Namespace:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dra.names import ALLOCATION_ANNOTATION, RULES_ANNOTATION
-from dra.rules import Near, Rules, encode_rules
-from ledger.allocation_mark import ALLOCATOR, Mark, format_mark
+from drawbridge.dra.rules import Near, Rules, encode_rules
+from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, format_mark
+from drawbridge.names import ALLOCATION_ANNOTATION, RULES_ANNOTATION
 from tests.cli.simulating import (
     CLUSTER,
     ONLY_N1,

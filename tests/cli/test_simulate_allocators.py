@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from drawbridge.solver.answers import Solution
+from drawbridge.solver.deviations import OURS, UPSTREAM, Allocator
 from e2e.generator.__main__ import objects, options
-from solver.answers import Solution
-from solver.deviations import OURS, UPSTREAM, Allocator
 from tests.cli.simulating import CLUSTER, Run, claim, devices, nodes, pod, simulate
 from tests.solver.scenario import answers
 from tests.solver.short import scenario

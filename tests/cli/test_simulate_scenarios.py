@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cli.main import dispatch
-from cli.streams import Streams
+from cli.terminal.streams import Streams
+from drawbridge.solver.answers import Solution
 from e2e.generator import scenario
 from e2e.generator.__main__ import objects, options
-from solver.answers import Solution
 from tests.solver.scenario import answers
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import replicas
+from drawbridge.ledger import replicas
 from tests.cli.simulating import CLUSTER, Run, codes, nodes, pod, simulate
 
 SHARED_CLUSTER = CLUSTER.replace("memory: {value: 10Gi}", "memory: {value: 10Ti}")

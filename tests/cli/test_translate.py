@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from cli.main import dispatch
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 from tests.tables import YamlValue
 
 ROOT = Path(__file__).parents[2]

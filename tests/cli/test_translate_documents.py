@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.main import dispatch
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 
 POD = {
     "apiVersion": "v1",

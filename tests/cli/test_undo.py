@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from cli.main import dispatch
-from cli.streams import Streams
+from cli.terminal.streams import Streams
 from tests.cluster.fake.api import FakeApi
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from cluster.cache import Cache, CachedObject
-from cluster.credentials import Credentials
-from cluster.resources import CONFIG_MAPS
-from cluster.session import Session
+from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.credentials import Credentials
+from drawbridge.cluster.resources import CONFIG_MAPS
+from drawbridge.cluster.session import Session
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.kinds import JSON

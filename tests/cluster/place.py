@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.cache import Cache
-from cluster.resources import CONFIG_MAPS, NAMESPACES
-from cluster.session import ApiError, Session
-from cluster.write import ApiObject, Writer
+from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.resources import CONFIG_MAPS, NAMESPACES
+from drawbridge.cluster.session import ApiError, Session
+from drawbridge.cluster.write import ApiObject, Writer
 from tests.cluster.fake.api import FakeApi
 
 REAL = os.environ.get("DRAWBRIDGE_TEST_KUBECONFIG")

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from cluster import resources
-from cluster.resources import CONFIG_MAPS, EVENTS, LEASES, MUTATING_WEBHOOKS, TEMPLATES
-from cluster.write import ApiObject, Writer
+from drawbridge.cluster import resources
+from drawbridge.cluster.resources import CONFIG_MAPS, EVENTS, LEASES, MUTATING_WEBHOOKS, TEMPLATES
+from drawbridge.cluster.write import ApiObject, Writer
 from tests.cluster.place import Place, placed, refused
 
 pytestmark = pytest.mark.asyncio

@@ -13,12 +13,12 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from cluster.cache import Cache
-from cluster.events import EventRecorder, InvolvedObject
-from cluster.lease import LeaderElector
-from cluster.resources import CONFIG_MAPS, EVENTS, LEASES
-from cluster.write import ApiObject
-from dra.finding import Finding, Severity
+from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.events import EventRecorder, InvolvedObject
+from drawbridge.cluster.lease import LeaderElector
+from drawbridge.cluster.resources import CONFIG_MAPS, EVENTS, LEASES
+from drawbridge.cluster.write import ApiObject
+from drawbridge.finding import Finding, Severity
 from tests.cluster.place import Place, Text, placed, refused
 
 pytestmark = pytest.mark.asyncio

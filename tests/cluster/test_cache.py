@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from cluster.cache import Cache, CachedObject
-from cluster.resources import CONFIG_MAPS
+from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.resources import CONFIG_MAPS
 from tests.cluster.cached import Rig, Text, rigged, text
 from tests.cluster.fake.kinds import JSON
 
@@ -140,7 +140,9 @@ async def test_an_undecodable_object_is_left_out_and_logged_once(
         await rig.holds(good="1", bad="now good")
 
     assert rig.cache.undecodable == 0
-    (line,) = [each.getMessage() for each in caplog.records if each.name == "cluster.cache"]
+    (line,) = [
+        each.getMessage() for each in caplog.records if each.name == "drawbridge.cluster.cache"
+    ]
     assert line.startswith("cannot decode ConfigMap default/bad: ")
     assert "`data`" in line
 

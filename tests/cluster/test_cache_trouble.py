@@ -155,7 +155,7 @@ async def test_a_missing_permission_is_logged_as_a_warning(
 ) -> None:
     rig.api.fail(403, part="configmaps", message="configmaps is forbidden")
     rig.api.fail(500, part="configmaps")
-    with caplog.at_level("INFO", "cluster.cache"):
+    with caplog.at_level("INFO", "drawbridge.cluster.cache"):
         async with rig.running():
             await rig.watched()
 

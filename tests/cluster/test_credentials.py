@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-from cluster.credentials import Credentials
-from cluster.errors import AccessError, ApiError, UnreachableError
-from cluster.session import Session
+from drawbridge.cluster.credentials import Credentials
+from drawbridge.cluster.errors import AccessError, ApiError, UnreachableError
+from drawbridge.cluster.session import Session
 from tests.cluster.certificates import Authority
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi

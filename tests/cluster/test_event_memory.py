@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 from typing import Any, cast
 
-from cluster.events import MAX_NOTE_BYTES, MAX_SERIES, EventRecorder, InvolvedObject
-from cluster.write import Writer
-from dra.finding import Finding, Severity
+from drawbridge.cluster.events import MAX_NOTE_BYTES, MAX_SERIES, EventRecorder, InvolvedObject
+from drawbridge.cluster.write import Writer
+from drawbridge.finding import Finding, Severity
 
 MIB = 1 << 20
 # The API server limits all annotations of an object to this size, and a message may quote one.

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from cluster import events as module
-from cluster.errors import NotLeadingError
-from cluster.events import EventRecorder, InvolvedObject
-from cluster.session import Session
-from cluster.write import ApiObject, Writer
-from dra.finding import Finding, Severity
+from drawbridge.cluster import events as module
+from drawbridge.cluster.errors import NotLeadingError
+from drawbridge.cluster.events import EventRecorder, InvolvedObject
+from drawbridge.cluster.session import Session
+from drawbridge.cluster.write import ApiObject, Writer
+from drawbridge.finding import Finding, Severity
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from cluster.errors import NotLeadingError
-from cluster.lease import LeaderElector
-from cluster.resources import CONFIG_MAPS
-from cluster.session import Session
-from cluster.write import Writer
+from drawbridge.cluster.errors import NotLeadingError
+from drawbridge.cluster.lease import LeaderElector
+from drawbridge.cluster.resources import CONFIG_MAPS
+from drawbridge.cluster.session import Session
+from drawbridge.cluster.write import Writer
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.kinds import JSON

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from cluster.nesting import DeepDecoder, without_deep_parts
+from drawbridge.cluster.nesting import DeepDecoder, without_deep_parts
 
 CASES = [
     ("[]", "[]"),

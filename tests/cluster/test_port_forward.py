@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ApiError
-from cluster.port_forward import forward_port
-from cluster.session import Session
+from drawbridge.cluster.errors import ApiError
+from drawbridge.cluster.port_forward import forward_port
+from drawbridge.cluster.session import Session
 from tests.cluster.fake.api import FakeApi
 
 pytestmark = pytest.mark.asyncio

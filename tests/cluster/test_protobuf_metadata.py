@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from cluster.protobuf_metadata import MetadataEdit, edit_metadata, resource_version
+from drawbridge.cluster.protobuf_metadata import MetadataEdit, edit_metadata, resource_version
 from tests.cluster.stored_claim import STORED
 
 PARAMETERS = b'{"apiVersion": "a/v1",  "kind": "K", "z": 1}'

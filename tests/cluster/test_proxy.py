@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.proxy import proxy_for
+from drawbridge.cluster.proxy import proxy_for
 from tests.tables import YamlValue, load_cases
 
 CASES = load_cases(Path(__file__).parent / "proxies.yaml")

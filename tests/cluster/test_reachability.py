@@ -8,11 +8,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from cluster.cache import Cache
-from cluster.credentials import Credentials
-from cluster.reachability import WARNING_SECONDS, Reachability, describe_failure
-from cluster.resources import CONFIG_MAPS
-from cluster.session import Session
+from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.credentials import Credentials
+from drawbridge.cluster.reachability import WARNING_SECONDS, Reachability, describe_failure
+from drawbridge.cluster.resources import CONFIG_MAPS
+from drawbridge.cluster.session import Session
 from tests.cluster.certificates import Authority
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi

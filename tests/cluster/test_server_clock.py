@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from cluster.server_clock import ServerClock, boot_time
+from drawbridge.cluster.server_clock import ServerClock, boot_time
 
 DATE = "Sat, 21 Nov 2026 02:48:28 GMT"
 TOLD = 1_795_229_308.0

@@ -11,10 +11,10 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.credentials import Credentials
-from cluster.errors import ApiError, UnreachableError, error_from_response
-from cluster.lines import LineSplitter
-from cluster.session import MAX_ATTEMPTS, Session
+from drawbridge.cluster.credentials import Credentials
+from drawbridge.cluster.errors import ApiError, UnreachableError, error_from_response
+from drawbridge.cluster.lines import LineSplitter
+from drawbridge.cluster.session import MAX_ATTEMPTS, Session
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 

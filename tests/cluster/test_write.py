@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from cluster.protobuf_metadata import CONTENT_TYPE, MetadataEdit, edit_metadata
-from cluster.resources import CLAIMS, CONFIG_MAPS, NODES
-from cluster.session import ApiError, Session
-from cluster.write import MAX_CHANGE_ATTEMPTS, ApiObject, ObjectVersion, Writer
+from drawbridge.cluster.protobuf_metadata import CONTENT_TYPE, MetadataEdit, edit_metadata
+from drawbridge.cluster.resources import CLAIMS, CONFIG_MAPS, NODES
+from drawbridge.cluster.session import ApiError, Session
+from drawbridge.cluster.write import MAX_CHANGE_ATTEMPTS, ApiObject, ObjectVersion, Writer
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.stored_claim import STORED

@@ -9,14 +9,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.available_fields import AVAILABLE_FIELDS, is_available, is_partly_available
-from config.load import configuration_to_plain, load_configuration
-from config.model import KIND, Configuration
-from config.policy import apply_policies, compatibility_declarations
-from config.schema import PLACES, unavailable_rows
-from dra.compatibility import Declaration
-from dra.finding import Finding, Severity
-from dra.names import API_VERSION
+from drawbridge.config.available_fields import AVAILABLE_FIELDS, is_available, is_partly_available
+from drawbridge.config.load import configuration_to_plain, load_configuration
+from drawbridge.config.model import KIND, Configuration
+from drawbridge.config.policy import apply_policies, compatibility_declarations
+from drawbridge.config.schema import PLACES, unavailable_rows
+from drawbridge.dra.compatibility import Declaration
+from drawbridge.finding import Finding, Severity
+from drawbridge.names import API_VERSION
 
 KNOWN = ("PoolIncomplete", "NameTwice")
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}

@@ -7,10 +7,10 @@ import jsonschema
 import pytest
 import yaml
 
-from config.available_fields import AVAILABLE_FIELDS
-from config.load import load_configuration
-from config.model import KIND, Configuration
-from config.schema import (
+from drawbridge.config.available_fields import AVAILABLE_FIELDS
+from drawbridge.config.load import load_configuration
+from drawbridge.config.model import KIND, Configuration
+from drawbridge.config.schema import (
     PLACES,
     ROWS,
     FieldRow,
@@ -18,7 +18,7 @@ from config.schema import (
     render_page,
     unavailable_rows,
 )
-from dra.names import API_VERSION
+from drawbridge.names import API_VERSION
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 EVERYTHING: dict[str, tuple[str, ...]] = dict.fromkeys(PLACES, ())

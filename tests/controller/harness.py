@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from controller.protocols import ApiRequestError, Gauge, ObjectReference, Unstructured
-from dra.finding import Finding
+from drawbridge.finding import Finding
 
 T = TypeVar("T")
 START = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)

@@ -4,14 +4,14 @@ import logging
 
 import pytest
 
-from cluster.events import EventRecorder, InvolvedObject
-from config.model import Configuration, Policy
-from config.string_formats import FindingCode
 from controller.api_server import EventReporter, report_result
 from controller.protocols import ObjectReference
-from dra.finding import Finding, Severity
-from registration.controller_codes import DUAL_NODES
-from runtime import metrics
+from drawbridge.agreement.controller_codes import DUAL_NODES
+from drawbridge.cluster.events import EventRecorder, InvolvedObject
+from drawbridge.config.model import Configuration, Policy
+from drawbridge.config.string_formats import FindingCode
+from drawbridge.finding import Finding, Severity
+from drawbridge.process import metrics
 
 ABOUT = ObjectReference("ConfigMap", "drawbridge-facts", "own", "uid-1")
 

@@ -12,9 +12,9 @@ import pytest
 
 from certs.rotation import DAY
 from certs.secret import SecretState, read_secret
-from cluster.server_clock import CONFIRMATION_SECONDS, ServerClock, boot_time
-from dra.names import CA_SECRET
-from registration.match_conditions import GUARD_KIND, KIND
+from drawbridge.agreement.match_conditions import GUARD_KIND, KIND
+from drawbridge.cluster.server_clock import CONFIRMATION_SECONDS, ServerClock, boot_time
+from drawbridge.names import CA_SECRET
 from tests.cluster.fake.api import FakeApi
 from tests.controller.test_process import OWN, running
 
@@ -151,7 +151,7 @@ class DisputedClock(ServerClock):
 def test_no_ca_is_made_or_dropped_while_the_time_is_disputed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cluster.session.ServerClock", DisputedClock)
+    monkeypatch.setattr("drawbridge.cluster.session.ServerClock", DisputedClock)
     monkeypatch.setattr("certs.reconciler._UNCERTAIN_WAIT", 0.1)
 
     async def play() -> None:

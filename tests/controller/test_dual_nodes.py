@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from config.model import Configuration
 from controller.dual_nodes import LABEL, DualNodeReconciler, DualNodeStores
 from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import PartialObject, WatchedPod
-from dra.nodes import Node
-from facts.gather import FactsInput, gather_facts
-from facts.served_names import DualNode
+from drawbridge.config.model import Configuration
+from drawbridge.dra.nodes import Node
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.facts.served_names import DualNode
+from drawbridge.translate.pods import make_context
 from tests.controller.harness import FakeReporter, FakeStore, RequestError
 from tests.facts import clusters
-from translate.pods import make_context
 
 NAME = "nvidia.com/gpu"
 TWICE = (DualNode("a", ("nvidia.com/gpu",), 8),)

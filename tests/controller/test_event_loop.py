@@ -7,16 +7,16 @@ from typing import Final
 
 import pytest
 
-from config.model import Configuration
 from controller.missing_templates import MissingTemplateReconciler
 from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import Reconciler
 from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import PartialObject, WatchedPod, WatchedQuota
+from drawbridge.config.model import Configuration
+from drawbridge.translate.pods import make_context
 from tests.controller import test_template_gc
 from tests.controller.harness import START, FakeClock, FakeReporter, FakeStore
 from tests.controller.waiting_pods import TEAM, Scene, translated
-from translate.pods import make_context
 
 OBJECTS: Final = 40
 OLD: Final = START - dt.timedelta(days=2)

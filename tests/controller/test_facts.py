@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from cluster.store import pause_garbage_collection
-from config.model import Configuration
 from controller import facts as facts_reconciler
 from controller.facts import (
     CURRENT,
@@ -23,10 +21,12 @@ from controller.facts import (
 from controller.field_probe import ServerSupport
 from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject
-from dra.gates import Gates
-from dra.names import FACTS_CONFIG_MAP
-from facts import serialized
-from facts.model import Cluster, Facts
+from drawbridge.cluster.store import pause_garbage_collection
+from drawbridge.config.model import Configuration
+from drawbridge.dra.gates import Gates
+from drawbridge.facts import serialized
+from drawbridge.facts.model import Cluster, Facts
+from drawbridge.names import FACTS_CONFIG_MAP
 from tests.controller.harness import FakeReporter, FakeStore, RequestError
 
 OWN = "drawbridge-system"

@@ -9,7 +9,7 @@ import pytest
 from controller.field_probe import FIELD_PROBES, FieldProbeReconciler, ServerSupport, infer_gates
 from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject
-from facts.gather import GATE_OF_FIELD
+from drawbridge.facts.gather import GATE_OF_FIELD
 from tests.controller.harness import FakeReporter, FakeStore, RequestError
 
 ALL = tuple(sorted(FIELD_PROBES))

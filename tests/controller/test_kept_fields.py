@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from config.model import Configuration
 from controller.field_probe import FIELD_PROBES
-from documents.paths import get_value
-from dra.finding import Severity
-from facts.model import ClassFacts, Cluster, Facts, Product, ResourceFacts
+from drawbridge.config.model import Configuration
+from drawbridge.documents.paths import get_value
+from drawbridge.facts.model import ClassFacts, Cluster, Facts, Product, ResourceFacts
+from drawbridge.finding import Severity
+from drawbridge.translate.pods import make_context, translate
 from tests.tables import YamlValue
 from tests.translate.test_interest import pods
-from translate.pods import make_context, translate
 
 HAMI = "hami-core-gpu.project-hami.io"
 NVIDIA = "gpu.nvidia.com"

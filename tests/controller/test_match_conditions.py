@@ -8,16 +8,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from cel import Environment
-from cel.library.versions import libraries
-from cel.types import DYN
-from config.model import Configuration, LabelSelector, Legacy, Placement, Scope
-from config.string_formats import NetworkName, ResourceName
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
 from controller.protocols import Gauge, Unstructured
 from controller.watched_objects import PartialObject
-from dra.names import GUARD_WEBHOOK, POD_WEBHOOK, WEBHOOK_CONFIGURATION
-from registration.match_conditions import (
+from drawbridge.agreement.match_conditions import (
     CONDITION_NAME,
     GUARD_KIND,
     KIND,
@@ -25,11 +19,17 @@ from registration.match_conditions import (
     find_inactive,
     plan_applies,
 )
+from drawbridge.cel import Environment
+from drawbridge.cel.library.versions import libraries
+from drawbridge.cel.types import DYN
+from drawbridge.config.model import Configuration, LabelSelector, Legacy, Placement, Scope
+from drawbridge.config.string_formats import NetworkName, ResourceName
+from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK, WEBHOOK_CONFIGURATION
+from drawbridge.translate.interest import covers, derive_interest
 from tests.controller.harness import FakeReporter, FakeStore
 from tests.tables import YamlValue
 from tests.translate.test_interest import PODS as ANY_PODS
 from tests.translate.test_interest import pods
-from translate.interest import covers, derive_interest
 
 USUAL = Configuration()
 OURS = build_conditions(derive_interest(USUAL))

@@ -6,15 +6,15 @@ import datetime as dt
 import jsonpatch
 import pytest
 
-from config.model import Configuration
 from controller.protocols import Gauge, Unstructured
-from dra.names import ORIGINAL_ANNOTATION, USED_ANNOTATION
-from facts.model import ClassFacts, Cluster, Facts
-from registration.owned_templates import name_matches_content
+from drawbridge.agreement.owned_templates import name_matches_content
+from drawbridge.config.model import Configuration
+from drawbridge.facts.model import ClassFacts, Cluster, Facts
+from drawbridge.names import ORIGINAL_ANNOTATION, USED_ANNOTATION
+from drawbridge.translate.changes.patch import to_operations
+from drawbridge.translate.pods import make_context, translate
 from tests.controller.harness import RequestError
 from tests.controller.waiting_pods import ASKED, NEW, OLD, OTHER, TEAM, Scene, translated
-from translate.changes.patch import to_operations
-from translate.pods import make_context, translate
 
 
 def test_a_missing_template_is_created_as_admission_creates_it() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from registration.other_webhooks import find_other_webhooks
+from drawbridge.agreement.other_webhooks import find_other_webhooks
 from tests.tables import YamlValue, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "others.yaml")

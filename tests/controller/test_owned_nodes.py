@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from config.load import load_configuration
-from config.model import Configuration
 from controller.owned_nodes import MAX_CHANGES, OwnedNodeReconciler
 from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import WatchedNode
+from drawbridge.config.load import load_configuration
+from drawbridge.config.model import Configuration
 from tests.controller.harness import FakeReporter, FakeStore, RequestError
 
 OWNED = {"pool": "bridge"}

@@ -18,19 +18,19 @@ import jsonpatch
 import msgspec
 import pytest
 
-from config.model import Configuration
 from controller import facts as facts_reconciler
 from controller import pod_templates, process, quota_mirror
-from dra.names import CONTROLLER_LEASE
-from dra.names import MIRRORED_QUOTA as QUOTA
-from facts.model import Facts
-from facts.serialized import read_facts
-from runtime import metrics
-from runtime.addresses import parse_address
-from runtime.process import REFUSED
+from drawbridge.config.model import Configuration
+from drawbridge.facts.model import Facts
+from drawbridge.facts.serialized import read_facts
+from drawbridge.names import CONTROLLER_LEASE
+from drawbridge.names import MIRRORED_QUOTA as QUOTA
+from drawbridge.process import metrics
+from drawbridge.process.addresses import parse_address
+from drawbridge.process.run import REFUSED
+from drawbridge.translate.changes.patch import to_operations
+from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.cluster.fake.api import FakeApi
-from translate.changes.patch import to_operations
-from translate.pods import TranslationContext, make_context, translate
 
 OWN = "drawbridge-system"
 FACTS = "drawbridge-facts"

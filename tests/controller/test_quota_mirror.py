@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from config.load import load_configuration
-from config.model import Configuration
 from controller.admission_scope import AdmissionScope
 from controller.protocols import Unstructured
 from controller.quota_mirror import MANAGED_LABELS, RECOUNT, QuotaMirrorReconciler
 from controller.watched_objects import PartialObject, WatchedQuota
-from dra.names import MIRRORED_QUOTA
-from dra.quota import DEVICES
-from facts.model import ClassFacts, Cluster, Facts
+from drawbridge.config.load import load_configuration
+from drawbridge.config.model import Configuration
+from drawbridge.dra.quota import DEVICES
+from drawbridge.facts.model import ClassFacts, Cluster, Facts
+from drawbridge.names import MIRRORED_QUOTA
+from drawbridge.translate.legacy.codes import CODES
+from drawbridge.translate.pods import TranslationContext, make_context
 from tests.controller.harness import FakeReporter, FakeStore, RequestError
 from tests.tables import YamlValue, load_cases
-from translate.legacy.codes import CODES
-from translate.pods import TranslationContext, make_context
 
 CASES = load_cases(Path(__file__).parent / "cases" / "quota.yaml")
 TEAM = "team"

@@ -11,11 +11,11 @@ from controller import template_gc
 from controller.protocols import Unstructured
 from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import PartialObject, WatchedPod
-from documents.values import Value
-from dra.names import USED_ANNOTATION
-from registration.owned_templates import is_exclusively_owned
+from drawbridge.agreement.owned_templates import is_exclusively_owned
+from drawbridge.documents.values import Value
+from drawbridge.names import USED_ANNOTATION
+from drawbridge.translate.changes.template import make_template
 from tests.controller.harness import START, FakeClock, FakeReporter, FakeStore, RequestError
-from translate.changes.template import make_template
 
 MADE = make_template(
     {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "gpus"}}]}}

@@ -7,23 +7,23 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from config.model import Configuration, Decisions, LabelSelector, Rollout, Scope
-from config.string_formats import DNSLabel
 from controller import pod_templates
 from controller.fair_queue import FairQueue
 from controller.protocols import Gauge, Unstructured
-from documents.values import Value
-from dra.names import (
+from drawbridge.agreement.template_objects import build_object
+from drawbridge.config.model import Configuration, Decisions, LabelSelector, Rollout, Scope
+from drawbridge.config.string_formats import DNSLabel
+from drawbridge.documents.values import Value
+from drawbridge.facts.model import ClassFacts, Cluster, Driver, Facts
+from drawbridge.names import (
     ADMIN_ACCESS_LABEL,
     FACTS_ANNOTATION,
     TRANSLATE_LABEL,
     USED_ANNOTATION,
 )
-from facts.model import ClassFacts, Cluster, Driver, Facts
-from registration.template_objects import build_object
+from drawbridge.translate.changes.patch import restore_original, to_operations
+from drawbridge.translate.pods import make_context, translate
 from tests.controller.waiting_pods import ASKED, NEW, OTHER, TEAM, WEBHOOK, Scene, translated
-from translate.changes.patch import restore_original, to_operations
-from translate.pods import make_context, translate
 
 # --- scope ----------------------------------------------------------------------------------------
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import jsonpatch
 
-from config.model import Configuration
 from controller.admission_scope import AdmissionScope
 from controller.missing_templates import MissingTemplateReconciler
 from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject, WatchedPod
-from dra.names import TRANSLATE_LABEL
-from facts.model import ClassFacts, Cluster, Facts
+from drawbridge.config.model import Configuration
+from drawbridge.facts.model import ClassFacts, Cluster, Facts
+from drawbridge.names import TRANSLATE_LABEL
+from drawbridge.translate.changes.patch import to_operations
+from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.controller.harness import FakeClock, FakeObject, FakeReporter, FakeStore
-from translate.changes.patch import to_operations
-from translate.pods import TranslationContext, make_context, translate
 
 TEAM = "team"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from drawbridge.solver.deviations import OURS, UPSTREAM
 from e2e.checker import check
 from e2e.checker.expressions import Expressions
 from e2e.differential.compare import differences
 from e2e.differential.ours import answer
 from e2e.differential.theirs import Oracle
 from e2e.oracle.build import NoGoError, binary
-from solver.deviations import OURS, UPSTREAM
 from tests.solver.short import scenario
 from tests.tables import load_cases
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from dra.gates import Gates, gates_of_version
+from drawbridge.dra.gates import Gates, gates_of_version
+from drawbridge.solver.deviations import OURS, UPSTREAM, Allocator, Deviations
 from e2e.differential.compare import EXCEPTIONS, differences
 from e2e.differential.ours import answer
 from e2e.differential.theirs import Oracle
 from e2e.generator import scenario
 from e2e.generator.__main__ import objects, options
 from e2e.oracle.build import NoGoError, binary
-from solver.deviations import OURS, UPSTREAM, Allocator, Deviations
 from tests.cli.simulating import simulate
 
 # Only these exist in a cluster: some scenarios turn off gates that are locked on.

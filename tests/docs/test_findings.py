@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.finding import Activity, Code, Codes, Severity, render_page
+from drawbridge.finding import Activity, Code, Codes, Severity, render_page
 from tools.docs import TABLES, duplicate_names, main
 
 

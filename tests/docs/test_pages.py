@@ -5,14 +5,14 @@ import re
 import pytest
 import yaml
 
-from config.load import load_configuration
-from config.model import Configuration
-from dra.names import API_VERSION
+from drawbridge.config.load import load_configuration
+from drawbridge.config.model import Configuration
+from drawbridge.names import API_VERSION
+from drawbridge.translate.decisions.rows import ROWS
 from tests.docs.test_commands import PAGES, ROOT
 from tools import migrating
 from tools.docs import PAGES as GENERATED
 from tools.docs import TABLES
-from translate.decisions.rows import ROWS
 
 CODES = {name for package in TABLES for name in package}
 

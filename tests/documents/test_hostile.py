@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from documents import jsontext
-from documents.codes import CODES
-from documents.document import Document, Source
-from documents.patch import Edit
-from documents.problems import UnreadableError
-from documents.read import read_documents, read_objects
-from documents.splice import apply_to_text
-from dra.finding import Finding
+from drawbridge.documents import jsontext
+from drawbridge.documents.codes import CODES
+from drawbridge.documents.document import Document, Source
+from drawbridge.documents.patch import Edit
+from drawbridge.documents.problems import UnreadableError
+from drawbridge.documents.read import read_documents, read_objects
+from drawbridge.documents.splice import apply_to_text
+from drawbridge.finding import Finding
 
 POD = """\
 # a pod

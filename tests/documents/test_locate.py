@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from documents.document import Source
-from documents.paths import Path, format_path, get_value, parse_path, parse_pointer
-from documents.read import read_documents
+from drawbridge.documents.document import Source
+from drawbridge.documents.paths import Path, format_path, get_value, parse_path, parse_pointer
+from drawbridge.documents.read import read_documents
 
 TEXT = """\
 # comment

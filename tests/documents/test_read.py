@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from documents import codes
-from documents.document import Document, Source
-from documents.read import MAX_BYTES, MAX_UNREADABLE, read_documents, read_objects
+from drawbridge.documents import codes
+from drawbridge.documents.document import Document, Source
+from drawbridge.documents.read import MAX_BYTES, MAX_UNREADABLE, read_documents, read_objects
 from tests.tables import load_cases
 
 CASES = Path(__file__).parent / "cases"

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from documents.document import Document, Source
-from documents.patch import Edit, apply_edits, read_json_patch
-from documents.read import read_documents, read_objects
-from documents.splice import apply_to_text, rewrite_file
-from documents.values import Value, equal_json
-from dra.finding import Finding
+from drawbridge.documents.document import Document, Source
+from drawbridge.documents.patch import Edit, apply_edits, read_json_patch
+from drawbridge.documents.read import read_documents, read_objects
+from drawbridge.documents.splice import apply_to_text, rewrite_file
+from drawbridge.documents.values import Value, equal_json
+from drawbridge.finding import Finding
 from tests.tables import load_cases
 
 CASES = Path(__file__).parent / "cases"

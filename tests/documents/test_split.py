@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from documents.split import split_documents
+from drawbridge.documents.split import split_documents
 from tests.tables import load_cases
 
 CASES = Path(__file__).parent / "cases"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from documents.construct import construct
-from documents.nodes import compose
-from documents.values import Value, equal_json, resolve_scalar
+from drawbridge.documents.construct import construct
+from drawbridge.documents.nodes import compose
+from drawbridge.documents.values import Value, equal_json, resolve_scalar
 from tests.tables import load_cases
 
 CASES = Path(__file__).parent / "cases"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dra.slices import Slice, read_slice
+from drawbridge.dra.slices import Slice, read_slice
 
 
 def device(short: str | dict[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dra.attributes import attribute_value, find_attribute, group_by_domain
-from dra.device import Attribute, Device
+from drawbridge.dra.attributes import attribute_value, find_attribute, group_by_domain
+from drawbridge.dra.device import Attribute, Device
 
 DRIVER = "gpu.example.com"
 

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dra import codes
-from dra.capacity import (
+from drawbridge.dra import codes
+from drawbridge.dra.capacity import (
     Amounts,
     CapacityError,
     Misfit,
@@ -19,8 +19,8 @@ from dra.capacity import (
     consumed_amounts,
     find_shortfall,
 )
-from dra.device import Capacity, RequestPolicy, ValidRange
-from dra.quantity import Quantity, from_json, parse
+from drawbridge.dra.device import Capacity, RequestPolicy, ValidRange
+from drawbridge.dra.quantity import Quantity, from_json, parse
 
 FOLDER = Path(__file__).parent / "cases"
 

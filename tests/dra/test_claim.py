@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.claim import (
+from drawbridge.dra.claim import (
     Claim,
     Devices,
     ExactRequest,
@@ -19,10 +19,10 @@ from dra.claim import (
     request_choices,
     request_names,
 )
-from dra.classes import DeviceClass, read_class
-from dra.decode_errors import MAX_FINDINGS
-from dra.finding import Finding
-from dra.validation import validate_claim, validate_class, validate_template
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.decode_errors import MAX_FINDINGS
+from drawbridge.dra.validation import validate_claim, validate_class, validate_template
+from drawbridge.finding import Finding
 from tests.tables import YamlValue, load_cases
 
 TABLES = Path(__file__).parent / "cases"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.compatibility import (
+from drawbridge.dra.compatibility import (
     CounterSetID,
     Declaration,
     ExpressionEvaluationError,
@@ -25,10 +25,10 @@ from dra.compatibility import (
     initial_states,
     read_declarations,
 )
-from dra.device import Attribute, CELExpression, CounterUse, Device
-from dra.inventory import PoolID
-from dra.names import COMPATIBILITY_ANNOTATION
-from dra.slices import Slice
+from drawbridge.dra.device import Attribute, CELExpression, CounterUse, Device
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.slices import Slice
+from drawbridge.names import COMPATIBILITY_ANNOTATION
 from tests.tables import YamlValue, load_cases
 
 TABLES = Path(__file__).parent / "cases"

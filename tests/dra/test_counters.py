@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.counters import (
+from drawbridge.dra.counters import (
     Counters,
     Shortage,
     available_counters,
@@ -17,8 +17,8 @@ from dra.counters import (
     release,
     unknown_counters,
 )
-from dra.device import Counter, CounterSet, CounterUse, Device
-from dra.quantity import Quantity, from_json
+from drawbridge.dra.device import Counter, CounterSet, CounterUse, Device
+from drawbridge.dra.quantity import Quantity, from_json
 
 GROUPS = yaml.safe_load(
     (Path(__file__).parent / "cases" / "counters.yaml").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.decode_errors import MAX_FINDINGS, Schema, convert, describe_value, walk
+from drawbridge.dra.decode_errors import MAX_FINDINGS, Schema, convert, describe_value, walk
 
 
 class Colour(enum.Enum):

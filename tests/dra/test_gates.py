@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.gates import DEFAULTS, VERSIONS, Gates, gates_of_version, parse_gates
+from drawbridge.dra.gates import DEFAULTS, VERSIONS, Gates, gates_of_version, parse_gates
 
 
 def of(version: str, **overrides: bool) -> Gates:

@@ -8,12 +8,19 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.device import Taint
-from dra.gates import Gates, gates_of_version
-from dra.inventory import Inventory, Pool, PoolCache, PoolID, build_inventory, is_device_for_node
-from dra.nodes import Node, NodeSelectorError
-from dra.slices import Slice
-from dra.taints import DeviceTaintRule, TaintSelector
+from drawbridge.dra.device import Taint
+from drawbridge.dra.gates import Gates, gates_of_version
+from drawbridge.dra.inventory import (
+    Inventory,
+    Pool,
+    PoolCache,
+    PoolID,
+    build_inventory,
+    is_device_for_node,
+)
+from drawbridge.dra.nodes import Node, NodeSelectorError
+from drawbridge.dra.slices import Slice
+from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
 from tests.dra.short_slices import slice_of
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "pools.yaml").read_text("utf-8"))

@@ -5,11 +5,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dra.device import Taint
-from dra.inventory import Inventory, Pool, PoolCache, PoolID, build_inventory
-from dra.nodes import Node, NodeSelectorError
-from dra.slices import Slice
-from dra.taints import DeviceTaintRule, TaintSelector
+from drawbridge.dra.device import Taint
+from drawbridge.dra.inventory import Inventory, Pool, PoolCache, PoolID, build_inventory
+from drawbridge.dra.nodes import Node, NodeSelectorError
+from drawbridge.dra.slices import Slice
+from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
 from tests.dra.short_slices import slice_of
 
 NODES = (

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.layered_map import LayeredMap
+from drawbridge.dra.layered_map import LayeredMap
 
 ABSENT = 0
 changes = st.dictionaries(st.integers(0, 400), st.integers(0, 3), max_size=40)

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 import yaml
 
-from dra.device import NodeSelector
-from dra.nodes import (
+from drawbridge.dra.device import NodeSelector
+from drawbridge.dra.nodes import (
     Node,
     NodeSelectorError,
     matches_selector,

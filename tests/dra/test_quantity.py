@@ -14,8 +14,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dra.decode import MAX_CACHED_QUANTITIES, QuantityDecoder
-from dra.quantity import (
+from drawbridge.dra.decode import MAX_CACHED_QUANTITIES, QuantityDecoder
+from drawbridge.dra.quantity import (
     INT64_MAX,
     Format,
     Quantity,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dra.claim import Claim, read_claim
-from dra.quota import CLAIMS, quota_charges
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.quota import CLAIMS, quota_charges
 from tests.tables import YamlValue
 
 GPU = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"

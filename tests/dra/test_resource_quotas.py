@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.resource_quotas import ResourceQuota, quota_reader
+from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
 from tests.tables import YamlValue
 
 BY_PRIORITY = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}

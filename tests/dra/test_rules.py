@@ -3,11 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from dra import rules
-from dra.claim import ALL, ClaimSpec, Devices, ExactRequest, Request, SubRequest
-from dra.finding import Severity
-from dra.names import RULES_ANNOTATION
-from dra.rules import (
+from drawbridge.dra import rules
+from drawbridge.dra.claim import ALL, ClaimSpec, Devices, ExactRequest, Request, SubRequest
+from drawbridge.dra.rules import (
     Joint,
     Near,
     Rules,
@@ -18,6 +16,8 @@ from dra.rules import (
     render_page,
     rules_schema,
 )
+from drawbridge.finding import Severity
+from drawbridge.names import RULES_ANNOTATION
 
 HEAD = '{"apiVersion":"drawbridge.dev/v1alpha1","kind":"Rules"'
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from dra.attributes import NUMA_NODE, PCIE_ROOT, attribute_value, find_attribute
-from dra.inventory import Inventory, build_inventory
-from dra.nodes import Node, node_reader
-from dra.slices import slice_reader
+from drawbridge.dra.attributes import NUMA_NODE, PCIE_ROOT, attribute_value, find_attribute
+from drawbridge.dra.inventory import Inventory, build_inventory
+from drawbridge.dra.nodes import Node, node_reader
+from drawbridge.dra.slices import slice_reader
 
 FOLDER = Path(__file__).parents[2] / "examples" / "inventory"
 

@@ -9,11 +9,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.decode import MAX_LIST_FINDINGS
-from dra.decode_errors import MAX_FINDINGS as MAX_IN_ONE
-from dra.finding import Finding
-from dra.quantity import Quantity, parse
-from dra.slices import Slice, read_slice, read_slices, slice_reader
+from drawbridge.dra.decode import MAX_LIST_FINDINGS
+from drawbridge.dra.decode_errors import MAX_FINDINGS as MAX_IN_ONE
+from drawbridge.dra.quantity import Quantity, parse
+from drawbridge.dra.slices import Slice, read_slice, read_slices, slice_reader
+from drawbridge.finding import Finding
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "reading.yaml").read_text("utf-8"))
 

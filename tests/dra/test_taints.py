@@ -8,11 +8,11 @@ import msgspec
 import pytest
 import yaml
 
-from dra.device import Device, Taint
-from dra.gates import Gates
-from dra.inventory import build_inventory
-from dra.slices import Slice
-from dra.taints import (
+from drawbridge.dra.device import Device, Taint
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.slices import Slice
+from drawbridge.dra.taints import (
     DeviceTaintRule,
     TaintSelector,
     Toleration,

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from config.load import load_configuration
-from config.model import Configuration, Placement
+from drawbridge.agreement.codes import CODES
+from drawbridge.config.load import load_configuration
+from drawbridge.config.model import Configuration, Placement
 from e2e.bridge.judgement import broken_rules
 from e2e.bridge.pair import on_host
 from e2e.bridge.placement import COMPONENT, HEADER, bridge_fields, container_words
@@ -18,7 +19,6 @@ from e2e.scenarios import objects
 from e2e.scenarios.bridge_translated import runs_in_bridge_placement
 from e2e.scenarios.translated import cases
 from e2e.timings import Run
-from registration.codes import CODES
 
 
 def test_a_process_runs_on_a_host_of_its_own() -> None:

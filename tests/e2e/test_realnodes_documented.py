@@ -2,10 +2,10 @@
 
 import yaml
 
+from drawbridge.agreement.owned_pools import FENCE
 from e2e.realnodes import bridge, installation, release
 from e2e.realnodes.documented import blocks, commands
 from e2e.realnodes.product import ROOT
-from registration.owned_pools import FENCE
 
 PAGE = """# Installing
 

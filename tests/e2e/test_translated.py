@@ -8,6 +8,8 @@ import msgspec
 import pytest
 import yaml
 
+from drawbridge.translate.decisions.rows import ROWS
+from drawbridge.translate.legacy.read import read_pod
 from e2e.controlplane.client import Client
 from e2e.nodes import order
 from e2e.nodes.family import FAMILIES
@@ -17,8 +19,6 @@ from e2e.nodes.machine import machine
 from e2e.scenarios import holdings
 from e2e.scenarios.stage import Stage
 from e2e.scenarios.translated import ROOT, ManifestCase, cases
-from translate.decisions.rows import ROWS
-from translate.legacy.read import read_pod
 
 GPU, NIC, HAMI = "gpu.nvidia.com", "dra.net", "hami-core-gpu.project-hami.io"
 NODE = "stage-a"

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from dra.claim import ClaimMetadata, Selector
-from dra.classes import ClassSpec, DeviceClass
-from dra.device import Attribute, Capacity, CELExpression, Device
-from dra.nodes import Node, node_reader
-from dra.quantity import parse
-from dra.slices import Slice
-from facts.gather import FactsInput
+from drawbridge.dra.claim import ClaimMetadata, Selector
+from drawbridge.dra.classes import ClassSpec, DeviceClass
+from drawbridge.dra.device import Attribute, Capacity, CELExpression, Device
+from drawbridge.dra.nodes import Node, node_reader
+from drawbridge.dra.quantity import parse
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.gather import FactsInput
 
 PCIE = "resource.kubernetes.io/pcieRoot"
 NUMA = "resource.kubernetes.io/numaNode"

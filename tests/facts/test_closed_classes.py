@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from config.model import Configuration, Fleet
-from config.string_formats import ObjectName
-from dra.device import NodeSelector, NodeSelectorTerm, Requirement
-from dra.nodes import Node
-from dra.slices import Slice
-from facts.gather import FactsInput, gather_facts
+from drawbridge.config.model import Configuration, Fleet
+from drawbridge.config.string_formats import ObjectName
+from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.gather import FactsInput, gather_facts
 from tests.facts import clusters
 
 CLOSED_BASE = clusters.slice_of("gpu.nvidia.com", "n1", [clusters.gpu("gpu-0")])

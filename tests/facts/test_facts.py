@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from config.model import Configuration, Legacy
-from config.string_formats import ResourceName
-from dra.device import Attribute
-from dra.gates import gates_of_version
-from facts import serialized
-from facts.gather import FactsInput, gather_facts
-from facts.model import (
+from drawbridge.config.model import Configuration, Legacy
+from drawbridge.config.string_formats import ResourceName
+from drawbridge.dra.device import Attribute
+from drawbridge.dra.gates import gates_of_version
+from drawbridge.facts import serialized
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.facts.model import (
     Amount,
     ClassFacts,
     Driver,

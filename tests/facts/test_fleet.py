@@ -2,9 +2,9 @@
 
 import pytest
 
-from config.model import Fleet
-from config.string_formats import ObjectName
-from facts.fleet import PublishedClass, fleet_verdicts
+from drawbridge.config.model import Fleet
+from drawbridge.config.string_formats import ObjectName
+from drawbridge.facts.fleet import PublishedClass, fleet_verdicts
 
 GPU = ObjectName("gpu")
 PUBLISHED = PublishedClass(8)

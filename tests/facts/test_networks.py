@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from facts import serialized
-from facts.gather import MAX_TABLE_BYTES, FactsInput, gather_facts
-from facts.model import Facts, NetworkFacts
-from facts.networks import read_network
+from drawbridge.facts import serialized
+from drawbridge.facts.gather import MAX_TABLE_BYTES, FactsInput, gather_facts
+from drawbridge.facts.model import Facts, NetworkFacts
+from drawbridge.facts.networks import read_network
 
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 

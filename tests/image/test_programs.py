@@ -28,7 +28,7 @@ print(sum(name.startswith("kubernetes.") for name in sys.modules))
 """
 READ_CREDENTIALS = """
 import asyncio, pathlib
-from cluster.credentials import Credentials
+from drawbridge.cluster.credentials import Credentials
 folder = pathlib.Path(sys.argv[1])
 given = [Credentials(str(folder / "kubeconfig"))]
 pod = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from cel.dra import Selectors
-from dra.claim import Claim, read_claim
-from dra.classes import DeviceClass, read_class
-from dra.finding import Finding
-from dra.gates import NEWEST
-from dra.inventory import build_inventory
-from judge.context import JudgeContext, build_context
-from judge.severity import DeviceFinding
-from judge.subject import Subject, claim_subject
-from solver.world import World
+from drawbridge.cel.dra import Selectors
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.gates import NEWEST
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.finding import Finding
+from drawbridge.judge.context import JudgeContext, build_context
+from drawbridge.judge.severity import DeviceFinding
+from drawbridge.judge.subject import Subject, claim_subject
+from drawbridge.solver.world import World
 from tests.tables import YamlValue
 
 SELECTORS = Selectors(NEWEST)

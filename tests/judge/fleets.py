@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import TypeVar
 
-from dra.claim import Claim, read_claim
-from dra.classes import DeviceClass, read_class
-from dra.gates import Gates
-from dra.inventory import build_inventory
-from dra.nodes import Node
-from dra.quantity import parse
-from dra.slices import Slice, read_slice
-from judge.context import JudgeContext, build_context
-from solver.world import World
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import parse
+from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.judge.context import JudgeContext, build_context
+from drawbridge.solver.world import World
 from tests.tables import YamlValue, load_cases
 
 FLEETS = {case["name"]: case for case in load_cases(Path(__file__).parent / "cases/fleets.yaml")}

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from cel.dra import Selectors
-from config.model import Policy
-from config.string_formats import FindingCode
-from dra.claim import Template, read_template
-from facts.families import Family
-from facts.model import Amount, ClassFacts, Driver, Facts, Product
-from judge.by_facts import FactsContext, judge_by_facts
-from judge.subject import Subject
+from drawbridge.cel.dra import Selectors
+from drawbridge.config.model import Policy
+from drawbridge.config.string_formats import FindingCode
+from drawbridge.dra.claim import Template, read_template
+from drawbridge.facts.families import Family
+from drawbridge.facts.model import Amount, ClassFacts, Driver, Facts, Product
+from drawbridge.judge.by_facts import FactsContext, judge_by_facts
+from drawbridge.judge.subject import Subject
 from tests.tables import YamlValue, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases/by_facts.yaml")

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dra.claim import Claim, read_claim
-from dra.inventory import build_inventory
-from dra.slices import Slice, read_slice
-from judge.claim_size import check_claim_size
-from judge.constraints import check_constraints
-from judge.context import JudgeContext, ObjectLookups, build_context
-from judge.judgement import judge_file
-from judge.proof import ProofOutcome, UnreadableClaimError, prove
-from judge.subject import claim_subject
-from solver.world import World
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.judge.claims.constraints import check_constraints
+from drawbridge.judge.claims.size import check_claim_size
+from drawbridge.judge.context import JudgeContext, ObjectLookups, build_context
+from drawbridge.judge.devices.proof import ProofOutcome, UnreadableClaimError, prove
+from drawbridge.judge.judgement import judge_file
+from drawbridge.judge.subject import claim_subject
+from drawbridge.solver.world import World
 from tests.judge.contexts import SELECTORS, class_context, read_classes
 from tests.tables import YamlValue, load_cases
 

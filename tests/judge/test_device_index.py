@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from dra.claim import Claim
-from dra.finding import Severity
-from judge.context import JudgeCaches, JudgeContext
-from judge.judgement import judge_subject
-from judge.proof import EMPTY, MAX_KINDS, ProofOutcome, prove, reads_of_claims
-from judge.subject import claim_subject
-from solver.answers import Solution
-from solver.solve import solve
+from drawbridge.dra.claim import Claim
+from drawbridge.finding import Severity
+from drawbridge.judge.context import JudgeCaches, JudgeContext
+from drawbridge.judge.devices.proof import EMPTY, MAX_KINDS, ProofOutcome, prove, reads_of_claims
+from drawbridge.judge.judgement import judge_subject
+from drawbridge.judge.subject import claim_subject
+from drawbridge.solver.answers import Solution
+from drawbridge.solver.solve import solve
 from tests.judge.fleets import claim, context
 from tests.tables import YamlValue
 

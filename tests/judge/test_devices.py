@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from dra.claim import ClaimMetadata
-from dra.finding import Finding, Severity
-from dra.inventory import PoolID
-from judge.context import JudgeContext
-from judge.judgement import judge_subject
-from judge.subject import JudgedClaim, Origin, Subject, claim_subject
-from ledger.pods import Pod
-from solver.world import PoolUse, View
+from drawbridge.dra.claim import ClaimMetadata
+from drawbridge.dra.inventory import PoolID
+from drawbridge.finding import Finding, Severity
+from drawbridge.judge.context import JudgeContext
+from drawbridge.judge.judgement import judge_subject
+from drawbridge.judge.subject import JudgedClaim, Origin, Subject, claim_subject
+from drawbridge.ledger.pods import Pod
+from drawbridge.solver.world import PoolUse, View
 from tests.judge.fleets import FLEETS, claim, context
 from tests.tables import YamlValue, load_cases
 

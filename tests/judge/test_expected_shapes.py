@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from config.model import Fleet
-from config.string_formats import NodeShapeText, ObjectName
-from dra.finding import Finding, Severity
-from judge import claim_codes
-from judge.judgement import judge_subject
-from judge.subject import claim_subject
+from drawbridge.config.model import Fleet
+from drawbridge.config.string_formats import NodeShapeText, ObjectName
+from drawbridge.finding import Finding, Severity
+from drawbridge.judge.claims import codes as claim_codes
+from drawbridge.judge.judgement import judge_subject
+from drawbridge.judge.subject import claim_subject
 from tests.judge.fleets import FLEETS, claim, context
 from tests.tables import YamlValue, load_cases
 

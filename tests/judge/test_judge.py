@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cel.dra import Selectors
-from dra.classes import DeviceClass, read_class
-from dra.compatibility import Declaration, UnsetGroups
-from dra.finding import Finding
-from dra.gates import NEWEST
-from dra.slices import Slice, read_slice, read_slices
-from judge import classes, codes, slices
-from judge.slice_validation import check_api_limits
+from drawbridge.cel.dra import Selectors
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.compatibility import Declaration, UnsetGroups
+from drawbridge.dra.gates import NEWEST
+from drawbridge.dra.slices import Slice, read_slice, read_slices
+from drawbridge.finding import Finding
+from drawbridge.judge.slices import checks as slices
+from drawbridge.judge.slices import classes, codes
+from drawbridge.judge.slices.validation import check_api_limits
 from tests.tables import YamlValue, load_cases
 
 TABLES = Path(__file__).parent / "cases"

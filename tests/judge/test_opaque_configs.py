@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dra.classes import DeviceClass, read_class
-from dra.finding import Severity
-from judge.driver_configs import DRIVERS
-from judge.opaque_configs import check_class_configs, check_opaque_configs
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.finding import Severity
+from drawbridge.judge.claims.opaque_configs import check_class_configs, check_opaque_configs
+from drawbridge.judge.driver_configs import DRIVERS
 from tests.judge.contexts import class_context, findings, subject_of
 from tests.tables import YamlValue, load_cases
 

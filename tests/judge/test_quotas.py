@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dra.claim import Claim, Template, read_claim, read_template
-from dra.gates import NEWEST, Gates, gates_of_version
-from dra.inventory import build_inventory
-from dra.resource_quotas import ResourceQuota, quota_reader
-from judge.context import JudgeContext, ObjectLookups
-from judge.quotas import check_quotas
-from judge.subject import Subject, claim_subject, pod_subject
-from ledger.pods import Pod, pod_reader
-from solver.world import World
+from drawbridge.dra.claim import Claim, Template, read_claim, read_template
+from drawbridge.dra.gates import NEWEST, Gates, gates_of_version
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
+from drawbridge.judge.claims.quotas import check_quotas
+from drawbridge.judge.context import JudgeContext, ObjectLookups
+from drawbridge.judge.subject import Subject, claim_subject, pod_subject
+from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.solver.world import World
 from tests.judge.contexts import class_context, findings, read_classes
 from tests.tables import YamlValue, load_cases
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dra.claim import Claim, Template, read_claim, read_template
-from dra.finding import Severity
-from judge.context import JudgeContext, ObjectLookups
-from judge.references import check_references
-from judge.subject import Subject, pod_subject
-from ledger.pods import Pod, pod_reader
+from drawbridge.dra.claim import Claim, Template, read_claim, read_template
+from drawbridge.finding import Severity
+from drawbridge.judge.claims.references import check_references
+from drawbridge.judge.context import JudgeContext, ObjectLookups
+from drawbridge.judge.subject import Subject, pod_subject
+from drawbridge.ledger.pods import Pod, pod_reader
 from tests.judge.contexts import class_context, findings, subject_of
 from tests.tables import YamlValue, load_cases
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from dra.inventory import build_inventory
-from dra.slices import Slice, read_slice
-from judge.context import JudgeContext, build_context
-from judge.selector_reads import check_selector_reads
-from solver.world import World
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.judge.claims.selector_reads import check_selector_reads
+from drawbridge.judge.context import JudgeContext, build_context
+from drawbridge.solver.world import World
 from tests.judge.contexts import SELECTORS, class_context, read_classes, subject_of
 from tests.tables import YamlValue, load_cases
 

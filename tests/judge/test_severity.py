@@ -3,16 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
-from config.model import Policy
-from config.string_formats import FindingCode
-from dra.claim import Claim, ClaimMetadata
-from dra.finding import Code, Finding, Severity
-from dra.inventory import build_inventory
-from facts.fleet import FleetVerdict
-from judge.context import JudgeContext, build_context
-from judge.severity import DeviceFinding, settle_all
-from judge.subject import Origin, claim_subject
-from solver.world import World
+from drawbridge.config.model import Policy
+from drawbridge.config.string_formats import FindingCode
+from drawbridge.dra.claim import Claim, ClaimMetadata
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.facts.fleet import FleetVerdict
+from drawbridge.finding import Code, Finding, Severity
+from drawbridge.judge.context import JudgeContext, build_context
+from drawbridge.judge.severity import DeviceFinding, settle_all
+from drawbridge.judge.subject import Origin, claim_subject
+from drawbridge.solver.world import World
 
 CODE = Code(name="Never", severity=Severity.ERROR, text="", example="", remedy="Ask for less.")
 GPU = frozenset({"gpu"})

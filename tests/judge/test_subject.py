@@ -1,9 +1,9 @@
 """The claims that a judgement takes together."""
 
-from dra.claim import Claim, ClaimMetadata, Template
-from judge.context import ObjectLookups
-from judge.subject import pod_subject
-from ledger.pods import Pod, PodClaim, PodSpec
+from drawbridge.dra.claim import Claim, ClaimMetadata, Template
+from drawbridge.judge.context import ObjectLookups
+from drawbridge.judge.subject import pod_subject
+from drawbridge.ledger.pods import Pod, PodClaim, PodSpec
 
 CLAIMS = {
     ("team", name): Claim(metadata=ClaimMetadata(name=name, namespace="team"))

@@ -2,16 +2,16 @@
 
 import pytest
 
-from dra.finding import Severity
-from judge import judgement
-from judge.context import JudgeContext
-from judge.devices import check_devices
-from judge.judgement import judge_subject, limit_work
-from judge.references import check_references
-from judge.selector_reads import check_selector_reads
-from judge.subject import JudgedClaim, Subject, claim_subject
-from judge.work import DEVICE_UNITS, QUESTION_UNITS, Work, WorkExhaustedError
-from ledger.pods import Pod, pod_reader
+from drawbridge.finding import Severity
+from drawbridge.judge import judgement
+from drawbridge.judge.claims.references import check_references
+from drawbridge.judge.claims.selector_reads import check_selector_reads
+from drawbridge.judge.context import JudgeContext
+from drawbridge.judge.devices.smallest_part import check_devices
+from drawbridge.judge.judgement import judge_subject, limit_work
+from drawbridge.judge.subject import JudgedClaim, Subject, claim_subject
+from drawbridge.judge.work import DEVICE_UNITS, QUESTION_UNITS, Work, WorkExhaustedError
+from drawbridge.ledger.pods import Pod, pod_reader
 from tests.judge.fleets import FLEETS, claim, context
 from tests.tables import YamlValue
 

@@ -1,8 +1,8 @@
 """Claims in one line for the tests of the ledger: `claim("a", 3, "gpu-0", "nic:s1=4G")`."""
 
-from dra.allocation import AllocatedDevices, Allocation, AllocationResult, ClaimStatus
-from dra.claim import Claim, ClaimMetadata
-from dra.quantity import parse
+from drawbridge.dra.allocation import AllocatedDevices, Allocation, AllocationResult, ClaimStatus
+from drawbridge.dra.claim import Claim, ClaimMetadata
+from drawbridge.dra.quantity import parse
 
 DRIVER, POOL = "d.io", "p"
 

@@ -1,7 +1,7 @@
 """Short helpers to build a ledger, reserve devices and read the holders."""
 
-from dra.inventory import PoolID
-from ledger.ledger import DeviceID, Ledger, Reservation, ReservationRefusal
+from drawbridge.dra.inventory import PoolID
+from drawbridge.ledger.ledger import DeviceID, Ledger, Reservation, ReservationRefusal
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 
 P = PoolID(DRIVER, POOL)

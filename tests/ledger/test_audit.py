@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dra.claim import Claim, ClaimSpec, DerivedAttribute, Devices, ExactRequest, Request
-from dra.compatibility import Declaration, UnsetGroups
-from dra.finding import Finding
-from dra.inventory import PoolID, build_inventory
-from dra.names import RULES_ANNOTATION
-from dra.partitions import PartitionTable
-from dra.rules import Distinct, Near, Rules, encode_rules
-from dra.slices import Slice, read_slice
-from ledger.allocation_mark import ALLOCATOR, Mark, format_mark, make_mark, read_mark
-from ledger.audit import audit
-from ledger.ledger import Ledger
-from ledger.published_pools import find_published_pool
-from solver.world import World
+from drawbridge.dra.claim import Claim, ClaimSpec, DerivedAttribute, Devices, ExactRequest, Request
+from drawbridge.dra.compatibility import Declaration, UnsetGroups
+from drawbridge.dra.inventory import PoolID, build_inventory
+from drawbridge.dra.partitions import PartitionTable
+from drawbridge.dra.rules import Distinct, Near, Rules, encode_rules
+from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.finding import Finding
+from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, format_mark, make_mark, read_mark
+from drawbridge.ledger.audit import audit
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.published_pools import find_published_pool
+from drawbridge.names import RULES_ANNOTATION
+from drawbridge.solver.world import World
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 
 Plain = dict[str, Any]

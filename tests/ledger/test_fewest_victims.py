@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.victims import remove_fewest
+from drawbridge.ledger.victims import remove_fewest
 
 
 def check_each(

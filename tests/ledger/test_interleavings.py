@@ -13,14 +13,14 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dra.device import Capacity, Device
-from dra.inventory import PoolID, build_inventory
-from dra.quantity import parse
-from dra.slices import Slice
-from ledger import codes
-from ledger.audit import audit
-from ledger.ledger import DeviceID, Ledger, Reservation
-from solver.world import UNUSED, View, World, view_of_claims
+from drawbridge.dra.device import Capacity, Device
+from drawbridge.dra.inventory import PoolID, build_inventory
+from drawbridge.dra.quantity import parse
+from drawbridge.dra.slices import Slice
+from drawbridge.ledger import codes
+from drawbridge.ledger.audit import audit
+from drawbridge.ledger.ledger import DeviceID, Ledger, Reservation
+from drawbridge.solver.world import UNUSED, View, World, view_of_claims
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 
 UIDS = ("a", "b", "c", "d")

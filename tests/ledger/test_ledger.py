@@ -2,9 +2,9 @@
 
 import pytest
 
-from dra.quantity import parse
-from ledger.ledger import Ledger, Reservation, ReservationRefusal
-from solver.world import View
+from drawbridge.dra.quantity import parse
+from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
+from drawbridge.solver.world import View
 from tests.ledger.claims import allocation, claim
 from tests.ledger.ledgers import LATER, P, held, of, reserve
 

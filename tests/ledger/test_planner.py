@@ -11,16 +11,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from dra.claim import Claim, read_claim
-from dra.classes import DeviceClass, read_class
-from dra.nodes import Node
-from dra.slices import Slice, read_slice
-from dra.taints import DeviceTaintRule, read_taint_rules
-from ledger.ledger import Ledger
-from ledger.planner import Planner
-from solver import solve as module
-from solver.answers import Solution, SolverResult
-from solver.solve import solve
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.dra.taints import DeviceTaintRule, read_taint_rules
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.planner import Planner
+from drawbridge.solver import solve as module
+from drawbridge.solver.answers import Solution, SolverResult
+from drawbridge.solver.solve import solve
 from tests.ledger.claims import claim
 
 NODES = ("n0", "n1", "n2")

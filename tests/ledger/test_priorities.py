@@ -2,10 +2,10 @@
 
 import pytest
 
-from dra.claim import ClaimMetadata
-from dra.decode import Metadata
-from ledger.pods import Pod, PodSpec
-from ledger.priorities import Priorities, Priority, PriorityClass
+from drawbridge.dra.claim import ClaimMetadata
+from drawbridge.dra.decode import Metadata
+from drawbridge.ledger.pods import Pod, PodSpec
+from drawbridge.ledger.priorities import Priorities, Priority, PriorityClass
 
 
 def priority_class(

@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from dra.decode import Metadata
-from dra.device import Requirement
-from ledger.disruption_budgets import (
+from drawbridge.dra.decode import Metadata
+from drawbridge.dra.device import Requirement
+from drawbridge.ledger.disruption_budgets import (
     BudgetSelector,
     DisruptionBudget,
     DisruptionBudgetSpec,
     DisruptionBudgetStatus,
     split_by_budgets,
 )
-from ledger.victims import NodeVictims, RunningPod, choose_victims, find_victims
+from drawbridge.ledger.victims import NodeVictims, RunningPod, choose_victims, find_victims
 
 
 def running(name: str, priority: int = 0, started: str = "", **labels: str) -> RunningPod:

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from dra.device import Counter, CounterUse
-from dra.inventory import PoolID
-from dra.quantity import parse
-from ledger.allocation_mark import Mark, MarkedDevice, format_mark
-from ledger.ledger import Ledger, Reservation
-from solver.world import View, view_of_claims
+from drawbridge.dra.device import Counter, CounterUse
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.quantity import parse
+from drawbridge.ledger.allocation_mark import Mark, MarkedDevice, format_mark
+from drawbridge.ledger.ledger import Ledger, Reservation
+from drawbridge.solver.world import View, view_of_claims
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 from tests.ledger.ledgers import LATER, P, held, of, reserve
 

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from cli.main import parser_for
-from config.load import load_configuration
-from config.model import Configuration
+from drawbridge.config.load import load_configuration
+from drawbridge.config.model import Configuration
+from drawbridge.translate.manifests.workloads import SPECS, TEMPLATES
 from tools import rbac_page
-from translate.manifests.workloads import SPECS, TEMPLATES
 from webhook.server import endpoints
 
 BASE = Path(__file__).parents[2] / "manifests" / "base"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from runtime import metrics
+from drawbridge.process import metrics
 from tests.manifests.rendering import MANIFESTS, ROOT, Json
 
 FOLDER = MANIFESTS / "components" / "monitoring"

@@ -8,29 +8,29 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from cel import CompileError
-from cel.dra import Selectors
-from documents.patch import apply_edits
-from dra.claim import Template, request_choices, template_reader
-from dra.classes import IMPLICIT_PREFIX
-from dra.finding import Finding, Severity
-from facts.gather import FactsInput, gather_facts
-from judge.by_facts import FactsContext, judge_by_facts
-from judge.context import JudgeContext, ObjectLookups, build_context
-from judge.judgement import judge_subject
-from judge.subject import Subject, pod_subject
-from ledger.extended_resources import class_by_resource_name
-from ledger.ledger import Ledger
-from ledger.node_fit import ClusterNodes
-from ledger.placing import Placer, PodPlacement
-from ledger.planner import Planner
-from ledger.pods import Pod, pod_reader
-from report.explain import PodObjects, explain
-from solver.deviations import Allocator
-from solver.reasons import Reason
+from drawbridge.cel import CompileError
+from drawbridge.cel.dra import Selectors
+from drawbridge.documents.patch import apply_edits
+from drawbridge.dra.claim import Template, request_choices, template_reader
+from drawbridge.dra.classes import IMPLICIT_PREFIX
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.finding import Finding, Severity
+from drawbridge.judge.by_facts import FactsContext, judge_by_facts
+from drawbridge.judge.context import JudgeContext, ObjectLookups, build_context
+from drawbridge.judge.judgement import judge_subject
+from drawbridge.judge.subject import Subject, pod_subject
+from drawbridge.ledger.extended_resources import class_by_resource_name
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.placing import Placer, PodPlacement
+from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.report.explain import PodObjects, explain
+from drawbridge.solver.deviations import Allocator
+from drawbridge.solver.reasons import Reason
+from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
+from drawbridge.translate.pods import TranslationContext, make_context
 from tests.properties.generated import GeneratedCluster
-from translate.manifests.objects import TranslatedObject, translate_object
-from translate.pods import TranslationContext, make_context
 
 # By the code of a reason of `simulate`: the findings of `translate` with the same cause, or why
 # only `simulate` knows it.

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from config.model import Configuration, Decisions
-from dra.classes import DeviceClass
-from dra.gates import VERSIONS, Gates, gates_of_version
-from dra.nodes import Node
-from dra.slices import Slice
-from facts.offers import served_resources
+from drawbridge.config.model import Configuration, Decisions
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.gates import VERSIONS, Gates, gates_of_version
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.offers import served_resources
 from tests.facts.clusters import device_class, node
 from tests.translate.worlds import CLASSES, slices_of_node
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from cli.input.live_cluster import as_documents
 from cli.lint import lint_documents
-from cli.live_cluster import as_documents
-from config.model import Configuration
-from registration.codes import CODES
+from drawbridge.agreement.codes import CODES
+from drawbridge.config.model import Configuration
 from tests.properties.agreement import UNSERVED, Case, PreparedCluster, contradictions
 from tests.properties.generated import make_cluster, make_pod
 from tests.tables import load_cases

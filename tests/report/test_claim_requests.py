@@ -2,10 +2,10 @@
 
 import pytest
 
-from documents.values import Value
-from dra.names import RULES_ANNOTATION
-from dra.rules import Joint, Near, Rules, encode_rules
-from report.claim_requests import describe_claim, short_selectors, summarize_claim
+from drawbridge.documents.values import Value
+from drawbridge.dra.rules import Joint, Near, Rules, encode_rules
+from drawbridge.names import RULES_ANNOTATION
+from drawbridge.report.claim_requests import describe_claim, short_selectors, summarize_claim
 
 ALL = [{"name": "a", "exactly": {"deviceClassName": "c", "allocationMode": "All"}}]
 ALTERNATIVES = [

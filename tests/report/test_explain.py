@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import Configuration
-from documents.patch import apply_edits
-from report.explain import Explanation, PodObjects, explain, referenced_names
-from translate import pods
+from drawbridge.config.model import Configuration
+from drawbridge.documents.patch import apply_edits
+from drawbridge.report.explain import Explanation, PodObjects, explain, referenced_names
+from drawbridge.translate import pods
 
 LEGACY: dict[str, Any] = {
     "apiVersion": "v1",

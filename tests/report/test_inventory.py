@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from dra.classes import DeviceClass, read_class
-from dra.inventory import build_inventory
-from dra.nodes import Node
-from dra.slices import Slice, read_slice
-from report.inventory import class_table, draw_node, pool_table
-from report.tables import ASCII, UNICODE, Branch, align_columns, draw_tree
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.report.inventory import class_table, draw_node, pool_table
+from drawbridge.report.tables import ASCII, UNICODE, Branch, align_columns, draw_tree
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases.yaml").read_text("utf-8"))
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from dra.inventory import Inventory, PoolID, build_inventory
-from dra.nodes import Node
-from dra.slices import Slice, read_slice
-from report.placement import DeviceHolder, draw_node
-from report.tables import ASCII, draw_tree
+from drawbridge.dra.inventory import Inventory, PoolID, build_inventory
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.report.placement import DeviceHolder, draw_node
+from drawbridge.report.tables import ASCII, draw_tree
 
 NODE = Node("n")
 

@@ -13,22 +13,22 @@ from typing import Any
 
 import msgspec
 
-from dra.claim import Claim, read_claim
-from dra.classes import DeviceClass, read_class
-from dra.compatibility import Declaration, UnsetGroups
-from dra.gates import Gates, gates_of_version
-from dra.inventory import build_inventory
-from dra.names import RULES_ANNOTATION
-from dra.nodes import Node, node_reader
-from dra.partitions import PartitionTable
-from dra.slices import Slice, read_slice
-from dra.taints import DeviceTaintRule, taint_rule_reader
-from solver.answers import Solution, SolverResult
-from solver.deviations import OURS, Deviations
-from solver.memo import Memo
-from solver.search import STEPS
-from solver.solve import solve
-from solver.world import View, World, view_of_claims
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.compatibility import Declaration, UnsetGroups
+from drawbridge.dra.gates import Gates, gates_of_version
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.nodes import Node, node_reader
+from drawbridge.dra.partitions import PartitionTable
+from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.dra.taints import DeviceTaintRule, taint_rule_reader
+from drawbridge.names import RULES_ANNOTATION
+from drawbridge.solver.answers import Solution, SolverResult
+from drawbridge.solver.deviations import OURS, Deviations
+from drawbridge.solver.memo import Memo
+from drawbridge.solver.search import STEPS
+from drawbridge.solver.solve import solve
+from drawbridge.solver.world import View, World, view_of_claims
 from tests.solver.short import scenario
 from tests.tables import load_cases
 

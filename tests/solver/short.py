@@ -7,7 +7,7 @@ of its node.
 import json
 from typing import Any
 
-from dra.names import API_VERSION, RULES_ANNOTATION
+from drawbridge.names import API_VERSION, RULES_ANNOTATION
 
 Json = dict[str, Any]
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from solver.answers import Solution, SolverResult
-from solver.deviations import OURS, UPSTREAM
-from solver.memo import Memo
-from solver.search import STEPS
+from drawbridge.solver.answers import Solution, SolverResult
+from drawbridge.solver.deviations import OURS, UPSTREAM
+from drawbridge.solver.memo import Memo
+from drawbridge.solver.search import STEPS
 from tests.solver.scenario import answers
 from tests.solver.short import picked, scenario
 from tests.tables import load_cases

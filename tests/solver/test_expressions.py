@@ -2,11 +2,11 @@
 
 import pytest
 
-from cel.dra import device_variables
-from dra.device import Attribute, Device
-from dra.gates import DEFAULTS
-from solver import expressions
-from solver.expressions import EvaluationFailure, ExpressionEvaluator
+from drawbridge.cel.dra import device_variables
+from drawbridge.dra.device import Attribute, Device
+from drawbridge.dra.gates import DEFAULTS
+from drawbridge.solver import expressions
+from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
 
 DEVICES = [Device("d", attributes={"uuid": Attribute(string=f"u-{n}")}) for n in range(6)]
 TEXT = 'device.attributes["d.io"].uuid == "u-{}"'

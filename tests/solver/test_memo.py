@@ -6,16 +6,16 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from dra.device import Counter, CounterUse
-from dra.gates import DEFAULTS
-from dra.inventory import PoolID, build_inventory
-from dra.nodes import Node
-from dra.quantity import parse
-from solver import solve as module
-from solver.answers import SolverResult
-from solver.memo import Memo
-from solver.solve import solve
-from solver.world import PoolUse, View, view_of_claims
+from drawbridge.dra.device import Counter, CounterUse
+from drawbridge.dra.gates import DEFAULTS
+from drawbridge.dra.inventory import PoolID, build_inventory
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import parse
+from drawbridge.solver import solve as module
+from drawbridge.solver.answers import SolverResult
+from drawbridge.solver.memo import Memo
+from drawbridge.solver.solve import solve
+from drawbridge.solver.world import PoolUse, View, view_of_claims
 from tests.solver.scenario import Scenario, outcome, read, share_ids
 from tests.solver.short import picked, scenario
 

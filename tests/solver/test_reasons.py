@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from solver.answers import Failure
-from solver.codes import CODES
-from solver.reasons import Reason, merge_reasons, summarize_reasons
+from drawbridge.solver.answers import Failure
+from drawbridge.solver.codes import CODES
+from drawbridge.solver.reasons import Reason, merge_reasons, summarize_reasons
 from tests.solver.scenario import answers
 from tests.solver.short import scenario
 from tests.tables import load_cases

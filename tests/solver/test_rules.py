@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from solver.answers import Failure, FailureKind, Solution
-from solver.memo import Memo
-from solver.rules import ActiveRules
-from solver.solve import solve
+from drawbridge.solver.answers import Failure, FailureKind, Solution
+from drawbridge.solver.memo import Memo
+from drawbridge.solver.rules import ActiveRules
+from drawbridge.solver.solve import solve
 from tests.solver.scenario import answers, read, share_ids
 from tests.solver.short import picked, scenario
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from solver import search
-from solver.bounds import SearchBounds
-from solver.deviations import OURS, UPSTREAM, Deviations
-from solver.memo import Memo
+from drawbridge.solver import search
+from drawbridge.solver.bounds import SearchBounds
+from drawbridge.solver.deviations import OURS, UPSTREAM, Deviations
+from drawbridge.solver.memo import Memo
 from tests.solver.scenario import answers, outcome
 from tests.solver.short import picked, scenario
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from config.model import Configuration, Decisions, Placement
-from facts.model import ClassFacts, Cluster, Driver, Facts, ResourceFacts
+from drawbridge.config.model import Configuration, Decisions, Placement
+from drawbridge.facts.model import ClassFacts, Cluster, Driver, Facts, ResourceFacts
+from drawbridge.translate.pods import Translation, make_context, translate
 from tests.tables import YamlValue
-from translate.pods import Translation, make_context, translate
 
 NAME = "gpu.intel.com/i915_monitoring"
 POD: YamlValue = {

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from config.model import Configuration
-from documents.patch import apply_edits
-from documents.paths import get_value
-from dra.finding import Severity
-from dra.names import ORIGINAL_ANNOTATION
+from drawbridge.config.model import Configuration
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.paths import get_value
+from drawbridge.finding import Severity
+from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.translate.manifests.argo import SPECS
+from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
+from drawbridge.translate.pods import make_context
 from tests.tables import YamlValue
-from translate.manifests.argo import SPECS
-from translate.manifests.objects import TranslatedObject, translate_object
-from translate.pods import make_context
 
 ASKS = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
 UNKNOWING = make_context(Configuration())

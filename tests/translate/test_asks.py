@@ -6,11 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from config.model import Legacy
-from documents.paths import get_value
-from dra.finding import Severity
-from tests.tables import YamlValue
-from translate.legacy.asks import (
+from drawbridge.config.model import Legacy
+from drawbridge.documents.paths import get_value
+from drawbridge.finding import Severity
+from drawbridge.translate.legacy.asks import (
     Ask,
     ContainerRole,
     DeviceShare,
@@ -20,11 +19,12 @@ from translate.legacy.asks import (
     Percent,
     SourceField,
 )
-from translate.legacy.codes import CODES
-from translate.legacy.dialects.nvidia import mig_profiles
-from translate.legacy.init_containers import share_devices
-from translate.legacy.read import read_pod
-from translate.work_budget import WorkBudget
+from drawbridge.translate.legacy.codes import CODES
+from drawbridge.translate.legacy.dialects.nvidia import mig_profiles
+from drawbridge.translate.legacy.init_containers import share_devices
+from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.work_budget import WorkBudget
+from tests.tables import YamlValue
 
 NAMES = (
     "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores",

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from config.model import Configuration, Fleet
-from documents.patch import apply_edits
-from dra.finding import Severity
-from dra.gates import Gates, gates_of_version
-from dra.nodes import Node
-from facts.gather import FactsInput, gather_facts
-from facts.model import Facts
+from drawbridge.config.model import Configuration, Fleet
+from drawbridge.documents.patch import apply_edits
+from drawbridge.dra.gates import Gates, gates_of_version
+from drawbridge.dra.nodes import Node
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Severity
+from drawbridge.translate.pods import make_context, translate
 from tests.facts import clusters
 from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
-from translate.pods import make_context, translate
 
 CASES = load_cases(Path(__file__).parent / "cases" / "clusters.yaml")
 SHAPE = "dgx-a100"

@@ -5,18 +5,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from config.model import Configuration, Decisions, Placement
-from dra.finding import Severity
-from facts.model import ClassFacts, Facts, NodeOffer, ResourceFacts
-from registration.codes import CODES
+from drawbridge.agreement.codes import CODES
+from drawbridge.config.model import Configuration, Decisions, Placement
+from drawbridge.facts.model import ClassFacts, Facts, NodeOffer, ResourceFacts
+from drawbridge.finding import Severity
+from drawbridge.translate.decisions.decide import ServedBy, decide, find_server
+from drawbridge.translate.decisions.rows import ROWS, get_row
+from drawbridge.translate.legacy.asks import Ask, Bytes, DeviceShare, Kind
+from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.legacy.selectors import ProductIs
+from drawbridge.translate.targets.codes import CORES_LOST, NOT_EXPRESSIBLE
+from drawbridge.translate.targets.plan import Expressibility, TargetResult
 from tests.tables import YamlValue, load_cases
-from translate.decisions.decide import ServedBy, decide, find_server
-from translate.decisions.rows import ROWS, get_row
-from translate.legacy.asks import Ask, Bytes, DeviceShare, Kind
-from translate.legacy.read import read_pod
-from translate.legacy.selectors import ProductIs
-from translate.targets.codes import CORES_LOST, NOT_EXPRESSIBLE
-from translate.targets.plan import Expressibility, TargetResult
 
 HERE = Path(__file__).parent
 CASES = load_cases(HERE / "decisions.yaml")

@@ -15,13 +15,13 @@ from typing import Any, Final
 import pytest
 import yaml
 
-import translate.legacy.dialects
-import translate.targets
-from facts.families import FAMILIES, Family
+import drawbridge.translate.legacy.dialects
+import drawbridge.translate.targets
+from drawbridge.facts.families import FAMILIES, Family
+from drawbridge.translate.decisions.rows import ROWS
+from drawbridge.translate.legacy.read import _ORDER, read_pod
+from drawbridge.translate.targets.available import PRINTERS
 from tests.docs.test_architecture import PAGE
-from translate.decisions.rows import ROWS
-from translate.legacy.read import _ORDER, read_pod
-from translate.targets.available import PRINTERS
 
 ROOT: Final = Path(__file__).parents[2]
 CASES: Final = ROOT / "tests" / "translate" / "cases"
@@ -37,7 +37,7 @@ RECOGNISED_ONLY: Final = {"vendors": "## Other vendors"}
 
 def dialect_modules() -> dict[str, str]:
     """The name of every dialect and the name of its module."""
-    package = translate.legacy.dialects
+    package = drawbridge.translate.legacy.dialects
     found = {}
     for each in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{each.name}")
@@ -115,8 +115,8 @@ def missing_of_dialect(name: str, module: str) -> list[str]:
         else bool(legacy) and all(f"| `{each}` |" in MIGRATING for each in legacy)
     )
     wired = {
-        "translate/legacy/read.py": module in [each.__name__ for each in _ORDER],
-        "translate/decisions/rows.py": recognised_only or bool(rows),
+        "drawbridge/translate/legacy/read.py": module in [each.__name__ for each in _ORDER],
+        "drawbridge/translate/decisions/rows.py": recognised_only or bool(rows),
         "tests/translate/cases/dialects/": name in dialects_with_cases(),
         "tests/translate/cases/rows.yaml": rows <= rows_with_cases(),
         "examples/legacy/": recognised_only or name in dialects_with_examples(),
@@ -129,14 +129,18 @@ def missing_of_dialect(name: str, module: str) -> list[str]:
 def missing_of_family(family: Family) -> list[str]:
     """The files that lack a driver family."""
     drivers = {
-        getattr(importlib.import_module(f"{translate.targets.__name__}.{each.name}"), "DRIVER", "")
-        for each in pkgutil.iter_modules(translate.targets.__path__)
+        getattr(
+            importlib.import_module(f"{drawbridge.translate.targets.__name__}.{each.name}"),
+            "DRIVER",
+            "",
+        )
+        for each in pkgutil.iter_modules(drawbridge.translate.targets.__path__)
     }
     cases = yaml.safe_load((CASES / "targets.yaml").read_text("utf-8"))
     claims = [json.dumps(case["claim"]) for case in cases if "claim" in case]
     wired = {
-        "translate/targets/": family.driver in drivers,
-        "translate/targets/available.py": family.driver in PRINTERS,
+        "drawbridge/translate/targets/": family.driver in drivers,
+        "drawbridge/translate/targets/available.py": family.driver in PRINTERS,
         "tests/translate/cases/targets.yaml": any(
             f'"deviceClassName": "{name}"' in claim for claim in claims for name in family.classes
         ),
@@ -160,9 +164,9 @@ def test_a_driver_family_has_a_target_cases_and_documentation(family: Family) ->
 
 
 def test_a_dialect_that_is_only_a_module_lacks_everything_else() -> None:
-    assert missing_of_dialect("unheard", "translate.legacy.dialects.unheard") == [
-        "translate/legacy/read.py",
-        "translate/decisions/rows.py",
+    assert missing_of_dialect("unheard", "drawbridge.translate.legacy.dialects.unheard") == [
+        "drawbridge/translate/legacy/read.py",
+        "drawbridge/translate/decisions/rows.py",
         "tests/translate/cases/dialects/",
         "examples/legacy/",
         "e2e/scenarios/translated.yaml",
@@ -172,8 +176,8 @@ def test_a_dialect_that_is_only_a_module_lacks_everything_else() -> None:
 
 def test_a_driver_family_that_is_only_a_table_entry_lacks_everything_else() -> None:
     assert missing_of_family(Family("gpu", "gpu.unheard.com", ("gpu.unheard.com",))) == [
-        "translate/targets/",
-        "translate/targets/available.py",
+        "drawbridge/translate/targets/",
+        "drawbridge/translate/targets/available.py",
         "tests/translate/cases/targets.yaml",
         "docs/configuration.md",
         "docs/migrating.md",
@@ -181,7 +185,9 @@ def test_a_driver_family_that_is_only_a_table_entry_lacks_everything_else() -> N
 
 
 def test_the_architecture_page_names_what_a_dialect_module_contains() -> None:
-    row = next(line for line in PAGE.splitlines() if "translate/legacy/dialects/nos.py" in line)
+    row = next(
+        line for line in PAGE.splitlines() if "drawbridge/translate/legacy/dialects/nos.py" in line
+    )
     names = set(re.findall(r"`(\w+)`", row))
     assert {"NAME", "read"} <= names
     for module in dialect_modules().values():

@@ -11,12 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from config.model import Legacy
-from documents.paths import format_path, get_value
-from dra.finding import Severity
-from tests.tables import YamlValue, load_cases
-from translate.decisions.rows import ROWS
-from translate.legacy.asks import (
+from drawbridge.config.model import Legacy
+from drawbridge.documents.paths import format_path, get_value
+from drawbridge.finding import Severity
+from drawbridge.translate.decisions.rows import ROWS
+from drawbridge.translate.legacy.asks import (
     Ask,
     Bytes,
     DeviceShare,
@@ -25,8 +24,9 @@ from translate.legacy.asks import (
     PodRequests,
     SourceField,
 )
-from translate.legacy.codes import CODES
-from translate.legacy.read import _ORDER, read_pod
+from drawbridge.translate.legacy.codes import CODES
+from drawbridge.translate.legacy.read import _ORDER, read_pod
+from tests.tables import YamlValue, load_cases
 
 TABLES = sorted(Path(__file__).parent.glob("cases/dialects/*.yaml"))
 CASES = [
@@ -117,7 +117,7 @@ def load_legacy(case: YamlValue) -> Legacy:
 
 
 def _decode(kind: type, value: object) -> object:
-    from dra.quantity import Quantity, from_json  # noqa: PLC0415  # only to read tables
+    from drawbridge.dra.quantity import Quantity, from_json  # noqa: PLC0415  # only to read tables
 
     return from_json(value) if kind is Quantity else kind(value)
 
@@ -222,5 +222,5 @@ def test_untriggered_dialects_do_not_change_the_result(
     case: YamlValue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = read_case(case)
-    monkeypatch.setattr("translate.legacy.read._triggered", lambda *_: _ORDER)
+    monkeypatch.setattr("drawbridge.translate.legacy.read._triggered", lambda *_: _ORDER)
     assert read_case(case) == found

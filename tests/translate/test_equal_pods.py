@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import Configuration, Legacy
-from documents.patch import apply_edits
-from facts.model import Facts
+from drawbridge.config.model import Configuration, Legacy
+from drawbridge.documents.patch import apply_edits
+from drawbridge.facts.model import Facts
+from drawbridge.translate.essence import reduce_to_essence
+from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.tables import YamlValue, load_cases
-from translate.essence import reduce_to_essence
-from translate.pods import TranslationContext, make_context, translate
 
 TABLES = Path(__file__).parent
 PODS = [

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from config.model import Configuration
-from documents.values import Value
+from drawbridge.config.model import Configuration
+from drawbridge.documents.values import Value
+from drawbridge.translate.decisions.memo import MAX_KEY_BYTES, TranslationCache
+from drawbridge.translate.essence import essence_key
+from drawbridge.translate.pods import make_context, translate
 from tests.tables import YamlValue
-from translate.decisions.memo import MAX_KEY_BYTES, TranslationCache
-from translate.essence import essence_key
-from translate.pods import make_context, translate
 
 
 def pod(image: str = "a", owner: str = "one", **env: str) -> dict[str, Value]:

@@ -8,14 +8,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import Configuration, Legacy, Placement
-from config.string_formats import FindingCode, NetworkName, ResourceName
-from documents.values import Value
+from drawbridge.config.model import Configuration, Legacy, Placement
+from drawbridge.config.string_formats import FindingCode, NetworkName, ResourceName
+from drawbridge.documents.values import Value
+from drawbridge.translate.interest import covers, derive_interest
+from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.pods import TranslationContext, translate
 from tests.tables import YamlValue, load_cases
 from tests.translate.test_dialects import build_pod
-from translate.interest import covers, derive_interest
-from translate.legacy.read import read_pod
-from translate.pods import TranslationContext, translate
 
 HERE = Path(__file__).parent
 LEGACY = Path(__file__).parents[2] / "examples" / "legacy"

@@ -10,12 +10,12 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import Configuration, Placement
-from documents.patch import apply_edits
-from dra.finding import Severity
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.documents.patch import apply_edits
+from drawbridge.finding import Severity
+from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.translate import test_clusters
-from translate.changes.patch import restore_original
-from translate.pods import TranslationContext, make_context, translate
 
 JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
 GPUS, NICS, HAMI = "gpu.nvidia.com", "dra.net", "hami-core-gpu.project-hami.io"

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import Configuration
-from documents.patch import apply_edits
-from dra.finding import Severity
-from dra.gates import VERSIONS, Gates, gates_of_version
-from dra.names import ORIGINAL_ANNOTATION
-from facts.gather import FactsInput, gather_facts
+from drawbridge.config.model import Configuration
+from drawbridge.documents.patch import apply_edits
+from drawbridge.dra.gates import VERSIONS, Gates, gates_of_version
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.finding import Severity
+from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.translate.pods import Translation, make_context, translate
 from tests.facts import clusters
 from tests.tables import YamlValue
 from tests.translate import worlds
-from translate.pods import Translation, make_context, translate
 
 NAMES = ("nvidia.com/gpu", "nvidia.com/gpumem", "koordinator.sh/gpu", "rdma/hca")
 DRIVERS = ("gpu.nvidia.com", "hami-core-gpu.project-hami.io", "dra.net")

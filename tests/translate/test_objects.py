@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from config.model import Configuration
-from documents.patch import apply_edits
-from documents.paths import get_value
-from dra.finding import Severity
+from drawbridge.config.model import Configuration
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.paths import get_value
+from drawbridge.finding import Severity
+from drawbridge.translate.manifests.objects import translate_object
+from drawbridge.translate.pods import make_context
 from tests.tables import YamlValue
-from translate.manifests.objects import translate_object
-from translate.pods import make_context
 
 BY = make_context(Configuration())
 QUEUE = {"kueue.x-k8s.io/queue-name": "team-a"}

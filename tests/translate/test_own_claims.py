@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from config.model import Configuration, LabelSelector, OwnedPool, Placement
-from config.string_formats import DriverName
-from documents.patch import apply_edits
-from facts.model import ClassFacts, Driver, Facts
+from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
+from drawbridge.config.string_formats import DriverName
+from drawbridge.documents.patch import apply_edits
+from drawbridge.facts.model import ClassFacts, Driver, Facts
+from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.pods import Translation, make_context, translate
 from tests.tables import YamlValue, load_cases
-from translate.changes.patch import restore_original
-from translate.pods import Translation, make_context, translate
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "own_claims.yaml")
 OWNED = tuple(

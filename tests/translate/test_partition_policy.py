@@ -6,19 +6,19 @@ import json
 import msgspec
 import pytest
 
-from config.model import Configuration, Placement
-from config.partitions import Partitions
-from config.string_formats import AttributeName, DriverName
-from dra.finding import Severity
-from dra.names import RULES_ANNOTATION
-from dra.nodes import Node
-from facts.gather import FactsInput, gather_facts
-from facts.model import Driver, Facts, PartitionPolicy
-from facts.serialized import facts_to_plain, read_facts
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.partitions import Partitions
+from drawbridge.config.string_formats import AttributeName, DriverName
+from drawbridge.dra.nodes import Node
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.facts.model import Driver, Facts, PartitionPolicy
+from drawbridge.facts.serialized import facts_to_plain, read_facts
+from drawbridge.finding import Severity
+from drawbridge.names import RULES_ANNOTATION
+from drawbridge.translate.pods import Translation, make_context, translate
 from tests.facts.clusters import device_class, gpu, slice_of
 from tests.tables import YamlValue
 from tests.translate import worlds
-from translate.pods import Translation, make_context, translate
 
 LABEL = "node.koordinator.sh/gpu-partition-policy"
 SPEC = "scheduling.koordinator.sh/gpu-partition-spec"

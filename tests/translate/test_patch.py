@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from documents.patch import Edit, EditError, apply_edits, read_json_patch
-from documents.paths import get_value
-from documents.values import equal_json
-from dra.names import ORIGINAL_ANNOTATION
-from translate.changes.patch import Patch, restore_original, to_operations
-from translate.changes.undo import parse_undo, to_pointer
+from drawbridge.documents.patch import Edit, EditError, apply_edits, read_json_patch
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import equal_json
+from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.translate.changes.patch import Patch, restore_original, to_operations
+from drawbridge.translate.changes.undo import parse_undo, to_pointer
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p"},

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from config.model import Configuration, Placement
-from documents.values import Value
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.documents.values import Value
+from drawbridge.translate.essence import reduce_to_essence
+from drawbridge.translate.legacy.pod_view import as_mapping
+from drawbridge.translate.pod_fields import METADATA_FIELDS
+from drawbridge.translate.pods import TranslationContext, translate
 from tests.tables import YamlValue
 from tests.translate.test_interest import pods
-from translate.essence import reduce_to_essence
-from translate.legacy.pod_view import as_mapping
-from translate.pod_fields import METADATA_FIELDS
-from translate.pods import TranslationContext, translate
 
 Path = tuple[str, ...]
 # A value in place of each field that a pod of the tables does not have.

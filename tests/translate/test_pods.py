@@ -8,16 +8,16 @@ from hypothesis import given as every
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from config.model import Configuration, Legacy, Placement
-from config.string_formats import NetworkName, ResourceName
-from documents.patch import apply_edits
-from documents.paths import get_value
-from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
-from facts.model import Facts, ResourceFacts
-from facts.serialized import read_facts
+from drawbridge.config.model import Configuration, Legacy, Placement
+from drawbridge.config.string_formats import NetworkName, ResourceName
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.paths import get_value
+from drawbridge.facts.model import Facts, ResourceFacts
+from drawbridge.facts.serialized import read_facts
+from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
+from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.pods import Translation, TranslationContext, make_context, translate
 from tests.tables import YamlValue, load_cases
-from translate.changes.patch import restore_original
-from translate.pods import Translation, TranslationContext, make_context, translate
 
 HERE = Path(__file__).parent
 CASES = load_cases(HERE / "pods.yaml")

@@ -14,24 +14,24 @@ from hypothesis import given as every
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from config.model import Configuration, Legacy, Placement
-from documents.patch import apply_edits
-from documents.paths import get_value
-from dra.finding import Severity
-from dra.names import ORIGINAL_ANNOTATION
-from facts.model import Facts, ResourceFacts
-from registration.codes import CODES
+from drawbridge.agreement.codes import CODES
+from drawbridge.config.model import Configuration, Legacy, Placement
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.paths import get_value
+from drawbridge.facts.model import Facts, ResourceFacts
+from drawbridge.finding import Severity
+from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.translate.changes.patch import restore_original, to_operations
+from drawbridge.translate.decisions.node_offers import PodAsks
+from drawbridge.translate.decisions.outcome import resolve_asks
+from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.manifests.workloads import find_places
+from drawbridge.translate.pods import Translation, TranslationContext, make_context, translate
+from drawbridge.translate.work_budget import WorkBudget
 from tests.tables import YamlValue
 from tests.translate import worlds
 from tests.translate.test_dialects import CASES, build_pod, load_legacy
 from tests.translate.test_pods import PODS, untouched
-from translate.changes.patch import restore_original, to_operations
-from translate.decisions.node_offers import PodAsks
-from translate.decisions.outcome import resolve_asks
-from translate.legacy.read import read_pod
-from translate.manifests.workloads import find_places
-from translate.pods import Translation, TranslationContext, make_context, translate
-from translate.work_budget import WorkBudget
 
 ROOT = Path(__file__).parents[2]
 KNOWN = set(CODES)

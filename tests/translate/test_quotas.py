@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from config.model import Configuration
-from translate.manifests.objects import translate_object
-from translate.manifests.quotas import report_quotas
-from translate.pods import make_context
+from drawbridge.config.model import Configuration
+from drawbridge.translate.manifests.objects import translate_object
+from drawbridge.translate.manifests.quotas import report_quotas
+from drawbridge.translate.pods import make_context
 
 QUOTA = ("v1", "ResourceQuota")
 COVERED = {"coveredResources": ["cpu", "nvidia.com/gpu", 7], "flavors": []}

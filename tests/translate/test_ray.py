@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from config.model import Configuration
+from drawbridge.config.model import Configuration
+from drawbridge.translate.manifests.objects import translate_object
+from drawbridge.translate.pods import make_context
 from tests.tables import YamlValue
-from translate.manifests.objects import translate_object
-from translate.pods import make_context
 
 CONTEXT = make_context(Configuration())
 GPUS = {"nvidia.com/gpu": 2}

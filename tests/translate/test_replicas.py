@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.translate.manifests.replicas import PodCount, count_pods
+from drawbridge.translate.manifests.workloads import find_places
 from tests.tables import YamlValue, load_cases
-from translate.manifests.replicas import PodCount, count_pods
-from translate.manifests.workloads import find_places
 
 CASES = load_cases(Path(__file__).parent / "cases" / "replicas.yaml")
 

@@ -12,14 +12,14 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from config.model import Configuration
-from documents.patch import apply_edits
-from dra.finding import Severity
-from dra.names import ORIGINAL_ANNOTATION
+from drawbridge.config.model import Configuration
+from drawbridge.documents.patch import apply_edits
+from drawbridge.finding import Severity
+from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.translate.changes.patch import restore_original, to_operations
+from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.tables import YamlValue
 from tests.translate import worlds
-from translate.changes.patch import restore_original, to_operations
-from translate.pods import TranslationContext, make_context, translate
 
 FACTS = worlds.facts(
     ("hgx-h100 hami-core-gpu.project-hami.io", "dgx-a100 gpu.nvidia.com static-mig")

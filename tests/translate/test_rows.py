@@ -13,17 +13,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from config.model import Configuration, Decisions, Legacy
-from config.string_formats import NetworkName, ResourceName
-from dra.finding import Severity
-from facts.model import Facts, ResourceFacts
+from drawbridge.config.model import Configuration, Decisions, Legacy
+from drawbridge.config.string_formats import NetworkName, ResourceName
+from drawbridge.facts.model import Facts, ResourceFacts
+from drawbridge.finding import Severity
+from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.decisions.rows import ROWS
+from drawbridge.translate.legacy.asks import Kind
+from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.pods import Translation, make_context, translate
 from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
-from translate.changes.template import ClaimTemplate
-from translate.decisions.rows import ROWS
-from translate.legacy.asks import Kind
-from translate.legacy.read import read_pod
-from translate.pods import Translation, make_context, translate
 
 CASES = load_cases(Path(__file__).parent / "cases" / "rows.yaml")
 

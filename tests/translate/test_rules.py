@@ -6,16 +6,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from config.model import Configuration, LabelSelector, OwnedPool, Placement
-from config.string_formats import DriverName
-from documents.patch import apply_edits
-from documents.paths import get_value
-from dra.claim import Template, read_template
-from dra.names import RULES_ANNOTATION
-from dra.rules import Rules, check_rules, encode_rules, read_rules
+from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
+from drawbridge.config.string_formats import DriverName
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.paths import get_value
+from drawbridge.dra.claim import Template, read_template
+from drawbridge.dra.rules import Rules, check_rules, encode_rules, read_rules
+from drawbridge.names import RULES_ANNOTATION
+from drawbridge.translate.pods import Translation, make_context, translate
 from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
-from translate.pods import Translation, make_context, translate
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "bridge.yaml")
 OWNED = tuple(

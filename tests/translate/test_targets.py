@@ -8,23 +8,23 @@ import msgspec
 import pytest
 import yaml
 
-from cel.dra import Selectors
-from config import string_formats
-from config.model import Configuration, Decisions, Target
-from config.string_formats import DNSLabel
-from dra.claim import Claim, read_claim
-from dra.device import Device
-from dra.gates import VERSIONS
-from dra.slices import slice_reader
-from dra.validation import validate_claim
-from facts.model import Product
+from drawbridge.cel.dra import Selectors
+from drawbridge.config import string_formats
+from drawbridge.config.model import Configuration, Decisions, Target
+from drawbridge.config.string_formats import DNSLabel
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.device import Device
+from drawbridge.dra.gates import VERSIONS
+from drawbridge.dra.slices import slice_reader
+from drawbridge.dra.validation import validate_claim
+from drawbridge.facts.model import Product
+from drawbridge.translate.legacy.asks import Ask, DeviceUser, VfSettings
+from drawbridge.translate.targets import codes
+from drawbridge.translate.targets.choose import express_asks
+from drawbridge.translate.targets.claims import assemble_claims
+from drawbridge.translate.targets.plan import Expressibility, TargetResult
 from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
-from translate.legacy.asks import Ask, DeviceUser, VfSettings
-from translate.targets import codes
-from translate.targets.choose import express_asks
-from translate.targets.claims import assemble_claims
-from translate.targets.plan import Expressibility, TargetResult
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "targets.yaml")
 SAMPLES = Path(__file__).parents[2] / "examples" / "inventory"

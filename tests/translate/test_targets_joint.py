@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from config.model import Configuration
-from dra.attributes import PCIE_ROOT
+from drawbridge.config.model import Configuration
+from drawbridge.dra.attributes import PCIE_ROOT
+from drawbridge.translate.legacy.asks import Ask, JointAllocation, Kind, TopologyScope
+from drawbridge.translate.legacy.selectors import NicIs, NicKind
+from drawbridge.translate.targets.choose import express_asks
+from drawbridge.translate.targets.claims import assemble_claims
+from drawbridge.translate.targets.plan import Expressibility, TargetResult
 from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
-from translate.legacy.asks import Ask, JointAllocation, Kind, TopologyScope
-from translate.legacy.selectors import NicIs, NicKind
-from translate.targets.choose import express_asks
-from translate.targets.claims import assemble_claims
-from translate.targets.plan import Expressibility, TargetResult
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "joint.yaml")
 SHAPES = (

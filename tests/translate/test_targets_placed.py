@@ -8,22 +8,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from config.model import Configuration
-from dra.attributes import PCIE_ROOT, find_attribute
-from dra.claim import Claim, read_claim
-from dra.device import Device
-from dra.gates import gates_of_version
-from dra.inventory import build_inventory
-from dra.nodes import Node
-from solver.answers import Solution
-from solver.solve import solve
-from solver.world import View, World
+from drawbridge.config.model import Configuration
+from drawbridge.dra.attributes import PCIE_ROOT, find_attribute
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.device import Device
+from drawbridge.dra.gates import gates_of_version
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.nodes import Node
+from drawbridge.solver.answers import Solution
+from drawbridge.solver.solve import solve
+from drawbridge.solver.world import View, World
+from drawbridge.translate.targets.choose import express_asks
+from drawbridge.translate.targets.claims import assemble_claims
 from tests.facts.clusters import device_class
 from tests.tables import YamlValue, load_cases
 from tests.translate import worlds
 from tests.translate.test_targets_joint import asks as joint_asks
-from translate.targets.choose import express_asks
-from translate.targets.claims import assemble_claims
 
 CASES = Path(__file__).parent / "cases"
 PLACED = [

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cel.dra import Selectors
-from dra.device import Attribute, Capacity, Device
-from dra.quantity import parse
-from facts.model import Amount, Facts, Neighbourhood, NodeShape, Product
-from translate.legacy.asks import Ask, JointAllocation, Kind, Percent, TopologyScope
-from translate.legacy.selectors import (
+from drawbridge.cel.dra import Selectors
+from drawbridge.dra.device import Attribute, Capacity, Device
+from drawbridge.dra.quantity import parse
+from drawbridge.facts.model import Amount, Facts, Neighbourhood, NodeShape, Product
+from drawbridge.translate.legacy.asks import Ask, JointAllocation, Kind, Percent, TopologyScope
+from drawbridge.translate.legacy.selectors import (
     AllOf,
     AnyOf,
     Architecture,
@@ -27,10 +27,10 @@ from translate.legacy.selectors import (
     Software,
     Uuid,
 )
-from translate.targets import nvidia
-from translate.targets.joint import DeviceGroup, group_asks
-from translate.targets.products import filter_products, fits, percent_amount
-from translate.targets.vocabulary import NotExpressibleError, write_cel
+from drawbridge.translate.targets import nvidia
+from drawbridge.translate.targets.joint import DeviceGroup, group_asks
+from drawbridge.translate.targets.products import filter_products, fits, percent_amount
+from drawbridge.translate.targets.vocabulary import NotExpressibleError, write_cel
 
 DRIVER = "gpu.nvidia.com"
 WORDS = nvidia.vocabulary(DRIVER)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from documents.values import Value
-from dra.claim import Template as Read
-from dra.claim import read_template
-from dra.names import USED_ANNOTATION
-from dra.validation import validate_template
-from translate.changes.template import (
+from drawbridge.documents.values import Value
+from drawbridge.dra.claim import Template as Read
+from drawbridge.dra.claim import read_template
+from drawbridge.dra.validation import validate_template
+from drawbridge.names import USED_ANNOTATION
+from drawbridge.translate.changes.template import (
     ClaimTemplate,
     has_same_content,
     make_template,

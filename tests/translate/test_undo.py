@@ -11,18 +11,18 @@ from hypothesis import example, settings
 from hypothesis import given as every
 from hypothesis import strategies as st
 
-from config.model import Configuration
-from documents.patch import EditError, apply_edits
-from documents.paths import get_value
-from dra.names import ORIGINAL_ANNOTATION
+from drawbridge.config.model import Configuration
+from drawbridge.documents.patch import EditError, apply_edits
+from drawbridge.documents.paths import get_value
+from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.translate.changes.patch import Patch, restore_original
+from drawbridge.translate.changes.undo import MAX_LENGTH, UndoStep, apply_undo, parse_undo
+from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.work_budget import BASE_UNITS, WorkBudget
 from tests.tables import YamlValue, load_cases
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs
 from tests.translate.test_pods import PODS
 from tests.translate.test_properties import CLUSTERS, asked
-from translate.changes.patch import Patch, restore_original
-from translate.changes.undo import MAX_LENGTH, UndoStep, apply_undo, parse_undo
-from translate.pods import TranslationContext, make_context, translate
-from translate.work_budget import BASE_UNITS, WorkBudget
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "back.yaml")
 BY = make_context(Configuration())

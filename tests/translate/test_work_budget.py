@@ -9,24 +9,24 @@ import pytest
 
 from bench.hostile import contexts, make_pod, work
 from bench.hostile_shapes import SHAPES, container, pod, share
-from config.model import Configuration
-from documents.patch import EditError, apply_edits
-from facts.model import Facts
-from tests.tables import YamlValue
-from translate.changes.annotation_size import MAX_ANNOTATION_BYTES
-from translate.changes.patch import restore_original
-from translate.changes.undo import apply_undo, parse_undo
-from translate.legacy.read import read_pod
-from translate.manifests.workloads import find_other_requests
-from translate.pods import TranslationContext, translate
-from translate.targets.claims import MAX_CLAIMS
-from translate.work_budget import (
+from drawbridge.config.model import Configuration
+from drawbridge.documents.patch import EditError, apply_edits
+from drawbridge.facts.model import Facts
+from drawbridge.translate.changes.annotation_size import MAX_ANNOTATION_BYTES
+from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.changes.undo import apply_undo, parse_undo
+from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.manifests.workloads import find_other_requests
+from drawbridge.translate.pods import TranslationContext, translate
+from drawbridge.translate.targets.claims import MAX_CLAIMS
+from drawbridge.translate.work_budget import (
     BASE_UNITS,
     BYTES_PER_UNIT,
     WorkBudget,
     WorkLimitError,
     count_values,
 )
+from tests.tables import YamlValue
 
 SIZE = 48 * 1024
 # Calls of functions for each unit of work, and for each byte where nothing is charged.

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from documents.paths import Path, format_path, get_value
-from tests.tables import YamlValue
-from translate.manifests.workloads import (
+from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.translate.manifests.workloads import (
     SPECS,
     TEMPLATES,
     find_other_requests,
     find_places,
     map_path,
 )
+from tests.tables import YamlValue
 
 GPU = {"nvidia.com/gpu": 1}
 

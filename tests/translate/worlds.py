@@ -4,15 +4,15 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dra.device import Device
-from dra.gates import gates_of_version
-from dra.nodes import Node
-from dra.slices import Slice, read_slices
+from drawbridge.dra.device import Device
+from drawbridge.dra.gates import gates_of_version
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice, read_slices
+from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
+from drawbridge.facts.model import Facts
 from e2e.nodes.families import amd, hami, nics, nvidia
 from e2e.nodes.layout import Layout
 from e2e.nodes.machine import Machine, machine
-from facts.gather import FactsInput, GatheredFacts, gather_facts
-from facts.model import Facts
 from tests.facts.clusters import device_class
 
 LAYOUTS: dict[str, Callable[[Machine, str], Layout]] = {

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from documents.values import Value
+from drawbridge.documents.values import Value
 from webhook.admission.created_pod import RawPod, RawPodMetadata
 from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pods import PodResponse
@@ -35,7 +35,7 @@ class AnswerKey(NamedTuple):
     namespace: str
     mode: str
     admin_access: bool
-    metadata: bytes  # the joined fields of translate.pod_fields
+    metadata: bytes  # the joined fields of drawbridge.translate.pod_fields
     spec: bytes
     name: str = ""  # of a pod without an owner, if the response contains it
 

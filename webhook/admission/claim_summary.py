@@ -9,19 +9,19 @@ from typing import Final
 
 import msgspec
 
-from cel.dra import Selectors
-from config.model import Configuration
-from documents.paths import get_value
-from dra.claim import Template, read_template, template_reader
-from dra.finding import Finding
-from dra.quota import quota_charges
-from facts.families import known_families
-from facts.model import Facts
-from judge.by_facts import FactsContext, judge_by_facts
-from judge.subject import Subject
-from report.claim_requests import summarize_claim
-from translate.changes.template import ClaimTemplate
-from translate.pods import TranslationContext, make_context
+from drawbridge.cel.dra import Selectors
+from drawbridge.config.model import Configuration
+from drawbridge.documents.paths import get_value
+from drawbridge.dra.claim import Template, read_template, template_reader
+from drawbridge.dra.quota import quota_charges
+from drawbridge.facts.families import known_families
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding
+from drawbridge.judge.by_facts import FactsContext, judge_by_facts
+from drawbridge.judge.subject import Subject
+from drawbridge.report.claim_requests import summarize_claim
+from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.pods import TranslationContext, make_context
 
 _MAX_ENTRIES: Final = 4096
 _Inputs = tuple[Facts | None, Configuration | None, Sequence[Facts] | None]

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from registration.scope import PodMetadata, PodOwner
-from runtime import review
-from runtime.review import UNDECODABLE, Malformed, RequestEnvelope
-from translate.pod_fields import METADATA_FIELDS
+from drawbridge.agreement.scope import PodMetadata, PodOwner
+from drawbridge.process import review
+from drawbridge.process.review import UNDECODABLE, Malformed, RequestEnvelope
+from drawbridge.translate.pod_fields import METADATA_FIELDS
 
 
 class RawPodMetadata(msgspec.Struct, frozen=True, rename="camel"):

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from config.model import Configuration
-from config.policy import apply_policies
-from documents.values import Value
-from dra.finding import Finding, Severity
-from dra.names import POD_WEBHOOK
-from registration import match_conditions, scope, webhook_selectors
-from registration.admission_codes import REQUESTS_ADDED_LATE
-from registration.scope import Mode, PodMetadata
-from translate.interest import covers, derive_interest
-from translate.pods import TranslationContext
+from drawbridge.agreement import match_conditions, scope, webhook_selectors
+from drawbridge.agreement.admission_codes import REQUESTS_ADDED_LATE
+from drawbridge.agreement.scope import Mode, PodMetadata
+from drawbridge.config.model import Configuration
+from drawbridge.config.policy import apply_policies
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding, Severity
+from drawbridge.names import POD_WEBHOOK
+from drawbridge.translate.interest import covers, derive_interest
+from drawbridge.translate.pods import TranslationContext
 from webhook.admission import pods
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.pods import PodDecision

@@ -10,22 +10,22 @@ from typing import Final
 
 import msgspec
 
-from config.model import Configuration
-from config.policy import apply_policies
-from documents.values import Value
-from dra.finding import Finding, Severity
-from dra.names import ORIGINAL_ANNOTATION, TRANSLATE_LABEL
-from registration import scope
-from registration.admission_codes import TEMPLATE_LATER, TEMPLATE_TAKEN
-from registration.scope import Mode
-from runtime import review
-from runtime.review import AdmissionRequest, Malformed, RequestEnvelope
-from translate.changes.annotation_size import MAX_ANNOTATION_BYTES
-from translate.changes.patch import to_operations
-from translate.changes.template import ClaimTemplate
-from translate.essence import reduce_to_essence
-from translate.interest import Interest, covers, derive_interest
-from translate.pods import TranslationContext
+from drawbridge.agreement import scope
+from drawbridge.agreement.admission_codes import TEMPLATE_LATER, TEMPLATE_TAKEN
+from drawbridge.agreement.scope import Mode
+from drawbridge.config.model import Configuration
+from drawbridge.config.policy import apply_policies
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding, Severity
+from drawbridge.names import ORIGINAL_ANNOTATION, TRANSLATE_LABEL
+from drawbridge.process import review
+from drawbridge.process.review import AdmissionRequest, Malformed, RequestEnvelope
+from drawbridge.translate.changes.annotation_size import MAX_ANNOTATION_BYTES
+from drawbridge.translate.changes.patch import to_operations
+from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.essence import reduce_to_essence
+from drawbridge.translate.interest import Interest, covers, derive_interest
+from drawbridge.translate.pods import TranslationContext
 from webhook.admission import (
     answer_cache,
     created_pod,

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dra.finding import Finding
-from dra.resource_quotas import ResourceQuota
-from runtime import review
-from runtime.review import Malformed, RequestEnvelope
-from translate.changes.template import ClaimTemplate
-from translate.pods import TranslationContext
+from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.finding import Finding
+from drawbridge.process import review
+from drawbridge.process.review import Malformed, RequestEnvelope
+from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.pods import TranslationContext
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import EXISTING, TEMPLATE_TIMEOUT, AdmissionHandler
 from webhook.admission.limit_ranges import LimitRange

@@ -11,13 +11,13 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from documents.patch import Edit
-from documents.paths import format_path
-from documents.values import Value
-from dra.finding import Finding
-from dra.quantity import Quantity, QuantityError, from_json
-from registration.admission_codes import LIMIT_EXCEEDED, LIMIT_UNMEETABLE
-from translate.changes.patch import Patch
+from drawbridge.agreement.admission_codes import LIMIT_EXCEEDED, LIMIT_UNMEETABLE
+from drawbridge.documents.patch import Edit
+from drawbridge.documents.paths import format_path
+from drawbridge.documents.values import Value
+from drawbridge.dra.quantity import Quantity, QuantityError, from_json
+from drawbridge.finding import Finding
+from drawbridge.translate.changes.patch import Patch
 from webhook.admission.removed_requests import ContainerRequests, RemovedRequests
 
 QuantityMap = Mapping[str, str | int | float]

@@ -7,10 +7,10 @@ command that prints all findings.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from documents.paths import get_value
-from documents.values import Value
-from dra.finding import Finding, Severity
-from translate.legacy.pod_view import as_list, as_mapping
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding, Severity
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 from webhook.admission.removed_requests import ContainerRequests, RemovedRequests
 
 MAX_WARNING: Final = 256

@@ -4,10 +4,10 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from config.model import Scope
-from dra.finding import Finding
-from dra.names import ADMIN_ACCESS_LABEL
-from registration.scope import Mode, decide_namespace_scope
+from drawbridge.agreement.scope import Mode, decide_namespace_scope
+from drawbridge.config.model import Scope
+from drawbridge.finding import Finding
+from drawbridge.names import ADMIN_ACCESS_LABEL
 from webhook.admission.protocols import NamespaceView
 
 _MAX_ENTRIES: Final = 10_000

@@ -12,25 +12,25 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from config.policy import apply_policies
-from documents.patch import Edit, apply_edits
-from documents.values import Value
-from dra.finding import Finding, Severity
-from dra.resource_quotas import ResourceQuota
-from facts.model import Facts
-from registration.admission_codes import (
+from drawbridge.agreement.admission_codes import (
     LIMIT_EXCEEDED,
     LIMIT_UNMEETABLE,
     QUOTA_EXCEEDED,
     TEMPLATE_TAKEN,
 )
-from registration.scope import Mode
-from runtime.review import Denial, compose_allowed, compose_denied
-from translate.changes.annotation_size import check_annotation_size
-from translate.changes.patch import to_operations
-from translate.changes.template import ClaimTemplate
-from translate.decisions.codes import NOT_TOGETHER
-from translate.pods import Translation, TranslationContext, translate
+from drawbridge.agreement.scope import Mode
+from drawbridge.config.policy import apply_policies
+from drawbridge.documents.patch import Edit, apply_edits
+from drawbridge.documents.values import Value
+from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding, Severity
+from drawbridge.process.review import Denial, compose_allowed, compose_denied
+from drawbridge.translate.changes.annotation_size import check_annotation_size
+from drawbridge.translate.changes.patch import to_operations
+from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.decisions.codes import NOT_TOGETHER
+from drawbridge.translate.pods import Translation, TranslationContext, translate
 from webhook.admission import limit_ranges, resource_quotas
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.limit_ranges import LimitRange

@@ -9,13 +9,13 @@ from typing import Protocol, TypeVar, TypeVarTuple, Unpack
 
 import msgspec
 
-from config.model import Configuration
-from documents.values import Value
-from dra.finding import Finding
-from dra.resource_quotas import ResourceQuota
-from facts.model import Facts
-from translate.changes.template import ClaimTemplate
-from translate.pods import TranslationContext
+from drawbridge.config.model import Configuration
+from drawbridge.documents.values import Value
+from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding
+from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.pods import TranslationContext
 from webhook.admission.limit_ranges import LimitRange
 
 T = TypeVar("T")

@@ -8,11 +8,16 @@ from typing import Final
 
 import msgspec
 
-from documents.paths import Path, get_value
-from documents.values import Value
-from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
-from dra.quantity import QuantityError, from_json
-from translate.legacy.pod_view import as_list, as_mapping, format_value, is_device_resource
+from drawbridge.documents.paths import Path, get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.quantity import QuantityError, from_json
+from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
+from drawbridge.translate.legacy.pod_view import (
+    as_list,
+    as_mapping,
+    format_value,
+    is_device_resource,
+)
 
 _OWN_ANNOTATIONS: Final = frozenset({ORIGINAL_ANNOTATION, FACTS_ANNOTATION})
 _PARTS: Final = ("limits", "requests")

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from runtime import review
-from runtime.review import Denial, Malformed, RequestEnvelope
+from drawbridge.process import review
+from drawbridge.process.review import Denial, Malformed, RequestEnvelope
 from webhook.admission import messages
 from webhook.admission.pods import PartialResponse
 

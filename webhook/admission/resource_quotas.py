@@ -6,11 +6,11 @@ no user sees the error.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dra.finding import Finding
-from dra.quantity import Quantity
-from dra.quota import DEVICES, REQUESTS
-from dra.resource_quotas import ResourceQuota
-from registration.admission_codes import QUOTA_ELSEWHERE, QUOTA_EXCEEDED
+from drawbridge.agreement.admission_codes import QUOTA_ELSEWHERE, QUOTA_EXCEEDED
+from drawbridge.dra.quantity import Quantity
+from drawbridge.dra.quota import DEVICES, REQUESTS
+from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.finding import Finding
 
 
 def check_quotas(

@@ -13,18 +13,18 @@ from typing import Final
 
 import msgspec
 
-from documents.paths import get_value
-from documents.values import Value
-from dra.finding import Finding
-from dra.names import USED_ANNOTATION
-from registration.template_objects import (
+from drawbridge.agreement.template_objects import (
     build_object,
     build_refused_finding,
     find_dropped_field,
     format_time,
     may_be_dropped,
 )
-from translate.changes.template import ClaimTemplate, has_same_content
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding
+from drawbridge.names import USED_ANNOTATION
+from drawbridge.translate.changes.template import ClaimTemplate, has_same_content
 from webhook.admission.protocols import TemplateStatus, TemplateStore, TemplateStoreError
 
 TemplateState = TemplateStatus | Finding

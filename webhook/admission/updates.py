@@ -9,16 +9,21 @@ change.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from config.model import Legacy
-from documents.patch import Edit
-from documents.paths import Path, format_path, get_value
-from documents.values import Value, equal_json
-from dra.finding import Finding
-from dra.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
-from registration.admission_codes import DEVICES_FIXED, HINT_FIXED
-from translate.changes.patch import restore_original
-from translate.legacy.pod_view import as_list, as_mapping, format_value, is_device_resource
-from translate.legacy.read import read_pod
+from drawbridge.agreement.admission_codes import DEVICES_FIXED, HINT_FIXED
+from drawbridge.config.model import Legacy
+from drawbridge.documents.patch import Edit
+from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.values import Value, equal_json
+from drawbridge.finding import Finding
+from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
+from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.legacy.pod_view import (
+    as_list,
+    as_mapping,
+    format_value,
+    is_device_resource,
+)
+from drawbridge.translate.legacy.read import read_pod
 
 
 class _Absent:

@@ -9,16 +9,16 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from config.policy import apply_policies
-from documents.paths import format_path, get_value, parse_path
-from documents.values import Value, equal_json
-from dra.finding import Finding, Severity
-from registration import scope
-from registration.scope import Mode, PodMetadata, PodOwner
-from runtime.review import AdmissionRequest, Malformed, compose_allowed, decode_object
-from translate.legacy.pod_view import as_mapping
-from translate.manifests.workloads import Place, find_places, map_path
-from translate.pods import TranslationContext
+from drawbridge.agreement import scope
+from drawbridge.agreement.scope import Mode, PodMetadata, PodOwner
+from drawbridge.config.policy import apply_policies
+from drawbridge.documents.paths import format_path, get_value, parse_path
+from drawbridge.documents.values import Value, equal_json
+from drawbridge.finding import Finding, Severity
+from drawbridge.process.review import AdmissionRequest, Malformed, compose_allowed, decode_object
+from drawbridge.translate.legacy.pod_view import as_mapping
+from drawbridge.translate.manifests.workloads import Place, find_places, map_path
+from drawbridge.translate.pods import TranslationContext
 from webhook.admission import limit_ranges, pods
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.limit_ranges import LimitRange

@@ -7,9 +7,9 @@ is allowed.
 from collections.abc import Mapping
 from typing import Final
 
-from registration.scope import Mode
-from runtime import review
-from runtime.review import AdmissionRequest, Malformed
+from drawbridge.agreement.scope import Mode
+from drawbridge.process import review
+from drawbridge.process.review import AdmissionRequest, Malformed
 from webhook.admission import pods
 from webhook.admission.messages import shorten
 from webhook.admission.namespace_scopes import NamespaceScopes

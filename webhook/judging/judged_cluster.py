@@ -11,21 +11,21 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from cel.dra import Selectors
-from config.model import Configuration, Placement
-from config.policy import compatibility_declarations
-from dra.claim import Claim, Template
-from dra.classes import DeviceClass
-from dra.compatibility import UnsetGroups
-from dra.gates import DEFAULTS, Gates
-from dra.inventory import Inventory, PoolID
-from dra.nodes import Node
-from dra.resource_quotas import ResourceQuota
-from dra.slices import Slice
-from judge.context import JudgeCaches, JudgeContext, ObjectLookups, build_context
-from ledger.ledger import Ledger
-from ledger.planner import Planner, PlannerObject
-from solver.deviations import Allocator
+from drawbridge.cel.dra import Selectors
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.policy import compatibility_declarations
+from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.compatibility import UnsetGroups
+from drawbridge.dra.gates import DEFAULTS, Gates
+from drawbridge.dra.inventory import Inventory, PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.dra.slices import Slice
+from drawbridge.judge.context import JudgeCaches, JudgeContext, ObjectLookups, build_context
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.planner import Planner, PlannerObject
+from drawbridge.solver.deviations import Allocator
 from webhook.judging.object_changes import ObjectChange
 from webhook.judging.withdrawn_devices import WithdrawnDevices
 

@@ -5,11 +5,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from dra.claim import Claim, Template
-from dra.classes import DeviceClass
-from dra.nodes import Node
-from dra.resource_quotas import ResourceQuota
-from dra.slices import Slice
+from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.dra.slices import Slice
 
 JudgedObject: TypeAlias = Slice | DeviceClass | Node | Claim | Template | ResourceQuota
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from config.model import Configuration
-from dra.finding import Finding
-from runtime.review import AdmissionRequest
+from drawbridge.config.model import Configuration
+from drawbridge.finding import Finding
+from drawbridge.process.review import AdmissionRequest
 from webhook.admission.protocols import NamespaceView
 
 

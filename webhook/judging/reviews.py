@@ -8,21 +8,21 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from config.policy import apply_policies
-from documents.paths import format_path, get_value
-from documents.values import Value, equal_json
-from dra.claim import CLAIM, TEMPLATE, Claim, Template, claim_reader, template_reader
-from dra.classes import KIND as CLASS
-from dra.classes import DeviceClass, class_reader
-from dra.finding import Finding, Severity
-from judge.classes import judge_classes
-from judge.context import JudgeContext
-from judge.judgement import judge_subject, limit_work
-from judge.opaque_configs import check_class_configs
-from judge.subject import Origin, Subject, claim_subject, pod_subject, template_subject
-from ledger.pods import Pod, pod_reader
-from runtime.review import AdmissionRequest, Malformed, decode_object
-from translate.manifests.workloads import Place, find_places
+from drawbridge.config.policy import apply_policies
+from drawbridge.documents.paths import format_path, get_value
+from drawbridge.documents.values import Value, equal_json
+from drawbridge.dra.claim import CLAIM, TEMPLATE, Claim, Template, claim_reader, template_reader
+from drawbridge.dra.classes import KIND as CLASS
+from drawbridge.dra.classes import DeviceClass, class_reader
+from drawbridge.finding import Finding, Severity
+from drawbridge.judge.claims.opaque_configs import check_class_configs
+from drawbridge.judge.context import JudgeContext
+from drawbridge.judge.judgement import judge_subject, limit_work
+from drawbridge.judge.slices.classes import judge_classes
+from drawbridge.judge.subject import Origin, Subject, claim_subject, pod_subject, template_subject
+from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.process.review import AdmissionRequest, Malformed, decode_object
+from drawbridge.translate.manifests.workloads import Place, find_places
 from webhook.admission.workloads import MAX_TEMPLATES, has_same_pods
 
 _CLAIMS: Final = claim_reader()

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from dra.device import Device
-from dra.slices import Slice
+from drawbridge.dra.device import Device
+from drawbridge.dra.slices import Slice
 
 MAX_SLICES: Final = 256
 # A driver that publishes nothing for a node for longer is not only restarting.

@@ -9,23 +9,23 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.cache import Cache, CachedObject
-from cluster.resources import (
+from drawbridge.agreement import match_conditions
+from drawbridge.agreement.other_webhooks import find_other_webhooks
+from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.resources import (
     LIMIT_RANGES,
     MUTATING_WEBHOOKS,
     RESOURCE_QUOTAS,
     TEMPLATES,
 )
-from cluster.session import Session
-from config.model import Configuration
-from dra.finding import Finding
-from dra.names import TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
-from dra.resource_quotas import ResourceQuota
-from facts.model import Facts
-from registration import match_conditions
-from registration.other_webhooks import find_other_webhooks
-from runtime.watched_facts import WatchedFacts
-from translate.pods import TranslationContext, make_context
+from drawbridge.cluster.session import Session
+from drawbridge.config.model import Configuration
+from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding
+from drawbridge.names import TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
+from drawbridge.process.watched_facts import WatchedFacts
+from drawbridge.translate.pods import TranslationContext, make_context
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import RecentInputs
 from webhook.server.recent_state import SETTLE_SECONDS, RecentState

@@ -14,10 +14,15 @@ from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
-from runtime import metrics, review, timeouts
-from runtime.logs import log_event, log_event_buffered
-from runtime.request_bodies import JSON, RejectedRequestError, RequestBodies, check_content
-from runtime.review import Denial
+from drawbridge.process import metrics, review, timeouts
+from drawbridge.process.logs import log_event, log_event_buffered
+from drawbridge.process.request_bodies import (
+    JSON,
+    RejectedRequestError,
+    RequestBodies,
+    check_content,
+)
+from drawbridge.process.review import Denial
 from webhook.admission.replies import PendingReply, Reply
 
 _LOG: Final = logging.getLogger("serve.admission")

@@ -5,12 +5,12 @@ import logging
 from typing import Final
 
 from certs.serving import make_certificate
-from cluster.session import Session
-from dra.names import JUDGE_SERVICE
-from runtime import metrics
-from runtime.process import run_configured
-from runtime.settings import Settings
-from runtime.shutdown import StopSignal
+from drawbridge.cluster.session import Session
+from drawbridge.names import JUDGE_SERVICE
+from drawbridge.process import metrics
+from drawbridge.process.run import run_configured
+from drawbridge.process.settings import Settings
+from drawbridge.process.shutdown import StopSignal
 from webhook.judging.handler import JudgeHandler
 from webhook.judging.judged_cluster import JudgedCluster
 from webhook.server.http_handler import MIB, Endpoint, RequestLimits

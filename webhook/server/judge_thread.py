@@ -1,7 +1,7 @@
 """Judges reviews in one thread, which owns the judged cluster.
 
 The event loop answers other reviews and follows the watches meanwhile. Namespaces take turns. A
-judgement that the caller no longer waits for still ends: `judge.work` limits its work.
+judgement that the caller no longer waits for still ends: `drawbridge.judge.work` limits its work.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol, TypeVar
 
-from dra.finding import Finding
-from runtime.review import AdmissionRequest
+from drawbridge.finding import Finding
+from drawbridge.process.review import AdmissionRequest
 from webhook.admission.protocols import WorkerError
 from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings
 from webhook.judging.object_changes import PendingChanges

@@ -4,19 +4,27 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
-from cluster.cache import Cache, CachedObject
-from cluster.resources import CLAIMS, CLASSES, NODES, RESOURCE_QUOTAS, SLICES, TEMPLATES, Resource
-from cluster.session import Session
-from config.model import Configuration
-from dra.claim import Claim, Template, claim_reader, template_reader
-from dra.classes import DeviceClass, class_reader
-from dra.decode import Reader
-from dra.gates import DEFAULTS
-from dra.nodes import Node, node_reader
-from dra.resource_quotas import ResourceQuota, quota_reader
-from dra.slices import Slice, slice_reader
-from runtime.object_cache import watch_objects
-from runtime.watched_facts import WatchedFacts
+from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.resources import (
+    CLAIMS,
+    CLASSES,
+    NODES,
+    RESOURCE_QUOTAS,
+    SLICES,
+    TEMPLATES,
+    Resource,
+)
+from drawbridge.cluster.session import Session
+from drawbridge.config.model import Configuration
+from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
+from drawbridge.dra.classes import DeviceClass, class_reader
+from drawbridge.dra.decode import Reader
+from drawbridge.dra.gates import DEFAULTS
+from drawbridge.dra.nodes import Node, node_reader
+from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
+from drawbridge.dra.slices import Slice, slice_reader
+from drawbridge.process.object_cache import watch_objects
+from drawbridge.process.watched_facts import WatchedFacts
 from webhook.judging.judged_cluster import SETTLE_SECONDS, JudgeSettings
 from webhook.judging.object_changes import ObjectChange, PendingChanges
 from webhook.server.watched_namespaces import WatchedNamespaces

@@ -10,8 +10,8 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from cluster.session import ApiError
-from runtime.logs import log_event
+from drawbridge.cluster.session import ApiError
+from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("webhook.server.namespace_reads")
 _REQUEST_ERRORS: Final = (

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from typing import Final
 
 from certs.serving import make_certificate
-from cluster.session import Session
-from cluster.write import Writer
-from dra.finding import Finding
-from dra.names import WEBHOOK_SERVICE
-from runtime import metrics
-from runtime.process import run_configured
-from runtime.settings import Settings
-from runtime.shutdown import StopSignal
-from translate.changes.template import ClaimTemplate
+from drawbridge.cluster.session import Session
+from drawbridge.cluster.write import Writer
+from drawbridge.finding import Finding
+from drawbridge.names import WEBHOOK_SERVICE
+from drawbridge.process import metrics
+from drawbridge.process.run import run_configured
+from drawbridge.process.settings import Settings
+from drawbridge.process.shutdown import StopSignal
+from drawbridge.translate.changes.template import ClaimTemplate
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.large_reviews import ReviewDispatcher

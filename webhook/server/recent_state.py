@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from config.model import Configuration
-from facts.model import Facts
-from registration.published_facts import FactsConfigMap, read_kept_facts
+from drawbridge.agreement.published_facts import FactsConfigMap, read_kept_facts
+from drawbridge.config.model import Configuration
+from drawbridge.facts.model import Facts
 from webhook.admission.protocols import RecentInputs
 from webhook.server.recent_values import RecentValues
 

@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 
 from prometheus_client.registry import Collector
 
-from runtime import metrics
-from runtime.health import serve_operations
-from runtime.listener import TLSListener
-from runtime.process import run_background
-from runtime.shutdown import StopSignal
-from runtime.tls import CertificateSource
+from drawbridge.process import metrics
+from drawbridge.process.health import serve_operations
+from drawbridge.process.listener import TLSListener
+from drawbridge.process.run import run_background
+from drawbridge.process.shutdown import StopSignal
+from drawbridge.process.tls import CertificateSource
 from webhook.server.http_handler import (
     DEFAULT_LIMITS,
     AdmissionHTTPHandler,

@@ -10,14 +10,14 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from cluster.cache import Cache, CachedObject
-from cluster.resources import TEMPLATES
-from cluster.session import ApiError
-from cluster.write import Writer
-from documents.values import Value
-from dra.names import USED_ANNOTATION
-from registration.owned_templates import has_owned_name
-from runtime.logs import log_event
+from drawbridge.agreement.owned_templates import has_owned_name
+from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.resources import TEMPLATES
+from drawbridge.cluster.session import ApiError
+from drawbridge.cluster.write import Writer
+from drawbridge.documents.values import Value
+from drawbridge.names import USED_ANNOTATION
+from drawbridge.process.logs import log_event
 from webhook.admission.protocols import TemplateStoreError
 
 _LOG: Final = logging.getLogger("webhook.server.template_store")

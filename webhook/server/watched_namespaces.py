@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from cluster.cache import Cache, CachedObject
-from cluster.resources import NAMESPACES
-from cluster.session import ApiError, Session
+from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.resources import NAMESPACES
+from drawbridge.cluster.session import ApiError, Session
 from webhook.server.namespace_reads import NamespaceReads
 
 _NO_LABELS: Final[Mapping[str, str]] = {}

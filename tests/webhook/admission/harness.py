@@ -12,18 +12,18 @@ from datetime import UTC, datetime, timedelta
 import jsonpatch
 import msgspec
 
-from config.available_fields import AVAILABLE_FIELDS
-from config.load import load_configuration
-from config.model import Configuration
-from documents.paths import get_value
-from documents.values import Value
-from dra.finding import Finding
-from dra.resource_quotas import ResourceQuota
-from facts.model import Facts
-from facts.serialized import read_facts
+from drawbridge.config.available_fields import AVAILABLE_FIELDS
+from drawbridge.config.load import load_configuration
+from drawbridge.config.model import Configuration
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.facts.model import Facts
+from drawbridge.facts.serialized import read_facts
+from drawbridge.finding import Finding
+from drawbridge.translate.legacy.pod_view import as_mapping
+from drawbridge.translate.pods import TranslationContext, make_context
 from tests.tables import YamlValue
-from translate.legacy.pod_view import as_mapping
-from translate.pods import TranslationContext, make_context
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.limit_ranges import LimitRange

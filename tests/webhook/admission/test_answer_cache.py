@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import webhook.admission.pods
-from registration.scope import Mode
-from runtime.review import AdmissionRequest, Malformed, decode_review
+from drawbridge.agreement.scope import Mode
+from drawbridge.process.review import AdmissionRequest, Malformed, decode_review
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import AdmissionHarness, pod, review
 from webhook.admission import answer_cache

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 
+from drawbridge.translate.decisions import memo
 from tests.webhook.admission.harness import (
     ENFORCE,
     AdmissionHarness,
@@ -13,7 +14,6 @@ from tests.webhook.admission.harness import (
     FakeTemplateStore,
     pod,
 )
-from translate.decisions import memo
 from webhook.admission import answer_cache, claim_summary, namespace_scopes, templates
 
 pytestmark = pytest.mark.asyncio

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from config.model import Admission, Configuration, Rollout, Scope
-from config.string_formats import FindingCode
-from dra.names import POD_WEBHOOK
-from facts.model import Facts
-from registration.match_conditions import derive_conditions
+from drawbridge.agreement.match_conditions import derive_conditions
+from drawbridge.config.model import Admission, Configuration, Rollout, Scope
+from drawbridge.config.string_formats import FindingCode
+from drawbridge.facts.model import Facts
+from drawbridge.names import POD_WEBHOOK
+from drawbridge.translate.pods import make_context
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import AdmissionHarness, configuration, facts, pod
-from translate.pods import make_context
 from webhook.admission.protocols import RecentInputs
 
 pytestmark = pytest.mark.asyncio

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from config.model import Configuration
-from documents.values import Value
-from registration.match_conditions import derive_conditions
+from drawbridge.agreement.match_conditions import derive_conditions
+from drawbridge.config.model import Configuration
+from drawbridge.documents.values import Value
+from drawbridge.translate.pods import make_context
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import AdmissionHarness, facts, pod, read_response, review
-from translate.pods import make_context
 from webhook.admission import large_reviews
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.large_reviews import MAX_INLINE_BYTES, ReviewDispatcher

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from documents.patch import apply_edits
+from drawbridge.documents.patch import apply_edits
 from tests.tables import YamlValue, load_cases
 from webhook.admission.limit_ranges import LimitRange, check_pod, keep_zero_amounts
 from webhook.admission.removed_requests import RemovedRequests, find_removed_requests

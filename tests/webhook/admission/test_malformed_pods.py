@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from documents.paths import Path, get_value
+from drawbridge.documents.paths import Path, get_value
 from tests.tables import YamlValue
 from tests.translate.test_interest import pods
 from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView, review

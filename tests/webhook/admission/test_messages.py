@@ -6,9 +6,9 @@ from typing import ClassVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from documents.paths import Path
-from documents.values import Value
-from dra.finding import Finding, Severity
+from drawbridge.documents.paths import Path
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding, Severity
 from webhook.admission.messages import (
     MAX_TOTAL,
     MAX_WARNING,

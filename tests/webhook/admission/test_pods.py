@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dra.names import ORIGINAL_ANNOTATION
-from dra.resource_quotas import ResourceQuota
-from registration.admission_codes import TEMPLATE_LATER
+from drawbridge.agreement.admission_codes import TEMPLATE_LATER
+from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.translate.changes.patch import restore_original
 from tests.tables import YamlValue, load_cases
 from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView, pod, review
-from translate.changes.patch import restore_original
 from webhook.admission.limit_ranges import LimitRange
 
 pytestmark = pytest.mark.asyncio

@@ -2,14 +2,14 @@
 
 import pytest
 
-from config.model import Configuration
-from facts.gather import FactsInput, gather_facts
-from facts.model import Facts
+from drawbridge.config.model import Configuration
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.facts.model import Facts
+from drawbridge.translate.pods import make_context
 from tests.facts.clusters import device_class
 from tests.tables import YamlValue
 from tests.translate import worlds
 from tests.webhook.admission.harness import AdmissionHarness, pod
-from translate.pods import make_context
 from webhook.admission.protocols import RecentInputs
 
 pytestmark = pytest.mark.asyncio

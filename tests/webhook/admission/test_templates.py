@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from dra.finding import Finding, Severity
-from dra.names import USED_ANNOTATION
-from registration.template_objects import find_dropped_field
+from drawbridge.agreement.template_objects import find_dropped_field
+from drawbridge.finding import Finding, Severity
+from drawbridge.names import USED_ANNOTATION
+from drawbridge.translate.changes.template import ClaimTemplate, make_template
+from drawbridge.translate.legacy.pod_view import as_mapping
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import Clock, FakeTemplateStore
-from translate.changes.template import ClaimTemplate, make_template
-from translate.legacy.pod_view import as_mapping
 from webhook.admission.protocols import TemplateStatus
 from webhook.admission.templates import MAX_AHEAD, TemplateCache
 

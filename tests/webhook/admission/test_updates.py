@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import Legacy
-from documents.patch import apply_edits
-from documents.values import equal_json
-from dra.names import ORIGINAL_ANNOTATION
+from drawbridge.config.model import Legacy
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.values import equal_json
+from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.pods import TranslationContext, translate
 from tests.tables import YamlValue, load_cases
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs
 from tests.translate.test_properties import CLUSTERS, asked
 from tests.translate.test_undo import VALID
 from tests.webhook.admission.harness import AdmissionHarness, pod, review
-from translate.changes.patch import restore_original
-from translate.pods import TranslationContext, translate
 from webhook.admission.updates import merge, preserve_translation
 
 CASES = load_cases(Path(__file__).parent / "cases" / "updates.yaml")

@@ -5,14 +5,14 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from config.model import Configuration
-from dra.claim import read_claim, read_template
-from dra.classes import read_class
-from dra.finding import Finding
-from dra.nodes import node_reader
-from dra.resource_quotas import quota_reader
-from dra.slices import read_slice
-from runtime.review import AdmissionRequest
+from drawbridge.config.model import Configuration
+from drawbridge.dra.claim import read_claim, read_template
+from drawbridge.dra.classes import read_class
+from drawbridge.dra.nodes import node_reader
+from drawbridge.dra.resource_quotas import quota_reader
+from drawbridge.dra.slices import read_slice
+from drawbridge.finding import Finding
+from drawbridge.process.review import AdmissionRequest
 from tests.tables import YamlValue
 from webhook.admission.replies import Reply
 from webhook.judging.handler import JudgeHandler

@@ -4,10 +4,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from config.model import Configuration, Placement
-from dra.gates import Gates
-from dra.inventory import PoolID
-from dra.slices import Slice
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.slices import Slice
 from tests.webhook.judging.harness import change, read
 from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings
 from webhook.judging.object_changes import ObjectChange, PendingChanges

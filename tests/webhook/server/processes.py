@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from tests.runtime import http_client
-from tests.runtime.http_client import Response, request
-from tests.runtime.key_pairs import KeyPair, create_client_context, create_pair, write_pair
+from tests.process import http_client
+from tests.process.http_client import Response, request
+from tests.process.key_pairs import KeyPair, create_client_context, create_pair, write_pair
 
 ROOT = Path(__file__).parents[3]
 Line = dict[str, Any]

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from runtime.health import Address
-from runtime.listener import MAX_CONNECTIONS, MAX_HANDSHAKES, TLSListener
-from runtime.review import decode_review
-from runtime.tls import ServingCertificate
-from tests.runtime import http_client
-from tests.runtime.key_pairs import NAME, KeyPair, create_client_context, create_pair, write_pair
+from drawbridge.process.health import Address
+from drawbridge.process.listener import MAX_CONNECTIONS, MAX_HANDSHAKES, TLSListener
+from drawbridge.process.review import decode_review
+from drawbridge.process.tls import ServingCertificate
+from tests.process import http_client
+from tests.process.key_pairs import NAME, KeyPair, create_client_context, create_pair, write_pair
 from webhook.admission.replies import Reply
 from webhook.server.endpoints import list_endpoints
 from webhook.server.http_handler import DEFAULT_LIMITS, AdmissionHTTPHandler, RequestLimits

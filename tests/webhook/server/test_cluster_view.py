@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from cluster.session import Session
-from config.model import Configuration
-from dra.names import FACTS_CONFIG_MAP, POD_WEBHOOK, WEBHOOK_CONFIGURATION
-from facts import serialized
-from facts.model import Cluster, Facts
-from registration import match_conditions
-from registration.published_facts import (
+from drawbridge.agreement import match_conditions
+from drawbridge.agreement.published_facts import (
     FactsConfigMap,
     PublishedFactsError,
     build_data_key,
     read_facts,
 )
+from drawbridge.cluster.session import Session
+from drawbridge.config.model import Configuration
+from drawbridge.facts import serialized
+from drawbridge.facts.model import Cluster, Facts
+from drawbridge.names import FACTS_CONFIG_MAP, POD_WEBHOOK, WEBHOOK_CONFIGURATION
+from drawbridge.translate.interest import derive_interest
+from drawbridge.translate.legacy.codes import NETWORK_UNKNOWN
 from tests.cluster.fake.api import FakeApi
-from translate.interest import derive_interest
-from translate.legacy.codes import NETWORK_UNKNOWN
 from webhook.server.cluster_view import WatchedClusterView
 
 SYSTEM = "drawbridge-system"

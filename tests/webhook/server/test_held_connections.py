@@ -6,7 +6,7 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tests.runtime.http_client import Connection, Response, request, review
+from tests.process.http_client import Connection, Response, request, review
 from tests.webhook.server.served import WebhookServer, serve
 
 HELLO = b"\x16\x03\x01\x02\x00\x01"  # the first bytes of a TLS handshake

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime import metrics
-from tests.runtime.http_client import Connection, Response, request, review
+from drawbridge.process import metrics
+from tests.process.http_client import Connection, Response, request, review
 from tests.tables import YamlValue, load_cases
 from tests.webhook.server.served import WebhookServer, serve
 from webhook.server.http_handler import RequestLimits

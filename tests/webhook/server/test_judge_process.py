@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.fake.api import FakeApi
-from tests.runtime.http_client import Response, request
+from tests.process.http_client import Response, request
 from tests.webhook.judging.harness import review
 from tests.webhook.server.processes import Process, webhook
 from tests.webhook.server.test_cluster_view import FIRST, namespace, published

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from judge.context import JudgeContext
-from runtime.review import AdmissionRequest, Malformed, decode_review
+from drawbridge.judge.context import JudgeContext
+from drawbridge.process.review import AdmissionRequest, Malformed, decode_review
 from tests.webhook.judging.harness import review
 from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings
 from webhook.judging.object_changes import PendingChanges

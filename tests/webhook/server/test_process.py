@@ -14,10 +14,10 @@ import pytest
 
 import webhook.server.process as webhook_process
 from cli.serve import arguments
-from runtime import logs
+from drawbridge.process import logs
 from tests.cluster.fake.api import FakeApi
-from tests.runtime.http_client import request
-from tests.runtime.key_pairs import create_pair, write_pair
+from tests.process.http_client import request
+from tests.process.key_pairs import create_pair, write_pair
 from tests.webhook.server.processes import Process, webhook
 from tests.webhook.server.test_cluster_view import FIRST, namespace, published
 

@@ -1,9 +1,9 @@
 """The inputs of the last minutes, which the guard respects."""
 
-from config.model import Configuration, Placement, Rollout, Scope
-from facts import serialized
-from facts.model import Cluster, Facts
-from registration.published_facts import FactsConfigMap, build_data_key
+from drawbridge.agreement.published_facts import FactsConfigMap, build_data_key
+from drawbridge.config.model import Configuration, Placement, Rollout, Scope
+from drawbridge.facts import serialized
+from drawbridge.facts.model import Cluster, Facts
 from webhook.server.recent_state import RecentState
 from webhook.server.recent_values import RecentValues
 

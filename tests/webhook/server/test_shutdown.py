@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.http_client import Response, request, review
+from tests.process.http_client import Response, request, review
 from tests.webhook.server.served import serve
 
 

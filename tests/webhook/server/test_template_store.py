@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cluster.cache import Cache
-from cluster.resources import TEMPLATES
-from cluster.session import Session
-from cluster.write import Writer
+from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.resources import TEMPLATES
+from drawbridge.cluster.session import Session
+from drawbridge.cluster.write import Writer
 from tests.cluster.fake.api import FakeApi
 from webhook.admission.protocols import TemplateStoreError
 from webhook.server.cluster_view import OWN_LABEL_SELECTOR

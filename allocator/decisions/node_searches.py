@@ -1,0 +1,141 @@
+"""Runs searches for nodes in parts, and remembers those that found nothing.
+
+A call of the scheduler has a time limit, so that a search examines a limited number of nodes. The
+next one for the same request continues behind it. When all nodes were examined in one state of the
+cluster, the result holds for every pod that asks the same, until the state changes.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from allocator.decisions.shortlist import NodeSearch, Shortlist, find_nodes
+from allocator.state.cluster_state import AllocatorState
+from drawbridge.ledger.ledger import uid_of
+from drawbridge.solver.answer_cache import demand_key
+from drawbridge.solver.reasons import merge_reasons
+
+UNLIMITED: Final = 1 << 62
+# With fewer nodes, all are examined after a change that does not help, so that the reasons have
+# current numbers.
+FEW_NODES: Final = 400
+# If at least one of this many nodes has changed, all of them are examined.
+NODES_PER_CHANGE: Final = 4
+MAX_REMEMBERED: Final = 4096
+
+
+class _Scan(msgspec.Struct, frozen=True):
+    """What was examined so far, without a result, in one state of the cluster."""
+
+    epoch: int
+    start: int
+    found: Shortlist
+
+
+class NodeSearches:
+    """The searches of one allocator. `ids` returns a new share ID at each call."""
+
+    def __init__(
+        self, state: AllocatorState, ids: Callable[[], str], nodes_per_call: int = UNLIMITED
+    ) -> None:
+        self._state = state
+        self._ids = ids
+        self._nodes_per_call = nodes_per_call
+        self._start = 0
+        self._scans: OrderedDict[bytes, _Scan] = OrderedDict()
+
+    def is_refused(self, key: bytes) -> bool:
+        """Whether no node fits for the requests with this key, in the current state."""
+        scan = self._scans.get(key)
+        return scan is not None and scan.found.complete and scan.epoch == self._state.epoch()
+
+    def run(self, search: NodeSearch, now: float) -> Shortlist:
+        """Examine the next nodes, first without penalised devices, then with them."""
+        if search.without or search.only is not None:
+            return self._run_part(replace(search, start=self._start), now)
+        key = request_key(search)
+        scan, changed = self._earlier_scan(key)
+        found = self._run_part(replace(search, only=changed), now) if changed else Shortlist()
+        if found.fitting or found.error is not None:
+            if scan is not None:
+                found.candidates += scan.found.candidates - scan.found.examined
+            return found
+        if found.examined < found.candidates:
+            # Which of the changed nodes are left is not kept: all nodes are examined again.
+            del self._scans[key]
+            return found
+        if scan is None or (changed and scan.found.candidates - FEW_NODES <= len(changed)):
+            start = self._start
+            found = self._run_part(replace(search, start=start), now)
+        else:
+            start = scan.start
+            found = self._continue(search, scan, now)
+        if not found.fitting and found.error is None:
+            self._scans[key] = _Scan(self._state.epoch(), start, found)
+            self._scans.move_to_end(key)
+            if len(self._scans) > MAX_REMEMBERED:
+                self._scans.popitem(last=False)
+        return found
+
+    def _earlier_scan(self, key: bytes) -> tuple[_Scan | None, frozenset[str]]:
+        """Return what was examined before, and which nodes have changed since; only these can fit.
+
+        Returns no scan if much has changed.
+        """
+        scan = self._scans.get(key)
+        if scan is None or scan.epoch == self._state.epoch():
+            return scan, frozenset()
+        changed = self._state.changes.changed_since(scan.epoch)
+        if changed is None or scan.found.candidates <= NODES_PER_CHANGE * len(changed):
+            return None, frozenset()
+        return scan, changed
+
+    def _continue(self, search: NodeSearch, scan: _Scan, now: float) -> Shortlist:
+        """Examine the nodes behind those of a scan."""
+        left = scan.found.candidates - scan.found.examined
+        if left <= 0:
+            return scan.found
+        behind = scan.start + scan.found.examined
+        visits = min(left, self._nodes_per_call)
+        found = self._run_part(replace(search, start=behind, visits=visits, first=""), now)
+        return found if found.fitting or found.error else _joined(scan.found, found)
+
+    def _run_part(self, search: NodeSearch, now: float) -> Shortlist:
+        search = replace(search, visits=min(search.visits, self._nodes_per_call))
+        preferred = self._state.preferred_view(now)
+        found = Shortlist()
+        if preferred is not None:
+            found = find_nodes(search, self._state, preferred, self._ids)
+            found.excludes_devices = True
+        if not found.fitting:
+            found = find_nodes(search, self._state, self._state.ledger.view(), self._ids)
+        self._start += found.examined
+        return found
+
+
+def _joined(before: Shortlist, found: Shortlist) -> Shortlist:
+    """Return the result of two parts of one search."""
+    reasons = list(merge_reasons((*before.reasons, *found.reasons)))
+    examined = before.examined + found.examined
+    return Shortlist(reasons=reasons, examined=examined, candidates=found.candidates)
+
+
+def request_key(search: NodeSearch) -> bytes:
+    """Return a key that is equal for searches with equal results, apart from their limits."""
+    pod = search.pod
+    allocated = [
+        (uid_of(each), each.status.allocation.node_selector)
+        for each in search.claims
+        if each.status.allocation is not None
+    ]
+    constraints = (
+        pod.node_name,
+        sorted((pod.node_selector or {}).items()),
+        pod.node_affinity,
+        pod.tolerations,
+        allocated,
+    )
+    return msgspec.json.encode(constraints) + demand_key(search.unallocated)

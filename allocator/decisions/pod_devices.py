@@ -1,0 +1,344 @@
+"""Decides which devices a pod gets: the answers to the calls of the scheduler, in memory.
+
+A decision is made on the current state and reserved before anybody else can ask. The caller passes
+the time. All memories are bounded.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from allocator.decisions.node_searches import UNLIMITED, NodeSearches, request_key
+from allocator.decisions.pod_requests import PodRequest, check_claim, check_claims, read_claims
+from allocator.decisions.preemption import DevicePreemption
+from allocator.decisions.scores import NodeStrategy, score_nodes
+from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist, never
+from allocator.scheduler.protocol import (
+    PreemptReply,
+    PreemptRequest,
+    PreFilterReply,
+    PreFilterRequest,
+    ReserveReply,
+    shorten_message,
+)
+from allocator.scheduler.replies import fit_on, node_reason, refuse_nodes, refuse_pod, summarize
+from allocator.state.cluster_state import AllocatorState
+from allocator.state.reservations import ClaimReservation, PodReservation
+from allocator.state.reserved_pods import ReservedPods
+from drawbridge.dra.claim import Claim
+from drawbridge.ledger.ledger import ReservationRefusal, uid_of
+
+RESERVATION_SECONDS: Final = 30.0
+# How long a pod that is woken can count on the devices that were found for it.
+PROMISE_SECONDS: Final = 2.0
+MAX_REQUESTS: Final = 65536
+_RESTARTED: Final = "the allocator has restarted since the pod was filtered"
+
+
+class Promise(NamedTuple):
+    """Whether a waiting pod got devices on a node, and if not, whether it can.
+
+    The search is `unfinished` while it has not examined all nodes. It is `impossible` for a pod
+    whose claims it cannot use.
+    """
+
+    node: str = ""
+    unfinished: bool = False
+    impossible: bool = False
+
+
+class PodDecisions:
+    """The decisions for the pods of one scheduler. `ids` returns a new share ID at each call."""
+
+    def __init__(
+        self,
+        state: AllocatorState,
+        ids: Callable[[], str],
+        *,
+        strategy: NodeStrategy = NodeStrategy.NONE,
+        nodes_per_call: int = UNLIMITED,
+    ) -> None:
+        self.state = state
+        self._ids = ids
+        self._strategy = strategy
+        self._searches = NodeSearches(state, ids, nodes_per_call)
+        self._reserved = ReservedPods(state)
+        self._preemption = DevicePreemption(state, self._reserved, ids)
+        self._requests: OrderedDict[str, PodRequest] = OrderedDict()
+
+    # --- the calls of the scheduler ---
+
+    def prefilter(
+        self, request: PreFilterRequest, now: float, out_of_time: Callable[[], bool] = never
+    ) -> PreFilterReply:
+        """Return nodes on which the claims of a pod can be allocated; raises ProtocolError.
+
+        A search that is `out_of_time` continues with the next call for an equal request.
+        """
+        received = read_claims(request)
+        for each, _ in received:
+            self.state.observe_claim(each)
+        reason = check_claims(request.pod, received, self.state)
+        if reason is not None:
+            self.forget(request.pod.uid)
+            return refuse_pod((reason,))
+        uids = tuple(dict.fromkeys(uid_of(claim) for claim, _ in received))
+        pod_request = PodRequest(request.pod, uids)
+        self._remember(pod_request)
+        return self._decide(pod_request, request.max_nodes, now, out_of_time)
+
+    def _decide(
+        self, request: PodRequest, limit: int, now: float, out_of_time: Callable[[], bool]
+    ) -> PreFilterReply:
+        uid = request.pod.uid
+        reservation = self._reserved.find(uid)
+        if reservation is not None and self._reserved.is_writing(uid):
+            # The write decides; every other node would need other devices.
+            return fit_on(reservation.node)
+        self._reserved.release(uid)
+        first = reservation.node if reservation else ""
+        search = replace(self._search(request, limit), first=first, out_of_time=out_of_time)
+        self._preemption.preemptors.settle(now)
+        if (kept := self._preemption.find_kept(uid, search)) is not None:
+            return fit_on(kept.name, preemptible=True)
+        found = self._searches.run(search, now)
+        if found.fitting:
+            self._preemption.waits_no_more(uid)
+            if reservation is not None:
+                self._keep(request, reservation.node, search, found, now)
+            return self._fitting_reply(found, search)
+        if found.error is None and (taken := self._preemption.take_over(search)) is not None:
+            self._reserve_found(request, taken, search, now + PROMISE_SECONDS, promised=True)
+            return fit_on(taken.name, preemptible=True)
+        return self._wait(refuse_nodes(found), found, search, now)
+
+    def reserve(self, pod_uid: str, node: str, now: float) -> ReserveReply:
+        """Reserve devices for a pod on a node until the pod is bound or a time has passed."""
+        request = self._requests.get(pod_uid)
+        if request is None:
+            return ReserveReply(reserved=False, message=_RESTARTED)
+        self._preemption.preemptors.settle(now)
+        # Nobody else asks before the devices that were kept for the pod are reserved.
+        self._preemption.forget(pod_uid)
+        problem = self._reserve(request, node, now, RESERVATION_SECONDS)
+        return ReserveReply(reserved=not problem, message=shorten_message(problem))
+
+    def unreserve(self, pod_uid: str) -> None:
+        """Give the reservation of a pod back, unless it is being written."""
+        self._reserved.release(pod_uid)
+
+    def preempt(
+        self, request: PreemptRequest, now: float, out_of_time: Callable[[], bool] = never
+    ) -> PreemptReply:
+        """Return the pods that must go for a pod that fits nowhere, and keep their devices."""
+        known = self._requests.get(request.pod_uid)
+        if known is None:
+            return PreemptReply(message=_RESTARTED)
+        for uid in known.claims:
+            if problem := self._check(uid, request.pod_uid):
+                return PreemptReply(message=problem)
+        self._preemption.preemptors.settle(now)
+        return self._preemption.choose(request, self._search(known, 1), now, out_of_time)
+
+    def is_victim(self, pod_uid: str) -> bool:
+        """Whether a pod must go for another one."""
+        return self._preemption.preemptors.is_victim(pod_uid)
+
+    # --- waking ---
+
+    def promise(
+        self,
+        pod_uid: str,
+        now: float,
+        without: Collection[str] = (),
+        out_of_time: Callable[[], bool] = never,
+    ) -> Promise:
+        """Reserve devices for a waiting pod for a short time.
+
+        The pod asks again, and its promise becomes a reservation then.
+        """
+        request = self._requests.get(pod_uid)
+        if request is None or any(self._check(uid, pod_uid) for uid in request.claims):
+            return Promise(impossible=True)
+        if self._reserved.find(pod_uid) is not None:
+            return Promise()
+        search = replace(self._search(request, 1), without=without, out_of_time=out_of_time)
+        self._preemption.preemptors.settle(now)
+        kept = self._preemption.preemptors.find(pod_uid)
+        if kept is not None and not kept.pending:
+            own = self._preemption.find_kept(pod_uid, replace(search, without=()))
+            if own is not None:
+                return Promise(node=own.name)  # its devices are kept already
+        found = self._searches.run(search, now)
+        for each in found.fitting:
+            if not self._reserve(request, each.name, now, PROMISE_SECONDS):
+                return Promise(node=each.name)
+        return Promise(unfinished=not (found.complete or found.fitting or found.error or without))
+
+    def forget(self, pod_uid: str) -> None:
+        """Forget a pod that is bound or deleted."""
+        self._reserved.release(pod_uid)
+        self._preemption.forget(pod_uid)
+        self._requests.pop(pod_uid, None)
+
+    # --- the write path ---
+
+    def reservation_of(self, pod_uid: str) -> PodReservation | None:
+        """Return the reservation of a pod."""
+        return self._reserved.find(pod_uid)
+
+    def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
+        """Return the claims of a pod, as last seen."""
+        request = self._requests.get(pod_uid)
+        if request is None:
+            return self.state.claims_of(pod_uid)
+        claims = self.state.claims
+        return tuple(claims[uid] for uid in request.claims if uid in claims)
+
+    def begin_write(self, pod_uid: str) -> str:
+        """Keep a reservation from expiring; return why it cannot be written, or ""."""
+        return self._reserved.begin_write(pod_uid)
+
+    def end_write(self, pod_uid: str, *, written: bool) -> None:
+        """End a write; without `written`, remove what is reserved and not allocated."""
+        self._reserved.end_write(pod_uid, written=written)
+
+    def observe_claim(self, claim: Claim) -> None:
+        """Take over a claim from a response."""
+        self.state.observe_claim(claim)
+
+    def keeps(self, reserved: ClaimReservation) -> bool:
+        """Whether these devices are still reserved for the claim."""
+        return self._reserved.keeps(reserved)
+
+    def is_reserved(self, claim_uid: str) -> bool:
+        """Whether devices are reserved for a claim."""
+        return claim_uid in self.state.ledger.reservations
+
+    def begin_term(self) -> None:
+        """Forget all reservations."""
+        self._reserved.clear()
+        self._preemption.preemptors.clear()
+
+    def expire(self, now: float) -> tuple[str, ...]:
+        """Remove reservations whose time is over; return the UIDs of their pods."""
+        self._preemption.preemptors.expire(now)
+        return self._reserved.expire(now)
+
+    def take_pods_to_retry(self) -> tuple[str, ...]:
+        """Return the pods that lost kept devices since the last call, and can preempt again."""
+        return self._preemption.preemptors.take_to_retry()
+
+    # --- one decision ---
+
+    def request_key(self, pod_uid: str) -> bytes | None:
+        """Return a key that is equal for pods that ask the same."""
+        request = self._requests.get(pod_uid)
+        if request is None or any(uid not in self.state.claims for uid in request.claims):
+            return None
+        key = request_key(self._search(request, 0))
+        # What is kept for a pod fits no other one.
+        kept = self._preemption.preemptors.find(pod_uid)
+        return key if kept is None else key + kept.key.encode()
+
+    def is_refused(self, key: bytes) -> bool:
+        """Whether no node fits for the pods with this key, in the current state."""
+        return self._searches.is_refused(key)
+
+    def _remember(self, request: PodRequest) -> None:
+        self._requests[request.pod.uid] = request
+        self._requests.move_to_end(request.pod.uid)
+        if len(self._requests) > MAX_REQUESTS:
+            self._requests.popitem(last=False)
+
+    def _search(self, request: PodRequest, limit: int) -> NodeSearch:
+        return NodeSearch(
+            pod=request.pod,
+            claims=tuple(map(self._current_claim, request.claims)),
+            limit=limit,
+        )
+
+    def _current_claim(self, uid: str) -> Claim:
+        """Return a claim with its allocation, written or reserved by a pod that shares it."""
+        claim = self.state.claims[uid]
+        reserved = self._reserved.allocation_of(uid)
+        if claim.status.allocation is not None or reserved is None:
+            return claim
+        return replace(claim, status=replace(claim.status, allocation=reserved))
+
+    def _reserve(self, request: PodRequest, node: str, now: float, seconds: float) -> str:
+        """Reserve devices; return why that is not possible, or ""."""
+        uid = request.pod.uid
+        reservation = self._reserved.find(uid)
+        if reservation is not None and reservation.node == node:
+            self._reserved.extend(uid, now + seconds, promised=seconds == PROMISE_SECONDS)
+            return ""
+        if self._reserved.is_writing(uid) and reservation is not None:
+            return f"the pod is being bound to node {reservation.node}"
+        self._reserved.release(uid)
+        for claim_uid in request.claims:
+            if problem := self._check(claim_uid, uid):
+                return problem
+        search = replace(self._search(request, 1), only=frozenset({node}))
+        found = self._searches.run(search, now)
+        if not found.fitting:
+            return f"the devices on node {node} are not free any more: {summarize(found)}"
+        promised = seconds == PROMISE_SECONDS
+        refusal = self._reserve_found(
+            request, found.fitting[0], search, now + seconds, promised=promised
+        )
+        return f"cannot reserve devices on node {node}: {refusal}" if refusal else ""
+
+    def _reserve_found(
+        self,
+        request: PodRequest,
+        fitting: FittingNode,
+        search: NodeSearch,
+        until: float,
+        *,
+        promised: bool,
+    ) -> ReservationRefusal | None:
+        """Reserve what a search has found on a node."""
+        allocations = fitting.solution.allocations if fitting.solution else ()
+        needed = [uid_of(each) for each in search.unallocated]
+        solved = dict(zip(needed, allocations, strict=True))
+        return self._reserved.reserve(request, fitting.name, solved, until, promised=promised)
+
+    def _keep(
+        self, request: PodRequest, node: str, search: NodeSearch, found: Shortlist, now: float
+    ) -> None:
+        """Keep the devices of a pod on its node until it is reserved, so that none else is woken.
+
+        Otherwise they are free between two calls of the scheduler.
+        """
+        for each in found.fitting:
+            if each.name == node:
+                self._reserve_found(request, each, search, now + PROMISE_SECONDS, promised=True)
+
+    def _check(self, claim_uid: str, pod_uid: str) -> str:
+        claim = self.state.claims.get(claim_uid)
+        if claim is None:
+            return "a claim of the pod was deleted"
+        reason = check_claim(pod_uid, claim, self.state)
+        return reason.message if reason else ""
+
+    # --- replies ---
+
+    def _fitting_reply(self, found: Shortlist, search: NodeSearch) -> PreFilterReply:
+        limit = search.limit
+        scored = score_nodes(found.fitting, search.unallocated, self._strategy, self.state)
+        kept = scored[:limit] if limit else scored
+        complete = found.complete and len(kept) == len(scored)
+        return PreFilterReply(fit=tuple(kept), complete=complete, preemptible=True)
+
+    def _wait(
+        self, reply: PreFilterReply, found: Shortlist, search: NodeSearch, now: float
+    ) -> PreFilterReply:
+        """Tell a pod that waits for devices which are being released so, and keep them for it."""
+        reason = self._preemption.wait(search.pod.uid, search, now)
+        if reason is None:
+            return replace(reply, preemptible=found.complete and found.error is None)
+        message = shorten_message(f"{reason.message}; {reply.message}")
+        return replace(reply, message=message, reasons=(node_reason(reason), *reply.reasons))

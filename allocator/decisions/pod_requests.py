@@ -1,0 +1,106 @@
+"""What the scheduler asks for a pod: the pod and its claims, checked before any search."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from allocator.scheduler.protocol import ErrorCode, PreFilterRequest, ProtocolError, SchedulingPod
+from allocator.state.cluster_state import AllocatorState
+from drawbridge.agreement import allocator_codes as codes
+from drawbridge.dra.claim import Claim, claim_reader
+from drawbridge.dra.rules import read_claim_rules
+from drawbridge.ledger.ledger import name_of, uid_of
+from drawbridge.ledger.node_fit import make_reason
+from drawbridge.solver.codes import CLAIM_REFUSED
+from drawbridge.solver.reasons import Reason
+
+# The limit of the API server for status.reservedFor.
+MAX_CONSUMERS: Final = 256
+_STAGE: Final = "claims"
+
+
+class PodRequest(NamedTuple):
+    """A pod and the UIDs of its claims, in the order of the pod; a claim is named once."""
+
+    pod: SchedulingPod
+    claims: tuple[str, ...]
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class _OwnedMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    owner_references: tuple[_Owner, ...] = ()
+
+
+class _OwnedObject(msgspec.Struct, frozen=True):
+    metadata: _OwnedMetadata = _OwnedMetadata()
+
+
+class ReceivedClaim(NamedTuple):
+    """A claim of a request, and the UID of the pod for which it was generated."""
+
+    claim: Claim
+    generated_for: _Owner | None
+
+
+_READER: Final = claim_reader()
+_OWNERS: Final = msgspec.json.Decoder(_OwnedObject)
+
+
+def read_claims(request: PreFilterRequest) -> tuple[ReceivedClaim, ...]:
+    """Decode the claims of a request; raises ProtocolError."""
+    return tuple(_read_claim(number, raw) for number, raw in enumerate(request.claims or ()))
+
+
+def _read_claim(number: int, raw: msgspec.Raw) -> ReceivedClaim:
+    claim = _READER.read(raw)
+    if isinstance(claim, tuple):
+        raise ProtocolError(ErrorCode.BAD_REQUEST, f"claims[{number}]: {claim[0].message}")
+    try:
+        owners = _OWNERS.decode(raw).metadata.owner_references
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(ErrorCode.BAD_REQUEST, f"claims[{number}]: {error}") from None
+    pods = (each for each in owners if each.controller and each.kind == "Pod")
+    return ReceivedClaim(claim, next(pods, None))
+
+
+def check_claims(
+    pod: SchedulingPod, received: Iterable[ReceivedClaim], state: AllocatorState
+) -> Reason | None:
+    """Return why a pod cannot use its claims on any node."""
+    if state.pods.is_gone(pod.uid):
+        return make_reason(codes.POD_DELETED, _STAGE, "the pod was deleted")
+    for claim, owner in received:
+        reason = check_claim(pod.uid, claim, state)
+        if reason is not None:
+            return reason
+        if owner is not None and owner.name == pod.name and owner.uid != pod.uid:
+            message = f"ResourceClaim {name_of(claim)} belongs to an earlier pod {pod.name}"
+            return make_reason(codes.CLAIM_OF_ANOTHER_POD, _STAGE, message)
+        # The pod is told even if no node has devices yet.
+        rules = read_claim_rules(claim)
+        if isinstance(rules, tuple):
+            message = f"ResourceClaim {name_of(claim)}: {rules[0].path}: {rules[0].message}"
+            return make_reason(CLAIM_REFUSED, _STAGE, message)
+    return None
+
+
+def check_claim(pod_uid: str, claim: Claim, state: AllocatorState) -> Reason | None:
+    """Return why a pod cannot use a claim, as it is now."""
+    name = f"ResourceClaim {name_of(claim)}"
+    current = state.claims.get(uid_of(claim))
+    if current is None:
+        return make_reason(codes.CLAIM_DELETED, _STAGE, f"{name} was deleted")
+    if current.metadata.deletion_timestamp is not None:
+        return make_reason(codes.CLAIM_BEING_DELETED, _STAGE, f"{name} is being deleted")
+    consumers = current.status.reserved_for
+    if len(consumers) >= MAX_CONSUMERS and all(each.uid != pod_uid for each in consumers):
+        message = f"{name} is reserved for {len(consumers)} pods, which is the maximum"
+        return make_reason(codes.CLAIM_HAS_MAX_CONSUMERS, _STAGE, message)
+    return None

@@ -1,0 +1,210 @@
+"""Decides which pods go for a pod with a higher priority, and what the pod waits for after that.
+
+A pod waits if devices for it are free or being released already. Otherwise it gets victims, as few
+as possible, and what they release is kept for it. A pod with a higher priority takes over what is
+kept for others, or promised to pods that were woken.
+"""
+
+import itertools
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes
+from allocator.decisions.victims import DeviceVictims, VictimSearch
+from allocator.scheduler.protocol import PreemptReply, PreemptRequest
+from allocator.state.cluster_state import AllocatorState
+from allocator.state.preemptors import MAX_PREEMPTORS, Preemptor, Preemptors
+from allocator.state.releases import Releases, waits_for
+from allocator.state.reservations import PodReservation
+from allocator.state.reserved_pods import ReservedPods
+from drawbridge.ledger.holdings import Hold, decode_allocation, read_holds
+from drawbridge.ledger.ledger import DeviceID
+from drawbridge.solver.reasons import Reason
+
+_BUSY: Final = f"{MAX_PREEMPTORS} pods preempt already; the pod is tried again"
+_FREE: Final = "devices are released at this moment; the pod is tried again"
+_TOO_SLOW: Final = "no victims were found in time; use simpler claims, or fewer pods per node"
+
+
+class DevicePreemption:
+    """Preemption for devices. `ids` returns a new share ID at each call."""
+
+    def __init__(
+        self, state: AllocatorState, reserved: ReservedPods, ids: Callable[[], str]
+    ) -> None:
+        self._state = state
+        self._reserved = reserved
+        self._ids = ids
+        self._releases = Releases(state)
+        self.preemptors = Preemptors(state)
+        self._attempts = itertools.count()
+
+    def forget(self, pod_uid: str) -> None:
+        """Keep no devices for a pod that is bound, deleted, or cannot use its claims."""
+        self._releases.forget(pod_uid)
+        self.preemptors.forget(pod_uid)
+
+    def waits_no_more(self, pod_uid: str) -> None:
+        """Let others wait for the devices that are being released, because the pod has some."""
+        self._releases.forget(pod_uid)
+
+    # --- a pod that asks for nodes ---
+
+    def find_kept(self, pod_uid: str, search: NodeSearch) -> FittingNode | None:
+        """Return the node on which devices are kept for a pod, if they are enough now."""
+        kept = self.preemptors.find(pod_uid)
+        if kept is None:
+            return None
+        view = self._state.ledger.view_without((kept.key,))
+        only = replace(search, only=frozenset({kept.node}), limit=1)
+        found = find_nodes(only, self._state, view, self._ids).fitting
+        return found[0] if found else None
+
+    def take_over(self, search: NodeSearch) -> FittingNode | None:
+        """Return a node on which pods with a lower priority give up what they only count on."""
+        priority = search.pod.priority
+        lower = tuple(self.preemptors.lower_than(priority))
+        promised = tuple(self._reserved.promised_below(priority))
+        nodes = frozenset((*(each.node for each in lower), *(each.node for each in promised)))
+        if not nodes:
+            return None
+        only = replace(search, only=nodes, limit=1)
+        for each in self._find_without(only, lower, promised):
+            # The others keep what they have, if it is not needed, and are evicted for once.
+            on_node = [one for one in lower if one.node == each.name]
+            of_node = [one for one in promised if one.node == each.name]
+            used = _devices_of(each)
+            needed = [one for one in on_node if not used.isdisjoint(map(_device_of, one.holds))]
+            woken = [one for one in of_node if not used.isdisjoint(self._promised_to(one))]
+            there = replace(only, only=frozenset({each.name}))
+            found = self._find_without(there, needed, woken)
+            self.preemptors.take_over(needed if found else on_node)
+            for one in woken if found else of_node:
+                self._reserved.release(one.uid)
+            return found[0] if found else each
+        return None
+
+    def _find_without(
+        self,
+        search: NodeSearch,
+        preemptors: Iterable[Preemptor],
+        promised: Iterable[PodReservation],
+    ) -> list[FittingNode]:
+        """Return the nodes that fit if these pods give up what they count on."""
+        given_up = {*(each.key for each in preemptors), *_claims_of(promised)}
+        view = self._state.ledger.view_without(given_up)
+        return find_nodes(search, self._state, view, self._ids).fitting
+
+    def _promised_to(self, pod: PodReservation) -> set[DeviceID]:
+        reserved = map(self._state.ledger.reservations.get, _claims_of((pod,)))
+        return {_device_of(hold) for each in reserved if each for hold in each.holds}
+
+    def wait(self, pod_uid: str, search: NodeSearch, now: float) -> Reason | None:
+        """Return what a pod that fits nowhere waits for, if devices are being released for it."""
+        priority = search.pod.priority
+        own = self.preemptors.find(pod_uid)
+        if own is None or not own.pending:
+            own = self.preemptors.find_for_same_claim(pod_uid, search)
+        if own is not None:
+            return waits_for(own.device_count, own.node)
+        promised = self.preemptors.promised_to_others(pod_uid, priority)
+        pairing = self._releases.pair(pod_uid, search, self._ids, promised)
+        if pairing is None:
+            return None
+        lower = self.preemptors.lower_than(priority)
+        if any(not each.waits_for.isdisjoint(pairing.claims) for each in lower):
+            # What others were evicted for is kept for this pod now.
+            found = DeviceVictims(node=pairing.node, claims=tuple(sorted(pairing.claims)))
+            self.preemptors.begin(pod_uid, search, found, now)
+        return pairing.reason
+
+    # --- a pod that asks for victims ---
+
+    def choose(
+        self,
+        request: PreemptRequest,
+        search: NodeSearch,
+        now: float,
+        out_of_time: Callable[[], bool],
+    ) -> PreemptReply:
+        """Return the node and the victims of a pod that fits nowhere, or why there are none."""
+        uid, priority = request.pod_uid, search.pod.priority
+        reason = self.wait(uid, search, now)
+        if reason is not None:
+            return PreemptReply(waiting=True, message=reason.message)
+        if len(self.preemptors) >= MAX_PREEMPTORS:
+            return PreemptReply(message=_BUSY)
+        promises = tuple(self._reserved.promised_below(priority))
+        free = self._find_gone(request) | _claims_of(promises)
+        # Another node is the first one each time, because a slow search reaches only a few.
+        nodes = request.nodes or ()
+        first = next(self._attempts) % max(len(nodes), 1)
+        ordered = (*nodes[first:], *nodes[:first])
+        victims = self._make_search(uid, search, free).choose(ordered, out_of_time)
+        if victims is None:
+            return _refuse(priority, unfinished=out_of_time())
+        for each in promises:
+            if not set(victims.claims).isdisjoint(_claims_of((each,))):
+                self._reserved.release(each.uid)
+        self.preemptors.begin(uid, search, victims, now)
+        if not victims.pods and not victims.required:
+            return PreemptReply(waiting=True, message=_FREE)
+        return PreemptReply(node=victims.node, victims=victims.pods, violations=victims.violations)
+
+    def _find_gone(self, request: PreemptRequest) -> set[str]:
+        """Return the claims whose pods are gone for the scheduler.
+
+        It has seen that before the allocator, or the allocator has started after their end.
+        """
+        pods, gone = self._state.pods, set()
+        for node in request.nodes or ():
+            if node.running is None:
+                continue
+            listed = {*node.running, *(each.uid for each in node.pods or ())}
+            for pool in self._state.planner.pools_for(node.node):
+                for uid in self._state.ledger.claims_in(pool):
+                    users = pods.consumers(uid)
+                    if users and all(
+                        each not in listed and pods.can_be_on(each, node.node) for each in users
+                    ):
+                        gone.add(uid)
+        return gone
+
+    def _make_search(self, uid: str, search: NodeSearch, more: Collection[str]) -> VictimSearch:
+        priority, own = search.pod.priority, self.preemptors.find(uid)
+        promised = self.preemptors.promised_to_others(uid, priority)
+        kept = (*self.preemptors.lower_than(priority), *([own] if own else ()))
+        free = {
+            *self._releases.unpaired(priority).union(more).difference(promised),
+            *(each.key for each in kept),
+        }
+        return VictimSearch(
+            self._state,
+            self._reserved,
+            search=search,
+            free=free,
+            promised=promised,
+            ids=self._ids,
+        )
+
+
+def _device_of(hold: Hold) -> DeviceID:
+    return DeviceID(hold.pool, hold.device)
+
+
+def _devices_of(fitting: FittingNode) -> frozenset[DeviceID]:
+    """Return the devices of a solution."""
+    allocations = fitting.solution.allocations if fitting.solution else ()
+    decoded = map(decode_allocation, allocations)
+    return frozenset(_device_of(hold) for each in decoded for hold in read_holds(each))
+
+
+def _refuse(priority: int, *, unfinished: bool) -> PreemptReply:
+    text = f"the devices of pods with a priority below {priority} are not enough"
+    return PreemptReply(unfinished=unfinished, message=_TOO_SLOW if unfinished else text)
+
+
+def _claims_of(reservations: Iterable[PodReservation]) -> set[str]:
+    return {claim.uid for each in reservations for claim in each.claims if claim.allocation}

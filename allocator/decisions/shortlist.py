@@ -1,0 +1,238 @@
+"""Finds nodes on which the claims of a pod can be allocated, without a search of all nodes.
+
+Nodes that the scheduler would reject anyway are skipped: node selector, required node affinity,
+taints and unschedulable. The scheduler's own plugins decide about everything else.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from allocator.scheduler.protocol import SchedulingPod
+from allocator.state.cluster_state import AllocatorState
+from drawbridge.agreement import allocator_codes as codes
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.device import NodeSelector, Taint
+from drawbridge.dra.nodes import Node, matches_selector, named_nodes, selector_problems
+from drawbridge.dra.taints import EXCLUDING, tolerates
+from drawbridge.ledger.node_fit import has_labels, make_reason, reachable_nodes
+from drawbridge.ledger.planner import OutOfTimeError
+from drawbridge.ledger.ranking import SolutionRank, rank_solution
+from drawbridge.solver.answers import Failure, FailureKind, Solution
+from drawbridge.solver.reasons import Reason
+from drawbridge.solver.world import View
+
+MAX_BATCH: Final = 64
+# Some 40 ms; constraints that a person writes take hundreds.
+MAX_WORK_PER_NODE: Final = 20_000
+# The taint that cordons a node, and that some pods tolerate.
+_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+
+
+def never() -> bool:
+    """Set no time limit."""
+    return False
+
+
+class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """What to search for: a pod and its claims, with the allocations that are decided already.
+
+    `limit` is the number of nodes to find (0 for all), `visits` the number of nodes to examine.
+    `first` is examined first. The nodes in `without` are not, and with `only` no others are.
+    `out_of_time` is asked between batches of nodes and ends the search.
+    """
+
+    pod: SchedulingPod
+    claims: tuple[Claim, ...]
+    limit: int = 0
+    visits: int = 1 << 62
+    start: int = 0
+    first: str = ""
+    without: Collection[str] = frozenset()
+    only: frozenset[str] | None = None
+    out_of_time: Callable[[], bool] = never
+
+    @property
+    def unallocated(self) -> tuple[Claim, ...]:
+        """The claims that need devices."""
+        return tuple(each for each in self.claims if each.status.allocation is None)
+
+    @property
+    def required(self) -> NodeSelector | None:
+        """The required node affinity of the pod."""
+        affinity = self.pod.node_affinity
+        return affinity.required_during_scheduling_ignored_during_execution if affinity else None
+
+
+class FittingNode(msgspec.Struct, frozen=True):
+    """A node on which the claims fit, and the rank of the solution there."""
+
+    name: str
+    rank: SolutionRank
+    solution: Solution | None = None
+
+
+class Shortlist(msgspec.Struct, kw_only=True):
+    """The nodes that were found, and the reasons for those that were examined and do not fit."""
+
+    fitting: list[FittingNode] = []
+    reasons: list[Reason] = []
+    examined: int = 0
+    candidates: int = 0
+    error: Failure | None = None
+    # Whether devices with a penalty were left out.
+    excludes_devices: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether no other node fits."""
+        return self.examined >= self.candidates and not self.excludes_devices
+
+
+def find_nodes(
+    search: NodeSearch, state: AllocatorState, view: View, ids: Callable[[], str]
+) -> Shortlist:
+    """Examine nodes until enough are found. An error on any node stops the search."""
+    names = candidate_names(search, state)
+    found = Shortlist(candidates=len(names))
+    unfit: Counter[str] = Counter()
+    last = min(len(names), search.visits)
+    size = search.limit or MAX_BATCH
+    while found.examined < last and not found.error:
+        batch = names[found.examined : min(found.examined + size, last)]
+        before, reasons_before = len(found.fitting), len(found.reasons)
+        unfit_here: Counter[str] = Counter()
+        try:
+            nodes = _open_nodes(batch, search, state, unfit_here)
+            _examine(nodes, search, state, view, ids, found)
+        except OutOfTimeError:
+            del found.reasons[reasons_before:]
+            break
+        unfit += unfit_here
+        found.examined += len(batch)
+        missing = search.limit - len(found.fitting)
+        if (search.limit and missing <= 0) or search.out_of_time():
+            break
+        # Nodes that do not fit are examined in larger batches.
+        size = max(missing, 1) if len(found.fitting) > before else min(2 * size, MAX_BATCH)
+    found.reasons += _reasons_beside_devices(search, state, unfit, len(names))
+    return found
+
+
+def _reasons_beside_devices(
+    search: NodeSearch, state: AllocatorState, unfit: Counter[str], candidates: int
+) -> Iterator[Reason]:
+    """Yield why nodes cannot be used whatever devices they have."""
+    for text, count in unfit.most_common():
+        yield make_reason(codes.NODE_REFUSED, "nodes", text, nodes=count)
+    others = len(state.planner.nodes) - candidates
+    if others > 0 and search.only is None and _only_nodes_with_pools(search):
+        text = "no devices of the allocator"
+        yield make_reason(codes.NO_OWNED_POOL, "nodes", text, nodes=others)
+
+
+def candidate_names(search: NodeSearch, state: AllocatorState) -> Sequence[str]:
+    """Return the nodes to examine in order: `first`, then from `start` on, around the list."""
+    names: Sequence[str]
+    named = _named_nodes(search)
+    if named is not None:
+        names = sorted(named)
+    elif _only_nodes_with_pools(search):
+        names = state.nodes_with_pools
+    else:
+        names = tuple(state.planner.nodes)
+    start = search.start % len(names) if names else 0
+    ordered = [*names[start:], *names[:start]]
+    if search.first in named if named is not None else bool(search.first):
+        ordered = [search.first, *(each for each in ordered if each != search.first)]
+    return [each for each in ordered if each not in search.without] if search.without else ordered
+
+
+def _only_nodes_with_pools(search: NodeSearch) -> bool:
+    """Whether only nodes with owned devices can have a solution."""
+    unallocated = search.unallocated
+    return bool(unallocated) and all(each.spec.devices.requests for each in unallocated)
+
+
+def _named_nodes(search: NodeSearch) -> frozenset[str] | None:
+    """Return the nodes that the search, the pod or its allocated claims name, if they do."""
+    selectors = [
+        each.status.allocation.node_selector
+        for each in search.claims
+        if each.status.allocation is not None
+    ]
+    named = search.only
+    if search.pod.node_name:
+        own = frozenset({search.pod.node_name})
+        named = own if named is None else named & own
+    for selector in (search.required, *selectors):
+        names = named_nodes(selector) if selector is not None else None
+        if names is not None:
+            named = names if named is None else named & names
+    return named
+
+
+def _open_nodes(
+    names: Iterable[str], search: NodeSearch, state: AllocatorState, unfit: Counter[str]
+) -> list[Node]:
+    """Return the nodes that the scheduler can select, and count the reasons for others."""
+    open_nodes = []
+    required = search.required
+    invalid = required is not None and bool(selector_problems(required))
+    for name in names:
+        node = state.planner.nodes.get(name)
+        if node is None:
+            unfit["the node is not known"] += 1
+        elif search.pod.node_selector and not has_labels(search.pod.node_selector, node):
+            unfit["excluded by the node selector of the pod"] += 1
+        elif required is not None and (invalid or not matches_selector(required, node)):
+            unfit["excluded by the required node affinity of the pod"] += 1
+        elif taint := _untolerated_taint(node, search.pod):
+            text = f"the node has the taint {taint.key}:{taint.effect}, which the pod does not "
+            unfit[text + "tolerate"] += 1
+        else:
+            open_nodes.append(node)
+    return open_nodes
+
+
+def _untolerated_taint(node: Node, pod: SchedulingPod) -> Taint | None:
+    if not node.taints and not node.unschedulable:
+        return None
+    tolerations = pod.tolerations or ()
+    taints: tuple[Taint, ...] = node.taints
+    for taint in (*taints, _UNSCHEDULABLE) if node.unschedulable else taints:
+        if taint.effect in EXCLUDING and not any(tolerates(t, taint) for t in tolerations):
+            return taint
+    return None
+
+
+def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
+    nodes: Sequence[Node],
+    search: NodeSearch,
+    state: AllocatorState,
+    view: View,
+    ids: Callable[[], str],
+    found: Shortlist,
+) -> None:
+    """Solve for nodes, and add the results to `found`."""
+    near, elsewhere = reachable_nodes(search.claims, nodes)
+    found.reasons += elsewhere
+    unallocated = search.unallocated
+    if not unallocated:
+        found.fitting += [FittingNode(node.name, (0, 0)) for node in near]
+        return
+    names = [node.name for node in near]
+    solve, limit = state.planner.solve_nodes, search.out_of_time
+    answers = solve(
+        view, unallocated, names, ids=ids, max_work=MAX_WORK_PER_NODE, out_of_time=limit
+    )
+    for name, answer in answers.items():
+        if isinstance(answer, Solution):
+            rank = rank_solution(unallocated, answer)
+            found.fitting.append(FittingNode(name, rank, answer))
+        elif answer.outcome is FailureKind.ERROR:
+            found.error = answer
+        else:
+            found.reasons += answer.reasons

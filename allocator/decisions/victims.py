@@ -1,0 +1,200 @@
+"""Finds the pods that must go from a node so that the claims of another pod can be allocated there.
+
+As kube-scheduler does: all candidates are removed, then as many as possible are kept in the order
+of the request. A claim is released only when all its consumers are removed or gone.
+"""
+
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes, never
+from allocator.scheduler.protocol import PotentialVictim, PreemptionNode
+from allocator.state.cluster_state import AllocatorState
+from allocator.state.reserved_pods import ReservedPods
+from drawbridge.ledger.holdings import Hold, decode_allocation, read_holds
+from drawbridge.ledger.ledger import DeviceID, uid_of
+from drawbridge.ledger.victims import (
+    NodeVictims,
+    RunningPod,
+    choose_victims,
+    importance,
+    search_fewest,
+)
+
+# A node has tens of devices; a request with more pods is no reason for more work.
+MAX_PODS_PER_NODE: Final = 256
+
+
+class DeviceVictims(msgspec.Struct, frozen=True):
+    """The pods that must go from a node for its devices, by UID, and what the preemptor gets.
+
+    `claims` are released then, and `free` are devices that nobody holds now.
+    """
+
+    node: str
+    pods: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    free: tuple[Hold, ...] = ()
+    violations: int = 0
+    # Whether other pods must go for other reasons.
+    required: bool = False
+
+
+_Steps: TypeAlias = Generator[list[PotentialVictim], bool, list[PotentialVictim]]
+
+
+class VictimSearch:
+    """The search for one pod.
+
+    `free` are claims, and keys of kept devices, that count as released already.
+    `promised` are claims whose devices another pod gets.
+    """
+
+    def __init__(  # noqa: PLR0913  # all but two by name
+        self,
+        state: AllocatorState,
+        reserved: ReservedPods,
+        *,
+        search: NodeSearch,
+        free: Collection[str],
+        promised: Collection[str],
+        ids: Callable[[], str],
+    ) -> None:
+        self._state = state
+        self._reserved = reserved
+        self._users = reserved.users()
+        self._search = search
+        self._free = frozenset(free)
+        self._unusable = frozenset(promised).union(map(uid_of, search.claims))
+        self._ids = ids
+
+    def choose(
+        self, nodes: Sequence[PreemptionNode], out_of_time: Callable[[], bool] = never
+    ) -> DeviceVictims | None:
+        """Return the node with the fewest and least important victims; None if none helps.
+
+        When it is `out_of_time`, only the nodes count that were examined to the end. The parts that
+        are examined together grow from one node, because the end of a slow search is far.
+        """
+        pods = {each.node: self._candidates(each) for each in nodes}
+        found: dict[str, list[PotentialVictim]] = {}
+        left, size = list(pods), 1
+        while left and not out_of_time():
+            part, left = left[:size], left[size:]
+            steps = self._steps({node: pods[node] for node in part}, out_of_time)
+            found |= self._reprieve(steps, out_of_time)
+            size *= 2
+        victims = {
+            node: _node_victims(node, pods[node], removed) for node, removed in found.items()
+        }
+        best = choose_victims(victims.values())
+        return None if best is None else self._describe(best, found[best.node])
+
+    def _steps(
+        self, pods: Mapping[str, Sequence[PotentialVictim]], out_of_time: Callable[[], bool]
+    ) -> dict[str, _Steps]:
+        """Return the search for victims on each node on which all pods together are enough."""
+        removed = {pod.uid for of_node in pods.values() for pod in of_node}
+        steps = {}
+        for node in self._fitting(pods.keys(), self._released_without(removed), out_of_time):
+            # A pod that must go anyway is the first to give its devices.
+            required = [pod for pod in pods[node] if pod.required]
+            others = [pod for pod in pods[node] if not pod.required]
+            steps[node] = search_fewest(pods[node], (*others, *required))
+        return steps
+
+    def _reprieve(
+        self, steps: dict[str, _Steps], out_of_time: Callable[[], bool]
+    ) -> dict[str, list[PotentialVictim]]:
+        """Run the searches of all nodes together, because equal nodes share their answers.
+
+        What is removed from one node changes no other one: all owned pools are local to a node.
+        """
+        found: dict[str, list[PotentialVictim]] = {}
+        answers: dict[str, bool | None] = dict.fromkeys(steps)
+        while answers and not out_of_time():
+            asked: dict[str, list[PotentialVictim]] = {}
+            for node, fits in answers.items():
+                try:
+                    asked[node] = next(steps[node]) if fits is None else steps[node].send(fits)
+                except StopIteration as end:
+                    found[node] = end.value
+            removed = {pod.uid for pods in asked.values() for pod in pods}
+            fitting = self._fitting(asked.keys(), self._released_without(removed), out_of_time)
+            answers = {node: node in fitting for node in asked}
+        return found
+
+    def _candidates(self, node: PreemptionNode) -> tuple[PotentialVictim, ...]:
+        priority = self._search.pod.priority
+        pods = (node.pods or ())[:MAX_PODS_PER_NODE]
+        return tuple(each for each in pods if each.priority < priority)
+
+    def _describe(self, best: NodeVictims, for_devices: Iterable[PotentialVictim]) -> DeviceVictims:
+        pods = tuple(pod.uid for pod in for_devices)
+        released = self._released_without(pods)
+        fitting = self._fitting((best.node,), released)[best.node]
+        used = [
+            (hold, released.intersection(self._holders(hold)))
+            for allocation in (fitting.solution.allocations if fitting.solution else ())
+            for hold in read_holds(decode_allocation(allocation))
+        ]
+        of_victims = released - self._free
+        claims = of_victims.union(*(holders for _, holders in used))
+        ledger = self._state.ledger
+        return DeviceVictims(
+            node=best.node,
+            pods=pods,
+            claims=tuple(sorted(uid for uid in claims if uid in ledger.claims)),
+            free=tuple(hold for hold, _ in used if claims.isdisjoint(self._holders(hold))),
+            violations=best.violations,
+            required=len(best.pods) > len(pods),
+        )
+
+    def _holders(self, hold: Hold) -> Collection[str]:
+        return self._state.ledger.holders(DeviceID(hold.pool, hold.device)).keys()
+
+    def _fitting(
+        self,
+        nodes: Iterable[str],
+        released: Collection[str],
+        out_of_time: Callable[[], bool] = never,
+    ) -> Mapping[str, FittingNode]:
+        """Return the nodes on which the pod fits when claims are released.
+
+        Nodes are missing when it is `out_of_time`.
+        """
+        search = replace(self._search, only=frozenset(nodes), limit=0, out_of_time=out_of_time)
+        view = self._state.ledger.view_without(released)
+        found = find_nodes(search, self._state, view, self._ids)
+        return {} if found.error else {each.name: each for each in found.fitting}
+
+    def _released_without(self, removed: Collection[str]) -> frozenset[str]:
+        """Return the claims that are released when these pods are gone, and what is free."""
+        claims = {uid for pod in removed for uid in self._claims_of(pod)} - self._unusable
+        # Who gets what is being released is decided already: nobody gets it by one more eviction.
+        claims.difference_update(self._state.pods.releasing)
+        return self._free.union(uid for uid in claims if self._is_released(uid, removed))
+
+    def _claims_of(self, pod_uid: str) -> Iterable[str]:
+        yield from self._state.pods.claims_reserved_for(pod_uid)
+        reservation = self._reserved.find(pod_uid)
+        if reservation is not None:
+            yield from (each.uid for each in reservation.claims)
+
+    def _is_released(self, claim_uid: str, removed: Collection[str]) -> bool:
+        pods = self._state.pods
+        users = (*pods.consumers(claim_uid), *self._users.get(claim_uid, ()))
+        return all(each in removed or pods.is_leaving(each) for each in users)
+
+
+def _node_victims(
+    node: str, pods: Iterable[PotentialVictim], for_devices: Collection[PotentialVictim]
+) -> NodeVictims:
+    """Return all victims of a node, also those that must go for other reasons."""
+    gone = [pod for pod in pods if pod.required or pod in for_devices]
+    running = (RunningPod("", pod.uid, node, pod.priority, pod.start_time) for pod in gone)
+    victims = sorted(running, key=importance)
+    return NodeVictims(node, tuple(victims), sum(pod.violates for pod in gone))

@@ -1,0 +1,1 @@
+"""What the allocator and the scheduler plugin say to each other."""

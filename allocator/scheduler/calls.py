@@ -1,0 +1,256 @@
+"""Answers the calls of the scheduler plugin, and wakes the pods that wait for devices."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from allocator.decisions.pod_devices import PodDecisions
+from allocator.decisions.waiting import WaitingPods
+from allocator.scheduler.protocol import (
+    BindReply,
+    ErrorCode,
+    PodOnNode,
+    PodReference,
+    PostFilterReply,
+    PreemptReply,
+    PreemptRequest,
+    PreFilterReply,
+    PreFilterRequest,
+    ProtocolError,
+    ReserveReply,
+    StatusReply,
+    UnreserveReply,
+)
+from drawbridge.process import metrics
+from drawbridge.process.build_info import read_build_info
+
+_LOG: Final = logging.getLogger("allocator.scheduler.calls")
+# Changes that arrive together are one reason to wake pods.
+_DEBOUNCE_SECONDS: Final = 0.005
+_IDLE_SECONDS: Final = 1.0
+# Nothing else runs during one part of a search or one turn of waking. A search that takes longer
+# continues in the background.
+_SEARCH_SECONDS: Final = 0.05
+_TURN_SECONDS: Final = 0.02
+# After several turns in a row, others get as much time as the turns.
+_TURNS_IN_A_ROW: Final = 8
+# With victims on some nodes, other nodes are not searched longer.
+_VICTIMS_SECONDS: Final = 0.05
+# The plugin waits for 300 ms, and each time-out delays all pods.
+_RELEASE_SECONDS: Final = 0.2
+
+
+class CurrentDecisions(Protocol):
+    """The current decisions, and why there are none."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether decisions can be made."""
+        ...
+
+    @property
+    def decisions(self) -> PodDecisions:
+        """The current decisions."""
+        ...
+
+    @property
+    def waiting(self) -> WaitingPods:
+        """The pods that wait for devices."""
+        ...
+
+    def find_problems(self) -> list[str]:
+        """Return why no devices may be allocated."""
+        ...
+
+
+class Leadership(Protocol):
+    """Whether the scheduler beside this process leads."""
+
+    @property
+    def leading(self) -> bool:
+        """Whether allocations can be decided and written now."""
+        ...
+
+    def describe(self) -> str:
+        """Say why nothing is allocated."""
+        ...
+
+
+class Binder(Protocol):
+    """The write path."""
+
+    async def bind(self, pod_uid: str, node: str) -> BindReply:
+        """Allocate the claims of a pod and bind it to the node of its reservation."""
+        ...
+
+    async def release(self, pod_uid: str) -> PostFilterReply:
+        """Deallocate the claims that only this pod uses, unless it is bound."""
+        ...
+
+
+class SchedulerCalls:
+    """Implements `allocator.scheduler.server.AllocatorCalls`.
+
+    `publish` tells the plugin which pods to wake.
+    `changed` is set after every change of the state.
+    """
+
+    def __init__(  # noqa: PLR0913  # its parts, by name
+        self,
+        *,
+        state: CurrentDecisions,
+        leadership: Leadership,
+        binder: Binder,
+        publish: Callable[[tuple[str, ...]], None],
+        changed: asyncio.Event,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._state = state
+        self._leadership = leadership
+        self._binder = binder
+        self._publish = publish
+        self._changed = changed
+        self._releases: set[asyncio.Future[PostFilterReply]] = set()
+        self._now, self._pause = now, pause
+
+    # --- calls ---
+
+    def status(self) -> StatusReply:
+        """Return whether the scheduler can use this allocator."""
+        problems = self._state.find_problems()
+        leading = self._leadership.leading
+        reasons = problems or ([] if leading else [self._leadership.describe()])
+        return StatusReply(
+            ready=self._state.ready and not problems,
+            leading=leading,
+            reasons=tuple(reasons),
+            version=read_build_info().version,
+        )
+
+    def prefilter(self, request: PreFilterRequest) -> PreFilterReply:
+        """Return nodes on which the claims of a pod can be allocated."""
+        decisions, now = self._decide(), self._now()
+        reply = decisions.prefilter(request, now, self._deadline(_SEARCH_SECONDS))
+        fitting = [each.node for each in reply.fit]
+        pod = request.pod
+        self._state.waiting.note_answer(
+            pod.uid, pod.priority, fitting, now, complete=reply.complete
+        )
+        if not fitting and not reply.complete:
+            self._changed.set()  # the search continues
+        return reply
+
+    def reserve(self, request: PodOnNode) -> ReserveReply:
+        """Reserve devices for a pod on a node."""
+        reply = self._decide().reserve(request.pod_uid, request.node, self._now())
+        self._state.waiting.note_reservation(request.pod_uid, reserved=reply.reserved)
+        return reply
+
+    def unreserve(self, request: PodReference) -> UnreserveReply:
+        """Give a reservation back, and what is written for a pod that another one preempts."""
+        decisions = self._decide()
+        decisions.unreserve(request.pod_uid)
+        if decisions.is_victim(request.pod_uid):
+            # The scheduler has only stopped its binding: the pod is not deleted.
+            self._start_release(request.pod_uid)
+        self._changed.set()
+        return UnreserveReply()
+
+    async def bind(self, request: PodOnNode) -> BindReply:
+        """Allocate the claims of a pod, and bind it."""
+        self._decide()
+        reply = await self._binder.bind(request.pod_uid, request.node)
+        metrics.ALLOCATOR_BINDS.add("bound" if reply.bound else "failed")
+        self._changed.set()
+        return reply
+
+    async def release(self, request: PodReference) -> PostFilterReply:
+        """Take back the allocations that keep an unbound pod on an unusable node.
+
+        If that takes long, it continues after the reply, and the pod is woken when it is done.
+        """
+        self._decide()
+        release = self._start_release(request.pod_uid)
+        await asyncio.wait((release,), timeout=_RELEASE_SECONDS)
+        if release.done():
+            return release.result()
+        return PostFilterReply(message="the allocation of the pod is being taken back")
+
+    def preempt(self, request: PreemptRequest) -> PreemptReply:
+        """Return the pods that must go for a pod that fits nowhere."""
+        decisions, now = self._decide(), self._now()
+        reply = decisions.preempt(request, now, self._deadline(_VICTIMS_SECONDS))
+        refused = not (reply.node or reply.waiting)
+        self._state.waiting.note_preemption(
+            request.pod_uid, refused=refused, again=reply.unfinished
+        )
+        outcome = "victims" if reply.node else "waits" if reply.waiting else "none"
+        metrics.ALLOCATOR_PREEMPTIONS.add(outcome)
+        if reply.node:
+            metrics.ALLOCATOR_VICTIMS.inc(len(reply.victims))
+            metrics.ALLOCATOR_VIOLATIONS.inc(reply.violations)
+        self._changed.set()
+        return reply
+
+    def _start_release(self, pod_uid: str) -> "asyncio.Future[PostFilterReply]":
+        release = asyncio.ensure_future(self._binder.release(pod_uid))
+        self._releases.add(release)
+        release.add_done_callback(self._end_release)
+        return release
+
+    def _end_release(self, release: "asyncio.Future[PostFilterReply]") -> None:
+        self._releases.discard(release)
+        if not release.cancelled() and (error := release.exception()) is not None:
+            _LOG.error("unhandled exception in a release", exc_info=error)
+        self._changed.set()
+
+    def _deadline(self, seconds: float) -> Callable[[], bool]:
+        """Return a function that tells whether a time has passed."""
+        end = self._now() + seconds
+        return lambda: self._now() >= end
+
+    def _decide(self) -> PodDecisions:
+        """Return the decisions; raises ProtocolError unless they can be made and written."""
+        if not self._state.ready or (problems := self._state.find_problems()):
+            reasons = "; ".join(problems) if self._state.ready else "the caches are not synced"
+            raise ProtocolError(ErrorCode.NOT_READY, reasons)
+        if not self._leadership.leading:
+            raise ProtocolError(ErrorCode.NOT_LEADING, self._leadership.describe())
+        return self._state.decisions
+
+    # --- waking ---
+
+    async def wake_pods(self) -> None:
+        """Wake waiting pods after changes and at the end of their back-off, until cancelled."""
+        while True:
+            await self._wait_for_reason()
+            if not self._state.ready:
+                continue
+            # Also while another scheduler leads: otherwise the pods that ended would add up.
+            self._state.waiting.forget_settled()
+            unfinished, turns = self._leadership.leading, 0
+            while unfinished:
+                out_of_time = self._deadline(_TURN_SECONDS)
+                woken, unfinished = self._state.waiting.wake(self._now(), out_of_time=out_of_time)
+                if woken:
+                    self._publish(woken)
+                turns += 1
+                # Calls of the scheduler are answered between two turns.
+                await self._pause(0 if turns < _TURNS_IN_A_ROW else _TURN_SECONDS)
+            waiting = len(self._state.waiting) if self._leadership.leading else 0
+            metrics.ALLOCATOR_WAITING.set(waiting)
+
+    async def _wait_for_reason(self) -> None:
+        seconds = _IDLE_SECONDS
+        if self._state.ready and (until := self._state.waiting.next_time()) is not None:
+            seconds = min(max(until - self._now(), _DEBOUNCE_SECONDS), _IDLE_SECONDS)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+        await self._pause(_DEBOUNCE_SECONDS)
+        self._changed.clear()

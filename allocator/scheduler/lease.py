@@ -1,0 +1,141 @@
+"""Tells whether the kube-scheduler beside this process certainly leads, from its Lease.
+
+The allocator elects nothing: it may write while the kube-scheduler on its own host holds the Lease.
+Another kube-scheduler takes the Lease when it has not changed for its whole duration. So the Lease
+is safe until that duration has passed since its last renewal. The renewal happened after the
+request before the one that shows it was sent. This time, on the clock of this machine, is what
+counts here: a response that arrives late, or a process that was stopped, never extends the time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from drawbridge.cluster.backoff import Backoff
+from drawbridge.cluster.errors import ApiError, NotLeadingError, level_of
+from drawbridge.cluster.resources import LEASES
+from drawbridge.cluster.server_clock import boot_time
+from drawbridge.cluster.session import Session
+
+_LOG: Final = logging.getLogger("allocator.lease")
+READ_SECONDS: Final = 1.0
+# Requests in flight reach the API server, and clocks of two machines run apart, within this time.
+MARGIN_SECONDS: Final = 3.0
+
+
+class LeaseName(NamedTuple):
+    """The namespace and the name of a Lease."""
+
+    namespace: str
+    name: str
+
+
+class Term(NamedTuple):
+    """One time in office of one kube-scheduler: nobody else held the Lease in between."""
+
+    holder: str
+    transitions: int
+
+
+class _LeaseSpec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+    renew_time: str | None = None
+
+
+class _Lease(msgspec.Struct):
+    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
+
+
+class SchedulerLease:
+    """The Lease of the kube-scheduler on `host`; implements `drawbridge.cluster.write.Fence`.
+
+    A kube-scheduler names itself `<host name>_<UUID>`.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        name: LeaseName,
+        host: str,
+        *,
+        now: Callable[[], float] = boot_time,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._session = session
+        self._name = name
+        self._host = host
+        self._now, self._pause = now, pause
+        self._backoff = Backoff(maximum=READ_SECONDS)
+        self._spec: _LeaseSpec | None = None
+        self._previous_read = float("-inf")  # when the last successful read was sent
+        self._until = float("-inf")  # until when nobody else can take the Lease
+        self.problem = "the Lease was not read yet"
+
+    @property
+    def leading(self) -> bool:
+        """Whether the kube-scheduler of this host certainly holds the Lease."""
+        return self._now() < self._until
+
+    @property
+    def term(self) -> Term | None:
+        """The current term; None while another kube-scheduler may lead."""
+        if self._spec is None or not self.leading:
+            return None
+        return Term(self._spec.holder_identity or "", self._spec.lease_transitions or 0)
+
+    async def check(self) -> None:
+        """Raise NotLeadingError unless the kube-scheduler of this host certainly leads."""
+        if not self.leading:
+            raise NotLeadingError(self.describe())
+
+    def describe(self) -> str:
+        """Say who holds the Lease, as far as it is known."""
+        name = f"{self._name.namespace}/{self._name.name}"
+        if self.problem:
+            return f"the Lease {name}: {self.problem}"
+        holder = self._spec.holder_identity if self._spec else ""
+        if holder and self._is_ours(holder):
+            return f"{holder} did not renew the Lease {name} in time"
+        return f"{holder or 'nobody'} holds the Lease {name}, not a kube-scheduler on {self._host}"
+
+    async def run(self) -> None:
+        """Read the Lease again and again, until cancelled."""
+        while True:
+            try:
+                await self.read()
+            except ApiError as error:
+                if self.problem != f"{error}":
+                    text = "cannot read the Lease %s: %s"
+                    _LOG.log(level_of(error), text, self._name.name, error)
+                self.problem = f"{error}"
+                await self._pause(self._backoff.pause(error.retry_after))
+            else:
+                self._backoff.reset()
+                await self._pause(READ_SECONDS)
+
+    async def read(self) -> None:
+        """Read the Lease once; raises ApiError."""
+        sent = self._now()
+        path = LEASES.path(self._name.namespace, self._name.name)
+        response = await self._session.call("GET", path, seconds=5)
+        self._observe(msgspec.json.decode(response, type=_Lease).spec, sent)
+
+    def _observe(self, spec: _LeaseSpec, sent: float) -> None:
+        """Take over what a read that was sent at a time shows."""
+        before, previous_read = self._spec, self._previous_read
+        self._spec, self._previous_read = spec, sent
+        self.problem = ""
+        if not self._is_ours(spec.holder_identity or ""):
+            self._until = float("-inf")
+        elif before is not None and spec.renew_time != before.renew_time:
+            # The renewal happened after the previous read was sent.
+            duration = float(spec.lease_duration_seconds or 0)
+            self._until = previous_read + duration - MARGIN_SECONDS
+
+    def _is_ours(self, holder: str) -> bool:
+        return holder.rpartition("_")[0] == self._host

@@ -1,0 +1,56 @@
+"""Composes the replies to PreFilter: nodes, or the reasons why none fits."""
+
+from typing import Final
+
+from allocator.decisions.scores import MAX_SCORE
+from allocator.decisions.shortlist import Shortlist
+from allocator.scheduler.protocol import NodeReason, NodeScore, PreFilterReply, shorten_message
+from drawbridge.agreement import allocator_codes as codes
+from drawbridge.ledger.node_fit import make_reason
+from drawbridge.solver.reasons import Reason, merge_reasons, summarize_reasons
+
+MAX_REASONS: Final = 32
+
+
+def fit_on(node: str, *, preemptible: bool = False) -> PreFilterReply:
+    """Return the reply with the only node that the pod can use."""
+    fit = (NodeScore(node=node, score=MAX_SCORE),)
+    return PreFilterReply(fit=fit, complete=True, preemptible=preemptible)
+
+
+def refuse_nodes(found: Shortlist) -> PreFilterReply:
+    """Return the reply of a search that found no node."""
+    reasons = list_reasons(found)
+    return PreFilterReply(
+        complete=found.complete,
+        message=shorten_message(summarize_reasons(reasons)),
+        reasons=tuple(map(node_reason, reasons[:MAX_REASONS])),
+    )
+
+
+def list_reasons(found: Shortlist) -> tuple[Reason, ...]:
+    """Return why nodes do not fit."""
+    if found.error is not None:
+        return found.error.reasons
+    reasons = merge_reasons(found.reasons)
+    if found.complete:
+        return reasons
+    text = f"examined {found.examined} of {found.candidates} nodes; the search continues"
+    more = make_reason(codes.SEARCH_CONTINUES, "nodes", text, nodes=found.examined)
+    return (more, *reasons)
+
+
+def summarize(found: Shortlist) -> str:
+    """Return in one line why nodes do not fit."""
+    return summarize_reasons(list_reasons(found))
+
+
+def node_reason(each: Reason) -> NodeReason:
+    """Return a reason as the protocol has it."""
+    return NodeReason(code=each.code, message=shorten_message(each.message), nodes=each.nodes)
+
+
+def refuse_pod(reasons: tuple[Reason, ...]) -> PreFilterReply:
+    """Return the reply for a pod that cannot use its claims."""
+    message = shorten_message("; ".join(each.message for each in reasons))
+    return PreFilterReply(message=message, reasons=tuple(map(node_reason, reasons)))

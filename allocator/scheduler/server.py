@@ -1,0 +1,306 @@
+"""Serves the calls of the scheduler plugin on a unix socket.
+
+The file permissions of the socket decide who can call: only processes of the same user or group.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import stat
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from allocator.scheduler.protocol import (
+    BIND,
+    CALLS,
+    EVENTS,
+    HEADER,
+    HTTP_STATUS,
+    MAX_BODY_BYTES,
+    POST_FILTER,
+    PRE_FILTER,
+    PREEMPT,
+    RESERVE,
+    STATUS,
+    UNRESERVE,
+    VERSION_TEXT,
+    BindReply,
+    ErrorCode,
+    ErrorDetail,
+    ErrorReply,
+    PodOnNode,
+    PodReference,
+    PostFilterReply,
+    PreemptReply,
+    PreemptRequest,
+    PreFilterReply,
+    PreFilterRequest,
+    ProtocolError,
+    ReserveReply,
+    StatusReply,
+    StreamEvent,
+    UnreserveReply,
+    check_version,
+    shorten_message,
+)
+from drawbridge.process import metrics
+from drawbridge.process.http_server import HTTPServer
+from drawbridge.process.logs import connection_logger, log_event
+
+_LOG: Final = logging.getLogger("allocator.scheduler.server")
+_HEARTBEAT_SECONDS: Final = 1.0
+# A stream that the plugin does not read is closed; the next one starts with all pods.
+_MAX_PENDING_EVENTS: Final = 1024
+_SOCKET_UMASK: Final = 0o117  # read and write for the user and the group
+_BACKLOG: Final = 128
+_FOLDER_MODE: Final = 0o750
+_READ_BYTES: Final = 64 * 1024
+Handler = Callable[[bytes], Awaitable[msgspec.Struct]]
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class AllocatorCalls(Protocol):
+    """Answers the calls. All but `status` raise ProtocolError while nothing can be decided."""
+
+    def status(self) -> StatusReply:
+        """Return whether the scheduler can use this allocator."""
+        ...
+
+    def prefilter(self, request: PreFilterRequest) -> PreFilterReply:
+        """Return nodes on which the claims of a pod can be allocated."""
+        ...
+
+    def reserve(self, request: PodOnNode) -> ReserveReply:
+        """Reserve devices for a pod on a node."""
+        ...
+
+    def unreserve(self, request: PodReference) -> UnreserveReply:
+        """Give a reservation back."""
+        ...
+
+    async def bind(self, request: PodOnNode) -> BindReply:
+        """Allocate the claims of a pod, and bind it."""
+        ...
+
+    async def release(self, request: PodReference) -> PostFilterReply:
+        """Take back the allocations that keep an unbound pod on an unusable node."""
+        ...
+
+    def preempt(self, request: PreemptRequest) -> PreemptReply:
+        """Return the pods that must go for a pod that fits nowhere."""
+        ...
+
+
+class ActivationStreams:
+    """The open event streams. Each starts with all pods, so that no event is needed before it."""
+
+    def __init__(self) -> None:
+        self._queues: set[asyncio.Queue[StreamEvent | None]] = set()
+
+    def publish(self, pod_uids: tuple[str, ...]) -> None:
+        """Tell the plugin to schedule pods now."""
+        self._send(StreamEvent(activate=pod_uids))
+
+    def publish_all(self) -> None:
+        """Tell the plugin to schedule all pods now, because nobody knows which pods wait."""
+        self._send(StreamEvent(activate_all=True))
+
+    def _send(self, event: StreamEvent) -> None:
+        for queue in tuple(self._queues):
+            try:
+                queue.put_nowait(event)
+            except asyncio.QueueFull:
+                self._close(queue)
+
+    def close(self) -> None:
+        """End all streams."""
+        for queue in tuple(self._queues):
+            self._close(queue)
+
+    async def events(self) -> AsyncGenerator[StreamEvent, None]:
+        """Yield the events of a new stream, with a heartbeat each second, until it is closed."""
+        queue: asyncio.Queue[StreamEvent | None] = asyncio.Queue(_MAX_PENDING_EVENTS)
+        self._queues.add(queue)
+        try:
+            yield StreamEvent(activate_all=True)
+            while True:
+                try:
+                    event = await asyncio.wait_for(queue.get(), _HEARTBEAT_SECONDS)
+                except TimeoutError:
+                    event = StreamEvent()
+                if event is None:
+                    return
+                yield event
+        finally:
+            self._queues.discard(queue)
+
+    def _close(self, queue: "asyncio.Queue[StreamEvent | None]") -> None:
+        self._queues.discard(queue)
+        while not queue.empty():
+            queue.get_nowait()
+        queue.put_nowait(None)
+
+
+class _Handlers:
+    """Maps requests to calls, and errors to replies."""
+
+    def __init__(self, calls: AllocatorCalls, streams: ActivationStreams) -> None:
+        self._streams = streams
+        self._handlers: Mapping[tuple[str, str], Handler] = {
+            (STATUS.method, STATUS.path): _without_body(calls.status),
+            (PRE_FILTER.method, PRE_FILTER.path): _with_body(PreFilterRequest, calls.prefilter),
+            (RESERVE.method, RESERVE.path): _with_body(PodOnNode, calls.reserve),
+            (UNRESERVE.method, UNRESERVE.path): _with_body(PodReference, calls.unreserve),
+            (BIND.method, BIND.path): _with_body_async(PodOnNode, calls.bind),
+            (PREEMPT.method, PREEMPT.path): _with_body(PreemptRequest, calls.preempt),
+            (POST_FILTER.method, POST_FILTER.path): _with_body_async(PodReference, calls.release),
+        }
+        self._paths = {call.path: call.path.rpartition("/")[2] for call in CALLS}
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        call = self._paths.get(request.path, "unknown")
+        try:
+            check_version(request.headers.get(HEADER))
+            if (request.method, request.path) == (EVENTS.method, EVENTS.path):
+                return await self._stream(request)
+            handler = self._find_handler(request)
+            started = time.perf_counter()
+            reply = await handler(await _read_body(request))
+            metrics.ALLOCATOR_LATENCY.add(call, time.perf_counter() - started)
+        except ProtocolError as error:
+            metrics.ALLOCATOR_CALLS.add(call, error.code)
+            return _error(error.code, error.message)
+        except Exception:  # noqa: BLE001  # a bug in one call must not end the process
+            metrics.ALLOCATOR_CALLS.add(call, ErrorCode.BUG)
+            _LOG.exception("unhandled exception in a call", extra={"fields": {"call": call}})
+            return _error(ErrorCode.BUG, "unhandled exception; the log of the allocator has more")
+        metrics.ALLOCATOR_CALLS.add(call, "OK")
+        return _response(200, reply)
+
+    def _find_handler(self, request: web.BaseRequest) -> Handler:
+        handler = self._handlers.get((request.method, request.path))
+        if handler is None:
+            text = f"there is no call {request.method} {request.path}"
+            raise ProtocolError(ErrorCode.BAD_REQUEST, text)
+        return handler
+
+    async def _stream(self, request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={HEADER: VERSION_TEXT})
+        response.content_type = "application/x-ndjson"
+        await response.prepare(request)
+        # The plugin is gone if a write fails.
+        with contextlib.suppress(ConnectionError):
+            async with contextlib.aclosing(self._streams.events()) as events:
+                async for event in events:
+                    await response.write(msgspec.json.encode(event) + b"\n")
+        return response
+
+
+@contextlib.asynccontextmanager
+async def serve_calls(
+    path: str, calls: AllocatorCalls, streams: ActivationStreams
+) -> AsyncIterator[None]:
+    """Serve on a socket file until the context exits; raises OSError."""
+    handlers = _Handlers(calls, streams)
+    server = HTTPServer(handlers.handle, logger=connection_logger(), access_log=None)
+    file = Path(path)
+    opened = _open_socket(file)
+    listening = await asyncio.get_running_loop().create_unix_server(server, sock=opened)
+    log_event(_LOG, logging.INFO, "listening", name="calls of the scheduler", address=path)
+    try:
+        yield
+    finally:
+        listening.close()
+        streams.close()
+        await server.shutdown(1)
+        _remove_socket(file)
+
+
+def _open_socket(file: Path) -> socket.socket:
+    """Return a listening socket in place of that of an earlier process; raises OSError."""
+    file.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    _remove_socket(file)
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        before = os.umask(_SOCKET_UMASK)
+        try:
+            opened.bind(str(file))
+        finally:
+            os.umask(before)
+        opened.listen(_BACKLOG)
+    except OSError as error:
+        opened.close()
+        raise OSError(error.errno, f"cannot listen on {file}: {error.strerror}") from None
+    opened.setblocking(False)  # noqa: FBT003  # the signature of the socket module
+    return opened
+
+
+def _remove_socket(file: Path) -> None:
+    """Remove a socket file, but no other file."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(file.lstat().st_mode):
+            file.unlink()
+
+
+def _without_body(call: Callable[[], msgspec.Struct]) -> Handler:
+    async def handle(_: bytes) -> msgspec.Struct:
+        return call()
+
+    return handle
+
+
+def _with_body(kind: type[T], call: Callable[[T], msgspec.Struct]) -> Handler:
+    decoder = msgspec.json.Decoder(kind)
+
+    async def handle(body: bytes) -> msgspec.Struct:
+        return call(_decode(decoder, body))
+
+    return handle
+
+
+def _with_body_async(kind: type[T], call: Callable[[T], Awaitable[msgspec.Struct]]) -> Handler:
+    decoder = msgspec.json.Decoder(kind)
+
+    async def handle(body: bytes) -> msgspec.Struct:
+        return await call(_decode(decoder, body))
+
+    return handle
+
+
+def _decode(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ProtocolError(ErrorCode.BAD_REQUEST, shorten_message(f"{error}")) from None
+
+
+async def _read_body(request: web.BaseRequest) -> bytes:
+    """Read the body; raises ProtocolError above the limit."""
+    body = bytearray()
+    while chunk := await request.content.read(_READ_BYTES):
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            text = f"the request has more than {MAX_BODY_BYTES} bytes"
+            raise ProtocolError(ErrorCode.TOO_LARGE, text)
+    return bytes(body)
+
+
+def _error(code: ErrorCode, message: str) -> web.Response:
+    return _response(HTTP_STATUS[code], ErrorReply(error=ErrorDetail(code=code, message=message)))
+
+
+def _response(status: int, reply: msgspec.Struct) -> web.Response:
+    return web.Response(
+        status=status,
+        body=msgspec.json.encode(reply),
+        content_type="application/json",
+        headers={HEADER: VERSION_TEXT},
+    )

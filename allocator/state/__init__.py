@@ -1,0 +1,1 @@
+"""What the allocator remembers: devices, claims, pods, reservations."""

@@ -1,0 +1,263 @@
+"""The cluster as the allocator knows it: devices, claims and pods, from changes of the caches.
+
+Only owned pools count. Ownership depends on the slices of a pool and on its node, so it is decided
+again when either changes. The state reads no clock: penalties have the caller's time.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from allocator.state.change_log import ChangeLog
+from allocator.state.pod_records import PodRecords
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.dra.taints import DeviceTaintRule
+from drawbridge.ledger.ledger import DeviceID, Ledger, name_of, uid_of
+from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.pool_use import changed_pools, replace_uses, with_devices_held
+from drawbridge.solver.world import PoolUse, View
+
+WatchedObject: TypeAlias = Slice | DeviceClass | Node | DeviceTaintRule | Claim | Pod
+FindNode: TypeAlias = Callable[[str], Node | None]
+# Whether the allocator owns a pool with these slices.
+OwnsPool: TypeAlias = Callable[[PoolID, Collection[Slice], FindNode], bool]
+MAX_PENALTIES: Final = 1024
+
+
+class AllocatorState:
+    """Devices in the planner, claims in the ledger, and the pods that use claims."""
+
+    def __init__(self, planner: Planner, ledger: Ledger, owns_pool: OwnsPool) -> None:
+        self.planner = planner
+        self.ledger = ledger
+        self.pods = PodRecords()
+        self.changes = ChangeLog()
+        self._view = ledger.view()
+        self._owns_pool = owns_pool
+        self._slices: dict[PoolID, dict[str, Slice]] = {}
+        self._pools_naming: dict[str, set[PoolID]] = {}
+        self._owned: dict[PoolID, str | None] = {}  # with the node of a pool that names one
+        self._owned_on: dict[str | None, int] = {}
+        self._names: list[str] = []
+        self._claims: dict[str, Claim] = {}
+        self._uids: dict[str, str] = {}
+        self._allocated: list[tuple[str, str]] = []  # sorted names, with the UIDs
+        self._penalties: dict[DeviceID, float] = {}
+        self._penalised_uses: dict[PoolID, tuple[PoolUse, frozenset[str], PoolUse]] = {}
+
+    # --- changes of the caches ---
+
+    def apply(self, before: WatchedObject | None, after: WatchedObject | None) -> None:
+        """Apply the change of one object: None before it was added, None after it was deleted."""
+        each = after if after is not None else before
+        match each:
+            case Slice():
+                self._apply_slice(
+                    before if isinstance(before, Slice) else None,
+                    after if isinstance(after, Slice) else None,
+                )
+            case Claim():
+                self._apply_claim(
+                    before if isinstance(before, Claim) else None,
+                    after if isinstance(after, Claim) else None,
+                )
+            case Pod():
+                self.pods.apply(
+                    before if isinstance(before, Pod) else None,
+                    after if isinstance(after, Pod) else None,
+                )
+            case Node():
+                self._apply_node(each, deleted=after is None)
+            case DeviceClass() | DeviceTaintRule():
+                name = each.metadata.name if isinstance(each, DeviceClass) else each.name
+                changed = (
+                    self.planner.remove(type(each), name)
+                    if after is None
+                    else self.planner.update(each)
+                )
+                if changed:
+                    self.changes.add(None)
+
+    def observe_claim(self, claim: Claim) -> bool:
+        """Apply a claim from a watch or a response; False if it is outdated."""
+        if not self.ledger.observe(claim):
+            return False
+        uid = uid_of(claim)
+        self._follow_allocation(self._claims.get(uid), claim)
+        self._claims[uid] = claim
+        self._uids[name_of(claim)] = uid
+        self.pods.observe_claim(uid, claim)
+        return True
+
+    def _apply_claim(self, before: Claim | None, after: Claim | None) -> None:
+        if before is not None and (after is None or uid_of(before) != uid_of(after)):
+            uid = uid_of(before)
+            self.ledger.observe_deletion(uid, before.metadata.resource_version)
+            self.pods.forget_claim(uid)
+            known = self._claims.pop(uid, None)
+            self._follow_allocation(known, None)
+            if known is not None and self._uids.get(name_of(before)) == uid:
+                del self._uids[name_of(before)]
+        if after is not None:
+            self.observe_claim(after)
+
+    def _follow_allocation(self, before: Claim | None, after: Claim | None) -> None:
+        """Keep the allocated claims in order."""
+        if before is not None and before.status.allocation is not None:
+            del self._allocated[bisect_left(self._allocated, (name_of(before), uid_of(before)))]
+        if after is not None and after.status.allocation is not None:
+            insort(self._allocated, (name_of(after), uid_of(after)))
+
+    def _apply_node(self, node: Node, *, deleted: bool) -> None:
+        changed = self.planner.remove(Node, node.name) if deleted else self.planner.update(node)
+        if changed:
+            self.changes.add(node.name)
+            for pool in tuple(self._pools_naming.get(node.name, ())):
+                self._decide_owner(pool)
+
+    def _apply_slice(self, before: Slice | None, after: Slice | None) -> None:
+        if before is not None and (after is None or _place(before) != _place(after)):
+            pool = PoolID(before.driver, before.pool)
+            of_pool = self._slices.get(pool, {})
+            of_pool.pop(before.name, None)
+            if self.planner.remove(Slice, before.name):
+                self.changes.add(before.node_name)
+            if before.node_name and all(
+                each.node_name != before.node_name for each in of_pool.values()
+            ):
+                self._pools_naming.get(before.node_name, set()).discard(pool)
+            self._decide_owner(pool)
+            if not of_pool:
+                self._slices.pop(pool, None)
+        if after is not None:
+            pool = PoolID(after.driver, after.pool)
+            self._slices.setdefault(pool, {})[after.name] = after
+            if after.node_name:
+                self._pools_naming.setdefault(after.node_name, set()).add(pool)
+            if pool in self._owned and self.planner.update(after):
+                self.changes.add(after.node_name)
+            self._decide_owner(pool)
+
+    # --- ownership ---
+
+    def decide_owners(self, owns_pool: OwnsPool) -> None:
+        """Decide the ownership of all pools again, after a change of what decides it."""
+        self._owns_pool = owns_pool
+        for pool in tuple(self._slices):
+            self._decide_owner(pool)
+
+    def _decide_owner(self, pool: PoolID) -> None:
+        """Give the slices of an owned pool to the planner, and take those of others back."""
+        slices = self._slices.get(pool, {})
+        owned = bool(slices) and self._owns_pool(pool, slices.values(), self.planner.nodes.get)
+        if owned != (pool in self._owned):
+            for name, each in slices.items():
+                if self.planner.update(each) if owned else self.planner.remove(Slice, name):
+                    self.changes.add(each.node_name)
+        names = {each.node_name for each in slices.values()}
+        node = names.pop() if len(names) == 1 else None
+        if owned and pool in self._owned and self._owned[pool] == node:
+            return
+        if pool in self._owned:
+            self._remove_owned_pool(self._owned.pop(pool))
+        if owned:
+            self._owned[pool] = node
+            self._add_owned_pool(node)
+
+    def _add_owned_pool(self, node: str | None) -> None:
+        self._owned_on[node] = self._owned_on.get(node, 0) + 1
+        if self._owned_on[node] == 1:
+            self.changes.add(None)  # the list of nodes changes
+            if node is not None:
+                insort(self._names, node)
+
+    def _remove_owned_pool(self, node: str | None) -> None:
+        self._owned_on[node] -= 1
+        if not self._owned_on[node]:
+            self.changes.add(None)
+            del self._owned_on[node]
+            if node is not None:
+                del self._names[bisect_left(self._names, node)]
+
+    @property
+    def nodes_with_pools(self) -> Sequence[str]:
+        """The nodes that can have owned devices, in a stable order."""
+        return self._names if not self._owned_on.get(None) else sorted(self.planner.nodes)
+
+    def node_of(self, pool: PoolID) -> str | None:
+        """Return the node of an owned pool."""
+        return self._owned.get(pool)
+
+    # --- claims ---
+
+    @property
+    def claims(self) -> Mapping[str, Claim]:
+        """The claims by UID, as last seen."""
+        return self._claims
+
+    def allocated_claims(self, after: str) -> Iterator[tuple[str, str]]:
+        """Yield the `namespace/name` and the UID of the allocated claims behind a name, by name.
+
+        The cost depends only on how many are consumed.
+        """
+        first = bisect_right(self._allocated, after, key=lambda each: each[0])
+        return (self._allocated[at] for at in range(first, len(self._allocated)))
+
+    def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
+        """Return the claims that a pod names or that are reserved for it."""
+        named = (self._uids.get(name, "") for name in self.pods.claim_names(pod_uid))
+        uids = dict.fromkeys((*named, *self.pods.claims_reserved_for(pod_uid)))
+        return tuple(self._claims[uid] for uid in uids if uid in self._claims)
+
+    # --- penalties ---
+
+    def penalise(self, device: DeviceID, until: float) -> None:
+        """Leave a device out until a time while other devices are free, as after a failure."""
+        if device not in self._penalties and len(self._penalties) >= MAX_PENALTIES:
+            del self._penalties[min(self._penalties, key=self._penalties.__getitem__)]
+        self._penalties[device] = until
+
+    def preferred_view(self, now: float) -> View | None:
+        """Return the use of devices as if those with a penalty were held; None without any."""
+        expired = [device for device, until in self._penalties.items() if until <= now]
+        for device in expired:
+            del self._penalties[device]
+        if not self._penalties:
+            self._penalised_uses.clear()
+            return None
+        view = self.ledger.view()
+        penalised: dict[PoolID, set[str]] = {}
+        for device in self._penalties:
+            penalised.setdefault(device.pool, set()).add(device.name)
+        uses = {
+            pool: self._penalised_use(pool, view.use(pool), frozenset(names))
+            for pool, names in penalised.items()
+        }
+        return replace_uses(view, uses)
+
+    def _penalised_use(self, pool: PoolID, use: PoolUse, names: frozenset[str]) -> PoolUse:
+        """Return the same object for the same use, because the planner compares by identity."""
+        known = self._penalised_uses.get(pool)
+        if known is None or known[0] is not use or known[1] != names:
+            known = (use, names, with_devices_held(use, names))
+            self._penalised_uses[pool] = known
+        return known[2]
+
+    def epoch(self) -> int:
+        """Return the number of the last change of devices or their use."""
+        view = self.ledger.view()
+        if view is not self._view:
+            for pool in changed_pools(self._view, view):
+                if pool in self._owned:
+                    self.changes.add(self._owned[pool])
+            self._view = view
+        return self.changes.last
+
+
+def _place(each: Slice) -> tuple[str, str, str, str | None]:
+    return (each.name, each.driver, each.pool, each.node_name)

@@ -1,0 +1,259 @@
+"""Keeps the decisions in step with the caches, the configuration and the feature gates.
+
+The decisions are made anew when the feature gates or the configuration change. Reservations and
+waiting pods are forgotten then, so the term starts again, and the scheduler tries every pod again.
+"""
+
+import asyncio
+import enum
+import logging
+import uuid
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple
+
+from allocator.decisions.conflicts import find_conflicts
+from allocator.decisions.ownership import make_pool_filter
+from allocator.decisions.pod_devices import PodDecisions
+from allocator.decisions.waiting import WaitingPods
+from allocator.state.caches import AllocatorCaches
+from allocator.state.cluster_state import AllocatorState
+from allocator.state.reservations import ClaimReservation, PodReservation
+from drawbridge.agreement.owned_pools import find_unfenced_nodes, owned_pools, report_unfenced_nodes
+from drawbridge.cluster.cache import CachedObject
+from drawbridge.cluster.store import pause_garbage_collection
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.policy import compatibility_declarations, partition_tables
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.compatibility import UnsetGroups
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pods import Pod
+from drawbridge.process.logs import log_event
+
+_LOG: Final = logging.getLogger("allocator.state.cluster_state")
+
+
+class Inputs(NamedTuple):
+    """What the decisions depend on beside the objects."""
+
+    configuration: Configuration
+    facts: Facts
+
+
+class Effect(enum.Enum):
+    """What a change of the inputs requires: pools change owners, or decisions are built anew."""
+
+    NONE = "none"
+    OWNERS = "owners"
+    REBUILD = "rebuild"
+
+
+def make_state(inputs: Inputs) -> AllocatorState:
+    """Return a state without objects."""
+    configuration, gates = inputs.configuration, inputs.facts.cluster.feature_gates
+    planner = Planner(
+        gates,
+        compatibility=compatibility_declarations(configuration),
+        unset_groups=UnsetGroups(configuration.unset_groups),
+        partitions=partition_tables(configuration),
+    )
+    ledger = Ledger(sharing=gates.consumable_capacity)
+    return AllocatorState(planner, ledger, make_pool_filter(configuration, inputs.facts))
+
+
+class LiveState:
+    """The current decisions; implements the reservations of the write path and of the recovery.
+
+    `on_rebuild` is called after the decisions were made anew, `on_change` after each change of an
+    object, `report` with each double allocation.
+    """
+
+    def __init__(  # noqa: PLR0913  # all but two by name
+        self,
+        caches: AllocatorCaches,
+        configuration: Callable[[], Configuration],
+        *,
+        on_rebuild: Callable[[], None],
+        on_change: Callable[[], None],
+        report: Callable[[Finding, Claim], None],
+        pause_collection: Callable[[], AbstractContextManager[None]] = pause_garbage_collection,
+    ) -> None:
+        self._caches = caches
+        self._configuration = configuration
+        self._on_rebuild = on_rebuild
+        self._on_change = on_change
+        self._report = report
+        self._pause_collection = pause_collection
+        self._inputs: Inputs | None = None
+        self._decisions: PodDecisions | None = None
+        self._waiting: WaitingPods | None = None
+        self._observed_version = 0
+        self._fences: tuple[int, Configuration, list[str]] | None = None
+        self._was_fenced = False
+        for cache in (*caches.devices, caches.claims, caches.pods):
+            cache.subscribe(self._apply)
+        caches.facts.subscribe(self.update)
+
+    @property
+    def ready(self) -> bool:
+        """Whether decisions can be made."""
+        return self._decisions is not None
+
+    @property
+    def decisions(self) -> PodDecisions:
+        """The current decisions."""
+        if self._decisions is None:
+            raise RuntimeError("no decisions before the caches are synced")
+        return self._decisions
+
+    @property
+    def waiting(self) -> WaitingPods:
+        """The pods that wait for devices, by the current decisions."""
+        if self._waiting is None:
+            raise RuntimeError("no decisions before the caches are synced")
+        return self._waiting
+
+    def find_pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod of the cluster."""
+        found = self._caches.pods.get(name, namespace)
+        return None if found is None else found.value
+
+    def find_problems(self) -> list[str]:
+        """Return why no devices may be allocated."""
+        unsynced = self._caches.describe_unsynced()
+        configuration = self._configuration()
+        if configuration.placement is not Placement.BRIDGE:
+            return [*unsynced, "the configuration does not set placement: bridge"]
+        if unsynced:
+            return unsynced
+        return self._find_missing_fences(configuration)
+
+    def _find_missing_fences(self, configuration: Configuration) -> list[str]:
+        """Return which nodes lack the fence, until all nodes had it once since the start.
+
+        A node that joins later does not stop the others: its pools are not used without the taint.
+        Computed once for each state of the nodes.
+        """
+        if self._was_fenced:
+            return []
+        key = (self._caches.nodes.revision, configuration)
+        if self._fences is None or self._fences[0] != key[0] or self._fences[1] is not key[1]:
+            nodes = (each.value for each in self._caches.nodes.all())
+            missing = report_unfenced_nodes(find_unfenced_nodes(owned_pools(configuration), nodes))
+            self._fences = (*key, [missing.message] if missing else [])
+            self._was_fenced = missing is None
+        return self._fences[2]
+
+    async def run(self) -> None:
+        """Build the decisions when all caches are synced; then only changes build them anew."""
+        for cache in self._caches.all:
+            await cache.wait_until_synced()
+        self.update()
+
+    def update(self) -> None:
+        """Build the decisions if what they depend on has changed."""
+        facts = self._caches.facts.facts
+        if facts is None or not all(each.synced for each in self._caches.all):
+            return
+        before, inputs = self._inputs, Inputs(self._configuration(), facts)
+        self._inputs = inputs
+        effect = compare_inputs(before, inputs) if before is not None else Effect.REBUILD
+        if effect is Effect.REBUILD:
+            with self._pause_collection():
+                self._decisions = self._build(inputs)
+            self._waiting = WaitingPods(self._decisions)
+            self._on_rebuild()
+        elif effect is Effect.OWNERS:
+            owns_pool = make_pool_filter(inputs.configuration, inputs.facts)
+            self.decisions.state.decide_owners(owns_pool)
+            self._on_change()
+
+    def _build(self, inputs: Inputs) -> PodDecisions:
+        caches, state = self._caches, make_state(inputs)
+        ordered: Iterable[Any] = (caches.nodes, caches.classes, caches.taint_rules, caches.slices)
+        for cache in (*filter(None, ordered), caches.claims, caches.pods):
+            for each in cache.all():
+                state.apply(None, each.value)
+        state.planner.world()  # otherwise the first call of the scheduler waits for it
+        nodes, pools = len(state.planner.nodes), len(state.nodes_with_pools)
+        log_event(_LOG, logging.INFO, "decisions built", nodes=nodes, nodes_with_pools=pools)
+        return PodDecisions(state, lambda: str(uuid.uuid4()))
+
+    def _apply(self, before: CachedObject[Any] | None, after: CachedObject[Any] | None) -> None:
+        if self._decisions is None:
+            return
+        state = self._decisions.state
+        state.apply(before.value if before else None, after.value if after else None)
+        changed = after or before
+        if changed is not None and isinstance(changed.value, Claim):
+            self._follow_version(changed.version)
+            if after is not None:
+                self._report_conflicts(after.value)
+        self._on_change()
+
+    def _follow_version(self, version: str) -> None:
+        """Let the ledger forget deleted claims, after all changes of this batch are applied."""
+        if not self._observed_version:
+            asyncio.get_running_loop().call_soon(self._observe_version)
+        number = int(version) if version.isdecimal() else 0
+        self._observed_version = max(self._observed_version, number)
+
+    def _observe_version(self) -> None:
+        version, self._observed_version = self._observed_version, 0
+        if self._decisions is not None:
+            self._decisions.state.ledger.observe_bookmark(f"{version}")
+
+    def _report_conflicts(self, claim: Claim) -> None:
+        ledger = self.decisions.state.ledger
+        for finding in find_conflicts(ledger, claim.metadata.uid):
+            self._report(finding, claim)
+
+    # --- reservations, of the current decisions ---
+
+    def reservation_of(self, pod_uid: str) -> PodReservation | None:
+        """Return what is reserved for a pod."""
+        return self.decisions.reservation_of(pod_uid)
+
+    def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
+        """Return the claims of a pod, as last seen."""
+        return self._decisions.claims_of(pod_uid) if self._decisions else ()
+
+    def begin_write(self, pod_uid: str) -> str:
+        """Keep the reservation from expiring; returns why it cannot be written, or ""."""
+        return self.decisions.begin_write(pod_uid)
+
+    def end_write(self, pod_uid: str, *, written: bool) -> None:
+        """End a write; without `written`, remove what is reserved and not allocated."""
+        self.decisions.end_write(pod_uid, written=written)
+
+    def observe_claim(self, claim: Claim) -> None:
+        """Take over a claim from a response."""
+        self.decisions.observe_claim(claim)
+        self._on_change()
+
+    def keeps(self, reserved: ClaimReservation) -> bool:
+        """Whether these devices are still reserved for the claim."""
+        return self.decisions.keeps(reserved)
+
+    def is_reserved(self, claim_uid: str) -> bool:
+        """Whether devices are reserved for a claim."""
+        return self.decisions.is_reserved(claim_uid)
+
+    def begin_term(self) -> None:
+        """Forget all reservations."""
+        self.decisions.begin_term()
+
+
+def compare_inputs(before: Inputs, after: Inputs) -> Effect:
+    """Return what a change requires: counts in the facts do not matter, for example."""
+    gates = [each.facts.cluster.feature_gates for each in (before, after)]
+    if before.configuration != after.configuration or gates[0] != gates[1]:
+        return Effect.REBUILD
+    served = [
+        {(each.extended, each.drivers) for each in of.facts.classes if each.extended}
+        for of in (before, after)
+    ]
+    return Effect.NONE if served[0] == served[1] else Effect.OWNERS

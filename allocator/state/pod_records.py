@@ -1,0 +1,152 @@
+"""The pods that use claims, and the claims that are being released because their pods are gone.
+
+A pod is gone when its deletion was seen, not while it is missing from a cache, which can be behind.
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from drawbridge.dra.claim import Claim
+from drawbridge.ledger.pods import FINISHED, Pod
+
+MAX_GONE_PODS: Final = 16384
+
+
+class PodRecord(NamedTuple):
+    """What the allocator keeps of a pod that uses claims."""
+
+    name: str
+    node: str
+    ended: bool
+    terminating: bool
+    claim_names: tuple[str, ...]
+
+
+class PodRecords:
+    """Pods by UID, and the claims reserved for them."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, PodRecord] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._consumers: dict[str, tuple[str, ...]] = {}
+        self._claims_of: dict[str, set[str]] = {}
+        self._releasing: set[str] = set()
+        self._settled: list[str] = []
+
+    def apply(self, before: Pod | None, after: Pod | None) -> None:
+        """Apply the change of a pod; a pod with another UID is another pod."""
+        is_other = after is None or before is None or before.metadata.uid != after.metadata.uid
+        if before is not None and is_other and before.spec.resource_claims:
+            self._remove(before.metadata.uid)
+        if after is not None and after.spec.resource_claims:
+            uid = after.metadata.uid
+            record = _read_record(after)
+            if self._records.get(uid) != record:
+                self._records[uid] = record
+                self._update_claims_of(uid)
+                if record.node or record.ended:
+                    self._settled.append(uid)
+
+    def _remove(self, uid: str) -> None:
+        self._records.pop(uid, None)
+        self._gone[uid] = None
+        self._gone.move_to_end(uid)
+        self._settled.append(uid)
+        if len(self._gone) > MAX_GONE_PODS:
+            self._gone.popitem(last=False)
+        self._update_claims_of(uid)
+
+    def observe_claim(self, uid: str, claim: Claim) -> None:
+        """Apply the consumers of a claim."""
+        self.forget_claim(uid)
+        if claim.status.allocation is not None:
+            consumers = claim.status.reserved_for
+            self._consumers[uid] = tuple(
+                # Only pods are known; another consumer keeps the claim.
+                each.uid if each.resource == "pods" and not each.api_group else ""
+                for each in consumers
+            )
+            for pod in self._consumers[uid]:
+                self._claims_of.setdefault(pod, set()).add(uid)
+        self._update_claim(uid)
+
+    def forget_claim(self, uid: str) -> None:
+        """Apply the deletion of a claim."""
+        for pod in self._consumers.pop(uid, ()):
+            claims = self._claims_of.get(pod, set())
+            claims.discard(uid)
+            if not claims:
+                self._claims_of.pop(pod, None)
+        self._releasing.discard(uid)
+
+    def _update_claims_of(self, pod_uid: str) -> None:
+        for uid in tuple(self._claims_of.get(pod_uid, ())):
+            self._update_claim(uid)
+
+    def _update_claim(self, uid: str) -> None:
+        consumers = self._consumers.get(uid)
+        if consumers is not None and all(map(self.is_leaving, consumers)):
+            self._releasing.add(uid)
+        else:
+            self._releasing.discard(uid)
+
+    def take_settled(self) -> Collection[str]:
+        """Return the pods that were bound, ended or deleted since the last call."""
+        settled, self._settled = self._settled, []
+        return settled
+
+    # --- questions ---
+
+    @property
+    def releasing(self) -> Collection[str]:
+        """The UIDs of allocated claims whose consumers are all gone, ended or terminating."""
+        return self._releasing
+
+    def is_gone(self, uid: str) -> bool:
+        """Whether the deletion of a pod was seen."""
+        return uid in self._gone
+
+    def is_leaving(self, uid: str) -> bool:
+        """Whether a pod is gone, ended or terminating."""
+        record = self._records.get(uid)
+        if record is None:
+            return uid in self._gone
+        return record.ended or record.terminating
+
+    def is_bound(self, uid: str) -> bool:
+        """Whether a pod is known to have a node."""
+        record = self._records.get(uid)
+        return record is not None and bool(record.node)
+
+    def can_be_on(self, uid: str, node: str) -> bool:
+        """Whether a pod is bound to a node, or not known; "" is no pod."""
+        record = self._records.get(uid)
+        return bool(uid) and (record is None or record.node == node)
+
+    def claim_names(self, uid: str) -> tuple[str, ...]:
+        """Return the claims that a pod names, as `namespace/name`."""
+        record = self._records.get(uid)
+        return record.claim_names if record else ()
+
+    def consumers(self, claim_uid: str) -> tuple[str, ...]:
+        """Return the pods for which an allocated claim is reserved; "" is no pod."""
+        return self._consumers.get(claim_uid, ())
+
+    def claims_reserved_for(self, uid: str) -> Collection[str]:
+        """Return the UIDs of the allocated claims that are reserved for a pod."""
+        return tuple(self._claims_of.get(uid, ()))
+
+
+def _read_record(pod: Pod) -> PodRecord:
+    generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    names = (
+        each.resource_claim_name or generated.get(each.name) for each in pod.spec.resource_claims
+    )
+    return PodRecord(
+        name=f"{pod.namespace}/{pod.metadata.name}",
+        node=pod.spec.node_name,
+        ended=pod.status.phase in FINISHED,
+        terminating=pod.metadata.deletion_timestamp is not None,
+        claim_names=tuple(f"{pod.namespace}/{name}" for name in names if name),
+    )

@@ -1,0 +1,206 @@
+"""The pods that preempt, and the devices that are kept for them.
+
+A preemptor waits until its victims have released their claims. From then on the devices are held
+in the ledger under a key of its own, so that no other pod is told about them. `settle` does that
+before each decision: between the end of a claim and the next decision, nobody can get its devices.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from allocator.decisions.shortlist import NodeSearch
+from allocator.decisions.victims import DeviceVictims
+from allocator.state.cluster_state import AllocatorState
+from drawbridge.ledger.holdings import Hold
+from drawbridge.ledger.ledger import uid_of
+from drawbridge.solver.world import View
+
+# How long the evictions may take until victims are seen to terminate.
+EVICTION_SECONDS: Final = 10.0
+# How long devices are kept once all are released.
+KEEP_SECONDS: Final = 30.0
+MAX_PREEMPTORS: Final = 4096
+
+
+class _Pending(NamedTuple):
+    """A claim that is not released yet, and what is kept of it then."""
+
+    uid: str
+    holds: tuple[Hold, ...]
+
+
+class Preemptor(msgspec.Struct, frozen=True):
+    """A pod that preempts for its `claims`, and the claims whose release it waits for."""
+
+    uid: str
+    claims: frozenset[str]
+    priority: int
+    node: str
+    victims: frozenset[str]
+    pending: tuple[_Pending, ...]
+    holds: tuple[Hold, ...]
+    until: float
+
+    @property
+    def key(self) -> str:
+        """The UID under which the ledger has the devices that are kept."""
+        return key_of(self.uid)
+
+    @property
+    def device_count(self) -> int:
+        """How many devices are kept or released for the pod."""
+        return len(self.holds) + sum(len(each.holds) for each in self.pending)
+
+    @property
+    def waits_for(self) -> frozenset[str]:
+        """The UIDs of the claims that are not released yet."""
+        return frozenset(each.uid for each in self.pending)
+
+
+def key_of(pod_uid: str) -> str:
+    """Return the key under which the ledger has the devices that are kept for a pod."""
+    return f"kept for {pod_uid}"
+
+
+class Preemptors:
+    """The pods that preempt, until they are reserved."""
+
+    def __init__(self, state: AllocatorState) -> None:
+        self._state = state
+        self._pods: dict[str, Preemptor] = {}
+        self._settled: View | None = None
+        self._to_retry: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    # --- beginning and end ---
+
+    def begin(self, pod_uid: str, search: NodeSearch, found: DeviceVictims, now: float) -> None:
+        """Keep the free devices of a decision for a pod, and those of the claims it waits for."""
+        self.forget(pod_uid)
+        for other in self._lower_that_lose_devices(found, search.pod.priority):
+            self._end(other)
+        pending = tuple(_Pending(uid, self._holds_of(uid)) for uid in found.claims)
+        self._put(
+            Preemptor(
+                uid=pod_uid,
+                claims=frozenset(map(uid_of, search.unallocated)),
+                priority=search.pod.priority,
+                node=found.node,
+                victims=frozenset(found.pods),
+                pending=pending,
+                holds=found.free,
+                until=now + (EVICTION_SECONDS if pending else KEEP_SECONDS),
+            )
+        )
+        self._settled = None
+
+    def forget(self, pod_uid: str) -> None:
+        """Keep no devices for a pod any more."""
+        known = self._pods.pop(pod_uid, None)
+        if known is not None:
+            self._state.ledger.keep(known.key, ())
+
+    def take_over(self, pods: Collection[Preemptor]) -> None:
+        """Give up what is kept for pods, because one with a higher priority gets it."""
+        for each in pods:
+            self._end(each)
+
+    def clear(self) -> None:
+        """Forget all pods, because another process decides now."""
+        for uid in tuple(self._pods):
+            self.forget(uid)
+
+    def take_to_retry(self) -> tuple[str, ...]:
+        """Return the pods that lost their devices since the last call, and can preempt again."""
+        taken, self._to_retry = tuple(self._to_retry), []
+        return taken
+
+    # --- following the claims ---
+
+    def settle(self, now: float) -> None:
+        """Keep the devices of claims that were released since the last call."""
+        if self._settled is self._state.ledger.view():
+            return
+        for each in tuple(self._pods.values()):
+            released = [claim for claim in each.pending if not self._is_held(claim.uid)]
+            if released:
+                left = tuple(claim for claim in each.pending if claim not in released)
+                holds = (*each.holds, *(hold for claim in released for hold in claim.holds))
+                until = now + KEEP_SECONDS
+                self._put(msgspec.structs.replace(each, pending=left, holds=holds, until=until))
+        self._settled = self._state.ledger.view()
+
+    def expire(self, now: float) -> None:
+        """Forget the pods whose victims do not end, or that do not use their devices."""
+        releasing = self._state.pods.releasing
+        for each in tuple(self._pods.values()):
+            if each.until > now:
+                continue
+            if any(uid in releasing for uid in each.waits_for):
+                self._pods[each.uid] = msgspec.structs.replace(each, until=now + KEEP_SECONDS)
+            else:
+                self._end(each)
+
+    # --- questions ---
+
+    def find(self, pod_uid: str) -> Preemptor | None:
+        """Return a pod that preempts."""
+        return self._pods.get(pod_uid)
+
+    def find_for_same_claim(self, pod_uid: str, search: NodeSearch) -> Preemptor | None:
+        """Return another pod that preempts for a claim which both share."""
+        claims = set(map(uid_of, search.unallocated))
+        others = (each for each in self._pods.values() if each.uid != pod_uid)
+        return next((each for each in others if not each.claims.isdisjoint(claims)), None)
+
+    def lower_than(self, priority: int) -> Iterator[Preemptor]:
+        """Yield the pods with a lower priority."""
+        return (each for each in self._pods.values() if each.priority < priority)
+
+    def is_victim(self, pod_uid: str) -> bool:
+        """Whether a pod must go for one that preempts."""
+        return any(pod_uid in each.victims for each in self._pods.values())
+
+    def promised_to_others(self, pod_uid: str, priority: int) -> frozenset[str]:
+        """Return the claims whose devices other pods of at least this priority will get."""
+        return frozenset(
+            claim.uid
+            for each in self._pods.values()
+            if each.uid != pod_uid and each.priority >= priority
+            for claim in each.pending
+        )
+
+    # --- parts ---
+
+    def _lower_that_lose_devices(self, found: DeviceVictims, priority: int) -> list[Preemptor]:
+        taken = {(hold.pool, hold.device) for hold in found.free}
+        return [
+            each
+            for each in self.lower_than(priority)
+            if not each.waits_for.isdisjoint(found.claims)
+            or any((hold.pool, hold.device) in taken for hold in each.holds)
+        ]
+
+    def _end(self, preemptor: Preemptor) -> None:
+        self.forget(preemptor.uid)
+        self._to_retry.append(preemptor.uid)
+
+    def _put(self, preemptor: Preemptor) -> None:
+        self._pods[preemptor.uid] = preemptor
+        self._state.ledger.keep(preemptor.key, preemptor.holds)
+
+    def _is_held(self, claim_uid: str) -> bool:
+        ledger = self._state.ledger
+        record = ledger.claims.get(claim_uid)
+        return claim_uid in ledger.reservations or (
+            record is not None and record.allocation is not None
+        )
+
+    def _holds_of(self, claim_uid: str) -> tuple[Hold, ...]:
+        ledger = self._state.ledger
+        record, reserved = ledger.claims.get(claim_uid), ledger.reservations.get(claim_uid)
+        return (*(record.holds if record else ()), *(reserved.holds if reserved else ()))

@@ -1,0 +1,160 @@
+"""Devices that are being released, and the pods that wait for them.
+
+A pod that ends or is deleted holds its devices for some milliseconds, or as long as it terminates.
+Each such claim is kept for one pod that was told to wait, so that the next pod is not told the
+same, and nothing is preempted for the first one.
+"""
+
+import itertools
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from allocator.decisions.shortlist import NodeSearch, find_nodes
+from allocator.state.cluster_state import AllocatorState
+from drawbridge.agreement import allocator_codes as codes
+from drawbridge.dra.inventory import PoolID
+from drawbridge.ledger.ledger import ClaimRecord, DeviceID
+from drawbridge.ledger.node_fit import make_reason
+from drawbridge.solver.answers import Solution
+from drawbridge.solver.reasons import Reason
+
+# Nodes that are searched together: thousands of claims can be released at once.
+NODES_PER_SEARCH: Final = 16
+
+
+class _Releasing(NamedTuple):
+    """A claim that is being released, as the ledger has it."""
+
+    record: ClaimRecord | None
+    devices: frozenset[DeviceID]
+    nodes: frozenset[str | None]
+
+
+class Pairing(NamedTuple):
+    """The claims that a pod waits for, and the reason to tell it."""
+
+    node: str
+    claims: frozenset[str]
+    reason: Reason
+
+
+class _Paired(NamedTuple):
+    priority: int
+    claims: frozenset[str]
+
+
+class Releases:
+    """The pods that wait for devices of claims that are being released."""
+
+    def __init__(self, state: AllocatorState) -> None:
+        self._state = state
+        self._claims_for: dict[str, _Paired] = {}
+        # The claims that are being released, and those of each node; None for other devices.
+        self._known: dict[str, _Releasing] = {}
+        self._claims_on: dict[str | None, set[str]] = {}
+
+    def forget(self, pod_uid: str) -> None:
+        """Keep no devices for a pod any more."""
+        self._claims_for.pop(pod_uid, None)
+
+    def pair(
+        self,
+        pod_uid: str,
+        search: NodeSearch,
+        ids: Callable[[], str],
+        promised: Collection[str] = (),
+    ) -> Pairing | None:
+        """Find devices that are being released for a pod.
+
+        Nobody else with at least its priority waits for them, and they are not `promised`.
+        """
+        self.forget(pod_uid)
+        unpaired = self.unpaired(search.pod.priority).difference(promised)
+        nodes = (
+            node
+            for node, claims in self._claims_on.items()
+            if node is not None and not claims.isdisjoint(unpaired)
+        )
+        while some := tuple(itertools.islice(nodes, NODES_PER_SEARCH)):
+            on_them = set().union(*(self._claims_on.get(node, ()) for node in (*some, None)))
+            releasing = unpaired & on_them
+            view = self._state.ledger.view_without(releasing)
+            only = replace(search, limit=1, only=frozenset(some))
+            for each in find_nodes(only, self._state, view, ids).fitting[:1]:
+                if each.solution is None:
+                    return None  # the pod needs no devices
+                claims = self._claims_in_use(each.solution, releasing)
+                self._unpair(claims)
+                self._claims_for[pod_uid] = _Paired(search.pod.priority, claims)
+                devices = sum(len(self._known[uid].devices) for uid in claims)
+                return Pairing(each.name, claims, waits_for(devices, each.name))
+        return None
+
+    def unpaired(self, priority: int) -> frozenset[str]:
+        """Return the claims being released that no pod of at least this priority waits for."""
+        self._update()
+        releasing = self._known.keys()
+        kept = {pod: (each, each.claims & releasing) for pod, each in self._claims_for.items()}
+        self._claims_for = {
+            pod: _Paired(each.priority, uids) for pod, (each, uids) in kept.items() if uids
+        }
+        taken = (each.claims for each in self._claims_for.values() if each.priority >= priority)
+        return frozenset(releasing).difference(*taken)
+
+    def _unpair(self, claims: Collection[str]) -> None:
+        """Let pods with a lower priority wait for other claims."""
+        for pod, paired in tuple(self._claims_for.items()):
+            if not paired.claims.isdisjoint(claims):
+                del self._claims_for[pod]
+
+    def _update(self) -> None:
+        """Follow the claims that are being released; only the changed ones cost much."""
+        records, releasing = self._state.ledger.claims, self._state.pods.releasing
+        for uid in self._known.keys() - releasing:
+            self._remove(uid)
+        for uid in releasing:
+            record, known = records.get(uid), self._known.get(uid)
+            if known is None or known.record is not record:
+                if known is not None:
+                    self._remove(uid)
+                self._known[uid] = added = self._read(record)
+                for node in added.nodes:
+                    self._claims_on.setdefault(node, set()).add(uid)
+
+    def _read(self, record: ClaimRecord | None) -> "_Releasing":
+        holds = record.holds if record else ()
+        devices = frozenset(DeviceID(each.pool, each.device) for each in holds)
+        return _Releasing(record, devices, frozenset(self._state.node_of(d.pool) for d in devices))
+
+    def _remove(self, uid: str) -> None:
+        for node in self._known.pop(uid).nodes:
+            claims = self._claims_on[node]
+            claims.discard(uid)
+            if not claims:
+                del self._claims_on[node]
+
+    def _claims_in_use(self, solution: Solution, releasing: Collection[str]) -> frozenset[str]:
+        """Return the claims whose devices a solution uses.
+
+        If it uses none of them, it needs their counters: all claims on the node count.
+        """
+        used = {
+            DeviceID(PoolID(result["driver"], result["pool"]), result["device"])
+            for allocation in solution.allocations
+            for result in allocation["devices"].get("results", ())
+        }
+        holders = frozenset(
+            uid for device in used for uid in self._state.ledger.holders(device) if uid in releasing
+        )
+        return holders or frozenset(
+            uid for uid in releasing if solution.node in self._known[uid].nodes
+        )
+
+
+def waits_for(devices: int, node: str) -> Reason:
+    """Return the reason of a pod that waits for devices on a node."""
+    count = "1 device that is" if devices == 1 else f"{devices} devices that are"
+    text = f"waits for {count} being released on node {node}"
+    return make_reason(codes.DEVICES_BEING_RELEASED, "devices", text, nodes=1)

@@ -1,0 +1,241 @@
+"""The reservations of pods: which claims of a pod are promised, until when, and who shares them.
+
+A claim is reserved once, also if several pods use it. Its reservation ends when the last of them
+gives it back. The ledger has the devices; this module has the pods.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import msgspec
+
+from allocator.decisions.pod_requests import PodRequest
+from allocator.state.cluster_state import AllocatorState
+from allocator.state.reservations import ClaimReservation, PodReservation
+from drawbridge.dra.allocation import Allocation
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.taints import first_untolerated_taint
+from drawbridge.ledger.allocation_mark import format_mark, make_mark
+from drawbridge.ledger.holdings import decode_allocation
+from drawbridge.ledger.ledger import Reservation, ReservationRefusal, uid_of
+from drawbridge.ledger.published_pools import find_published_pool
+from drawbridge.solver.results import AllocationJSON
+
+
+class _PromisedClaim(msgspec.Struct, frozen=True):
+    """The allocation that is reserved for a claim; `users` are the pods that count on it."""
+
+    written: AllocationJSON
+    reservation: Reservation
+    users: frozenset[str]
+
+
+class _ReservedPod(msgspec.Struct, frozen=True):
+    reservation: PodReservation
+    until: float
+    writing: bool = False
+    # Whether the pod was woken and the scheduler has not reserved it yet.
+    promised: bool = False
+    priority: int = 0
+
+
+class ReservedPods:
+    """The pods with a reservation, and the claims that are reserved for them."""
+
+    def __init__(self, state: AllocatorState) -> None:
+        self._state = state
+        self._pods: dict[str, _ReservedPod] = {}
+        self._claims: dict[str, _PromisedClaim] = {}
+
+    # --- questions ---
+
+    def find(self, pod_uid: str) -> PodReservation | None:
+        """Return the reservation of a pod."""
+        reserved = self._pods.get(pod_uid)
+        return reserved.reservation if reserved else None
+
+    def is_writing(self, pod_uid: str) -> bool:
+        """Whether the reservation of a pod is being written."""
+        reserved = self._pods.get(pod_uid)
+        return reserved is not None and reserved.writing
+
+    def allocation_of(self, claim_uid: str) -> Allocation | None:
+        """Return the allocation that is reserved for a claim."""
+        promised = self._claims.get(claim_uid)
+        return promised.reservation.allocation if promised else None
+
+    def users(self) -> Mapping[str, Collection[str]]:
+        """Return the pods with a reservation by claim, also of claims that are allocated."""
+        found: dict[str, list[str]] = {}
+        for uid, each in self._pods.items():
+            for claim in each.reservation.claims:
+                found.setdefault(claim.uid, []).append(uid)
+        return found
+
+    def promised_below(self, priority: int) -> Iterator[PodReservation]:
+        """Yield the reservations of pods that were woken, and that are not scheduled yet."""
+        pods = self._pods.values()
+        return (each.reservation for each in pods if each.promised and each.priority < priority)
+
+    def keeps(self, claim: ClaimReservation) -> bool:
+        """Whether these devices are still reserved for the claim, and not yet written."""
+        promised = self._claims.get(claim.uid)
+        return (
+            promised is not None
+            and promised.written == claim.allocation
+            and claim.uid in self._state.ledger.reservations
+        )
+
+    # --- reserving ---
+
+    def reserve(
+        self,
+        request: PodRequest,
+        node: str,
+        solved: Mapping[str, AllocationJSON],
+        until: float,
+        *,
+        promised: bool = False,
+    ) -> ReservationRefusal | None:
+        """Reserve the claims of a pod on a node; `solved` has the new allocations by UID."""
+        state = self._state
+        wanted = {
+            uid: self._claims.get(uid) or self._new_promise(solved[uid])
+            for uid in request.claims
+            if state.claims[uid].status.allocation is None
+        }
+        new = {uid: each.reservation for uid, each in wanted.items()}
+        view, pools = state.ledger.view(), state.planner.pools_for(node)
+        if refusal := state.ledger.assume(new, until=until, view=view, pools=pools):
+            return refusal
+        pod = request.pod
+        for uid, each in wanted.items():
+            users = each.users | {pod.uid}
+            self._claims[uid] = msgspec.structs.replace(each, users=users)
+        claims = tuple(self._claim_reservation(state.claims[uid]) for uid in request.claims)
+        reservation = PodReservation(pod.namespace, pod.name, pod.uid, node, claims)
+        self._pods[pod.uid] = _ReservedPod(
+            reservation, until, promised=promised, priority=pod.priority
+        )
+        return None
+
+    def extend(self, pod_uid: str, until: float, *, promised: bool = False) -> None:
+        """Keep a reservation longer."""
+        reserved = self._pods[pod_uid]
+        later = max(until, reserved.until)
+        kept = reserved.promised and promised
+        self._pods[pod_uid] = msgspec.structs.replace(reserved, until=later, promised=kept)
+
+    def _new_promise(self, written: AllocationJSON) -> _PromisedClaim:
+        allocation = decode_allocation(written)
+        mark = make_mark(allocation, self._state.planner.counter_uses)
+        return _PromisedClaim(written, Reservation(allocation, mark), frozenset())
+
+    def _claim_reservation(self, claim: Claim) -> ClaimReservation:
+        metadata = claim.metadata
+        promised = self._claims.get(uid_of(claim))
+        if promised is None or claim.status.allocation is not None:
+            return ClaimReservation(metadata.namespace, metadata.name, metadata.uid)
+        mark = format_mark(promised.reservation.mark)
+        return ClaimReservation(
+            metadata.namespace, metadata.name, metadata.uid, promised.written, mark
+        )
+
+    # --- giving back ---
+
+    def release(self, pod_uid: str) -> None:
+        """Remove the reservation of a pod, unless it is being written."""
+        reserved = self._pods.get(pod_uid)
+        if reserved is not None and not reserved.writing:
+            self._remove(pod_uid)
+
+    def expire(self, now: float) -> tuple[str, ...]:
+        """Remove the reservations whose time is over; return the UIDs of their pods."""
+        expired = [
+            uid for uid, each in self._pods.items() if each.until <= now and not each.writing
+        ]
+        for uid in expired:
+            self._remove(uid)
+        return tuple(expired)
+
+    def clear(self) -> None:
+        """Remove all reservations, because another process decides now."""
+        self._state.ledger.rollback(tuple(self._claims))
+        self._pods.clear()
+        self._claims.clear()
+
+    def _remove(self, pod_uid: str) -> None:
+        reserved = self._pods.pop(pod_uid)
+        for each in reserved.reservation.claims:
+            promised = self._claims.get(each.uid)
+            if promised is None:
+                continue
+            users = promised.users - {pod_uid}
+            if users:
+                self._claims[each.uid] = msgspec.structs.replace(promised, users=users)
+            else:
+                del self._claims[each.uid]
+                # Committed or not: a write that had the reservation has ended.
+                self._state.ledger.rollback((each.uid,))
+
+    # --- writing ---
+
+    def begin_write(self, pod_uid: str) -> str:
+        """Keep a reservation from expiring; return why it cannot be written, or ""."""
+        reserved = self._pods.get(pod_uid)
+        if reserved is None:
+            return "the reservation expired; the pod is tried again"
+        claims = reserved.reservation.claims
+        problem = self._lost_claim(claims) or self._lost_device(claims)
+        if not problem and (refusal := self._state.ledger.commit(each.uid for each in claims)):
+            problem = f"cannot write the allocation: {refusal}"
+        if not problem:
+            self._pods[pod_uid] = msgspec.structs.replace(reserved, writing=True)
+        elif not reserved.writing:
+            self._remove(pod_uid)
+        return problem
+
+    def end_write(self, pod_uid: str, *, written: bool) -> None:
+        """End a write; without `written`, remove what is reserved and not allocated."""
+        reserved = self._pods.get(pod_uid)
+        if reserved is None:
+            return
+        if not written:
+            self._remove(pod_uid)
+            return
+        del self._pods[pod_uid]
+        for each in reserved.reservation.claims:
+            # The reservation in the ledger ends with the allocation that the API server reports.
+            self._claims.pop(each.uid, None)
+
+    def _lost_claim(self, claims: Iterable[ClaimReservation]) -> str:
+        """Return which claim has neither its reservation any more nor an allocation."""
+        for each in claims:
+            name = f"claim {each.namespace}/{each.name}"
+            record = self._state.ledger.claims.get(each.uid)
+            if record is None:
+                return f"{name} was deleted"
+            if record.allocation is None and not self.keeps(each):
+                return f"the devices of {name} are not reserved any more; the pod is tried again"
+        return ""
+
+    def _lost_device(self, claims: Iterable[ClaimReservation]) -> str:
+        """Return which reserved device is no longer published, or has a new taint."""
+        inventory = self._state.planner.world().inventory
+        for each in claims:
+            if not self.keeps(each):
+                continue  # it is allocated
+            for result in self._claims[each.uid].reservation.allocation.devices.results:
+                name = f"device {result.driver}/{result.pool}/{result.device}"
+                published = find_published_pool(inventory, PoolID(result.driver, result.pool))
+                if published is None:
+                    return f"the driver is updating the pool of {name}; the pod is tried again"
+                device = published.devices.get(result.device)
+                if device is None:
+                    return f"{name} is no longer published; the pod is tried again"
+                taint = first_untolerated_taint(device, result.tolerations)
+                if taint is not None:
+                    return (
+                        f"{name} has the taint {taint.key}:{taint.effect}; the pod is tried again"
+                    )
+        return ""

@@ -1,0 +1,1 @@
+"""What the allocator writes to the API server, and how it recovers what was interrupted."""

@@ -1,0 +1,371 @@
+"""The only write path of the allocator: marks and allocates the claims of a pod, then binds it.
+
+The order is fixed. All claims get the allocation mark and the finalizer. Then each gets its
+allocation and the pod as a consumer, at the version that the mark has. Then the devices must
+report their binding conditions. Then the pod is bound. Every write is behind the fence of the
+scheduler's Lease. A new leader removes unfinished marks first, so that an allocation that an
+earlier leader sent late has an outdated version.
+
+Every step can be repeated. A step that fails before an allocation is written is undone. Written
+allocations stay: the next attempt finds them, and `release` takes them back. It does not while a
+binding that was sent before may still arrive, because the pod would run without its devices.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from allocator.scheduler.protocol import BindReply, PostFilterReply
+from allocator.state.reservations import PodReservation
+from allocator.writes.binding_conditions import Readiness, readiness
+from allocator.writes.claims import (
+    BindRefusedError,
+    ClaimCache,
+    ClaimReservations,
+    ClaimWriter,
+)
+from allocator.writes.cluster_writes import ClusterWrites, PodName, WriteFailedError
+from allocator.writes.prepare_failures import PENALTY_SECONDS
+from drawbridge.cluster.errors import NotLeadingError
+from drawbridge.dra.allocation import Consumer
+from drawbridge.dra.claim import Claim
+from drawbridge.ledger.ledger import DeviceID
+from drawbridge.names import ALLOCATION_ANNOTATION
+
+_LOG: Final = logging.getLogger("allocator.writes.binding")
+# Other pods wait, because the API server is the bottleneck of a burst.
+CONCURRENT_WRITES: Final = 32
+BINDING_ATTEMPTS: Final = 3
+# The time after which the API server ends a request, by default.
+LATE_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 5.0
+
+
+class Reservations(ClaimReservations, Protocol):
+    """The decisions in memory that the write path carries out."""
+
+    def reservation_of(self, pod_uid: str) -> PodReservation | None:
+        """Return what is reserved for a pod."""
+        ...
+
+    def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
+        """Return the claims of a pod, as last seen."""
+        ...
+
+    def begin_write(self, pod_uid: str) -> str:
+        """Keep the reservation from expiring; returns why it cannot be written, or ""."""
+        ...
+
+    def end_write(self, pod_uid: str, *, written: bool) -> None:
+        """End a write; without `written`, remove what is reserved and not allocated."""
+        ...
+
+
+class BindingTimes(NamedTuple):
+    """How long a call waits for binding conditions, and when they must be true, in seconds.
+
+    `timeout` counts from the allocation. A binding without a response can arrive as long as `late`.
+    """
+
+    wait: float
+    timeout: float
+    late: float = LATE_SECONDS
+
+
+class PodBinder:
+    """Binds pods, with one call at a time for each pod.
+
+    `wake` has pods tried again whose claims could not be released, and `penalise` has other devices
+    than a failed one preferred for some seconds.
+    """
+
+    def __init__(  # noqa: PLR0913  # all but three by name
+        self,
+        reservations: Reservations,
+        writes: ClusterWrites,
+        claims: ClaimCache,
+        *,
+        server_time: Callable[[], float],
+        wake: Callable[[tuple[str, ...]], None],
+        penalise: Callable[[DeviceID, float], None],
+        times: BindingTimes,
+    ) -> None:
+        self._reservations = reservations
+        self._writes = writes
+        self._cache = claims
+        self._server_time = server_time
+        self._wake = wake
+        self._penalise = penalise
+        self._times = times
+        self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._term = 0
+        # Failed writes whose effect is unknown, or whose marks could not be removed.
+        self._unfinished: dict[str, PodReservation] = {}
+        # Until when bindings without a response can arrive, and those of an earlier term.
+        self._late_bindings: dict[str, float] = {}
+        self._earlier_bindings = float("-inf")
+        # Claims that had no allocation in this term before this process wrote one.
+        self._allocated_now: set[str] = set()
+        self._retries: dict[str, asyncio.TimerHandle] = {}
+
+    def start_term(self) -> None:
+        """End all calls in progress before their next write: their reservations are forgotten."""
+        self._term += 1
+        self._unfinished.clear()
+        self._late_bindings.clear()
+        self._allocated_now.clear()
+        self._earlier_bindings = asyncio.get_running_loop().time() + self._times.late
+
+    def is_writing(self, pod_uid: str) -> bool:
+        """Whether a call for this pod is in progress."""
+        return pod_uid in self._locks
+
+    async def bind(self, pod_uid: str, node: str) -> BindReply:
+        """Allocate the claims of a pod and bind it to the node of its reservation."""
+        async with self._locked(pod_uid):
+            reservation = self._reservations.reservation_of(pod_uid)
+            if reservation is None or reservation.node != node:
+                message = f"no devices are reserved for the pod on node {node}"
+                return BindReply(bound=False, message=message)
+            if refusal := self._reservations.begin_write(pod_uid):
+                return BindReply(bound=False, message=refusal)
+            self._unfinished.pop(pod_uid, None)
+            return await self._bind_reserved(reservation, self._term)
+
+    async def release(self, pod_uid: str) -> PostFilterReply:
+        """Deallocate the claims that only this pod uses, unless it is bound.
+
+        If that is not possible now, the pod is woken later: no change of the cluster would do it.
+        """
+        async with self._locked(pod_uid):
+            released: list[str] = []
+            try:
+                for claim in self._reservations.claims_of(pod_uid):
+                    released += await self._release(pod_uid, claim)
+            except (BindRefusedError, WriteFailedError, NotLeadingError) as error:
+                self._wake_later(pod_uid)
+                return PostFilterReply(released=tuple(released), message=f"{error}")
+            return PostFilterReply(released=tuple(released))
+
+    def _wake_later(self, pod_uid: str) -> None:
+        if pod_uid in self._retries:
+            return
+        loop = asyncio.get_running_loop()
+        claims = self._reservations.claims_of(pod_uid)
+        times = [self._kept_until(pod_uid, each.metadata.uid) for each in claims]
+        when = max((loop.time() + RETRY_SECONDS, *times))
+        self._retries[pod_uid] = loop.call_at(when, self._wake_now, pod_uid)
+
+    def _wake_now(self, pod_uid: str) -> None:
+        del self._retries[pod_uid]
+        self._wake((pod_uid,))
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, pod_uid: str) -> AsyncIterator[None]:
+        lock, users = self._locks.get(pod_uid, (asyncio.Lock(), 0))
+        self._locks[pod_uid] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            _, users = self._locks.pop(pod_uid)
+            if users > 1:
+                self._locks[pod_uid] = (lock, users - 1)
+
+    async def _bind_reserved(self, reservation: PodReservation, term: int) -> BindReply:
+        claims = self._make_claim_writer(term)
+        try:
+            async with self._slots:
+                allocated = await self._allocate(reservation, claims)
+            waiting = await self._wait_for_devices(reservation.uid, allocated)
+            if not waiting:
+                async with self._slots:
+                    await self._bind(reservation, term)
+        except (BindRefusedError, WriteFailedError, NotLeadingError) as error:
+            if self._term == term:
+                self._unfinished[reservation.uid] = reservation
+                await self._undo(reservation)
+            return BindReply(bound=False, message=f"{error}")
+        except BaseException:
+            # After a bug, what was written is undone later.
+            if self._term == term:
+                self._unfinished[reservation.uid] = reservation
+            raise
+        if self._term == term:
+            self._reservations.end_write(reservation.uid, written=True)
+        return BindReply(bound=not waiting, message=waiting)
+
+    async def finish_failed_writes(self) -> None:
+        """Undo failed writes that could not be undone before, until one cannot be undone now."""
+        now = asyncio.get_running_loop().time()
+        late = {uid: until for uid, until in self._late_bindings.items() if until > now}
+        self._late_bindings = late
+        for uid, reservation in tuple(self._unfinished.items()):
+            # A call that began meanwhile continues or undoes it.
+            if self.is_writing(uid) or self._unfinished.get(uid) is not reservation:
+                continue
+            async with self._locked(uid):
+                if not await self._undo(reservation):
+                    return
+
+    def _check_term(self, term: int) -> None:
+        if self._term != term:
+            raise BindRefusedError("another term of the scheduler started during the binding")
+
+    def _make_claim_writer(self, term: int) -> ClaimWriter:
+        return ClaimWriter(
+            self._writes,
+            self._cache,
+            self._reservations,
+            server_time=self._server_time,
+            check=lambda: self._check_term(term),
+            on_allocated=self._note_allocated,
+        )
+
+    def _note_allocated(self, claim_uid: str) -> None:
+        """Remember claims while bindings of an earlier term may arrive: none is for their pods."""
+        if asyncio.get_running_loop().time() < self._earlier_bindings:
+            self._allocated_now.add(claim_uid)
+
+    async def _allocate(self, reservation: PodReservation, claims: ClaimWriter) -> list[Claim]:
+        consumer = Consumer("pods", reservation.name, reservation.uid)
+        marked = [await claims.mark(each) for each in reservation.claims]
+        return [
+            await claims.allocate(live, reserved, consumer)
+            for live, reserved in zip(marked, reservation.claims, strict=True)
+        ]
+
+    async def _wait_for_devices(self, pod_uid: str, allocated: Sequence[Claim]) -> str:
+        """Wait until all devices are ready; returns what is missing when the call must end."""
+        claims = list(allocated)
+        deadline = asyncio.get_running_loop().time() + self._times.wait
+        while True:
+            found = readiness(claims, self._server_time(), self._times.timeout)
+            if found.state is Readiness.READY:
+                return ""
+            if found.state is Readiness.FAILED:
+                if found.device is not None:
+                    self._penalise(found.device, PENALTY_SECONDS)
+                for each in claims:
+                    await self._release(pod_uid, each)
+                raise BindRefusedError(found.missing)
+            remaining = deadline - asyncio.get_running_loop().time()
+            if remaining <= 0:
+                return found.missing
+            claims = await self._changed(claims, min(remaining, 5.0))
+
+    async def _changed(self, claims: Sequence[Claim], seconds: float) -> list[Claim]:
+        """Wait until one of the claims changes, at most for some seconds; return all of them."""
+        waits = [asyncio.ensure_future(self._cache.wait_for_change(each)) for each in claims]
+        try:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        current = []
+        for claim in claims:
+            live = self._cache.get(claim.metadata.namespace, claim.metadata.name)
+            if live is None or live.metadata.uid != claim.metadata.uid:
+                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+                raise BindRefusedError(f"claim {name} was deleted")
+            if _version(live) < _version(claim):
+                live = claim  # the watch is behind the response
+            if live.status.allocation is None:
+                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+                raise BindRefusedError(f"claim {name} was deallocated meanwhile")
+            current.append(live)
+        return current
+
+    async def _bind(self, reservation: PodReservation, term: int) -> None:
+        pod = PodName(reservation.namespace, reservation.name, reservation.uid)
+        for attempt in range(1, BINDING_ATTEMPTS + 1):
+            self._check_term(term)
+            try:
+                await self._writes.bind(pod, reservation.node)
+                break
+            except WriteFailedError as error:
+                if error.unknown:
+                    until = asyncio.get_running_loop().time() + self._times.late
+                    self._late_bindings[pod.uid] = until
+                if await self._is_bound(pod, reservation.node):
+                    break  # by an earlier request
+                if not error.unknown or attempt == BINDING_ATTEMPTS:
+                    raise
+        self._late_bindings.pop(pod.uid, None)
+
+    async def _is_bound(self, pod: PodName, node: str) -> bool:
+        """Return whether a pod is bound to a node; raises BindRefusedError if it cannot be."""
+        current = await self._writes.read_node_of(pod)
+        if current is None:
+            raise BindRefusedError("the pod was deleted")
+        if current not in ("", node):
+            raise BindRefusedError(f"the pod is already bound to node {current}")
+        return current == node
+
+    async def _undo(self, reservation: PodReservation) -> bool:
+        """Remove the marks of claims that have no allocation, and their reservations.
+
+        The devices stay reserved until the API server tells what it has. Then the reservation of
+        an allocated claim has ended, because its allocation was observed. Returns whether the API
+        server did.
+        """
+        term = self._term
+        claims = self._make_claim_writer(term)
+        try:
+            for each in reservation.claims:
+                await claims.unmark(each)
+        except (WriteFailedError, NotLeadingError) as error:
+            name = f"{reservation.namespace}/{reservation.name}"
+            _LOG.info("cannot undo the failed write for pod %s yet: %s", name, error)
+            return False
+        if self._term == term and self._unfinished.pop(reservation.uid, None) is not None:
+            self._reservations.end_write(reservation.uid, written=False)
+        return True
+
+    # --- taking back ---
+
+    async def _release(self, pod_uid: str, claim: Claim) -> list[str]:
+        """Deallocate a claim that nothing but this unbound pod uses and that has our mark.
+
+        If other pods use it, only the unbound pod is removed from its consumers, so that the last
+        of them can deallocate it. Returns the name of the claim if it was deallocated.
+        """
+        metadata = claim.metadata
+        live = await self._writes.read_claim(metadata.namespace, metadata.name)
+        if live is None or live.metadata.uid != metadata.uid or live.status.allocation is None:
+            return []
+        if ALLOCATION_ANNOTATION not in live.metadata.annotations:
+            return []
+        if asyncio.get_running_loop().time() < self._kept_until(pod_uid, metadata.uid):
+            name = f"{metadata.namespace}/{metadata.name}"
+            text = f"the allocation of claim {name} is kept for now"
+            raise BindRefusedError(f"{text}, because an earlier request may still bind the pod")
+        own = [each for each in live.status.reserved_for if each.uid == pod_uid]
+        others = tuple(each for each in live.status.reserved_for if each.uid != pod_uid)
+        for each in own:
+            pod = PodName(metadata.namespace, each.name, each.uid)
+            if await self._writes.read_node_of(pod):
+                return []
+        if others and not own:
+            return []
+        if others:
+            self._reservations.observe_claim(await self._writes.set_consumers(live, others))
+            return []
+        live = await self._writes.deallocate(live)
+        self._reservations.observe_claim(live)
+        self._reservations.observe_claim(await self._writes.unmark(live))
+        return [f"{metadata.namespace}/{metadata.name}"]
+
+    def _kept_until(self, pod_uid: str, claim_uid: str) -> float:
+        """Return until when a binding that was sent before can arrive, which needs the claim."""
+        never = float("-inf")
+        earlier = never if claim_uid in self._allocated_now else self._earlier_bindings
+        return max(earlier, self._late_bindings.get(pod_uid, never))
+
+
+def _version(claim: Claim) -> int:
+    version = claim.metadata.resource_version
+    return int(version) if version.isdecimal() else 0

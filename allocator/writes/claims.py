@@ -1,0 +1,213 @@
+"""Writes what is reserved for one claim: the mark, then the allocation and its consumers.
+
+Each write applies to one version of the claim. If the claim has another version, it is read again,
+and the reservation is either continued or refused.
+"""
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from allocator.state.reservations import ClaimReservation
+from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, WriteFailedError
+from drawbridge.dra.allocation import Allocation, Consumer
+from drawbridge.dra.claim import Claim
+from drawbridge.names import ALLOCATION_ANNOTATION
+from drawbridge.solver.results import AllocationJSON
+
+ATTEMPTS: Final = 5
+MAX_CONSUMERS: Final = 256
+
+
+class BindRefusedError(Exception):
+    """A pod cannot be bound as it was decided; the message is for the pod's condition."""
+
+
+class ClaimCache(Protocol):
+    """The claims as the watch shows them."""
+
+    def get(self, namespace: str, name: str) -> Claim | None:
+        """Return a claim; None if the cache does not have it."""
+        ...
+
+    async def wait_for_change(self, claim: Claim) -> None:
+        """Return when the cache no longer has this version of a claim."""
+        ...
+
+
+class ClaimReservations(Protocol):
+    """The reservations of claims in memory."""
+
+    def keeps(self, reserved: ClaimReservation) -> bool:
+        """Whether these devices are still reserved for the claim."""
+        ...
+
+    def observe_claim(self, claim: Claim) -> None:
+        """Take over a claim from a response."""
+        ...
+
+
+class ClaimWriter:
+    """Carries out the reservations of claims.
+
+    `check` runs before every write of a mark or an allocation and may raise. `on_allocated` is
+    called with the UID of a claim after its allocation was certainly written.
+    """
+
+    def __init__(  # noqa: PLR0913  # all but three by name
+        self,
+        writes: ClusterWrites,
+        cache: ClaimCache,
+        reservations: ClaimReservations,
+        *,
+        server_time: Callable[[], float],
+        check: Callable[[], None],
+        on_allocated: Callable[[str], None],
+    ) -> None:
+        self._writes = writes
+        self._cache = cache
+        self._reservations = reservations
+        self._server_time = server_time
+        self._check = check
+        self._on_allocated = on_allocated
+
+    async def mark(self, reserved: ClaimReservation, live: Claim | None = None) -> Claim:
+        """Write the mark and the finalizer, unless the claim has an allocation or this mark.
+
+        `live` is the claim as it was just read.
+        """
+        live = live or self._cache.get(reserved.namespace, reserved.name)
+        for _ in range(ATTEMPTS):
+            live = live or await self.read(reserved)
+            _check_claim(live, reserved)
+            current = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
+            # The mark of an earlier allocation can be equal, but the finalizer ends with it.
+            is_marked = current == reserved.mark and FINALIZER in live.metadata.finalizers
+            if live.status.allocation is not None or is_marked:
+                return live
+            self._check_reserved(reserved)
+            try:
+                return self._observed(await self._writes.mark(live, reserved.mark))
+            except WriteFailedError as error:
+                _raise_unless_changed(error)
+                live = None
+        raise _changes_too_often(reserved)
+
+    async def allocate(
+        self, marked: Claim, reserved: ClaimReservation, consumer: Consumer
+    ) -> Claim:
+        """Write the allocation and the consumer into a marked claim.
+
+        Of a claim that has the allocation, only the consumers change. One that has the consumer as
+        well gets another version, so that a release that was sent earlier has an outdated one.
+        """
+        live = marked
+        for _ in range(ATTEMPTS):
+            self._check()
+            try:
+                return await self._allocate(live, reserved, consumer)
+            except WriteFailedError as error:
+                _raise_unless_changed(error)
+                # A request without a response may have been the one that changed the claim.
+                live = await self.read(reserved)
+                _check_claim(live, reserved)
+                if live.status.allocation is None:
+                    live = await self.mark(reserved, live)
+        raise _changes_too_often(reserved)
+
+    async def unmark(self, reserved: ClaimReservation) -> None:
+        """Remove the mark and the finalizer, if the claim was not allocated."""
+        live = await self._writes.read_claim(reserved.namespace, reserved.name)
+        if live is None or live.metadata.uid != reserved.uid:
+            return
+        self._observed(live)
+        current = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
+        if live.status.allocation is None and current == reserved.mark:
+            self._observed(await self._writes.unmark(live))
+
+    async def read(self, reserved: ClaimReservation) -> Claim:
+        """Read a claim from the API server."""
+        live = await self._writes.read_claim(reserved.namespace, reserved.name)
+        if live is None:
+            raise BindRefusedError(f"claim {reserved.namespace}/{reserved.name} was deleted")
+        return self._observed(live)
+
+    async def _allocate(self, live: Claim, reserved: ClaimReservation, consumer: Consumer) -> Claim:
+        consumers = live.status.reserved_for
+        if live.status.allocation is None:
+            self._check_reserved(reserved)
+            now = dt.datetime.fromtimestamp(self._server_time(), dt.UTC)
+            allocation = {
+                **(reserved.allocation or {}),
+                "allocationTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            }
+            written = await self._writes.allocate(live, allocation, (consumer,))
+            self._on_allocated(reserved.uid)
+            return self._observed(written)
+        if any(each.uid == consumer.uid for each in consumers):
+            return await self._renew(live)
+        if len(consumers) >= MAX_CONSUMERS:
+            name = f"{reserved.namespace}/{reserved.name}"
+            raise BindRefusedError(f"claim {name} already has {MAX_CONSUMERS} consumers")
+        return self._observed(await self._writes.set_consumers(live, (*consumers, consumer)))
+
+    async def _renew(self, live: Claim) -> Claim:
+        """Give a marked claim another version; only marked claims are ever released."""
+        mark = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
+        if mark is None:
+            return live
+        other = mark.rstrip(" ") if mark.endswith(" ") else f"{mark} "
+        return self._observed(await self._writes.mark(live, other))
+
+    def _check_reserved(self, reserved: ClaimReservation) -> None:
+        """Raise BindRefusedError unless nobody else can have the devices.
+
+        Another pod with the same claim, or another client, can have ended the reservation.
+        """
+        self._check()
+        if not self._reservations.keeps(reserved):
+            name = f"{reserved.namespace}/{reserved.name}"
+            raise BindRefusedError(f"the devices of claim {name} are not reserved any more")
+
+    def _observed(self, live: Claim) -> Claim:
+        self._reservations.observe_claim(live)
+        return live
+
+
+def _check_claim(live: Claim, reserved: ClaimReservation) -> None:
+    """Raise BindRefusedError unless the claim can still have what is reserved."""
+    name = f"claim {reserved.namespace}/{reserved.name}"
+    metadata = live.metadata
+    if metadata.uid != reserved.uid:
+        raise BindRefusedError(f"{name} was deleted, and another one has its name")
+    if metadata.deletion_timestamp is not None:
+        raise BindRefusedError(f"{name} is being deleted")
+    if live.status.allocation is None:
+        if reserved.allocation is None:
+            raise BindRefusedError(f"{name} was deallocated meanwhile")
+    elif reserved.allocation is not None and not _same_devices(
+        live.status.allocation, reserved.allocation
+    ):
+        raise BindRefusedError(f"{name} got another allocation meanwhile")
+
+
+def _same_devices(written: Allocation, reserved: AllocationJSON) -> bool:
+    """Whether a written allocation gives the reserved devices to the same requests."""
+    results = reserved["devices"].get("results", ())
+    return [
+        (each.request, each.driver, each.pool, each.device, each.share_id)
+        for each in written.devices.results
+    ] == [
+        (each["request"], each["driver"], each["pool"], each["device"], each.get("shareID"))
+        for each in results
+    ]
+
+
+def _raise_unless_changed(error: WriteFailedError) -> None:
+    if not (error.changed or error.unknown):
+        raise error
+
+
+def _changes_too_often(reserved: ClaimReservation) -> BindRefusedError:
+    name = f"{reserved.namespace}/{reserved.name}"
+    return BindRefusedError(f"claim {name} changed at each of {ATTEMPTS} attempts to write it")

@@ -1,0 +1,81 @@
+"""What the allocator reads and writes at the API server, as its other modules need it.
+
+`allocator.writes.api_server` implements it.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from drawbridge.dra.allocation import Consumer
+from drawbridge.dra.claim import Claim
+from drawbridge.solver.results import AllocationJSON
+
+# The finalizer of allocated claims, which is upstream's: the claim controller removes it.
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+
+
+class PodName(NamedTuple):
+    """The identity of one pod."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class WriteFailedError(Exception):
+    """A request failed.
+
+    `changed`: the object exists no more, or has changed, so the same request fails again.
+    `unknown`: the API server may have processed the request.
+    """
+
+    def __init__(self, message: str, *, changed: bool = False, unknown: bool = False) -> None:
+        super().__init__(message)
+        self.changed = changed
+        self.unknown = unknown
+
+
+class ClusterWrites(Protocol):
+    """Reads and writes claims and binds pods. All methods raise `WriteFailedError`.
+
+    The writes also raise NotLeadingError, unless the kube-scheduler of this host certainly leads.
+    Each write of a claim applies to one version of it.
+    """
+
+    async def read_claim(self, namespace: str, name: str) -> Claim | None:
+        """Read a claim from the API server; None if it does not exist."""
+        ...
+
+    async def list_claims(self) -> list[Claim]:
+        """Read the current claims of all namespaces from the API server."""
+        ...
+
+    async def mark(self, claim: Claim, mark: str) -> Claim:
+        """Write the allocation mark and the finalizer."""
+        ...
+
+    async def unmark(self, claim: Claim) -> Claim:
+        """Remove the allocation mark, and the finalizer unless the claim is allocated."""
+        ...
+
+    async def allocate(
+        self, claim: Claim, allocation: AllocationJSON, consumers: Sequence[Consumer]
+    ) -> Claim:
+        """Write the allocation and the consumers."""
+        ...
+
+    async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> Claim:
+        """Write the consumers of an allocated claim."""
+        ...
+
+    async def deallocate(self, claim: Claim) -> Claim:
+        """Remove the allocation and the consumers."""
+        ...
+
+    async def read_node_of(self, pod: PodName) -> str | None:
+        """Return the node of a pod, empty if it has none; None if the pod does not exist."""
+        ...
+
+    async def bind(self, pod: PodName, node: str) -> None:
+        """Bind a pod to a node."""
+        ...

@@ -1,0 +1,49 @@
+"""Reports double allocations: a log line, an event on the claim, and a metric."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from drawbridge.cluster.events import EventRecorder, InvolvedObject
+from drawbridge.config.model import Configuration
+from drawbridge.config.policy import apply_policies
+from drawbridge.dra.claim import CLAIM, Claim
+from drawbridge.finding import Finding
+from drawbridge.process import metrics
+from drawbridge.process.logs import log_event
+
+_LOG: Final = logging.getLogger("allocator.writes.reports")
+_MAX_REPORTED: Final = 4096
+
+
+class ConflictReporter:
+    """Reports each double allocation once for each pair of claims."""
+
+    def __init__(self, recorder: EventRecorder, configuration: Callable[[], Configuration]) -> None:
+        self._recorder = recorder
+        self._configuration = configuration
+        self._reported: OrderedDict[tuple[str, Finding], None] = OrderedDict()
+
+    def report(self, finding: Finding, claim: Claim) -> None:
+        """Report that a device of a claim is also held by another claim."""
+        key = (claim.metadata.uid, finding)
+        if key in self._reported:
+            return
+        self._reported[key] = None
+        if len(self._reported) > _MAX_REPORTED:
+            self._reported.popitem(last=False)
+        metrics.ALLOCATOR_DOUBLES.inc()
+        involved = InvolvedObject(
+            api_version="resource.k8s.io/v1",
+            kind=CLAIM,
+            namespace=claim.metadata.namespace,
+            name=claim.metadata.name,
+            uid=claim.metadata.uid,
+        )
+        for treated in apply_policies((finding,), self._configuration().findings):
+            content: Any = msgspec.to_builtins(treated)
+            log_event(_LOG, logging.ERROR, treated.message, finding=content)
+            self._recorder.record(treated, involved, "Allocate")

@@ -1,0 +1,1 @@
+"""What `check`, `lint` and `cel` compare objects with."""

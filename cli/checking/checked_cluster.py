@@ -1,0 +1,211 @@
+"""The cluster that `drawbridge check` judges objects against: files, a live cluster, and the input.
+
+The objects of the input count as if they were applied together. Without files or a live cluster,
+nothing is known about other objects, so none is reported as missing.
+"""
+
+import argparse
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cli.facts import facts_input
+from cli.input import live_cluster
+from cli.input.cluster_objects import ClusterObjects, sort_documents
+from cli.input.files import read_documents
+from cli.simulate import default_allocator
+from cli.simulation.pod_allocators import find_pod_allocators
+from cli.terminal.streams import Streams
+from drawbridge.config.model import Configuration
+from drawbridge.config.policy import compatibility_declarations
+from drawbridge.documents.paths import get_value
+from drawbridge.dra import gates
+from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.compatibility import UnsetGroups
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
+from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding
+from drawbridge.judge.context import JudgeContext, ObjectLookups, build_context
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.planner import Planner, PlannerObject
+from drawbridge.ledger.pods import Pod
+from drawbridge.names import ADMIN_ACCESS_LABEL
+from drawbridge.solver.deviations import Allocator
+from drawbridge.translate.legacy.networks import add_networks
+from drawbridge.translate.pods import TranslationContext, make_context
+
+if TYPE_CHECKING:
+    from drawbridge.cluster.session import Session
+
+_DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class CheckedCluster:
+    """The objects of the cluster and of the input, and what is derived from them."""
+
+    input: ClusterObjects
+    cluster: ClusterObjects
+    known: bool
+    gates: Gates
+    configuration: Configuration
+    allocator: Allocator
+
+    def gather_facts(self) -> GatheredFacts | None:
+        """Return the facts that decide translations; None if no cluster is known."""
+        if not self.known:
+            return None
+        return gather_facts(self._facts_input(), self.configuration, self.gates)
+
+    def translation_context(self, facts: Facts | None) -> TranslationContext:
+        """Return the context of translations by facts, if there are any."""
+        networks = self._facts_input().networks
+        context = make_context(add_networks(self.configuration, networks), facts)
+        labels = _namespace_labels((self.cluster, self.input))
+        admin = {name: one.get(ADMIN_ACCESS_LABEL) == "true" for name, one in labels}
+        return replace(context, admin_access=admin)
+
+    def _facts_input(self) -> FactsInput:
+        return facts_input(self._objects())
+
+    def _objects(self) -> ClusterObjects:
+        return ClusterObjects(
+            slices=(*self.cluster.slices, *self.input.slices),
+            classes=(*self.cluster.classes, *self.input.classes),
+            nodes=(*self.cluster.nodes, *self.input.nodes),
+            others=(*self.cluster.others, *self.input.others),
+        )
+
+    def contexts_of_pods(
+        self, context: JudgeContext, generated: Sequence[Template], gathered: GatheredFacts | None
+    ) -> Callable[[Pod], JudgeContext]:
+        """Return the context for each pod: those of the own scheduler have only the owned pools.
+
+        `context` is that of all other objects.
+        """
+        if gathered is None or self.allocator is Allocator.UPSTREAM:
+            return lambda _: context
+        allocators = find_pod_allocators(
+            self._objects(), self.gates, self.configuration, gathered.facts
+        )
+        owned = frozenset(each.name for each in allocators.owned)
+        narrow = self.judge_context(generated, slices=owned)
+        return lambda pod: narrow if allocators.choose(pod) is Allocator.DRAWBRIDGE else context
+
+    def judge_context(
+        self, generated: Iterable[Template] = (), *, slices: Container[str] | None = None
+    ) -> JudgeContext:
+        """Return the context of judgements; `generated` are templates that do not exist yet.
+
+        Without `slices`, the names of those that count, all do.
+        """
+        planner = Planner(
+            self.gates,
+            compatibility=compatibility_declarations(self.configuration),
+            unset_groups=UnsetGroups(self.configuration.unset_groups),
+            allocator=self.allocator,
+        )
+        ledger = Ledger(sharing=self.gates.consumable_capacity)
+        for files in (self.cluster, self.input):
+            counting = [each for each in files.slices if slices is None or each.name in slices]
+            published: tuple[Iterable[PlannerObject], ...] = (
+                counting, files.taint_rules, files.classes, files.nodes,
+            )  # fmt: skip
+            for each in chain.from_iterable(published):
+                planner.update(each)
+            for claim in files.claims:
+                ledger.observe(claim)
+        return build_context(
+            planner.world(),
+            planner.nodes.values(),
+            fleet=self.configuration.fleet,
+            view=ledger.view() if self.known else None,
+            policies=self.configuration.findings,
+            lookups=self._lookups(generated),
+        )
+
+    def _lookups(self, generated: Iterable[Template]) -> ObjectLookups:
+        both = (self.cluster, self.input)
+        claims = {_key(each): each for files in both for each in files.claims}
+        templates = {_key(each): each for files in both for each in files.templates}
+        templates |= {_key(each): each for each in generated}
+        labels = dict(_namespace_labels(both))
+        quotas: dict[str, list[ResourceQuota]] = {}
+        for each in _read_quotas(both):
+            quotas.setdefault(each.metadata.namespace or _DEFAULT, []).append(each)
+        return ObjectLookups(
+            find_claim=lambda *key: claims.get(key),
+            find_template=lambda *key: templates.get(key),
+            find_namespace_labels=labels.get,
+            find_quotas=lambda namespace: quotas.get(namespace, ()),
+            complete=self.known,
+        )
+
+
+def read_cluster(
+    options: argparse.Namespace,
+    files: ClusterObjects,
+    configuration: Configuration,
+    streams: Streams,
+) -> CheckedCluster | tuple[Finding, ...]:
+    """Read the cluster that the options name; raises ClusterReadError."""
+    cluster, version = _read_objects(options, streams)
+    enabled = gates.read_gates(options.kubernetes_version or version, options.feature_gates)
+    if not isinstance(enabled, Gates):
+        return enabled
+    known = bool(options.cluster) or options.context is not None
+    chosen = Allocator(options.allocator) if options.allocator else default_allocator(configuration)
+    return CheckedCluster(files, cluster, known, enabled, configuration, chosen)
+
+
+def _read_objects(options: argparse.Namespace, streams: Streams) -> tuple[ClusterObjects, str]:
+    """Read the objects of the cluster, and the version of its API server."""
+    if options.context is None:
+        return sort_documents(read_documents(options.cluster, streams.stdin)), gates.NEWEST
+
+    async def read(session: "Session") -> tuple[ClusterObjects, str]:
+        from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+        needed = (resources.NODES, resources.CLASSES, resources.SLICES, resources.TEMPLATES)
+        optional = (
+            resources.CLAIMS, resources.NAMESPACES, resources.RESOURCE_QUOTAS,
+            resources.TAINT_RULES, resources.NETWORKS,
+        )  # fmt: skip
+        found = [each for kind in needed for each in await live_cluster.list_objects(session, kind)]
+        for kind in optional:
+            found += await live_cluster.list_if_served(session, kind)
+        from_files = read_documents(options.cluster, streams.stdin)
+        documents = (*live_cluster.as_documents(found), *from_files)
+        return sort_documents(documents), await session.version()
+
+    return live_cluster.run_with_session(options, read)
+
+
+def _key(each: Claim | Template) -> tuple[str, str]:
+    return each.metadata.namespace or _DEFAULT, each.metadata.name
+
+
+def _namespace_labels(
+    files: Iterable[ClusterObjects],
+) -> Iterable[tuple[str, Mapping[str, str]]]:
+    for document in (each for one in files for each in one.others):
+        kind = get_value(document.value, ("apiVersion",)), get_value(document.value, ("kind",))
+        name = get_value(document.value, ("metadata", "name"))
+        if kind == ("v1", "Namespace") and isinstance(name, str):
+            labels = get_value(document.value, ("metadata", "labels"))
+            known = labels if isinstance(labels, dict) else {}
+            yield name, {key: value for key, value in known.items() if isinstance(value, str)}
+
+
+def _read_quotas(files: Iterable[ClusterObjects]) -> Iterable[ResourceQuota]:
+    reader = quota_reader()
+    for document in (each for one in files for each in one.others):
+        if get_value(document.value, ("kind",)) == "ResourceQuota":
+            quota = reader.read(document.value)
+            if isinstance(quota, ResourceQuota):
+                yield quota

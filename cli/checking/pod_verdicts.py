@@ -1,0 +1,191 @@
+"""Judges the pods of a manifest as what they become: after translation, with its claims.
+
+A pod that requests devices in the old way is translated first. A request that stays and that a
+class serves gets the claim that the scheduler makes for it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from cli.checking.checked_cluster import CheckedCluster
+from cli.input.cluster_objects import ClusterObjects
+from cli.simulate import default_allocator
+from drawbridge.config.model import Legacy
+from drawbridge.documents.document import Document, LayoutCache, LocatedFinding
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.paths import format_path, get_value, parse_path
+from drawbridge.documents.values import Value
+from drawbridge.dra.claim import TEMPLATE, Template, template_reader
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.validation import format_object_name
+from drawbridge.facts.offers import served_resources
+from drawbridge.finding import Finding, Severity
+from drawbridge.judge.context import JudgeContext
+from drawbridge.judge.judgement import judge_pod_of_file, judge_subject
+from drawbridge.judge.subject import JudgedClaim, Subject, pod_subject, template_subject
+from drawbridge.ledger.extended_resources import (
+    class_by_resource_name,
+    compose_requests,
+    requested_names,
+)
+from drawbridge.ledger.generated_claims import claim_for_extended_resources
+from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.manifests import argo
+from drawbridge.translate.manifests.objects import translate_object
+from drawbridge.translate.manifests.workloads import Place, find_places, map_path
+from drawbridge.translate.pods import TranslationContext, translate
+
+_DEFAULT: Final = "default"
+# In findings about the claim that the scheduler makes, until they are moved to the pod.
+_SCHEDULERS_CLAIM: Final = "(the scheduler's claim)"
+
+
+class TranslatedPod(NamedTuple):
+    """A pod of an object after its translation, and the templates that the translation added."""
+
+    document: Document
+    place: Place
+    pod: Pod
+    templates: tuple[Template, ...]
+
+
+class PodsOfDocument(NamedTuple):
+    """The pods of a document, and the errors that keep them from being judged."""
+
+    pods: tuple[TranslatedPod, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def translate_pods(document: Document, context: TranslationContext) -> PodsOfDocument:
+    """Translate the pods of a document; pods that cannot be translated stay as they are."""
+    places = (*find_places(document.value), *argo.find_places(document.value))
+    if not places:
+        return PodsOfDocument()
+    translated = translate_object(document.value, document.name, context)
+    errors = [each for each in translated.findings if each.severity is Severity.ERROR]
+    pods = []
+    for place in places:
+        read = _translate_place(document, place, context, keep=bool(errors))
+        if isinstance(read, TranslatedPod):
+            pods.append(read)
+        else:
+            errors += [_move(each, document.name, place) for each in read]
+    return PodsOfDocument(tuple(pods), tuple(errors))
+
+
+def _translate_place(
+    document: Document, place: Place, context: TranslationContext, *, keep: bool
+) -> TranslatedPod | tuple[Finding, ...]:
+    namespace = get_value(document.value, ("metadata", "namespace"))
+    space = namespace if isinstance(namespace, str) and namespace else _DEFAULT
+    value, added = place.pod, tuple[ClaimTemplate, ...]()
+    if not keep:
+        translation = translate(value, context, space)
+        value, added = apply_edits(value, translation.edits), translation.templates
+    metadata = get_value(value, ("metadata",))
+    known = metadata if isinstance(metadata, dict) else {}
+    name = get_value(document.value, ("metadata", "name"))
+    pod = pod_reader().read(
+        {
+            "metadata": {"name": name, **known, "namespace": space},
+            "spec": get_value(value, ("spec",)),
+        }
+    )
+    if not isinstance(pod, Pod):
+        return pod
+    templates = (_read_template(each, space) for each in added)
+    return TranslatedPod(document, place, pod, tuple(filter(None, templates)))
+
+
+def _read_template(each: ClaimTemplate, namespace: str) -> Template | None:
+    metadata = get_value(each.object, ("metadata",))
+    known: Mapping[str, Value] = metadata if isinstance(metadata, dict) else {}
+    found = template_reader().read({**each.object, "metadata": {**known, "namespace": namespace}})
+    return found if isinstance(found, Template) else None
+
+
+def judge_pod(
+    each: TranslatedPod, context: JudgeContext, served: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Judge a pod with all of its claims; findings about claims that it brings name its object.
+
+    `served` are the extended resources that only classes serve, with the class of each.
+    """
+    generated = {format_object_name(TEMPLATE, one.metadata) for one in each.templates}
+    subject = pod_subject(each.pod, context.lookups, each.document.name)
+    subject = _with_schedulers_claim(subject, each.pod, served)
+    for found in judge_pod_of_file(subject, context):
+        if found.object in generated or found.object == _SCHEDULERS_CLAIM:
+            yield _move_to_pod(found, each)
+        elif found.object == subject.object:
+            yield _move(found, each.document.name, each.place)
+        else:
+            yield found
+
+
+def judge_translations(
+    documents: Iterable[Document],
+    translation: TranslationContext,
+    objects: ClusterObjects,
+    enabled: Gates,
+) -> Iterator[LocatedFinding]:
+    """Judge the claims that the translation of documents makes, on the devices of a cluster."""
+    configuration = translation.configuration
+    allocator = default_allocator(configuration)
+    cluster = CheckedCluster(
+        ClusterObjects(), objects, known=True, gates=enabled, configuration=configuration,
+        allocator=allocator,
+    )  # fmt: skip
+    pods = [each for document in documents for each in translate_pods(document, translation).pods]
+    context = cluster.judge_context()
+    layouts = LayoutCache()
+    # The name of a template is a hash of its content, so pods with the same names share a verdict.
+    verdicts: dict[tuple[str, ...], tuple[Finding, ...]] = {}
+    for each in pods:
+        if not each.templates:
+            continue
+        names = tuple(format_object_name(TEMPLATE, one.metadata) for one in each.templates)
+        if names not in verdicts:
+            verdicts[names] = _judge_templates(each, context)
+        for found in verdicts[names]:
+            yield each.document.locate_finding(_move_to_pod(found, each), layouts)
+
+
+def _judge_templates(each: TranslatedPod, context: JudgeContext) -> tuple[Finding, ...]:
+    claims = tuple(one for made in each.templates for one in template_subject(made).claims)
+    return judge_subject(Subject(each.document.name, each.pod.namespace, claims), context)
+
+
+def _move_to_pod(found: Finding, each: TranslatedPod) -> Finding:
+    """Return a finding about a claim that a pod brings as one about the object of the pod."""
+    message = f"the claim for its devices: {found.message}"
+    moved = replace(found, path="spec", message=message)
+    return _move(moved, each.document.name, each.place)
+
+
+def find_served_names(context: JudgeContext, legacy: Legacy) -> Mapping[str, str]:
+    """Return the class of each extended resource that classes serve and no node advertises."""
+    if not context.gates.extended_resource:
+        return {}
+    plugins = {name for node in context.nodes for name in served_resources(node, legacy)}
+    classes = class_by_resource_name(context.world.classes.values())
+    return {name: served for name, served in classes.items() if name not in plugins}
+
+
+def _with_schedulers_claim(subject: Subject, pod: Pod, served: Mapping[str, str]) -> Subject:
+    """Add the claim that the scheduler makes for extended resources that only classes serve."""
+    requested = {name: served[name] for name in requested_names(pod) if name in served}
+    requests = compose_requests(pod, requested)
+    if not requests:
+        return subject
+    claim = claim_for_extended_resources(pod, requests)
+    return replace(subject, claims=(*subject.claims, JudgedClaim(claim, _SCHEDULERS_CLAIM)))
+
+
+def _move(found: Finding, about: str, place: Place) -> Finding:
+    """Return a finding about a pod as one about the object that contains the pod."""
+    tokens = (int(each) if each.isdecimal() else each for each in parse_path(found.path))
+    return replace(found, object=about, path=format_path(map_path(tuple(tokens), place)))

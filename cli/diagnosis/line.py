@@ -1,0 +1,69 @@
+"""A line of `drawbridge doctor`: the result of one check, with the remedy of what is wrong."""
+
+import enum
+from typing import Final
+
+import msgspec
+
+from cli.diagnosis import codes as doctor_codes
+from drawbridge.dra.counted import count_noun
+from drawbridge.finding import Finding, Severity
+
+_UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+class Status(enum.StrEnum):
+    """Whether a check found nothing, something to look at, or something that does not work."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+_STATUS: Final = {
+    Severity.INFO: Status.OK,
+    Severity.WARNING: Status.WARNING,
+    Severity.ERROR: Status.ERROR,
+}
+
+
+class DoctorLine(msgspec.Struct, frozen=True):
+    """The result of a check. Only a problem has a code and a remedy."""
+
+    check: str
+    status: Status
+    message: str
+    remedy: str = ""
+    code: str = ""
+    object: str = ""
+
+
+def passed(check: str, message: str) -> DoctorLine:
+    """Return the line of a check that found nothing wrong."""
+    return DoctorLine(check, Status.OK, message)
+
+
+def found(check: str, finding: Finding) -> DoctorLine:
+    """Return the line of a finding."""
+    return DoctorLine(
+        check,
+        _STATUS[finding.severity],
+        finding.message,
+        finding.remedy,
+        finding.code,
+        finding.object,
+    )
+
+
+def not_checked(check: str, reason: str) -> DoctorLine:
+    """Return the line of a check whose input could not be read."""
+    return found(check, doctor_codes.NOT_CHECKED.at("", reason))
+
+
+def describe_seconds(seconds: float) -> str:
+    """Return a duration in its largest whole unit: `3 hours`."""
+    whole = max(0, int(seconds))
+    for size, unit in _UNITS:
+        if whole >= size:
+            return count_noun(whole // size, unit)
+    return "0 seconds"

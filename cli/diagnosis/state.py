@@ -1,0 +1,303 @@
+"""Reads what `drawbridge doctor` checks: the cluster, the installation, and the caller's rights.
+
+Sends GET requests, access reviews and dry runs, and so changes nothing. A part that the caller may
+not read is an `Unread` with the reason, and the other parts are read anyway.
+"""
+
+import argparse
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from cli.diagnosis import webhook_trial
+from cli.diagnosis.webhook_trial import WebhookTrial
+from cli.input import live_cluster
+from controller.field_probe import (
+    FIELD_PROBES,
+    interpret_rejection,
+    is_field_stored,
+    probe_template,
+)
+from drawbridge.agreement.scope import Mode, decide_namespace_scope
+from drawbridge.config.model import Configuration, Placement, Scope
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.names import (
+    CONTROLLER_LEASE,
+    FACTS_CONFIG_MAP,
+    JUDGE_CONFIGURATION,
+    NAMESPACE,
+    SCHEDULER_LEASE,
+    WEBHOOK_CONFIGURATION,
+)
+
+if TYPE_CHECKING:
+    from drawbridge.cluster.resources import Resource
+    from drawbridge.cluster.session import Session
+
+T = TypeVar("T")
+Object = Mapping[str, Value]
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+# What a request without the right, or for a kind that the server does not have, is answered with.
+_NOT_READABLE: Final = (401, 403, 404)
+
+
+class Unread(NamedTuple):
+    """The reason why a part could not be read."""
+
+    reason: str
+
+
+class Right(NamedTuple):
+    """A permission that commands need; with `namespaced`, in the namespace of the caller."""
+
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+    namespaced: bool = False
+
+    def __str__(self) -> str:
+        """Describe the right as `kubectl auth can-i` takes it."""
+        group = f".{self.group}" if self.group else ""
+        return f"{self.verb} {self.resource}{group}{f'/{self.name}' if self.name else ''}"
+
+
+class Purpose(NamedTuple):
+    """What a person does with several rights, and the role that has them."""
+
+    text: str
+    role: str
+    rights: tuple[Right, ...]
+
+
+_DRA: Final = "resource.k8s.io"
+PURPOSES: Final = (
+    Purpose(
+        "read the cluster with facts, check and translate --context",
+        "ClusterRole drawbridge-reader",
+        (
+            Right("list", "", "nodes"),
+            Right("list", "", "namespaces"),
+            Right("list", _DRA, "deviceclasses"),
+            Right("list", _DRA, "resourceslices"),
+            Right("list", _DRA, "resourceclaims"),
+            Right("list", _DRA, "resourceclaimtemplates"),
+        ),
+    ),
+    Purpose(
+        "explain pods",
+        "ClusterRole view",
+        (
+            Right("get", "", "pods", namespaced=True),
+            Right("get", _DRA, "resourceclaims", namespaced=True),
+            Right("get", _DRA, "resourceclaimtemplates", namespaced=True),
+            Right("list", "events.k8s.io", "events", namespaced=True),
+        ),
+    ),
+    Purpose(
+        "apply translated manifests",
+        "ClusterRole edit",
+        (
+            Right("create", "", "pods", namespaced=True),
+            Right("create", _DRA, "resourceclaimtemplates", namespaced=True),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The objects of the installation. None: the object does not exist."""
+
+    namespace: str
+    mutating: Object | Unread | None
+    judge: Object | Unread | None
+    facts: Object | Unread | None
+    lease: Object | Unread | None  # of the controller
+    scheduler_lease: Object | Unread | None
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """Everything that the checks need."""
+
+    version: str
+    now: float  # Unix time of the API server
+    namespace: str  # of the caller
+    published: Mapping[str, list[dict[str, Value]] | Unread]  # by kind
+    stored_fields: tuple[str, ...] | Unread
+    namespaces: Mapping[str, Mapping[str, str]] | Unread
+    installed: Installed
+    trial: WebhookTrial | None
+    missing_rights: Mapping[str, tuple[Right, ...]]  # by purpose
+
+
+async def read_state(
+    session: "Session", options: argparse.Namespace, configuration: Configuration
+) -> ClusterState:
+    """Read all parts; raises ApiError if the server cannot be reached."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    version = await session.version()
+    namespace = options.namespace or session.namespace
+    kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
+    published = {
+        kind.kind: await _if_readable(live_cluster.list_objects(session, kind)) for kind in kinds
+    }
+    namespaces = await _read_namespaces(session, namespace)
+    bridge = configuration.placement is Placement.BRIDGE
+    installed = await _read_installed(session, bridge=bridge)
+    trial = None
+    if isinstance(installed.mutating, dict):
+        trial = await _try_webhook(session, options.namespace, namespaces, configuration.scope)
+    return ClusterState(
+        version=version,
+        now=session.clock.now(),
+        namespace=namespace,
+        published=published,
+        stored_fields=await _probe_fields(session, namespace),
+        namespaces=namespaces,
+        installed=installed,
+        trial=trial,
+        missing_rights=await _find_missing_rights(session, namespace),
+    )
+
+
+async def _if_readable(reading: Awaitable[T]) -> T | Unread:
+    from drawbridge.cluster.session import ApiError  # noqa: PLC0415  # loaded on demand
+
+    try:
+        return await reading
+    except ApiError as error:
+        if error.code not in _NOT_READABLE:
+            raise
+        return Unread(error.message)
+
+
+async def _read_namespaces(
+    session: "Session", own: str
+) -> Mapping[str, Mapping[str, str]] | Unread:
+    """Return the labels of all namespaces, or of the caller's if that is all that is allowed."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    found = await _if_readable(live_cluster.list_objects(session, resources.NAMESPACES))
+    if isinstance(found, Unread):
+        one = await _if_readable(live_cluster.read_object(session, resources.NAMESPACES, own))
+        if not isinstance(one, dict):
+            return found
+        found = [one]
+    named = ((get_value(each, ("metadata", "name")), each) for each in found)
+    return {f"{name}": _labels(each) for name, each in named}
+
+
+def _labels(value: Object) -> Mapping[str, str]:
+    found = get_value(dict(value), ("metadata", "labels"))
+    return {k: f"{v}" for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    async def read(resource: "Resource", name: str, namespace: str = "") -> Object | Unread | None:
+        return await _if_readable(live_cluster.read_object(session, resource, name, namespace))
+
+    mutating = await read(resources.MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
+    path = ("webhooks", 0, "clientConfig", "service", "namespace")
+    named = get_value(dict(mutating), path) if isinstance(mutating, dict) else None
+    namespace = named if isinstance(named, str) and named else NAMESPACE
+    return Installed(
+        namespace=namespace,
+        mutating=mutating,
+        judge=await read(resources.VALIDATING_WEBHOOKS, JUDGE_CONFIGURATION),
+        facts=await read(resources.CONFIG_MAPS, FACTS_CONFIG_MAP, namespace),
+        lease=await read(resources.LEASES, CONTROLLER_LEASE, namespace),
+        scheduler_lease=await read(resources.LEASES, SCHEDULER_LEASE, namespace)
+        if bridge
+        else None,
+    )
+
+
+async def _probe_fields(session: "Session", namespace: str) -> tuple[str, ...] | Unread:
+    """Return the fields of claims that the API server stores, as the controller probes them."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+    from drawbridge.cluster.session import ApiError  # noqa: PLC0415
+
+    stored = []
+    for name, probe in sorted(FIELD_PROBES.items()):
+        try:
+            response = await session.call(
+                "POST",
+                resources.TEMPLATES.path(namespace),
+                query={"dryRun": "All"},
+                body=probe_template(probe),
+            )
+        except ApiError as error:
+            known = interpret_rejection(probe, error.message)
+            if known is None or (error.forbidden and not known):
+                return Unread(error.message)
+            stored += [name] * known
+            continue
+        stored += [name] * is_field_stored(
+            probe, msgspec.json.decode(response, type=dict[str, Any])
+        )
+    return tuple(stored)
+
+
+async def _try_webhook(
+    session: "Session",
+    chosen: str | None,
+    namespaces: Mapping[str, Mapping[str, str]] | Unread,
+    scope: Scope,
+) -> WebhookTrial:
+    """Try the webhook in the chosen namespace, or in the first one where pods are translated."""
+    known = {} if isinstance(namespaces, Unread) else namespaces
+    enforced = [
+        name
+        for name, labels in sorted(known.items())
+        if decide_namespace_scope(name, labels, scope).mode is Mode.ENFORCE
+        and chosen in (None, name)
+    ]
+    if not enforced:
+        detail = f"namespace {chosen} is not opted in" if chosen else "no namespace is opted in"
+        return WebhookTrial(webhook_trial.TrialResult.UNKNOWN, "", "", detail)
+    right = Right("create", "", "pods", namespaced=True)
+    for name in enforced[:_MOST_NAMESPACES]:
+        if await _is_allowed(session, right, name):
+            return await webhook_trial.try_webhook(session, name, webhook_trial.DEFAULT_RESOURCE)
+    detail = f"you may not create pods in {', '.join(enforced[:_MOST_NAMESPACES])}"
+    return WebhookTrial(webhook_trial.TrialResult.UNKNOWN, "", "", detail)
+
+
+_MOST_NAMESPACES: Final = 10
+
+
+async def _find_missing_rights(
+    session: "Session", namespace: str
+) -> Mapping[str, tuple[Right, ...]]:
+    missing = {}
+    for purpose in PURPOSES:
+        refused = [
+            each for each in purpose.rights if not await _is_allowed(session, each, namespace)
+        ]
+        missing[purpose.text] = tuple(refused)
+    return missing
+
+
+async def _is_allowed(session: "Session", right: Right, namespace: str) -> bool:
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": right.resource,
+        "name": right.name,
+        "namespace": namespace if right.namespaced else "",
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    response = await session.call("POST", _REVIEWS, body=review)
+    return get_value(msgspec.json.decode(response), ("status", "allowed")) is True

@@ -1,0 +1,273 @@
+"""Reads what `drawbridge explain` explains: a pod or a workload, with its claims and events.
+
+Reads a live cluster, or files.
+"""
+
+import argparse
+from collections.abc import Awaitable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from cli.input import codes, live_cluster
+from cli.input.files import read_documents
+from cli.input.live_cluster import ClusterReadError
+from cli.terminal.streams import Streams
+from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.names import NAMESPACE, SCHEDULER_LEASE
+from drawbridge.report.explain import PodObjects, referenced_names
+from drawbridge.report.scheduling import is_untried
+from drawbridge.report.workloads import (
+    WorkloadObjects,
+    WorkloadReference,
+    find_pods,
+    is_kind,
+    parse_reference,
+    pod_labels,
+)
+
+if TYPE_CHECKING:
+    from drawbridge.cluster.resources import Resource
+    from drawbridge.cluster.session import Session
+
+T = TypeVar("T")
+Subject = PodObjects | WorkloadObjects
+_DEFAULT = "default"
+
+
+class _Named(NamedTuple):
+    """What a person names; without a workload it is a pod. The namespace may be unknown."""
+
+    name: str
+    namespace: str
+    workload: WorkloadReference | None
+
+
+def read_subject(
+    options: argparse.Namespace, streams: Streams, findings: list[LocatedFinding]
+) -> Subject:
+    """Read the pod or workload with its objects; raises ClusterReadError."""
+    named = _parse_name(options.pod, options.namespace or "")
+    if files := [*options.filename, *options.cluster]:
+        documents = read_documents(files, streams.stdin)
+        return _read_from_files(_sort_by_kind(documents, findings), named)
+
+    async def read(session: "Session") -> Subject:
+        known = named._replace(namespace=named.namespace or session.namespace)
+        if known.workload is not None:
+            return await _read_workload(session, known, known.workload, findings)
+        return await _read_pod(session, known, findings)
+
+    return live_cluster.run_with_session(options, read)
+
+
+def _parse_name(text: str, namespace: str) -> _Named:
+    """Parse the name of a pod, namespace/name, or as in kubectl, type/name."""
+    workload = parse_reference(text)
+    if workload is not None:
+        return _Named(workload.name, namespace, workload)
+    before, _, name = text.rpartition("/")
+    if before in ("pod", "pods", "po"):
+        before = ""
+    return _Named(name, namespace or before, None)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+_ByKind = dict[str, list[dict[str, Value]]]
+
+
+def _sort_by_kind(
+    documents: Iterator[Document | LocatedFinding], findings: list[LocatedFinding]
+) -> _ByKind:
+    by_kind: _ByKind = {}
+    for each in documents:
+        if isinstance(each, LocatedFinding):
+            findings.append(each)
+        elif each.findings:
+            findings += each.findings
+        elif isinstance(each.value, dict):
+            by_kind.setdefault(f"{each.value.get('kind')}", []).append(each.value)
+    return by_kind
+
+
+def _read_from_files(by_kind: _ByKind, named: _Named) -> Subject:
+    workload, kind = named.workload, named.workload.kind.kind if named.workload else "Pod"
+    same_name = [each for each in by_kind.get(kind, ()) if _name(each) == named.name]
+    if workload is not None:
+        same_name = [each for each in same_name if is_kind(each, workload.kind)]
+    value = _select(same_name, kind, named)
+    namespace = _namespace(value)
+    claims = _by_name(by_kind.get("ResourceClaim", ()), namespace)
+    templates = _by_name(by_kind.get("ResourceClaimTemplate", ()), namespace)
+    events = [each for each in by_kind.get("Event", ()) if _is_in(each, namespace)]
+    labelled = next(
+        (each for each in by_kind.get("Namespace", ()) if _name(each) == namespace), None
+    )
+    if workload is None:
+        about = [each for each in events if _is_about(each, named.name)]
+        leases = [each for each in by_kind.get("Lease", ()) if _name(each) == SCHEDULER_LEASE]
+        return PodObjects(value, claims, templates, about, labelled, (*leases, None)[0])
+    pods = [each for each in by_kind.get("Pod", ()) if _namespace(each) == namespace]
+    found = list(find_pods(value, workload.kind, pods))
+    return WorkloadObjects(value, workload.kind, found, claims, templates, events, labelled)
+
+
+def _by_name(objects: Iterable[dict[str, Value]], namespace: str) -> dict[str, Value]:
+    return {f"{_name(each)}": each for each in objects if _namespace(each) == namespace}
+
+
+def _select(found: list[dict[str, Value]], kind: str, named: _Named) -> dict[str, Value]:
+    """Return the named object; of several objects with the same name the last one."""
+    by_namespace = {_namespace(each): each for each in found}
+    if named.namespace in by_namespace:
+        return by_namespace[named.namespace]
+    if not named.namespace and len(by_namespace) == 1:
+        return next(iter(by_namespace.values()))
+    where = f"in namespace {named.namespace}" if named.namespace else "in the input"
+    message = f"{kind} {named.name} not found {where}"
+    if by_namespace:
+        several = ", ".join(sorted(by_namespace))
+        message += f"; it exists in {several}"
+        if not named.namespace:
+            message = f"{kind} {named.name} exists in several namespaces: {several}"
+    raise ClusterReadError(codes.POD_UNKNOWN.at("", message))
+
+
+def _name(value: Value) -> Value:
+    return get_value(value, ("metadata", "name"))
+
+
+def _namespace(value: Value) -> str:
+    return f"{get_value(value, ('metadata', 'namespace')) or _DEFAULT}"
+
+
+def _is_in(event: Value, namespace: str) -> bool:
+    """Tell whether an event, of either Event API, is about an object of the namespace."""
+    subjects = (get_value(event, (part,)) for part in ("regarding", "involvedObject"))
+    return any(
+        (get_value(each, ("namespace",)) or _DEFAULT) == namespace
+        for each in subjects
+        if each is not None
+    )
+
+
+def _is_about(event: Value, name: str) -> bool:
+    """Tell whether an event is about the pod."""
+    subjects = (get_value(event, (part,)) for part in ("regarding", "involvedObject"))
+    wanted = ("Pod", name)
+    return any(
+        (get_value(each, ("kind",)), get_value(each, ("name",))) == wanted for each in subjects
+    )
+
+
+# --- a live cluster ------------------------------------------------------------------------------
+
+
+async def _read_pod(
+    session: "Session", named: _Named, findings: list[LocatedFinding]
+) -> PodObjects:
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    name, namespace = named.name, named.namespace
+    pod = await live_cluster.read_object(session, resources.PODS, name, namespace)
+    if pod is None:
+        message = f"Pod {name} not found in namespace {namespace}"
+        raise ClusterReadError(codes.POD_UNKNOWN.at("", message))
+    claims, templates = referenced_names(pod)
+    selector = f"regarding.kind=Pod,regarding.name={name}"
+    return PodObjects(
+        pod=pod,
+        claims=await _read_existing(session, resources.CLAIMS, claims, namespace),
+        templates=await _read_existing(session, resources.TEMPLATES, templates, namespace),
+        events=await _read_events(session, namespace, selector, findings),
+        namespace=await _read_namespace(session, namespace, findings),
+        lease=await _read_lease(session, findings) if is_untried(pod) else None,
+    )
+
+
+async def _read_lease(session: "Session", findings: list[LocatedFinding]) -> Value:
+    """Read the Lease of our scheduler; empty if it does not exist, None if access is forbidden."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    async def read() -> Value:
+        found = await live_cluster.read_object(
+            session, resources.LEASES, SCHEDULER_LEASE, NAMESPACE
+        )
+        return found or {}
+
+    return await _if_allowed(read(), findings)
+
+
+async def _read_workload(
+    session: "Session",
+    named: _Named,
+    reference: WorkloadReference,
+    findings: list[LocatedFinding],
+) -> WorkloadObjects:
+    """Read a workload and the objects of its namespace, each kind in one list."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    kind, namespace = reference.kind, named.namespace
+    resource = resources.Resource(kind.group, kind.version, kind.plural, kind.kind)
+    workload = await live_cluster.read_object(session, resource, named.name, namespace)
+    if workload is None:
+        message = f"{kind.kind} {named.name} not found in namespace {namespace}"
+        raise ClusterReadError(codes.POD_UNKNOWN.at("", message))
+    workload = {"apiVersion": resource.api_version, "kind": kind.kind, **workload}
+    labels = ",".join(f"{key}={text}" for key, text in pod_labels(workload, kind).items())
+    pods = await live_cluster.list_objects(session, resources.PODS, namespace, labels=labels)
+    claims = await live_cluster.list_objects(session, resources.CLAIMS, namespace)
+    templates = await live_cluster.list_objects(session, resources.TEMPLATES, namespace)
+    return WorkloadObjects(
+        workload=workload,
+        kind=kind,
+        pods=list(find_pods(workload, kind, pods)),
+        claims=_by_name(claims, namespace),
+        templates=_by_name(templates, namespace),
+        events=await _read_events(session, namespace, "", findings),
+        namespace=await _read_namespace(session, namespace, findings),
+    )
+
+
+async def _read_events(
+    session: "Session", namespace: str, selector: str, findings: list[LocatedFinding]
+) -> list[dict[str, Value]]:
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    reading = live_cluster.list_objects(session, resources.EVENTS, namespace, selector)
+    return await _if_allowed(reading, findings) or []
+
+
+async def _read_namespace(
+    session: "Session", namespace: str, findings: list[LocatedFinding]
+) -> dict[str, Value] | None:
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    reading = live_cluster.read_object(session, resources.NAMESPACES, namespace)
+    return await _if_allowed(reading, findings)
+
+
+async def _read_existing(
+    session: "Session", resource: "Resource", names: list[str], namespace: str
+) -> dict[str, Value]:
+    """Read the objects `names` that exist."""
+    objects: dict[str, Value] = {}
+    for name in names:
+        found = await live_cluster.read_object(session, resource, name, namespace)
+        if found is not None:
+            objects[name] = found
+    return objects
+
+
+async def _if_allowed(reading: Awaitable[T], findings: list[LocatedFinding]) -> T | None:
+    """Read an optional object; add a finding if access is forbidden."""
+    from drawbridge.cluster.session import ApiError  # noqa: PLC0415  # loaded on demand
+
+    try:
+        return await reading
+    except ApiError as error:
+        if error.code != 403:
+            raise
+        findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", error.message), "", 0, 0))
+        return None

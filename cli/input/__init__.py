@@ -1,0 +1,1 @@
+"""Where commands read from: files, live clusters, configuration and the allocator."""

@@ -1,0 +1,101 @@
+"""Finds the configuration for a command: `--config`, the live cluster's own, or the defaults.
+
+The webhook reads its configuration from a ConfigMap. A command about a live cluster reads the same
+ConfigMap, so that both get the same results.
+"""
+
+import argparse
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cli import config
+from cli.input import codes, live_cluster
+from cli.input.config_map import KEY
+from cli.input.live_cluster import ClusterReadError
+from cli.terminal.streams import Streams
+from drawbridge.config.model import Configuration
+from drawbridge.documents.document import LocatedFinding, Source
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.names import CONFIGURATION_CONFIG_MAP, NAMESPACE
+
+if TYPE_CHECKING:
+    from drawbridge.cluster.session import Session
+
+# The names in the manifests of Drawbridge. The namespace is read from the webhook registration.
+WEBHOOK: Final = "drawbridge"
+_FORBIDDEN: Final = 403
+
+
+class EffectiveConfiguration(NamedTuple):
+    """The configuration, None if it is invalid, and the findings about it."""
+
+    configuration: Configuration | None
+    findings: tuple[LocatedFinding, ...] = ()
+
+
+def read_effective_configuration(
+    options: argparse.Namespace, streams: Streams, *, asks_cluster: bool
+) -> EffectiveConfiguration:
+    """Read the configuration from `--config`, or else from the live cluster."""
+    if options.config is not None or not asks_cluster:
+        return _with_findings(config.read_configuration_file(options.config, streams))
+    try:
+        return live_cluster.run_with_session(options, _read_from_cluster)
+    except ClusterReadError as error:
+        return EffectiveConfiguration(None, (error.located,))
+
+
+def _with_findings(
+    read: Configuration | tuple[LocatedFinding, ...], findings: tuple[LocatedFinding, ...] = ()
+) -> EffectiveConfiguration:
+    if isinstance(read, Configuration):
+        return EffectiveConfiguration(read, findings)
+    return EffectiveConfiguration(None, (*findings, *read))
+
+
+async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+    from drawbridge.cluster.session import ApiError  # noqa: PLC0415
+
+    namespace = await _installed_namespace(session)
+    if not namespace:
+        return EffectiveConfiguration(Configuration())
+    try:
+        found = await live_cluster.read_object(
+            session, resources.CONFIG_MAPS, CONFIGURATION_CONFIG_MAP, namespace
+        )
+    except ApiError as error:
+        if error.code != _FORBIDDEN:
+            raise
+        return _use_defaults(error.message)
+    text = get_value(found, ("data", KEY)) if found else None
+    if not isinstance(text, str):
+        return _use_defaults(
+            f"ConfigMap {namespace}/{CONFIGURATION_CONFIG_MAP} with the key {KEY} not found"
+        )
+    return _with_findings(
+        config.read_configuration(Source(f"{namespace}/{CONFIGURATION_CONFIG_MAP}", text.encode()))
+    )
+
+
+async def _installed_namespace(session: "Session") -> str:
+    """Return the namespace of the Drawbridge installation; empty if there is none."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+    from drawbridge.cluster.session import ApiError  # noqa: PLC0415
+
+    try:
+        found = await live_cluster.read_object(session, resources.MUTATING_WEBHOOKS, WEBHOOK)
+    except ApiError as error:
+        if error.code != _FORBIDDEN:
+            raise
+        # Without access to webhook registrations, try the default namespace.
+        return NAMESPACE
+    if found is None:
+        return ""
+    namespace: Value = get_value(found, ("webhooks", 0, "clientConfig", "service", "namespace"))
+    return namespace if isinstance(namespace, str) and namespace else NAMESPACE
+
+
+def _use_defaults(reason: str) -> EffectiveConfiguration:
+    finding = codes.CONFIGURATION_UNREAD.at("", f"{reason}; using the defaults")
+    return EffectiveConfiguration(Configuration(), (LocatedFinding(finding, "", 0, 0),))

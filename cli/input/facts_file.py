@@ -1,0 +1,45 @@
+"""Reads a file of facts, as `drawbridge facts` writes it.
+
+A module of its own, because counting facts imports the CEL engine, which takes longer to load than
+a translation takes to run.
+"""
+
+import argparse
+
+from cli.input.files import read_sources
+from cli.terminal.streams import Streams
+from drawbridge.documents.document import Document, LocatedFinding, Source
+from drawbridge.documents.read import read_documents
+from drawbridge.dra import gates
+from drawbridge.facts import serialized
+from drawbridge.facts.model import Facts
+
+
+def read_facts(
+    name: str, streams: Streams, base: Facts | None = None
+) -> Facts | tuple[LocatedFinding, ...]:
+    """Read facts from a file; take tables that it lacks from `base`."""
+    found: list[Document] = []
+    for source in read_sources([name], streams.stdin):
+        if not isinstance(source, Source):
+            return (source,)
+        found += [each for each in read_documents(source) if not each.empty]
+    if unread := tuple(located for each in found for located in each.findings):
+        return unread
+    value = found[0].value if len(found) == 1 else None
+    facts = serialized.read_facts(value, base)
+    if isinstance(facts, Facts):
+        return facts
+    if len(found) != 1:
+        return tuple(LocatedFinding(each, name, 0, 0) for each in facts)
+    return tuple(found[0].locate_finding(each) for each in facts)
+
+
+def read_gates(
+    options: argparse.Namespace, version: str
+) -> gates.Gates | tuple[LocatedFinding, ...]:
+    """Return the gates of the options, by default those of `version`; or findings about them."""
+    enabled = gates.read_gates(options.kubernetes_version or version, options.feature_gates)
+    if not isinstance(enabled, gates.Gates):
+        return tuple(LocatedFinding(each, "", 0, 0) for each in enabled)
+    return enabled

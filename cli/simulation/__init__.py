@@ -1,0 +1,1 @@
+"""What `simulate` reads and prints."""

@@ -1,0 +1,189 @@
+"""Lets the API of the allocator place the pods of `drawbridge simulate`."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from cli.input.allocator_api import ask_allocator
+from cli.input.allocator_request import Json
+from cli.input.found_allocator import ask_found_allocator
+from cli.input.live_cluster import ClusterReadError
+from cli.simulation import placements
+from cli.simulation.input import SimulationInput
+from cli.terminal import output
+from cli.terminal.exit_codes import BAD, DONE, NOTICE
+from cli.terminal.streams import Streams
+from drawbridge.documents.document import LocatedFinding
+from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.counted import count_noun
+from drawbridge.finding import Severity
+from drawbridge.ledger import codes
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.placing import PodPlacement
+from drawbridge.ledger.pods import Pod
+from drawbridge.solver.reasons import Reason
+
+# The API takes no more.
+MAX_PODS: Final = 100
+# The API does not know these options.
+_LOCAL_OPTIONS: Final = (
+    "allocator",
+    "claims",
+    "cluster",
+    "config",
+    "feature_gates",
+    "kubernetes_version",
+    "node",
+    "preempt",
+)
+
+
+def run_by_allocator(options: argparse.Namespace, inputs: SimulationInput, streams: Streams) -> int:
+    """Ask the allocator, and print the placements as those of a local simulation."""
+    findings = list(inputs.findings)
+    pods = list(_each_pod(inputs))
+    placed: tuple[PodPlacement, ...] = ()
+    if len(pods) > MAX_PODS:
+        text = f"the allocator is asked about {MAX_PODS} of {len(pods):,} pods"
+        findings.append(LocatedFinding(codes.NOT_SIMULATED.at("", text), "", 0, 0))
+    try:
+        reply = ask_allocator(options, "/v1/simulate", _body(inputs, pods[:MAX_PODS]))
+        placed = tuple(map(_read_placement, reply["pods"]))
+    except ClusterReadError as error:
+        failed = replace(error.finding, severity=Severity.ERROR)
+        findings.append(LocatedFinding(failed, "", 0, 0))
+    return _print(options, findings, placed, options.allocator_url, streams)
+
+
+class FoundPlacements(NamedTuple):
+    """The placements of the cluster's allocator and the pod that answered, or why it was not."""
+
+    placed: tuple[PodPlacement, ...] = ()
+    pod: str = ""
+    not_asked: str = ""
+
+
+def ask_cluster(
+    options: argparse.Namespace, inputs: SimulationInput, *, only_ours: bool
+) -> FoundPlacements:
+    """Let the allocator of the live cluster place the pods, if its API can express the command."""
+    if not only_ours:
+        return FoundPlacements(not_asked="other schedulers place some of the pods")
+    pods = list(_each_pod(inputs))
+    if reason := _find_obstacle(options, inputs, len(pods)):
+        return FoundPlacements(not_asked=reason)
+    try:
+        answer = ask_found_allocator(options, "/v1/simulate", _body(inputs, pods))
+    except ClusterReadError as error:
+        return FoundPlacements(not_asked=error.finding.message)
+    placed = tuple(map(_read_placement, answer.response["pods"]))
+    return FoundPlacements(placed, answer.pod)
+
+
+def print_found(
+    options: argparse.Namespace, inputs: SimulationInput, found: FoundPlacements, streams: Streams
+) -> int:
+    """Print the placements of the cluster's allocator; returns the exit code."""
+    return _print(options, inputs.findings, found.placed, f"pod {found.pod}", streams)
+
+
+def _find_obstacle(options: argparse.Namespace, inputs: SimulationInput, pods: int) -> str:
+    """Return why the API cannot place the pods as the command wants them; empty if it can."""
+    given = [each for each in _LOCAL_OPTIONS if getattr(options, each)]
+    if given:
+        return f"its API has no equivalent of --{given[0].replace('_', '-')}"
+    if any(each.finding.severity is Severity.ERROR for each in inputs.findings):
+        return "the input has errors"
+    if any(each.pods.on_each_node for each in inputs.pods):
+        return "its API has no equivalent of a DaemonSet"
+    if not 0 < pods <= MAX_PODS:
+        return f"its API takes 1 to {MAX_PODS} pods, and the input has {pods:,}"
+    return ""
+
+
+def _print(
+    options: argparse.Namespace,
+    findings: Sequence[LocatedFinding],
+    placed: Sequence[PodPlacement],
+    place: str,
+    streams: Streams,
+) -> int:
+    if options.output == "text":
+        output.print_findings(findings, streams.out, color=streams.color)
+        streams.out.writelines(f"{line}\n" for line in _text(placed, place))
+    else:
+        output.print_findings(findings, streams.err)
+        data = placements.placements_as_data(placed, Ledger(), ())
+        data = {"allocator": place, **data}
+        output.print_value(data, options.output, streams.out)
+    if any(each.finding.severity is Severity.ERROR for each in findings):
+        return BAD
+    return DONE if all(map(placements.is_placed, placed)) else NOTICE
+
+
+def _text(placed: Sequence[PodPlacement], place: str) -> Iterator[str]:
+    yield from placements.format_entries(placed)
+    if placed:
+        fit, total = placements.count_placed(placed)
+        yield ""
+        yield f"{fit:,} of {count_noun(total, 'pod')} {'is' if fit == 1 else 'are'} placed."
+        yield f"Allocator: that of the cluster, at {place}. Nothing is reserved."
+
+
+def _each_pod(inputs: SimulationInput) -> Iterator[Pod]:
+    """Yield the pods of the input, those of workloads with a number each."""
+    for each in inputs.pods:
+        if not each.path:
+            yield each.pod
+            continue
+        for number in range(each.pods.number):
+            metadata = replace(each.pod.metadata, name=f"{each.pod.metadata.name}-{number}")
+            yield replace(each.pod, metadata=metadata)
+
+
+def _body(inputs: SimulationInput, pods: Sequence[Pod]) -> dict[str, Any]:
+    """Return the request: the pods, and all claims and templates of files.
+
+    The allocator knows those of the live cluster.
+    """
+    found = inputs.objects
+    objects: dict[str, Any] = {
+        "pods": pods,
+        "claims": [each for each in found.claims if _is_in_file("ResourceClaim", each, inputs)],
+        "templates": [
+            each for each in found.templates if _is_in_file("ResourceClaimTemplate", each, inputs)
+        ],
+    }
+    plain: dict[str, Any] = msgspec.to_builtins(objects, enc_hook=str)
+    return plain
+
+
+def _is_in_file(kind: str, each: Claim | Template, inputs: SimulationInput) -> bool:
+    namespace, name = each.metadata.namespace or "default", each.metadata.name
+    names = {f"{kind}/{namespace}/{name}"}
+    if namespace == "default":
+        names.add(f"{kind}/{name}")
+    return not names.isdisjoint(inputs.details.places)
+
+
+def _read_placement(told: Json) -> PodPlacement:
+    """Return what the allocator says as a placement."""
+    namespace = told["namespace"]
+    node = told["node"] or None
+    claims = [
+        (
+            f"{namespace}/{each['claim']}",
+            {"devices": {"results": each["devices"]}} if node else None,
+        )
+        for each in told["claims"]
+    ]
+    reasons = tuple(
+        Reason(
+            each["code"], "", 0, 0, each.get("nodes", 0), each.get("example", ""), each["message"]
+        )
+        for each in told["reasons"]
+    )
+    return PodPlacement(f"{namespace}/{told['pod']}", node, tuple(claims), reasons)

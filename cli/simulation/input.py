@@ -1,0 +1,273 @@
+"""Reads the input of a simulation: the cluster, the pods to place and the configuration.
+
+Also keeps fields that the structs of `dra` do not have: `unschedulable` of a node, the
+creation time of a class, and allocations as written.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import msgspec
+
+import drawbridge.config.codes
+from cli import config as configuring
+from cli.input.cluster_objects import ClusterObjects, sort_documents
+from cli.input.files import read_documents
+from cli.simulation.simulated_cluster import SimulatedCluster, read_live_cluster
+from cli.terminal.streams import Streams
+from drawbridge.config.load import load_configuration
+from drawbridge.config.model import Configuration, Legacy
+from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.documents.paths import format_path, get_value, parse_path
+from drawbridge.documents.values import Value
+from drawbridge.dra import gates
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.nodes import Node
+from drawbridge.facts.offers import served_resources
+from drawbridge.finding import Finding
+from drawbridge.ledger import codes
+from drawbridge.ledger.extended_resources import class_by_resource_name
+from drawbridge.ledger.generated_claims import with_name
+from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
+from drawbridge.solver.results import AllocationJSON
+from drawbridge.translate.manifests import argo
+from drawbridge.translate.manifests.replicas import PodCount, count_pods
+from drawbridge.translate.manifests.workloads import Place, find_places, map_path
+
+
+@dataclass
+class ObjectDetails:
+    """Fields of objects that their structs do not have, by object name."""
+
+    # Pods and workloads, and whether they are to be placed or exist in the cluster.
+    pods: dict[str, tuple[Document, bool]] = field(default_factory=dict)
+    allocations: dict[str, AllocationJSON] = field(default_factory=dict)
+    created: dict[str, str] = field(default_factory=dict)
+    unschedulable: set[str] = field(default_factory=set)
+    places: dict[str, Document] = field(default_factory=dict)
+
+
+class PodsToPlace(NamedTuple):
+    """A pod, or the equal pods of one template of a workload."""
+
+    pod: Pod
+    object: str  # its name in findings
+    pods: PodCount
+    path: str = ""  # of the template in the workload
+
+
+@dataclass(frozen=True)
+class SimulationInput:
+    """Everything that a simulation needs."""
+
+    objects: ClusterObjects
+    details: ObjectDetails
+    gates: Gates
+    configuration: Configuration
+    pods: tuple[PodsToPlace, ...]
+    cluster: ClusterNodes
+    findings: tuple[LocatedFinding, ...]
+    is_live: bool = False
+
+
+def read_input(options: argparse.Namespace, streams: Streams) -> SimulationInput:
+    """Read all objects and options; errors in them are in `findings`."""
+    details = ObjectDetails()
+    live = read_live_cluster(options, streams)
+    objects = sort_documents(_read(options, streams, details, live))
+    objects = replace(objects, places=details.places)
+    findings = [*live.findings, *objects.findings]
+    enabled = _gates(options, live.version)
+    if isinstance(enabled, tuple):
+        findings += enabled
+        enabled = gates.DEFAULTS
+    configuration = live.configuration or _configuration(options, objects, streams)
+    if isinstance(configuration, tuple):
+        findings += configuration
+        configuration = Configuration()
+    pods = tuple(_pods(details, findings))
+    # The allocator knows the nodes itself.
+    nodes = () if options.allocator_url else _select_nodes(options.node, objects, findings)
+    cluster = _cluster(nodes, objects, details, enabled, configuration.legacy)
+    is_live = bool(live.documents)
+    return SimulationInput(
+        objects, details, enabled, configuration, pods, cluster, tuple(findings), is_live
+    )
+
+
+def _select_nodes(
+    node: str | None, objects: ClusterObjects, findings: list[LocatedFinding]
+) -> tuple[Node, ...]:
+    nodes = {each.name: each for each in objects.nodes}
+    if node is not None:
+        nodes = {name: each for name, each in nodes.items() if name == node}
+        if not nodes:
+            missing = codes.NODE_UNKNOWN.at("--node", f"Node {node} not found")
+            findings.append(LocatedFinding(missing, "", 0, 0))
+    elif not nodes:
+        missing = codes.NODES_MISSING.at("--cluster", "the input has no Node")
+        findings.append(LocatedFinding(missing, "", 0, 0))
+    return tuple(nodes.values())
+
+
+def _cluster(
+    nodes: tuple[Node, ...],
+    objects: ClusterObjects,
+    details: ObjectDetails,
+    enabled: Gates,
+    legacy: Legacy,
+) -> ClusterNodes:
+    classes = {each.metadata.name: each for each in objects.classes}.values()
+    return ClusterNodes(
+        nodes=nodes,
+        unschedulable=frozenset(details.unschedulable),
+        # The facts that decide a translation know the names of plugins by the same function.
+        advertised={each.name: frozenset(served_resources(each, legacy)) for each in objects.nodes},
+        classes=class_by_resource_name(classes, details.created)
+        if enabled.extended_resource
+        else {},
+    )
+
+
+def _read(
+    options: argparse.Namespace,
+    streams: Streams,
+    details: ObjectDetails,
+    live: SimulatedCluster,
+) -> Iterator[Document | LocatedFinding]:
+    """Yield all documents; the last one of several with the same name is used."""
+    for document in live.documents:
+        if isinstance(document.value, dict):
+            _keep_details(document, document.value, details, to_place=False)
+        yield document
+    for paths, to_place in ((options.cluster, False), (options.filename, True)):
+        for each in read_documents(paths, streams.stdin):
+            if isinstance(each, Document) and isinstance(each.value, dict):
+                details.places[each.name] = each.without_value()
+                _keep_details(each, each.value, details, to_place=to_place)
+            yield each
+
+
+def _keep_details(
+    document: Document, value: Mapping[str, Value], details: ObjectDetails, *, to_place: bool
+) -> None:
+    kind, metadata, spec = value.get("kind"), _get_map(value, "metadata"), _get_map(value, "spec")
+    name = f"{metadata.get('name')}"
+    if kind == "Pod":
+        unnamed = f"{id(document)}" if metadata.get("name") is None else ""
+        details.pods[f"{metadata.get('namespace') or 'default'}/{name}/{unnamed}"] = (
+            document,
+            to_place,
+        )
+    elif kind == "Node":
+        details.unschedulable.discard(name)
+        if spec.get("unschedulable") is True:
+            details.unschedulable.add(name)
+    elif kind == "DeviceClass":
+        details.created[name] = f"{metadata.get('creationTimestamp') or ''}"
+    elif kind == "ResourceClaim":
+        full = f"{metadata.get('namespace') or 'default'}/{name}"
+        details.allocations.pop(full, None)
+        allocation = _get_map(value, "status").get("allocation")
+        if isinstance(allocation, dict):
+            details.allocations[full] = dict(allocation)
+    elif to_place and (find_places(document.value) or argo.find_places(document.value)):
+        unnamed = "" if metadata.get("name") else f"{id(document)}"
+        details.pods[f"{kind} {metadata.get('namespace') or 'default'}/{name}/{unnamed}"] = (
+            document,
+            to_place,
+        )
+
+
+def _get_map(value: Mapping[str, Value], name: str) -> Mapping[str, Value]:
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _gates(options: argparse.Namespace, version: str) -> Gates | tuple[LocatedFinding, ...]:
+    overrides = gates.parse_gates(options.feature_gates)
+    if not isinstance(overrides, tuple):
+        enabled = gates.gates_of_version(
+            options.kubernetes_version or version or gates.NEWEST, overrides
+        )
+        if isinstance(enabled, Gates):
+            return enabled
+        overrides = enabled
+    return tuple(LocatedFinding(each, "", 0, 0) for each in overrides)
+
+
+def _configuration(
+    options: argparse.Namespace, objects: ClusterObjects, streams: Streams
+) -> Configuration | tuple[LocatedFinding, ...]:
+    """Read the configuration from `--config` or from the input files."""
+    if options.config is not None and not objects.configurations:
+        return configuring.read_configuration_file(options.config, streams)
+    if not objects.configurations:
+        return Configuration()
+    several = len(objects.configurations) + (options.config is not None)
+    first = objects.configurations[0]
+    if several > 1:
+        message = f"found {several} Configurations in the input, expected one"
+        return (
+            first.locate_finding(
+                drawbridge.config.codes.NOT_ONE.at("", message, object=first.name)
+            ),
+        )
+    loaded = load_configuration(first.value, configuring.known_codes())
+    if isinstance(loaded, Configuration):
+        return loaded
+    return tuple(first.locate_finding(finding) for finding in loaded)
+
+
+def _pods(details: ObjectDetails, findings: list[LocatedFinding]) -> Iterator[PodsToPlace]:
+    """Yield the pods to place, and the templates of workloads.
+
+    Skips pods of the cluster that have a node: their claims are allocated already.
+    """
+    reader = pod_reader()
+    for number, (document, to_place) in enumerate(details.pods.values(), 1):
+        for place in (*find_places(document.value), *argo.find_places(document.value)):
+            count = count_pods(document.value, place)
+            value = place.pod if place.is_pod else _pod_of_template(document.value, place, count)
+            pod = reader.read(value, ordinal=document.index)
+            if isinstance(pod, tuple):
+                findings += [document.locate_finding(_in_workload(each, place)) for each in pod]
+            elif pod.status.phase not in FINISHED and (to_place or _pending(pod)):
+                path = "" if place.is_pod else format_path(place.path)
+                yield PodsToPlace(with_name(pod, number), document.name, count, path)
+
+
+def _pod_of_template(value: Value, place: Place, count: PodCount) -> Value:
+    """Return the template as a pod that is named after the workload and the template."""
+    metadata = get_value(place.pod, ("metadata",))
+    known: dict[str, Value] = metadata if isinstance(metadata, dict) else {}
+    owner = get_value(value, ("metadata", "name"))
+    names: dict[str, Value] = {}
+    if isinstance(owner, str):
+        names["name"] = f"{owner}-{count.name}" if count.name else owner
+    namespace = get_value(value, ("metadata", "namespace"))
+    if namespace is not None:
+        names["namespace"] = namespace
+    spec = get_value(place.pod, ("spec",))
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**known, **names}, "spec": spec}
+
+
+def _in_workload(finding: Finding, place: Place) -> Finding:
+    if place.is_pod:
+        return finding
+    tokens = (int(each) if each.isdecimal() else each for each in parse_path(finding.path))
+    return msgspec.structs.replace(finding, path=format_path(map_path(tuple(tokens), place)))
+
+
+def _pending(pod: Pod) -> bool:
+    return not pod.spec.node_name and not pod.metadata.deletion_timestamp
+
+
+def parse_claim_names(text: str) -> tuple[str, ...]:
+    """Parse a list of claim names; the namespace defaults to `default`."""
+    names = (part.strip() for part in text.split(","))
+    full = (name if "/" in name else f"default/{name}" for name in names if name)
+    return tuple(dict.fromkeys(full))

@@ -1,0 +1,259 @@
+"""Formats placements as text, as JSON, and as trees of the nodes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from drawbridge.dra.counted import count_noun
+from drawbridge.dra.inventory import Inventory, PoolCache, PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.finding import Finding
+from drawbridge.ledger.holdings import Hold
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.placing import PodPlacement
+from drawbridge.ledger.replicas import ReplicaPlacement
+from drawbridge.report import placement as drawing
+from drawbridge.report.placement import DeviceHolder
+from drawbridge.report.tables import ASCII, UNICODE, align_columns, draw_tree, escape_unprintable
+from drawbridge.solver.reasons import Reason
+from drawbridge.solver.results import AllocationJSON
+
+NOTE = (
+    "Note: the simulation checks nodeName, nodeSelector, node affinity and unschedulable of a node."
+    " It ignores CPU, memory, taints and affinity to pods, which only the scheduler checks."
+)
+
+
+# Lines of the text output: the nodes of one workload, and the devices on one of them.
+_MOST_NODES: Final = 8
+_MOST_DEVICES: Final = 4
+_MOST_DRAWN: Final = 20
+
+
+class WorkloadPlacement(NamedTuple):
+    """The placed pods of one template of a workload."""
+
+    workload: str
+    path: str
+    name: str  # of the template, if there are several
+    replicas: ReplicaPlacement
+
+
+Entry: TypeAlias = PodPlacement | WorkloadPlacement
+
+
+def tried_pods(entry: Entry) -> tuple[PodPlacement, ...]:
+    """Return the pods of an entry that were placed, and the first one that was not."""
+    if isinstance(entry, PodPlacement):
+        return (entry,)
+    refused = entry.replicas.refused
+    return entry.replicas.placed if refused is None else (*entry.replicas.placed, refused)
+
+
+def is_placed(entry: Entry) -> bool:
+    """Tell whether all pods are placed."""
+    if isinstance(entry, PodPlacement):
+        return entry.node is not None
+    return entry.replicas.refused is None and not entry.replicas.untried
+
+
+def placements_as_data(
+    entries: Sequence[Entry], ledger: Ledger, findings: Iterable[Finding]
+) -> dict[str, object]:
+    """Convert placements and the ledger to the data of the JSON output."""
+    workloads = [each for each in entries if isinstance(each, WorkloadPlacement)]
+    return {
+        "pods": [_placement(each) for entry in entries for each in tried_pods(entry)],
+        "ledger": {
+            "devices": list(_devices(ledger)),
+            "findings": [msgspec.to_builtins(each) for each in findings],
+        },
+        "workloads": [_workload(each) for each in workloads],
+    }
+
+
+def _placement(each: PodPlacement) -> AllocationJSON:
+    return {
+        "pod": each.pod,
+        "node": each.node,
+        "claims": [{"claim": name, "allocation": written} for name, written in each.claims],
+        "reasons": [msgspec.to_builtins(reason) for reason in each.reasons],
+        "preempted": list(each.preempted),
+    }
+
+
+def _workload(each: WorkloadPlacement) -> dict[str, object]:
+    """Convert the counts of a workload; its pods are in the list of pods."""
+    refused = each.replicas.refused
+    return {
+        "workload": each.workload,
+        "path": each.path,
+        "pods": each.replicas.number,
+        "placed": each.replicas.fits,
+        "notTried": each.replicas.untried,
+        "reasons": [msgspec.to_builtins(reason) for reason in refused.reasons] if refused else [],
+    }
+
+
+def _devices(ledger: Ledger) -> Iterator[AllocationJSON]:
+    for device in ledger.devices():
+        holders = [
+            _holder(ledger, uid, hold)
+            for uid, held in ledger.holders(device).items()
+            for hold in held
+        ]
+        pool = device.pool
+        yield {
+            "driver": pool.driver, "pool": pool.name, "device": device.name, "holders": holders,
+        }  # fmt: skip
+
+
+def _holder(ledger: Ledger, uid: str, hold: Hold) -> AllocationJSON:
+    state = "reserved" if uid in ledger.reservations else "allocated"
+    data: AllocationJSON = {"claim": ledger.claims[uid].name, "state": state}
+    if hold.consumed:
+        data["consumedCapacity"] = {k: f"{v}" for k, v in sorted(hold.consumed.items())}
+    return data
+
+
+def draw_nodes(
+    placements: Sequence[PodPlacement],
+    ledger: Ledger,
+    inventory: Inventory,
+    nodes: Iterable[Node],
+    *,
+    unicode: bool,
+) -> Iterator[str]:
+    """Draw the first nodes that got a pod, with all devices that are held there."""
+    named = {each.node for each in placements if each.node is not None and each.claims}
+    touched = [node for node in nodes if node.name in named]
+    holders, memo = _holders(ledger), PoolCache()
+    for node in touched[:_MOST_DRAWN]:
+        yield ""
+        drawn = drawing.draw_node(inventory, node, holders, memo)
+        yield from draw_tree(drawn, UNICODE if unicode else ASCII)
+    more = len(touched) - _MOST_DRAWN
+    if more > 0:
+        yield ""
+        yield f"{count_noun(more, 'more node')} with placed pods; -o json prints all devices"
+
+
+def count_placed(entries: Iterable[Entry]) -> tuple[int, int]:
+    """Return how many pods are placed, and how many there are."""
+    placed = total = 0
+    for entry in entries:
+        if isinstance(entry, PodPlacement):
+            placed, total = placed + is_placed(entry), total + 1
+        else:
+            placed, total = placed + entry.replicas.fits, total + entry.replicas.number
+    return placed, total
+
+
+def format_audit(findings: Iterable[Finding]) -> Iterator[str]:
+    """Format the findings of the audit of the ledger."""
+    for finding in findings:
+        yield ""
+        yield escape_unprintable(
+            f"{finding.severity}: {finding.object}: {finding.message} [{finding.code}]"
+        )
+        yield escape_unprintable(f"    {finding.remedy}")
+
+
+def format_entries(entries: Iterable[Entry]) -> Iterator[str]:
+    """Format the placements of pods and of workloads; equal reasons are printed once."""
+    first: dict[tuple[Reason, ...], str] = {}
+    for entry in entries:
+        if isinstance(entry, PodPlacement):
+            yield from _format_placement(entry, first)
+        else:
+            yield from _format_workload(entry, first)
+
+
+def _format_reasons(
+    each: PodPlacement, subject: str, indent: str, first: dict[tuple[Reason, ...], str]
+) -> Iterator[str]:
+    """Format the reasons of a pod, or name the first pod that has the same ones."""
+    before = first.setdefault(each.reasons, subject)
+    if before != subject and len(each.reasons) > 1:
+        yield escape_unprintable(f"{indent}for the same reasons as {before}")
+        return
+    yield from (escape_unprintable(f"{indent}{_reason(reason)}") for reason in each.reasons)
+
+
+def _format_workload(
+    entry: WorkloadPlacement, first: dict[tuple[Reason, ...], str]
+) -> Iterator[str]:
+    """Format how many pods fit, the devices by node, and what the first other pod lacks."""
+    replicas = entry.replicas
+    name = f"{entry.workload} ({entry.name})" if entry.name else entry.workload
+    pods = count_noun(replicas.number, "pod")
+    yield escape_unprintable(f"{name}: {replicas.fits:,} of {pods} placed")
+    by_node: dict[str, list[PodPlacement]] = {}
+    for each in replicas.placed:
+        if each.claims:
+            by_node.setdefault(each.node or "", []).append(each)
+    rows = [
+        _node_row(node, pods_there) for node, pods_there in islice(by_node.items(), _MOST_NODES)
+    ]
+    yield from (f"  {line}" for line in align_columns(rows))
+    if len(by_node) > _MOST_NODES:
+        more = sum(len(each) for each in islice(by_node.values(), _MOST_NODES, None))
+        nodes = count_noun(len(by_node) - _MOST_NODES, "other node")
+        yield f"  {more:,} more on {nodes}"
+    if replicas.refused is not None:
+        yield escape_unprintable(f"  {replicas.refused.pod} is not placed:")
+        yield from _format_reasons(replicas.refused, f"{replicas.refused.pod}", "    ", first)
+
+
+def _node_row(node: str, pods: Sequence[PodPlacement]) -> tuple[str, ...]:
+    devices = [row[2] for each in pods for row in _rows(each)]
+    shown = ", ".join(devices[:_MOST_DEVICES])
+    more = f" and {len(devices) - _MOST_DEVICES} more" if len(devices) > _MOST_DEVICES else ""
+    return (f"on {node}", count_noun(len(pods), "pod"), f"{shown}{more}")
+
+
+def _format_placement(each: PodPlacement, first: dict[tuple[Reason, ...], str]) -> Iterator[str]:
+    """Format a placement: the node and the devices, or the reasons for none."""
+    subject = each.pod or "claims " + ", ".join(name for name, _ in each.claims)
+    yield escape_unprintable(
+        f"{subject}: " + ("not placed" if each.node is None else f"on {each.node}")
+    )
+    if each.preempted:
+        yield escape_unprintable(f"  evicts {', '.join(each.preempted)}")
+    yield from (f"  {line}" for line in align_columns(list(_rows(each))))
+    yield from _format_reasons(each, subject, "  ", first)
+
+
+def _rows(each: PodPlacement) -> Iterator[tuple[str, ...]]:
+    for name, written in each.claims:
+        devices = (written.get("devices") if written else None) or {}
+        for i, result in enumerate(devices.get("results") or ()):
+            where = f"{result['driver']}/{result['pool']}/{result['device']}"
+            consumed = (result.get("consumedCapacity") or {}).items()
+            share = ", ".join(f"{key.rpartition('/')[2]} {amount}" for key, amount in consumed)
+            admin = "admin access" if result.get("adminAccess") else ""
+            yield (name if not i else "", result["request"], where, share or admin)
+
+
+def _reason(reason: Reason) -> str:
+    nodes = "1 node" if reason.nodes == 1 else f"{reason.nodes} nodes"
+    prefix = f"{nodes}: " if reason.nodes else ""
+    example = f" (for example {reason.example})" if reason.example and reason.nodes > 1 else ""
+    return f"{prefix}{reason.message}{example} [{reason.code}]"
+
+
+def _holders(ledger: Ledger) -> dict[PoolID, dict[str, tuple[DeviceHolder, ...]]]:
+    found: dict[PoolID, dict[str, tuple[DeviceHolder, ...]]] = {}
+    for device in ledger.devices():
+        found.setdefault(device.pool, {})[device.name] = tuple(
+            DeviceHolder(
+                ledger.claims[uid].name,
+                ", ".join(f"{k.rpartition('/')[2]} {v}" for k, v in sorted(hold.consumed.items())),
+                uid in ledger.reservations,
+            )
+            for uid, held in ledger.holders(device).items()
+            for hold in held
+        )
+    return found

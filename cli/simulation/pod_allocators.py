@@ -1,0 +1,100 @@
+"""Decides which allocator places a pod, and which pools and nodes that one uses.
+
+With `placement: bridge` it depends on the scheduler of the pod: the allocator of Drawbridge uses
+the owned pools for the scheduler `drawbridge`, and kube-scheduler the other nodes for other pods.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+
+from msgspec.structs import replace
+
+from cli.input.cluster_objects import ClusterObjects
+from drawbridge.agreement.owned_pools import decide_node, owned_pools, select_owned_slices
+from drawbridge.config.model import Configuration
+from drawbridge.config.policy import compatibility_declarations, partition_tables
+from drawbridge.dra.compatibility import UnsetGroups
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.facts.model import Facts
+from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.planner import Planner, PlannerObject
+from drawbridge.ledger.pods import Pod
+from drawbridge.solver.deviations import Allocator
+from drawbridge.translate.changes.own_claims import owns_all_drivers
+from drawbridge.translate.changes.scheduler import OURS, is_default_scheduler
+
+
+@dataclass(frozen=True)
+class PodAllocators:
+    """The pools that each allocator uses, and the nodes that kube-scheduler cannot use."""
+
+    objects: ClusterObjects
+    gates: Gates
+    configuration: Configuration
+    owned: tuple[Slice, ...]  # all, without bridge placement
+    fenced: frozenset[str] = frozenset()
+    moves_default: bool = (
+        False  # whether admission moves pods with claims off the default scheduler
+    )
+
+    def choose(self, pod: Pod) -> Allocator:
+        """Return the allocator for a pod as it is after admission."""
+        if not owned_pools(self.configuration):
+            return Allocator.UPSTREAM
+        name = pod.spec.scheduler_name
+        own = bool(pod.spec.resource_claims) and is_default_scheduler(name)
+        moved = own and self.moves_default
+        return Allocator.DRAWBRIDGE if name == OURS or moved else Allocator.UPSTREAM
+
+    def slices(self, allocator: Allocator) -> tuple[Slice, ...]:
+        """Return the slices of the pools that an allocator uses."""
+        return tuple(self.objects.slices) if allocator is Allocator.UPSTREAM else self.owned
+
+    def planner(self, allocator: Allocator) -> Planner:
+        """Return a planner with the pools of an allocator."""
+        planner = Planner(
+            self.gates,
+            compatibility=compatibility_declarations(self.configuration),
+            unset_groups=UnsetGroups(self.configuration.unset_groups),
+            partitions=partition_tables(self.configuration),
+            allocator=allocator,
+        )
+        objects = self.objects
+        several: tuple[Iterable[PlannerObject], ...] = (
+            self.slices(allocator), objects.taint_rules, objects.classes, objects.nodes,
+        )  # fmt: skip
+        for each in chain.from_iterable(several):
+            planner.update(each)
+        return planner
+
+    def nodes(self, allocator: Allocator, nodes: ClusterNodes) -> ClusterNodes:
+        """Return the nodes as the scheduler of an allocator sees them."""
+        return replace(nodes, fenced=self.fenced) if allocator is Allocator.UPSTREAM else nodes
+
+
+def find_pod_allocators(
+    objects: ClusterObjects,
+    enabled: Gates,
+    configuration: Configuration,
+    facts: Facts | None = None,
+) -> PodAllocators:
+    """Find out who uses which pools; computes the facts from the objects if they are needed."""
+    entries = owned_pools(configuration)
+    if not entries:
+        return PodAllocators(objects, enabled, configuration, owned=tuple(objects.slices))
+    if facts is None:
+        given = FactsInput(objects.slices, objects.classes, objects.nodes)
+        facts = gather_facts(given, configuration, enabled).facts
+    return PodAllocators(
+        objects,
+        enabled,
+        configuration,
+        owned=select_owned_slices(configuration, objects.slices, objects.nodes, facts.classes),
+        fenced=frozenset(
+            each.name for each in objects.nodes if decide_node(entries, each.labels).fenced
+        ),
+        moves_default=owns_all_drivers(facts, configuration),
+    )

@@ -1,0 +1,1 @@
+"""Options, streams, exit codes and output that all commands share."""

@@ -1,0 +1,120 @@
+"""Prints findings and values in the same form for every command.
+
+A finding in text form begins with `file:line:`, so that editors and CI systems can link to it.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final, TextIO
+
+import msgspec
+
+from cli.terminal.streams import Streams
+from drawbridge.documents.document import LocatedFinding
+from drawbridge.dra.counted import count_noun
+from drawbridge.finding import Severity
+from drawbridge.report.tables import escape_unprintable
+
+_COLOURS: Final = {Severity.ERROR: "31", Severity.WARNING: "33", Severity.INFO: "36"}
+_RANK: Final = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
+
+
+def add_format_option(parser: argparse.ArgumentParser, *choices: str) -> None:
+    """Declare `-o`; the first choice is the default."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=choices,
+        default=choices[0],
+        help="output format (default: the first)",
+    )
+
+
+def add_detail_options(parser: argparse.ArgumentParser) -> None:
+    """Declare `-q` and `-v`, which select what text output shows."""
+    detail = parser.add_mutually_exclusive_group()
+    detail.add_argument(
+        "-q", "--quiet", action="store_true", help="print errors only; no warnings and no progress"
+    )
+    detail.add_argument(
+        "-v", "--verbose", action="store_true", help="print info findings and all objects, too"
+    )
+
+
+def add_strict_option(parser: argparse.ArgumentParser) -> None:
+    """Declare `--strict`."""
+    parser.add_argument("--strict", action="store_true", help="exit with code 1 for warnings")
+
+
+def add_findings_format(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of a command whose output is findings."""
+    add_strict_option(parser)
+    add_detail_options(parser)
+    add_format_option(parser, "text", "json", "yaml")
+
+
+def print_found(
+    found: Sequence[LocatedFinding], options: argparse.Namespace, streams: Streams
+) -> None:
+    """Print the findings as the options of `add_findings_format` say."""
+    if options.output == "text":
+        shown = select_findings(found, quiet=options.quiet, verbose=options.verbose)
+        print_findings(shown, streams.out, color=streams.color)
+        if (hidden := len(found) - len(shown)) and not options.quiet:
+            pronoun = "it" if hidden == 1 else "them"
+            hint = f"{count_noun(hidden, 'info finding')} not shown; -v prints {pronoun}"
+            streams.out.write(f"{hint}\n")
+    else:
+        print_value(findings_as_data(found), options.output, streams.out)
+
+
+def select_findings(
+    found: Iterable[LocatedFinding], *, quiet: bool = False, verbose: bool = False
+) -> list[LocatedFinding]:
+    """Return the findings for a person: without infos, with `quiet` without warnings."""
+    least = Severity.ERROR if quiet else Severity.INFO if verbose else Severity.WARNING
+    return [each for each in found if _RANK[each.finding.severity] >= _RANK[least]]
+
+
+def print_findings(
+    located: Iterable[LocatedFinding], stream: TextIO, *, color: bool = False
+) -> None:
+    """Print each finding on one line, and its remedy on the next."""
+    for each in located:
+        finding = each.finding
+        severity = str(finding.severity)
+        if color:
+            severity = f"\033[{_COLOURS[finding.severity]}m{severity}\033[0m"
+        place = f"{each.source}:{each.line}" if each.line else each.source
+        # The object of a finding about a whole file is the file, which is printed before it.
+        about = "" if finding.object == each.source else finding.object
+        subject = " ".join(part for part in (about, finding.path) if part)
+        # A message may quote input. Control characters in it must not reach the terminal.
+        prefix = f"{escape_unprintable(place)}: " if place else ""
+        text = escape_unprintable(": ".join(part for part in (subject, finding.message) if part))
+        stream.write(f"{prefix}{severity}: {text} [{finding.code}]\n")
+        stream.write(f"    {escape_unprintable(finding.remedy)}\n")
+
+
+def print_value(data: object, form: str, stream: TextIO) -> None:
+    """Print plain data as `json` or `yaml`."""
+    if form == "json":
+        stream.write(f"{json.dumps(data, indent=2, ensure_ascii=False)}\n")
+        return
+    import yaml  # noqa: PLC0415  # takes 15 ms, which JSON output does not need
+
+    yaml.safe_dump(data, stream, sort_keys=False, allow_unicode=True, width=100)
+
+
+def findings_as_data(located: Iterable[LocatedFinding]) -> dict[str, object]:
+    """Convert findings to the form that every command prints in JSON and YAML."""
+    return {"findings": [_as_data(each) for each in located]}
+
+
+def _as_data(each: LocatedFinding) -> dict[str, object]:
+    """Convert a finding; one from a file has the file, and its line and column if known."""
+    data: dict[str, object] = msgspec.to_builtins(each.finding)
+    if each.source:
+        data["file"] = each.source
+    return {**data, "line": each.line, "column": each.column} if each.line else data

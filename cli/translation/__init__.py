@@ -1,0 +1,1 @@
+"""What `translate` and `undo` read, edit and print."""

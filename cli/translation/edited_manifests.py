@@ -1,0 +1,124 @@
+"""Edits the objects of manifests in their text, for `translate` and `undo`.
+
+An unreadable document, and an object with an error, stay as they are.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+
+from drawbridge.documents.document import Document, LayoutCache, LocatedFinding, Source
+from drawbridge.documents.patch import Edit, apply_edits
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.read import read_objects
+from drawbridge.documents.splice import apply_to_text, rewrite_file
+from drawbridge.documents.values import Value
+from drawbridge.translate.changes.template import ClaimTemplate, has_same_content
+from drawbridge.translate.manifests.codes import TEMPLATE_DIFFERS
+from drawbridge.translate.manifests.objects import TranslatedObject
+
+TEMPLATE_KIND: Final = "ResourceClaimTemplate"
+EditObject = Callable[[Document], TranslatedObject]
+TemplateKey = tuple[object, object]  # namespace and name
+
+
+@dataclass(frozen=True)
+class EditedFile:
+    """An input file, and its text after the edits."""
+
+    source: Source
+    text: bytes
+
+
+@dataclass(frozen=True)
+class EditedObject:
+    """An object of the input, and what became of it."""
+
+    document: Document
+    result: TranslatedObject
+    changed: bool
+
+
+@dataclass
+class EditResult:
+    """The result for all files.
+
+    `values` has one value for each input document; a List is one. `changed` counts documents, and
+    `objects` are all readable objects, which include the items of Lists.
+    """
+
+    files: list[EditedFile] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
+    objects: list[EditedObject] = field(default_factory=list)
+    templates: dict[TemplateKey, Mapping[str, Value]] = field(default_factory=dict)
+    input_templates: dict[TemplateKey, Document] = field(default_factory=dict)
+    findings: list[LocatedFinding] = field(default_factory=list)
+    changed: int = 0
+
+    def edit_file(self, source: Source, edit: EditObject) -> None:
+        """Edit the objects of a file."""
+        layouts = LayoutCache()
+        results: list[tuple[Document, TranslatedObject]] = []
+        for document in read_objects(source):
+            self.findings += document.findings
+            if document.empty:
+                continue
+            one = edit(document)
+            self.findings += (document.locate_finding(each, layouts) for each in one.findings)
+            results.append((document, one))
+            if get_value(document.value, ("kind",)) == TEMPLATE_KIND:
+                self.input_templates[template_key(document.value)] = document
+        edited = [(document, one.edits) for document, one in results if one.edits]
+        data, errors = rewrite_file(source, edited) if edited else (source.data, ())
+        self.findings += errors
+        refused = _unwritable(edited) if errors else frozenset[int]()
+        self._add_objects(results, refused)
+        self.files.append(EditedFile(source, data))
+
+    def _add_objects(
+        self, results: Sequence[tuple[Document, TranslatedObject]], refused: frozenset[int]
+    ) -> None:
+        """Add the objects of a file, with the items of each List in one value."""
+        kept: list[tuple[Document, Value, bool]] = []
+        for document, one in results:
+            changes = bool(one.edits) and id(document) not in refused
+            before = document.refused if document.findings else document.value
+            if changes:
+                self.templates |= {template_key(dict(each)): each for each in one.templates}
+            # Only mappings can be objects; the text of all other documents is in the file.
+            if isinstance(before, dict):
+                after = apply_edits(before, one.edits) if changes else before
+                kept.append((document, after, changes))
+                if not document.findings:
+                    self.objects.append(EditedObject(document, one, changes))
+        for _, group in groupby(kept, key=lambda each: id(each[0].envelope or each[0])):
+            parts = list(group)
+            envelope = parts[0][0].envelope
+            items = [value for _, value, _ in parts]
+            self.values.append({**envelope.fields, "items": items} if envelope else items[0])
+            self.changed += any(changes for _, _, changes in parts)
+
+    def drop_input_templates(self) -> None:
+        """Drop new templates that the input has already; report those with different content."""
+        for key, document in self.input_templates.items():
+            new = self.templates.pop(key, None)
+            existing = document.value
+            if new is None or not isinstance(existing, dict):
+                continue
+            if not has_same_content(existing, ClaimTemplate(f"{key[1]}", dict(new))):
+                message = f"{key[1]} exists in the input with different content"
+                finding = TEMPLATE_DIFFERS.at("spec", message, object=document.name)
+                self.findings.append(document.locate_finding(finding))
+
+
+def template_key(template: Value) -> TemplateKey:
+    """Return what identifies a template in a cluster."""
+    return get_value(template, ("metadata", "namespace")), get_value(template, ("metadata", "name"))
+
+
+def _unwritable(edited: Sequence[tuple[Document, Sequence[Edit]]]) -> frozenset[int]:
+    """Return the documents whose text cannot be edited."""
+    return frozenset(
+        id(each) for each, edits in edited if not isinstance(apply_to_text(each, edits), bytes)
+    )

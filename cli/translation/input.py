@@ -1,0 +1,134 @@
+"""Reads what decides a translation besides the manifests: configuration, facts and cluster."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cli.input.effective_configuration import read_effective_configuration
+from cli.input.facts_file import read_facts, read_gates
+from cli.input.live_cluster import ClusterReadError
+from cli.input.namespace_labels import find_admin_access, read_admin_access
+from cli.terminal.streams import Streams
+from drawbridge.config.model import Configuration
+from drawbridge.config.policy import apply_policies
+from drawbridge.documents.document import LocatedFinding, Source
+from drawbridge.documents.read import read_objects as objects_in
+from drawbridge.dra import gates
+from drawbridge.facts.model import Facts, NetworkFacts
+from drawbridge.facts.networks import KIND as NETWORK_KIND
+from drawbridge.facts.networks import read_network
+from drawbridge.translate.legacy.networks import add_networks
+from drawbridge.translate.pods import TranslationContext, make_context
+
+if TYPE_CHECKING:
+    from cli.input.cluster_objects import ClusterObjects
+
+
+@dataclass
+class TranslationInput:
+    """The context, None after an error; the cluster if there is one; and the findings."""
+
+    context: TranslationContext | None = None
+    cluster: "tuple[ClusterObjects, gates.Gates] | None" = None
+    findings: list[LocatedFinding] = field(default_factory=list)
+    admin_access: dict[str, bool] = field(default_factory=dict)  # of the cluster's namespaces
+
+
+def read_translation_input(
+    options: argparse.Namespace, streams: Streams, sources: Sequence[Source | LocatedFinding]
+) -> TranslationInput:
+    """Read the configuration and the facts; `sources` are the manifests."""
+    found = TranslationInput()
+    configuration, findings = read_effective_configuration(
+        options, streams, asks_cluster=_asks_cluster(options)
+    )
+    found.findings += findings
+    if configuration is None:
+        return found
+    facts = _read_facts(options, streams, configuration, found)
+    if isinstance(facts, tuple):
+        found.findings += facts
+        return found
+    context = make_context(add_networks(configuration, _find_networks(sources)), facts)
+    # The manifests may change the labels of the cluster.
+    labelled = {**found.admin_access, **find_admin_access(sources)}
+    found.context = replace(context, admin_access=labelled)
+    return found
+
+
+def _asks_cluster(options: argparse.Namespace) -> bool:
+    return options.context is not None or bool(options.kubeconfig and not options.cluster)
+
+
+def _read_facts(
+    options: argparse.Namespace,
+    streams: Streams,
+    configuration: Configuration,
+    found: TranslationInput,
+) -> Facts | tuple[LocatedFinding, ...] | None:
+    """Return the facts if the options name a source of them, or findings about errors."""
+    facts: Facts | None = None
+    if options.cluster or _asks_cluster(options):
+        gathered = _gather_facts(options, streams, configuration, found)
+        if not isinstance(gathered, Facts):
+            return gathered
+        facts = gathered
+    if options.facts:
+        from_file = read_facts(options.facts, streams, facts)
+        return _with_version(from_file, options) if isinstance(from_file, Facts) else from_file
+    if facts is None and isinstance(enabled := read_gates(options, gates.NEWEST), tuple):
+        return enabled
+    return facts
+
+
+def _with_version(facts: Facts, options: argparse.Namespace) -> Facts | tuple[LocatedFinding, ...]:
+    """Return the facts of a file, with the version and the gates of the options if there are."""
+    if not (options.kubernetes_version or options.feature_gates):
+        return facts
+    # This import loads the CEL engine, which takes longer than a translation.
+    from drawbridge.facts.gather import describe_cluster  # noqa: PLC0415
+
+    enabled = read_gates(options, facts.cluster.version)
+    if not isinstance(enabled, gates.Gates):
+        return enabled
+    return replace(facts, cluster=describe_cluster(enabled))
+
+
+def _find_networks(sources: Iterable[Source | LocatedFinding]) -> tuple[NetworkFacts, ...]:
+    """Return the networks that the manifests define, which their pods may refer to."""
+    documents = (
+        document
+        for source in sources
+        if isinstance(source, Source) and NETWORK_KIND.encode() in source.data
+        for document in objects_in(source)
+    )
+    return tuple(filter(None, (read_network(each.value) for each in documents)))
+
+
+def _gather_facts(
+    options: argparse.Namespace,
+    streams: Streams,
+    configuration: Configuration,
+    found: TranslationInput,
+) -> Facts | tuple[LocatedFinding, ...]:
+    """Return the facts about the live cluster, or findings about why it cannot be read."""
+    # These imports load the CEL engine, which takes longer than a translation.
+    from cli.facts import facts_input, read_objects  # noqa: PLC0415
+    from drawbridge.facts.gather import gather_facts  # noqa: PLC0415
+
+    try:
+        files, version = read_objects(options, streams, namespaces=True)
+    except ClusterReadError as error:
+        return (error.located,)
+    enabled = read_gates(options, version)
+    if not isinstance(enabled, gates.Gates):
+        return enabled
+    found.admin_access = read_admin_access(each.value for each in files.others)
+    found.cluster = files, enabled
+    gathered = gather_facts(facts_input(files), configuration, enabled)
+    with_policies = apply_policies(gathered.findings, configuration.findings)
+    found.findings += (*files.findings, *files.located(with_policies))
+    return gathered.facts

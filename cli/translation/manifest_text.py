@@ -1,0 +1,67 @@
+"""Writes manifests as text: files joined to one stream, new objects, and differences."""
+
+import difflib
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TextIO
+
+from cli.terminal import output
+from drawbridge.documents.values import Value
+from drawbridge.dra.counted import count_noun
+from drawbridge.names import ORIGINAL_ANNOTATION
+
+# The annotation in YAML or JSON, on an added or removed line, with its quoted value.
+_ORIGINAL: Final = re.compile(
+    rf"""^([-+].*?{re.escape(ORIGINAL_ANNOTATION)}["']?:\s*)('(?:[^']|'')+'|"(?:[^"\\]|\\.)+")"""
+)
+
+
+def print_each(values: Iterable[Mapping[str, Value]]) -> Iterator[bytes]:
+    """Yield each value as a YAML document."""
+    for each in values:
+        text = io.StringIO()
+        output.print_value(dict(each), "yaml", text)
+        yield text.getvalue().encode()
+
+
+def join_documents(texts: Iterable[bytes]) -> bytes:
+    """Concatenate files as separate YAML documents."""
+    joined = b""
+    for text in texts:
+        if joined and text:
+            joined += b"" if joined.endswith(b"\n") else b"\n"
+            joined += b"" if text.startswith(b"---") else b"---\n"
+        joined += text
+    return joined
+
+
+def write_bytes(stream: TextIO, data: bytes) -> None:
+    """Write bytes unchanged: an unreadable file may contain invalid text."""
+    binary = getattr(stream, "buffer", None)
+    if binary is None:
+        stream.write(data.decode(errors="backslashreplace"))
+        return
+    stream.flush()
+    binary.write(data)
+
+
+def describe_changes(
+    before: bytes, after: bytes, old: str, new: str, *, whole: bool = True
+) -> Iterator[str]:
+    """Yield the lines of a unified diff, as `diff` and `patch` write and read it.
+
+    Unless `whole`, the value of the annotation with the original requests is shortened. A person
+    does not read it, and it is longer than all other changes.
+    """
+    before_lines, after_lines = (
+        each.decode(errors="backslashreplace").splitlines(keepends=True) for each in (before, after)
+    )
+    for line in difflib.unified_diff(before_lines, after_lines, old, new):
+        text = line if whole else _ORIGINAL.sub(_fold, line)
+        # The marker of diff and patch for a file without a final newline.
+        yield text if text.endswith("\n") else f"{text}\n\\ No newline at end of file\n"
+
+
+def _fold(found: re.Match[str]) -> str:
+    return f"{found[1]}<{count_noun(len(found[2].encode()), 'byte')}, -v prints them>"

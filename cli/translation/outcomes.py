@@ -1,0 +1,215 @@
+"""Describes the outcome of a translation: what was asked, what it became, and where it fits.
+
+The report of `translate` and the demo use it. The report has one line for all workloads with the
+same outcome.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from cli.translation.edited_manifests import EditedObject, EditResult
+from drawbridge.documents.document import LocatedFinding
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.counted import count_noun
+from drawbridge.finding import Finding, Severity
+from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.report.claim_requests import describe_claim, short_selectors
+from drawbridge.report.tables import escape_unprintable
+from drawbridge.translate.decisions.codes import LEFT_AS_IT_IS, LEFT_TO_CLASS, LEFT_TO_PLUGIN
+from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.manifests import argo
+from drawbridge.translate.manifests.workloads import Place, find_places
+from drawbridge.translate.pods import TranslationContext
+
+if TYPE_CHECKING:
+    from cli.translation.placement_preview import PlacementPreview
+
+Row = tuple[str, str]  # a label, and its text
+_MAX_VALUE: Final = 64
+_COLUMN: Final = 11
+_WIDTH: Final = 120
+_MOST_NAMES: Final = 2
+_PRINTED: Final = (str, int, float)
+_LEFT: Final = frozenset(each.name for each in (LEFT_TO_CLASS, LEFT_TO_PLUGIN, LEFT_AS_IT_IS))
+# The fields of a pod that select its nodes, so that equal requests may fit elsewhere.
+_SELECTING: Final = ("nodeName", "nodeSelector", "affinity")
+
+
+class WorkloadOutcome(NamedTuple):
+    """What an object asked, what that became, and where its first pods fit."""
+
+    asked: tuple[str, ...]
+    became: tuple[str, ...]
+    fits: tuple[Row, ...] = ()
+
+
+class Outcomes:
+    """Describes the results of one translation; `preview` is None without a cluster."""
+
+    def __init__(
+        self, context: TranslationContext | None, preview: "PlacementPreview | None" = None
+    ) -> None:
+        self._context = context or TranslationContext()
+        self._preview = preview
+
+    def describe(self, result: EditResult, *, verbose: bool = False) -> tuple[list[str], list[str]]:
+        """Return the lines about the workloads, and the lines of the summary."""
+        asked = {id(each): self.asked(each.document.value) for each in result.objects}
+        groups: dict[object, list[EditedObject]] = {}
+        for each in result.objects:
+            if asked[id(each)]:
+                groups.setdefault(_outcome_key(each, asked[id(each)]), []).append(each)
+        lines: list[str] = []
+        for group in sorted(groups.values(), key=len, reverse=True):
+            outcome = self._outcome(group[0], asked[id(group[0])])
+            lines += format_line(_subject(group), outcome)
+            if verbose and len(group) > _MOST_NAMES:
+                lines += [f"    {escape_unprintable(each.document.name)}" for each in group]
+        return lines, list(_summary(result, asked))
+
+    def describe_undone(self, result: EditResult, templates: int) -> tuple[list[str], list[str]]:
+        """Return the lines about the undone workloads, and the lines of the summary."""
+        groups: dict[tuple[str, ...], list[EditedObject]] = {}
+        for each in result.objects:
+            if each.changed:
+                restored = self.asked(apply_edits(each.document.value, each.result.edits))
+                groups.setdefault(restored, []).append(each)
+        lines: list[str] = []
+        for restored, group in sorted(groups.items(), key=lambda item: -len(item[1])):
+            lines += format_line(_subject(group), WorkloadOutcome(("undone",), restored))
+        undone = count_noun(sum(map(len, groups.values())), "workload")
+        summary = f"{undone} undone; {count_noun(templates, 'claim template')} left out"
+        return lines, [summary]
+
+    def asked(self, value: Value) -> tuple[str, ...]:
+        """Return the fields of an object's pods that request devices, with their values."""
+        values: dict[str, str] = {}
+        for place in (*find_places(value), *argo.find_places(value)):
+            for source in read_pod(place.pod, self._context.configuration.legacy).source_fields:
+                text = f"{source.value}" if isinstance(source.value, _PRINTED) else ""
+                values[f"{source.name}"] = _truncate(" ".join(text.split()))
+        return tuple(f"{name} {text}".rstrip() for name, text in values.items())
+
+    def _outcome(self, each: EditedObject, asked: tuple[str, ...]) -> WorkloadOutcome:
+        result = each.result
+        became = tuple(became_claims(result.templates)) or tuple(_unchanged(result.findings))
+        if self._preview is None or _refused(result.findings):
+            return WorkloadOutcome(asked, became)
+        after = apply_edits(each.document.value, result.edits)
+        ledger = self._preview.new_ledger()
+        fits = self._preview.place(each.document, after, result.templates, ledger)
+        return WorkloadOutcome(asked, became, tuple(dict.fromkeys(fits)))
+
+
+def became_claims(templates: Iterable[Mapping[str, Value]]) -> Iterator[str]:
+    """Yield the lines that describe the claims of templates."""
+    for template in templates:
+        yield from describe_claim(get_value(dict(template), ("spec",)), short_selectors)
+
+
+def _unchanged(findings: Sequence[Finding]) -> Iterator[str]:
+    errors = [each for each in findings if each.severity is Severity.ERROR]
+    left = [each for each in findings if each.code in _LEFT]
+    if errors:
+        yield f"refused [{', '.join(dict.fromkeys(each.code for each in errors))}]"
+    elif left:
+        yield from dict.fromkeys(each.message for each in left)
+    else:
+        yield "unchanged"
+
+
+def _refused(findings: Iterable[Finding]) -> bool:
+    return any(each.severity is Severity.ERROR for each in findings)
+
+
+def _outcome_key(each: EditedObject, asked: tuple[str, ...]) -> object:
+    """Return what workloads with the same outcome have in common."""
+    names = tuple(get_value(dict(each), ("metadata", "name")) for each in each.result.templates)
+    unchanged = () if names else tuple(_unchanged(each.result.findings))
+    places: tuple[Place, ...] = find_places(each.document.value)
+    selecting = [get_value(one.pod, ("spec", name)) for one in places for name in _SELECTING]
+    return asked, names, unchanged, msgspec.json.encode(selecting)
+
+
+def _subject(group: Sequence[EditedObject]) -> str:
+    if len(group) > _MOST_NAMES:
+        return count_noun(len(group), "workload")
+    return ", ".join(escape_unprintable(each.document.name) for each in group)
+
+
+def format_line(subject: str, outcome: WorkloadOutcome) -> list[str]:
+    """Format an outcome on one line, or with one line for each part if it is long."""
+    fits = [f"{label}: {text}" for label, text in outcome.fits]
+    parts = [[", ".join(outcome.asked)], list(outcome.became), *([fits] if fits else [])]
+    parts = [[escape_unprintable(text) for text in part] for part in parts]
+    line = f"{subject}: {' -> '.join('; '.join(part) for part in parts)}"
+    if len(line) <= _WIDTH:
+        return [line]
+    first, *others = parts
+    lines = [f"{subject}: {'; '.join(first)}"]
+    for part in others:
+        lines += [f"    {'   ' if number else '-> '}{text}" for number, text in enumerate(part)]
+    return lines
+
+
+def format_rows(rows: Sequence[Row]) -> Iterator[str]:
+    """Format rows in two columns; drop repeated rows, and a label that is that of the row above."""
+    before = ""
+    for label, text in dict.fromkeys(rows):
+        yield f"  {'' if label == before else label:<{_COLUMN}}{escape_unprintable(text)}"
+        before = label
+
+
+def _summary(result: EditResult, asked: Mapping[int, tuple[str, ...]]) -> Iterator[str]:
+    """Yield the counts by outcome and by code."""
+    workloads = [each for each in result.objects if _is_workload(each, asked)]
+    kinds = Counter(_kind(each, asked[id(each)]) for each in workloads)
+    counted = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common())
+    total = count_noun(len(workloads), "workload")
+    templates = count_noun(len(result.templates), "claim template")
+    yield f"{total}: {counted}; {templates} added" if workloads else "no workloads in the input"
+    names = {(each.document.source.name, each.document.name) for each in workloads}
+    codes = _attention(result.findings)
+    concerned = [found for name, found in codes.items() if name in names]
+    if concerned:
+        by_code = Counter(code for found in concerned for code in found)
+        listed = ", ".join(f"{number:,} {code}" for code, number in by_code.most_common())
+        verb = "needs" if len(concerned) == 1 else "need"
+        yield f"{len(concerned):,} of {total} {verb} attention: {listed}"
+
+
+def _attention(findings: Iterable[LocatedFinding]) -> dict[tuple[str, str], dict[str, None]]:
+    """Return the codes of warnings and errors by the file and the name of the object."""
+    codes: dict[tuple[str, str], dict[str, None]] = {}
+    for each in findings:
+        if each.finding.severity is not Severity.INFO:
+            found = codes.setdefault((each.source, each.finding.object), {})
+            found[each.finding.code] = None
+    return codes
+
+
+def _is_workload(each: EditedObject, asked: Mapping[int, tuple[str, ...]]) -> bool:
+    return bool(asked[id(each)] or each.result.findings or find_places(each.document.value))
+
+
+def _kind(each: EditedObject, asked: tuple[str, ...]) -> str:
+    if each.changed:
+        return "translated"
+    if _refused(each.result.findings):
+        return "refused"
+    if asked:
+        return "unchanged"
+    translated = any(
+        get_value(place.pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)) is not None
+        for place in find_places(each.document.value)
+    )
+    return "translated before" if translated else "without device requests"
+
+
+def _truncate(text: str) -> str:
+    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."

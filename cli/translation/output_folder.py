@@ -1,0 +1,109 @@
+"""Writes edited manifests into a folder, under their own names.
+
+A file of a folder in `-f` keeps its path below that folder. Whole files replace older ones
+atomically. Nothing is written outside the folder, and no input is overwritten unless that is asked.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cli.input import codes
+from cli.input.files import INPUT_NAME
+from cli.translation.edited_manifests import EditResult
+from cli.translation.manifest_text import join_documents, print_each
+from drawbridge.documents.document import LocatedFinding
+
+TEMPLATES_FILE: Final = "drawbridge-templates.yaml"
+_STDIN_FILE: Final = "stdin.yaml"
+
+
+class _Target(NamedTuple):
+    """A file to write: its name in the folder, its content, and the input that it comes from."""
+
+    name: str
+    data: bytes
+    source: str
+
+
+def write_folder(
+    result: EditResult, folder: str, inputs: Sequence[str], *, overwrite: bool
+) -> tuple[int, list[LocatedFinding]]:
+    """Write all files, or none if one is refused; return their number, and the findings."""
+    targets = list(_targets(result, inputs))
+    refused = list(_find_problems(targets, Path(folder), result, overwrite=overwrite))
+    if refused:
+        return 0, refused
+    for number, each in enumerate(targets):
+        try:
+            _write_whole(Path(folder) / each.name, each.data)
+        except OSError as error:
+            message = f"cannot write {each.name}: {(error.strerror or f'{error}').lower()}"
+            return number, [_finding(message, each.source)]
+    return len(targets), []
+
+
+def _targets(result: EditResult, inputs: Sequence[str]) -> Iterator[_Target]:
+    for each in result.files:
+        name = _name_in_folder(each.source.name, inputs)
+        data = each.text
+        if name == TEMPLATES_FILE:
+            # The templates of an earlier run.
+            data = join_documents([data, *print_each(result.templates.values())])
+        yield _Target(name, data, each.source.name)
+    known = {_name_in_folder(each.source.name, inputs) for each in result.files}
+    if result.templates and TEMPLATES_FILE not in known:
+        yield _Target(TEMPLATES_FILE, join_documents(print_each(result.templates.values())), "")
+
+
+def _name_in_folder(name: str, inputs: Sequence[str]) -> str:
+    """Return the path of a file below the folder of the input that contains it."""
+    if name == INPUT_NAME:
+        return _STDIN_FILE
+    for each in inputs:
+        if Path(each).is_dir() and Path(name).is_relative_to(each):
+            return Path(name).relative_to(each).as_posix()
+    return Path(name).name
+
+
+def _find_problems(
+    targets: Iterable[_Target], folder: Path, result: EditResult, *, overwrite: bool
+) -> Iterator[LocatedFinding]:
+    """Yield what keeps the files from being written."""
+    inputs = {os.path.realpath(each.source.name) for each in result.files}
+    root = os.path.realpath(folder)
+    seen: dict[str, str] = {}
+    for each in targets:
+        path = folder / each.name
+        if each.name in seen:
+            message = f"{seen[each.name]} and {each.source} would both be written to {each.name}"
+            yield _finding(message, each.source)
+        seen[each.name] = each.source
+        if not Path(os.path.realpath(path.parent)).is_relative_to(root):
+            yield _finding(f"{each.name} leads out of the folder through a link", each.source)
+        elif os.path.realpath(path) in inputs and not overwrite:
+            remedy = "Choose another folder, or overwrite the input with `--overwrite`."
+            yield _finding(f"{path} is an input of this command", each.source, remedy)
+
+
+def _finding(message: str, source: str, remedy: str | None = None) -> LocatedFinding:
+    found = codes.NOT_WRITTEN.at("--output-dir", message, remedy=remedy)
+    return LocatedFinding(found, source, 0, 0)
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that its readers see the old or the new content, and keep its mode."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".drawbridge-")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+            os.fchmod(stream.fileno(), path.stat().st_mode if path.exists() else 0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

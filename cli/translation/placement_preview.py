@@ -1,0 +1,138 @@
+"""Places the first pod of each pod template of an object on the devices of a cluster, in memory.
+
+All devices count as free, and each object starts with a cluster without pods. A pod whose scheduler
+cannot use owned nodes is placed on the others.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cli.input.cluster_objects import ClusterObjects
+from cli.simulation.pod_allocators import PodAllocators, find_pod_allocators
+from drawbridge.agreement.owned_pools import owned_pools
+from drawbridge.config.model import Configuration
+from drawbridge.documents.document import Document
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.claim import Template, template_reader
+from drawbridge.dra.counted import count_noun
+from drawbridge.dra.gates import Gates
+from drawbridge.facts.model import Facts
+from drawbridge.facts.offers import served_resources
+from drawbridge.ledger.extended_resources import class_by_resource_name
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.placing import Placer, PodPlacement
+from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.solver.codes import NO_DEVICE_OF_CLASS
+from drawbridge.solver.deviations import Allocator
+from drawbridge.translate.manifests.workloads import find_places
+
+_MAX_DEVICES: Final = 4
+
+
+@dataclass(frozen=True)
+class PlacementPreview:
+    """The devices and the nodes of a cluster, as each allocator sees them."""
+
+    allocators: PodAllocators
+    planners: Mapping[Allocator, Planner]
+    nodes: ClusterNodes
+
+    def new_ledger(self) -> Ledger:
+        """Return a ledger in which all devices are free."""
+        return Ledger(sharing=self.allocators.gates.consumable_capacity)
+
+    def place(
+        self,
+        document: Document,
+        value: Value,
+        templates: Iterable[Mapping[str, Value]],
+        ledger: Ledger,
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the node and the devices of each first pod, or the reasons why no node fits."""
+        decoded = _decode_templates(templates)
+        for pod in _first_pods(value, document):
+            by = self.allocators.choose(pod)
+            nodes = self.allocators.nodes(by, self.nodes)
+            placer = Placer(self.planners[by], ledger, nodes, (), decoded)
+            yield from _describe_placement(placer.place_pod(pod))
+
+
+def make_preview(
+    objects: ClusterObjects,
+    enabled: Gates,
+    configuration: Configuration,
+    facts: Facts | None = None,
+) -> PlacementPreview:
+    """Prepare the placement on the devices of a cluster, by the allocators of translated pods."""
+    allocators = find_pod_allocators(objects, enabled, configuration, facts)
+    used = Allocator if owned_pools(configuration) else (Allocator.UPSTREAM,)
+    nodes = ClusterNodes(
+        nodes=tuple({each.name: each for each in objects.nodes}.values()),
+        unschedulable=objects.unschedulable,
+        advertised={
+            each.name: frozenset(served_resources(each, configuration.legacy))
+            for each in objects.nodes
+        },
+        classes=class_by_resource_name(
+            {each.metadata.name: each for each in objects.classes}.values(), objects.created
+        )
+        if enabled.extended_resource
+        else {},
+    )
+    return PlacementPreview(allocators, {each: allocators.planner(each) for each in used}, nodes)
+
+
+def _decode_templates(templates: Iterable[Mapping[str, Value]]) -> list[Template]:
+    reader = template_reader()
+    decoded = (reader.read(dict(each)) for each in templates)
+    return [each for each in decoded if isinstance(each, Template)]
+
+
+def _first_pods(value: Value, document: Document) -> Iterator[Pod]:
+    """Yield the first pod of each pod template in an object, as its controller creates it."""
+    kind, _, full = document.name.partition("/")
+    namespace, _, bare = full.rpartition("/")
+    stem = bare or f"unnamed-{document.index}"
+    for number, place in enumerate(find_places(value)):
+        metadata = get_value(place.pod, ("metadata",))
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                **(metadata if isinstance(metadata, dict) else {}),
+                "name": stem if kind == "Pod" else f"{stem}-{number}",
+                "namespace": namespace or "default",
+            },
+            "spec": get_value(place.pod, ("spec",)),
+        }
+        decoded = pod_reader().read(pod)
+        if not isinstance(decoded, tuple):
+            yield decoded
+
+
+def _describe_placement(placement: PodPlacement) -> Iterator[tuple[str, str]]:
+    """Yield the node and the devices of a pod, or the reasons why no node fits."""
+    if placement.node is None:
+        # Hide nodes without any device of the class, unless there are no other nodes.
+        near = [each for each in placement.reasons if each.code != NO_DEVICE_OF_CLASS.name]
+        for reason in near or placement.reasons:
+            nodes = count_noun(reason.nodes, "node")
+            yield "not placed", f"{nodes}: {reason.message} [{reason.code}]"
+        return
+    devices = list(_allocated_devices(placement))
+    more = len(devices) - _MAX_DEVICES
+    shown = devices[:_MAX_DEVICES] if more > 0 else devices
+    text = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    yield f"on {placement.node}", text or "no DRA devices"
+
+
+def _allocated_devices(placement: PodPlacement) -> Iterator[str]:
+    for _, allocation in placement.claims:
+        for result in ((allocation or {}).get("devices") or {}).get("results", ()):
+            amounts = (result.get("consumedCapacity") or {}).items()
+            share = ", ".join(f"{key.rpartition('/')[2]} {amount}" for key, amount in amounts)
+            yield result["device"] + (f" ({share})" if share else "")

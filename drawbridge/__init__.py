@@ -1,0 +1,1 @@
+"""The core of Drawbridge: everything but the processes and the command."""

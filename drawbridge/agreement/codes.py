@@ -1,0 +1,52 @@
+"""The finding codes of all packages that look at a cluster: the codes a Configuration may name."""
+
+from typing import Final
+
+import drawbridge.agreement.admission_codes
+import drawbridge.agreement.allocator_codes
+import drawbridge.agreement.certificate_codes
+import drawbridge.agreement.controller_codes
+import drawbridge.agreement.ownership_codes
+import drawbridge.dra.codes
+import drawbridge.facts.codes
+import drawbridge.judge.claims.codes
+import drawbridge.judge.claims.config_codes
+import drawbridge.judge.claims.read_codes
+import drawbridge.judge.claims.reference_codes
+import drawbridge.judge.claims.validity_codes
+import drawbridge.judge.slices.codes
+import drawbridge.ledger.codes
+import drawbridge.report.codes
+import drawbridge.solver.codes
+import drawbridge.translate.changes.codes
+import drawbridge.translate.codes
+import drawbridge.translate.decisions.codes
+import drawbridge.translate.legacy.codes
+import drawbridge.translate.manifests.codes
+import drawbridge.translate.targets.codes
+
+TABLES: Final = (
+    drawbridge.dra.codes.CODES,
+    drawbridge.judge.slices.codes.CODES,
+    drawbridge.judge.claims.validity_codes.CODES,
+    drawbridge.judge.claims.reference_codes.CODES,
+    drawbridge.judge.claims.read_codes.CODES,
+    drawbridge.judge.claims.config_codes.CODES,
+    drawbridge.judge.claims.codes.CODES,
+    drawbridge.solver.codes.CODES,
+    drawbridge.ledger.codes.CODES,
+    drawbridge.facts.codes.CODES,
+    drawbridge.translate.codes.CODES,
+    drawbridge.translate.legacy.codes.CODES,
+    drawbridge.translate.targets.codes.CODES,
+    drawbridge.translate.decisions.codes.CODES,
+    drawbridge.translate.changes.codes.CODES,
+    drawbridge.translate.manifests.codes.CODES,
+    drawbridge.agreement.admission_codes.CODES,
+    drawbridge.agreement.controller_codes.CODES,
+    drawbridge.agreement.allocator_codes.CODES,
+    drawbridge.agreement.ownership_codes.CODES,
+    drawbridge.agreement.certificate_codes.CODES,
+    drawbridge.report.codes.CODES,
+)
+CODES: Final = tuple(name for table in TABLES for name in table)

@@ -1,0 +1,33 @@
+"""Describes the nodes where a device plugin and ResourceSlices offer the same devices.
+
+The controller reports them for a cluster, and `drawbridge check` for the objects that it reads.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from drawbridge.agreement.controller_codes import DUAL_NODES
+from drawbridge.facts.served_names import DualNode
+from drawbridge.finding import Finding
+
+_MAX_NAMED_NODES: Final = 10
+
+
+def describe_dual_nodes(dual_nodes: Iterable[DualNode]) -> Finding | None:
+    """Return a finding that names the first nodes and counts the idle devices."""
+    found = sorted(dual_nodes)
+    if not found:
+        return None
+    nodes = [each.node for each in found]
+    names = sorted({name for each in found for name in each.names})
+    rest = len(nodes) - _MAX_NAMED_NODES
+    more = f" and {rest} more" if rest > 0 else ""
+    devices = sum(each.devices for each in found)
+    verb, where = (
+        ("advertises", "1 node") if len(nodes) == 1 else ("advertise", f"{len(nodes)} nodes")
+    )
+    return DUAL_NODES.at(
+        "status.allocatable",
+        f"{', '.join(nodes[:_MAX_NAMED_NODES])}{more} {verb} {', '.join(names)} although "
+        f"ResourceSlices have the same devices; idle DRA devices: {devices} on {where}",
+    )

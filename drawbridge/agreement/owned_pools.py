@@ -1,0 +1,289 @@
+"""Decides which nodes and pools only the Drawbridge allocator uses.
+
+The webhook, the controller and the allocator must agree on it. An owned pool is local to one node:
+other pools span nodes, so that no taint of a node keeps other schedulers away from them.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from drawbridge.agreement.ownership_codes import (
+    FENCE_AROUND_ALL,
+    FENCE_DISAGREES,
+    FENCE_MISSING,
+    OWNED_NODES_MISSING,
+    POOL_NOT_LOCAL,
+    POOLS_NOT_OWNED,
+)
+from drawbridge.agreement.scope import selector_matches
+from drawbridge.config.model import Configuration, OwnedPool, Placement
+from drawbridge.dra.counted import count_noun
+from drawbridge.dra.device import Taint
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.families import Family, known_families, serves_name
+from drawbridge.facts.model import ClassFacts
+from drawbridge.facts.served_names import advertised_resources
+from drawbridge.finding import Finding
+from drawbridge.names import DUAL_LABEL, OWNED_TAINT
+
+# The taint that keeps pods of other schedulers off owned nodes.
+FENCE: Final = Taint(OWNED_TAINT, "NoSchedule")
+_MAX_NAMED_NODES: Final = 10
+Labels: TypeAlias = Mapping[str, str]
+
+
+class PoolOwner(enum.StrEnum):
+    """Who allocates from a pool."""
+
+    DRAWBRIDGE = "drawbridge"
+    UNFENCED = "unfenced"  # owned, but the node still lacks the taint
+    OTHERS = "others"  # another driver, or a node that is not owned
+    SHARED = "shared"  # the driver of an owned pool, but not local to one node
+
+
+class NodeOwnership(NamedTuple):
+    """What the configuration says about one node."""
+
+    entries: tuple[int, ...] = ()  # of `ownedPools`, that select the node
+    drivers: frozenset[str] = frozenset()  # whose local pools on the node are owned
+    fenced: bool = False  # whether the node must have the taint
+    disagreeing: bool = False  # whether only some of the entries set `unfenced`
+
+    @property
+    def owned(self) -> bool:
+        """Whether any pool on the node can be owned."""
+        return bool(self.drivers)
+
+
+_NOT_OWNED: Final = NodeOwnership()
+_OWNED: Final = frozenset({PoolOwner.DRAWBRIDGE, PoolOwner.UNFENCED})
+
+
+def owned_pools(configuration: Configuration) -> tuple[OwnedPool, ...]:
+    """Return the entries that apply: none without bridge placement."""
+    return configuration.owned_pools if configuration.placement is Placement.BRIDGE else ()
+
+
+def decide_node(owned: Sequence[OwnedPool], labels: Labels) -> NodeOwnership:
+    """Decide the ownership of a node with these labels.
+
+    If entries disagree on the fence, the node has it: the fence of one driver protects only if no
+    other entry removes it.
+    """
+    entries = tuple(
+        i for i, each in enumerate(owned) if selector_matches(each.node_selector, labels)
+    )
+    if not entries:
+        return _NOT_OWNED
+    unfenced = {owned[i].unfenced for i in entries}
+    drivers = frozenset(str(owned[i].driver) for i in entries)
+    return NodeOwnership(entries, drivers, False in unfenced, len(unfenced) > 1)
+
+
+def decide_pool(
+    owned: Sequence[OwnedPool],
+    pool: PoolID,
+    slices: Iterable[Slice],
+    find_node: Callable[[str], Node | None],
+) -> PoolOwner:
+    """Decide who allocates from a pool with these slices.
+
+    `find_node` returns a node, or None if it is not known; its pools are not owned. Only the newest
+    generation counts.
+    """
+    if all(each.driver != pool.driver for each in owned):
+        return PoolOwner.OTHERS
+    name = find_local_node(slices)
+    if name is None:
+        return PoolOwner.SHARED
+    node = find_node(name)
+    decided = decide_node(owned, node.labels) if node is not None else _NOT_OWNED
+    if node is None or pool.driver not in decided.drivers:
+        return PoolOwner.OTHERS
+    if decided.fenced and not has_fence(node.taints):
+        return PoolOwner.UNFENCED
+    return PoolOwner.DRAWBRIDGE
+
+
+def find_local_node(slices: Iterable[Slice]) -> str | None:
+    """Return the node that all slices of the newest generation name, or None."""
+    published = tuple(slices)
+    newest = max((each.generation for each in published), default=0)
+    current = [each for each in published if each.generation == newest]
+    names = {each.node_name for each in current}
+    if len(names) != 1 or any(_is_shared(each) for each in current):
+        return None
+    return names.pop() or None
+
+
+def _is_shared(each: Slice) -> bool:
+    """Whether fields other than the node name select nodes for a slice or its devices."""
+    return bool(each.all_nodes or each.per_device_node_selection) or each.node_selector is not None
+
+
+def select_owned_slices(
+    configuration: Configuration,
+    slices: Sequence[Slice],
+    nodes: Iterable[Node],
+    classes: Iterable[ClassFacts],
+) -> tuple[Slice, ...]:
+    """Return the slices of the pools that the allocator uses; all without bridge placement.
+
+    Nodes without the taint count as if the controller had added it.
+    """
+    owned = owned_pools(configuration)
+    if not owned:
+        return tuple(slices)
+    known, extended = known_families(configuration), drivers_by_resource(classes)
+    by_name = {each.name: each for each in nodes}
+    withheld = {
+        name: find_withheld_drivers(each, known, extended) for name, each in by_name.items()
+    }
+    pools: dict[PoolID, list[Slice]] = {}
+    for each in slices:
+        pools.setdefault(PoolID(each.driver, each.pool), []).append(each)
+    used = {
+        pool
+        for pool, published in pools.items()
+        if decide_pool(owned, pool, published, by_name.get) in _OWNED
+        and pool.driver not in withheld[find_local_node(published) or ""]
+    }
+    return tuple(each for each in slices if PoolID(each.driver, each.pool) in used)
+
+
+def report_unused_pools(slices: Iterable[Slice], used: Iterable[Slice]) -> Finding | None:
+    """Report how many pools `select_owned_slices` left out."""
+    all_pools, used_pools = (
+        {PoolID(each.driver, each.pool) for each in several} for several in (slices, used)
+    )
+    left = len(all_pools) - len(used_pools)
+    if not left:
+        return None
+    message = f"the allocator of Drawbridge does not use {left} of "
+    message += count_noun(len(all_pools), "pool")
+    return POOLS_NOT_OWNED.at("ownedPools", message, object="Configuration")
+
+
+def report_shared_pools(owned: Sequence[OwnedPool], slices: Iterable[Slice]) -> tuple[Finding, ...]:
+    """Report the pools of owned drivers that are not local to one node, by driver and name."""
+    drivers = frozenset(str(each.driver) for each in owned)
+    pools: dict[PoolID, list[Slice]] = {}
+    for each in slices if drivers else ():
+        if each.driver in drivers:
+            pools.setdefault(PoolID(each.driver, each.pool), []).append(each)
+    return tuple(
+        report_shared_pool(pool, pools[pool])
+        for pool in sorted(pools)
+        if find_local_node(pools[pool]) is None
+    )
+
+
+def report_shared_pool(pool: PoolID, slices: Iterable[Slice]) -> Finding:
+    """Report a pool of an owned driver that is not local; the allocator does not use it."""
+    newest = sorted(slices, key=lambda each: (-each.generation, each.name))
+    message = f"pool {pool.name} of driver {pool.driver} is not local to one node: {_reach(newest)}"
+    return POOL_NOT_LOCAL.at("spec", message, object=f"ResourceSlice/{newest[0].name}")
+
+
+def _reach(slices: Iterable[Slice]) -> str:
+    for each in slices:
+        if each.all_nodes:
+            return f"ResourceSlice {each.name} sets allNodes"
+        if each.per_device_node_selection:
+            return f"ResourceSlice {each.name} sets perDeviceNodeSelection"
+        if each.node_selector is not None:
+            return f"ResourceSlice {each.name} sets nodeSelector"
+    return "its ResourceSlices name several nodes"
+
+
+def find_unfenced_nodes(owned: Sequence[OwnedPool], nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return the names of the owned nodes without the taint that they must have, sorted."""
+    return tuple(
+        sorted(
+            each.name
+            for each in nodes
+            if decide_node(owned, each.labels).fenced and not has_fence(each.taints)
+        )
+    )
+
+
+def has_fence(taints: Iterable[Taint]) -> bool:
+    """Tell whether a node with these taints has the fence; its value is irrelevant."""
+    return any(each.key == FENCE.key and each.effect == FENCE.effect for each in taints)
+
+
+def report_unfenced_nodes(names: Sequence[str]) -> Finding | None:
+    """Report owned nodes without the taint. The allocator does not start while there are any."""
+    if not names:
+        return None
+    verb = "lacks" if len(names) == 1 else "lack"
+    return FENCE_MISSING.at(
+        "spec.taints", f"{_list_nodes(names)} {verb} the taint {OWNED_TAINT}:{FENCE.effect}"
+    )
+
+
+def report_disagreement(nodes: Mapping[str, NodeOwnership]) -> Finding | None:
+    """Report the nodes for which the entries disagree on the fence."""
+    names = sorted(name for name, each in nodes.items() if each.disagreeing)
+    if not names:
+        return None
+    verb, has = ("is", "has") if len(names) == 1 else ("are", "have")
+    message = (
+        f"{_list_nodes(names)} {verb} selected by entries with and without unfenced: true, and "
+        f"{has} the taint"
+    )
+    return FENCE_DISAGREES.at("ownedPools", message, object="Configuration")
+
+
+def report_selection(
+    owned: Sequence[OwnedPool], nodes: Mapping[str, NodeOwnership]
+) -> Finding | None:
+    """Report entries that select no node, or a fence around every node of the cluster."""
+    used = {i for each in nodes.values() for i in each.entries}
+    unused = [f"ownedPools[{i}]" for i in range(len(owned)) if i not in used]
+    if unused:
+        verb = "selects" if len(unused) == 1 else "select"
+        message = f"{', '.join(unused)} {verb} no node"
+        return OWNED_NODES_MISSING.at(unused[0], message, object="Configuration")
+    if nodes and all(each.fenced for each in nodes.values()):
+        message = f"every node of the cluster has the taint {OWNED_TAINT}:{FENCE.effect}"
+        return FENCE_AROUND_ALL.at("ownedPools", message, object="Configuration")
+    return None
+
+
+def _list_nodes(names: Sequence[str]) -> str:
+    rest = len(names) - _MAX_NAMED_NODES
+    more = f" and {rest} more" if rest > 0 else ""
+    noun = "node" if len(names) == 1 else "nodes"
+    return f"{noun} {', '.join(names[:_MAX_NAMED_NODES])}{more}"
+
+
+def drivers_by_resource(classes: Iterable[ClassFacts]) -> dict[str, frozenset[str]]:
+    """Return the drivers whose devices classes with an extended resource name select, by name."""
+    found: dict[str, frozenset[str]] = {}
+    for each in classes:
+        if each.extended:
+            found[each.extended] = found.get(each.extended, frozenset()).union(each.drivers)
+    return found
+
+
+def find_withheld_drivers(
+    node: Node, known: Mapping[str, Family], extended: Mapping[str, frozenset[str]]
+) -> frozenset[str]:
+    """Return the drivers whose devices on a node a device plugin allocates, or may have allocated.
+
+    The allocator does not use their devices. `extended` is a result of `drivers_by_resource`. The
+    controller keeps the label of a dual
+    node until the last pod with a device of the plugin has ended.
+    """
+    if DUAL_LABEL in node.labels:
+        named = (driver for driver, family in known.items() if family.legacy_names)
+        return frozenset(named).union(*extended.values())
+    found: set[str] = set()
+    for name in advertised_resources(node):
+        found.update(driver for driver, family in known.items() if serves_name(family, name))
+        found.update(extended.get(name, ()))
+    return frozenset(found)

@@ -1,0 +1,166 @@
+"""Decide which pods Drawbridge translates: namespace label, selector, opt-out label, and rollout.
+
+The decision depends only on the pod and its namespace, so all replicas agree. A pod can opt out,
+but not opt in.
+"""
+
+import enum
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from drawbridge.agreement.admission_codes import LABEL_UNKNOWN, POD_LABEL_UNKNOWN
+from drawbridge.config.model import LabelRequirement, LabelSelector, Operator, Scope
+from drawbridge.finding import Finding
+from drawbridge.names import TRANSLATE_LABEL
+
+# Controllers that name a ReplicaSet after themselves and a hash also put the hash on the pod.
+_HASH_LABELS: Final = {
+    "pod-template-hash": "Deployment",
+    "rollouts-pod-template-hash": "Rollout",
+}
+# Other controllers put their own name in a label on the pod.
+_OWNER_LABELS: Final = {
+    "jobset.sigs.k8s.io/jobset-name": "JobSet",
+    "leaderworkerset.sigs.k8s.io/name": "LeaderWorkerSet",
+}
+_CRON_JOB_NAME: Final = re.compile(r"(.+)-\d{8,}")
+_HASH_RANGE: Final = 2**32
+
+
+class Mode(enum.StrEnum):
+    """The translation mode of a namespace."""
+
+    ENFORCE = "enforce"
+    REPORT = "report"
+    OFF = "off"
+
+
+class NamespaceScope(NamedTuple):
+    """The mode of a namespace, and findings about its label."""
+
+    mode: Mode
+    findings: tuple[Finding, ...] = ()
+
+
+class PodOwner(msgspec.Struct, frozen=True):
+    """An entry of `metadata.ownerReferences` of a pod."""
+
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
+class PodMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of a pod's metadata that decide its scope."""
+
+    name: str = ""
+    generate_name: str = ""
+    labels: Mapping[str, str] | None = None
+    owner_references: tuple[PodOwner, ...] | None = None
+
+
+def decide_namespace_scope(name: str, labels: Mapping[str, str], scope: Scope) -> NamespaceScope:
+    """Decide the mode of a namespace from its labels and the configuration."""
+    if name in scope.exclude_namespaces:
+        return NamespaceScope(Mode.OFF)
+    value = labels.get(TRANSLATE_LABEL)
+    if value is None:
+        selector = scope.namespace_selector
+        selected = selector is not None and selector_matches(selector, labels)
+        return NamespaceScope(Mode.ENFORCE if selected else Mode.OFF)
+    if value in set(Mode):
+        return NamespaceScope(Mode(value))
+    finding = LABEL_UNKNOWN.at(
+        f"metadata.labels[{TRANSLATE_LABEL}]",
+        f"namespace {name} has the label value {value or 'empty'}, which is not valid; "
+        "its pods are not translated",
+        object=f"Namespace/{name}",
+    )
+    return NamespaceScope(Mode.OFF, (finding,))
+
+
+def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Return whether the labels match the selector, with the semantics of Kubernetes."""
+    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
+        _requirement_matches(each, labels) for each in selector.match_expressions
+    )
+
+
+def _requirement_matches(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case Operator.IN:
+            return value is not None and value in requirement.values
+        case Operator.NOT_IN:
+            return value is None or value not in requirement.values
+        case Operator.EXISTS:
+            return value is not None
+        case Operator.DOES_NOT_EXIST:
+            return value is None
+
+
+def decide_pod_mode(
+    namespace: str, labels: Mapping[str, str], pod: PodMetadata, scope: Scope
+) -> Mode:
+    """Decide the mode of a pod: the mode of its namespace, or OFF if the pod is not included."""
+    mode = decide_namespace_scope(namespace, labels, scope).mode
+    return mode if mode is Mode.OFF or is_included(namespace, pod, scope) else Mode.OFF
+
+
+def is_included(namespace: str, pod: PodMetadata, scope: Scope) -> bool:
+    """Return whether a pod of a namespace in scope did not opt out and is rolled out."""
+    owner = find_root_owner(namespace, pod)
+    return not is_opted_out(pod) and is_rolled_out(owner, scope.rollout.percent)
+
+
+def is_opted_out(pod: PodMetadata) -> bool:
+    """Return whether the pod opts out by its label."""
+    return (pod.labels or {}).get(TRANSLATE_LABEL) == Mode.OFF
+
+
+def find_label_without_effect(pod: PodMetadata, mode: Mode) -> tuple[Finding, ...]:
+    """Return a finding if the translate label of the pod has a value without effect."""
+    value = (pod.labels or {}).get(TRANSLATE_LABEL)
+    if value in (None, Mode.OFF, mode):
+        return ()
+    message = f"the label value is {value or 'empty'}, but on a pod only off has an effect"
+    return (POD_LABEL_UNKNOWN.at(f"metadata.labels[{TRANSLATE_LABEL}]", message),)
+
+
+def find_root_owner(namespace: str, pod: PodMetadata) -> str:
+    """Return `namespace/kind/name` of the root owner, as far as the pod shows it."""
+    owners = pod.owner_references or ()
+    first = next((each for each in owners if each.controller), owners[0] if owners else None)
+    if first is None:
+        # Mutating webhooks run before the API server generates the name.
+        return f"{namespace}/Pod/{pod.generate_name or pod.name}"
+    kind, name = _resolve_root(first, pod.labels or {})
+    return f"{namespace}/{kind}/{name}"
+
+
+def _resolve_root(owner: PodOwner, labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return kind and name of the object that created the owner, if labels or name show it."""
+    for label, kind in _OWNER_LABELS.items():
+        if name := labels.get(label):
+            return kind, name
+    if owner.kind == "ReplicaSet":
+        for label, kind in _HASH_LABELS.items():
+            digest = labels.get(label)
+            if digest and owner.name.endswith(f"-{digest}"):
+                return kind, owner.name.removesuffix(f"-{digest}")
+    elif owner.kind == "Job" and (cron_job := _CRON_JOB_NAME.fullmatch(owner.name)):
+        return "CronJob", cron_job[1]
+    return owner.kind, owner.name
+
+
+def is_rolled_out(owner: str, percent: int) -> bool:
+    """Return whether the rollout includes an owner.
+
+    An owner that is included stays included when `percent` grows.
+    """
+    share = int.from_bytes(hashlib.sha256(owner.encode("utf-8", "replace")).digest()[:4], "big")
+    return share * 100 < percent * _HASH_RANGE

@@ -1,0 +1,138 @@
+"""Plans list, map and message literals, and the collections that comprehensions build.
+
+A literal is charged once: after its last element, or when an element fails.
+"""
+
+from collections.abc import Callable, Sequence
+
+from drawbridge.cel.comprehension_plans import pairs
+from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.frame import LIST_COST, MAP_COST, MESSAGE_COST, Frame, Run, charge, with_offset
+from drawbridge.cel.values import Optional, equal, grow, make_map, no_such_overload
+from drawbridge.cel.wellknown import construct
+
+
+def plan_list(elements: Sequence[Run], optional: frozenset[int], limit: int, offset: int) -> Run:
+    """Return the closure of a list literal such as `[a, ?b]`."""
+    places = list(enumerate(elements))
+
+    def run(frame: Frame) -> object:
+        values: list[object] = []
+        try:
+            for place, element in places:
+                value = element(frame)
+                if place in optional:
+                    if type(value) is not Optional:
+                        raise no_such_overload("an optional element is no optional")
+                    if not value.present:
+                        continue
+                    value = value.value
+                values.append(value)
+        except EvaluationError as error:
+            charge(frame, limit, LIST_COST)
+            raise with_offset(error, offset) from None
+        charge(frame, limit, LIST_COST)
+        return values
+
+    return run
+
+
+def plan_map(
+    entries: Sequence[tuple[Run, Run]],
+    optional: Sequence[bool],
+    make: Callable[[list[tuple[object, object]]], object],
+    limit: int,
+    offset: int,
+) -> Run:
+    """Return the closure of a map literal such as `{k: v, ?k: v}`."""
+    places = [(key, value, flag) for (key, value), flag in zip(entries, optional, strict=True)]
+
+    def run(frame: Frame) -> object:
+        found: list[tuple[object, object]] = []
+        try:
+            for key, value, flag in places:
+                name, content = key(frame), value(frame)
+                if flag:
+                    if type(content) is not Optional:
+                        raise no_such_overload("an optional entry is no optional")
+                    if not content.present:
+                        found = [pair for pair in found if pair[0] != name]
+                        continue
+                    content = content.value
+                found.append((name, content))
+            made = make(found)
+        except EvaluationError as error:
+            charge(frame, limit, MAP_COST)
+            raise with_offset(error, offset) from None
+        charge(frame, limit, MAP_COST)
+        return made
+
+    return run
+
+
+def make_strict_map(entries: list[tuple[object, object]]) -> object:
+    """Return a map as the CEL specification defines it, or raise EvaluationError.
+
+    Keys are strings, integers or booleans, and no key repeats.
+    """
+    keys = [key for key, _ in entries]
+    for place, key in enumerate(keys):
+        if not isinstance(key, str | int):
+            raise EvaluationError("conversion", "unsupported key type")
+        if any(equal(key, other) for other in keys[:place]):
+            raise EvaluationError("duplicate_key", "repeated key")
+    return make_map(entries)
+
+
+def plan_message(
+    name: str, fields: Sequence[tuple[str, Run, bool]], limit: int, offset: int
+) -> Run:
+    """Return the closure of a message literal such as `Name{field: value, ?field: value}`."""
+
+    def run(frame: Frame) -> object:
+        found: dict[str, object] = {}
+        try:
+            for field, value, flag in fields:
+                content = value(frame)
+                if flag:
+                    if type(content) is not Optional:
+                        raise no_such_overload("an optional field is no optional")
+                    if not content.present:
+                        found.pop(field, None)
+                        continue
+                    content = content.value
+                found[field] = content
+            made = construct(name, found)
+        except EvaluationError as error:
+            charge(frame, limit, MESSAGE_COST)
+            raise with_offset(error, offset) from None
+        charge(frame, limit, MESSAGE_COST)
+        return made
+
+    return run
+
+
+def plan_append(made: object, more: object) -> object:
+    """Return the closure of `+` on the list that a comprehension builds; it appends in place."""
+    if not isinstance(made, list) or not isinstance(more, list | tuple):
+        raise no_such_overload("_+_")
+    made.extend(more)
+    return made
+
+
+def plan_insert(made: object, *entry: object) -> object:
+    """Return the closure of `cel.@mapInsert` on the map that a comprehension builds.
+
+    The second argument is a map, or the second and third are a key and a value.
+    """
+    if len(entry) == 2:
+        return grow(made, entry[0], entry[1])
+    for key, value in pairs(entry[0]):
+        made = grow(made, key, value)
+    return made
+
+
+def plan_empty_copy(initial: object) -> Run:
+    """Return a closure that creates an empty collection for each run of a comprehension."""
+    make: Callable[[], object] = dict if isinstance(initial, dict) else list
+    return lambda frame: make()  # noqa: ARG005  # every step takes the frame

@@ -1,0 +1,344 @@
+"""Plans calls of operators and functions: evaluation order, errors and cost.
+
+As in cel-go, a call of two arguments evaluates both even if the first fails, and charges the call.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from drawbridge.cel.declare import Cost, Implementation
+from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.frame import (
+    COST,
+    UNSET,
+    Cancelled,
+    Frame,
+    Run,
+    cancel_over_limit,
+    charge,
+    with_offset,
+)
+from drawbridge.cel.values import Optional, equal
+
+NO_OVERLOAD = "no such overload"
+MOST = 256
+
+
+def traversal(length: int) -> int:
+    """Return the cost of a comparison whose shorter string has `length`, rounded as in cel-go."""
+    return math.ceil(float(length) * 0.1)
+
+
+TENTHS = tuple(traversal(length) for length in range(MOST))
+
+
+def unary(
+    implementation: Implementation, argument: Run, cost: Cost | None, limit: int, offset: int
+) -> Run:
+    """Plan a function of one argument."""
+
+    def run(frame: Frame) -> object:
+        value: object = UNSET
+        try:
+            value = argument(frame)
+            result = implementation(value)
+        except EvaluationError as error:
+            _charge_call(frame, limit, cost, (error if value is UNSET else value,), error)
+            raise with_offset(error, offset) from None
+        amount = 1 if cost is None else cost((value,), result)
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            cancel_over_limit(frame, limit, (amount,))
+        return result
+
+    return run
+
+
+def binary(  # noqa: PLR0913, PLR0917  # the parts of a call
+    implementation: Implementation,
+    left: Run,
+    right: Run,
+    cost: Cost | None,
+    limit: int,
+    offset: int,
+) -> Run:
+    """Plan a function of two arguments; both are evaluated even if the first fails."""
+
+    def run(frame: Frame) -> object:
+        a: object = UNSET
+        b: object = UNSET
+        try:
+            a = left(frame)
+            b = right(frame)
+            result = implementation(a, b)
+        except EvaluationError as error:
+            if a is UNSET:
+                a, b = error, _evaluate_for_cost(right, frame)
+            elif b is UNSET:
+                b = error
+            _charge_call(frame, limit, cost, (a, b), error)
+            raise with_offset(error, offset) from None
+        amount = 1 if cost is None else cost((a, b), result)
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            cancel_over_limit(frame, limit, (amount,))
+        return result
+
+    return run
+
+
+def binary_constant(  # noqa: PLR0913, PLR0917  # the parts of a call
+    implementation: Implementation,
+    left: Run,
+    constant: object,
+    steps: tuple[int, ...],
+    limit: int,
+    offset: int,
+) -> Run:
+    """Plan a function of two arguments that costs 1 and whose second argument is known."""
+    steps = (*steps, 1)
+    amount = sum(steps)
+
+    def run(frame: Frame) -> object:
+        try:
+            result = implementation(left(frame), constant)
+        except EvaluationError as error:
+            total = frame[COST] = frame[COST] + amount
+            if total > limit:
+                cancel_over_limit(frame, limit, steps)
+            raise with_offset(error, offset) from None
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            cancel_over_limit(frame, limit, steps)
+        return result
+
+    return run
+
+
+def slot_constant(  # noqa: PLR0913, PLR0917  # the parts of a call
+    implementation: Implementation,
+    slot: int,
+    constant: object,
+    steps: tuple[int, ...],
+    limit: int,
+    offset: int,
+) -> Run:
+    """Plan the same for a first argument that is a comprehension variable."""
+    steps = (1, *steps, 1)
+    amount = sum(steps)
+
+    def run(frame: Frame) -> object:
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            cancel_over_limit(frame, limit, steps)
+        try:
+            return implementation(frame[slot], constant)
+        except EvaluationError as error:
+            raise with_offset(error, offset) from None
+
+    return run
+
+
+def two_slots(
+    implementation: Implementation, first: int, second: int, limit: int, offset: int
+) -> Run:
+    """Plan a function of two comprehension variables that costs 1."""
+
+    def run(frame: Frame) -> object:
+        total = frame[COST] = frame[COST] + 3
+        if total > limit:
+            cancel_over_limit(frame, limit, (1, 1, 1))
+        try:
+            return implementation(frame[first], frame[second])
+        except EvaluationError as error:
+            raise with_offset(error, offset) from None
+
+    return run
+
+
+def variadic(
+    implementation: Implementation,
+    arguments: Sequence[Run],
+    cost: Cost | None,
+    limit: int,
+    offset: int,
+) -> Run:
+    """Plan a function of any number of arguments; the first failure ends it without a charge."""
+    last = len(arguments) - 1
+
+    def run(frame: Frame) -> object:
+        values: list[object] = []
+        try:
+            for argument in arguments:
+                values.append(argument(frame))  # noqa: PERF401  # kept when one fails
+        except EvaluationError as error:
+            # cel-go charges a call after it evaluates all arguments, even if one fails.
+            if len(values) == last:
+                _charge_call(frame, limit, cost, (*values, error), error)
+            raise with_offset(error, offset) from None
+        try:
+            result = implementation(*values)
+        except EvaluationError as error:
+            _charge_call(frame, limit, cost, tuple(values), error)
+            raise with_offset(error, offset) from None
+        charge(frame, limit, 1 if cost is None else cost(tuple(values), result))
+        return result
+
+    return run
+
+
+def _charge_call(
+    frame: Frame, limit: int, cost: Cost | None, values: tuple[object, ...], result: object
+) -> None:
+    try:
+        amount = 1 if cost is None else cost(values, result)
+    except EvaluationError as error:
+        # cel-go panics here, so neither `||` nor `&&` absorbs this error.
+        raise Cancelled(error.kind, error.message) from None
+    charge(frame, limit, amount)
+
+
+def _evaluate_for_cost(argument: Run, frame: Frame) -> object:
+    """Evaluate an argument only for its cost; the error of an earlier argument is reported."""
+    try:
+        return argument(frame)
+    except EvaluationError as error:
+        return error
+
+
+def equality(  # house: long, one closure is what makes it fast  # noqa: PLR0913  # the parts of a call
+    left: Run, right: Run, cost: Cost, limit: int, offset: int, *, negated: bool
+) -> Run:
+    """Plan `==` and `!=`; values of different kinds are unequal, not an error."""
+    wanted = not negated
+
+    def run(frame: Frame) -> object:
+        a: object = UNSET
+        b: object = UNSET
+        try:
+            a = left(frame)
+            b = right(frame)
+            result = equal(a, b) is wanted
+        except EvaluationError as error:
+            if a is UNSET:
+                a, b = error, _evaluate_for_cost(right, frame)
+            elif b is UNSET:
+                b = error
+            elif negated:
+                _charge_call(frame, limit, cost, (a, b), True)  # noqa: FBT003  # a result
+                return True
+            _charge_call(frame, limit, cost, (a, b), error)
+            raise with_offset(error, offset) from None
+        if type(a) is str and type(b) is str:
+            length = min(len(a), len(b))
+            amount = TENTHS[length] if length < MOST else cost((a, b), result)
+        else:
+            amount = cost((a, b), result)
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            cancel_over_limit(frame, limit, (amount,))
+        return result
+
+    return run
+
+
+def equal_to_text(  # noqa: PLR0913  # the parts of a call
+    left: Run, text: str, cost: Cost, limit: int, offset: int, *, negated: bool
+) -> Run:
+    """Plan `==` and `!=` with a constant string, the most frequent comparison."""
+    costs = [traversal(length) for length in range(len(text) + 1)]
+    longest = len(text)
+    wanted = not negated
+
+    def run(frame: Frame) -> object:
+        value: object = UNSET
+        try:
+            value = left(frame)
+            if type(value) is str:
+                length = len(value)
+                amount = costs[min(longest, length)]
+                result = (value == text) is wanted
+            else:
+                result = equal(value, text) is wanted
+                amount = cost((value, text), result)
+        except EvaluationError as error:
+            if value is not UNSET and negated:
+                charge(frame, limit, cost((value, text), True))  # noqa: FBT003  # a result
+                return True
+            _charge_call(frame, limit, cost, (error if value is UNSET else value, text), error)
+            raise with_offset(error, offset) from None
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            cancel_over_limit(frame, limit, (amount,))
+        return result
+
+    return run
+
+
+def conjunction(terms: Sequence[Run], offset: int) -> Run:
+    """Plan `&&` over all its terms: false if any term is, even if others fail."""
+    return _junction(terms, offset, decides=False)
+
+
+def disjunction(terms: Sequence[Run], offset: int) -> Run:
+    """Plan `||` over all its terms: true if any term is, even if others fail."""
+    return _junction(terms, offset, decides=True)
+
+
+def _junction(terms: Sequence[Run], offset: int, *, decides: bool) -> Run:
+    optional_or = not decides
+
+    def run(frame: Frame) -> object:
+        failure: EvaluationError | None = None
+        for term in terms:
+            try:
+                value = term(frame)
+            except EvaluationError as error:
+                failure = failure or error
+                continue
+            if value is decides:
+                return value
+            if value is not optional_or and failure is None:
+                failure = EvaluationError("no_such_overload", NO_OVERLOAD)
+        if failure is not None:
+            raise with_offset(failure, offset)
+        return optional_or
+
+    return run
+
+
+def optional_or(left: Run, right: Run, *, unwrap: bool) -> Run:
+    """Plan `or` and `orValue` of optionals; a value that is not an optional is returned as is."""
+
+    def run(frame: Frame) -> object:
+        value = left(frame)
+        if type(value) is not Optional:
+            return value
+        if value.present:
+            return value.value if unwrap else value
+        return right(frame)
+
+    return run
+
+
+def membership(element: Run, found: Callable[[object], bool]) -> Run:
+    """Plan `in` over a list of constants; the lookup is free."""
+
+    def run(frame: Frame) -> object:
+        return found(element(frame))
+
+    return run
+
+
+def not_strictly_false(argument: Run, limit: int) -> Run:
+    """Plan the loop condition of a comprehension: any value but false, or an error."""
+
+    def run(frame: Frame) -> object:
+        try:
+            value = argument(frame)
+        except EvaluationError:
+            value = True
+        charge(frame, limit, 1)
+        return value if type(value) is bool else True
+
+    return run

@@ -1,0 +1,397 @@
+"""Compiles a checked tree to one closure that evaluates it and counts the cost.
+
+Follows cel-go's planner node by node, because the plan determines the cost.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from drawbridge.cel import aggregates, ast, calls, comprehension_plans
+from drawbridge.cel import constant_folding as folding
+from drawbridge.cel.attributes import QualifiedAttribute, Qualifier, evaluate, resolve
+from drawbridge.cel.checker import Checked, Resolved
+from drawbridge.cel.constant_folding import FoldedValue
+from drawbridge.cel.declare import Cost, Implementation
+from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.frame import FIRST, LIST_COST, MAP_COST, Run, constant
+from drawbridge.cel.fresh_stack import DEPTH, on_fresh_stack
+from drawbridge.cel.fused_comparison import equal_to_text
+from drawbridge.cel.overloads import cost_of, dispatch_by_values, guard_arguments
+from drawbridge.cel.shapes import (
+    Compiled,
+    LocalVariable,
+    Step,
+    is_optional_choice,
+    is_variadic,
+    local_slot,
+    prepare_implementation,
+    quantifier,
+    unit_cost,
+    visits_all,
+)
+from drawbridge.cel.types import DYN
+from drawbridge.cel.values import make_map, type_value_of
+
+
+def compile_tree(
+    checked: Checked, variables: Sequence[str], limit: int, *, strict: bool = False
+) -> Compiled:
+    """Compile a checked tree; raises EvaluationError if a constant in it is invalid.
+
+    `strict` follows the CEL specification where Kubernetes deviates: errors occur only at run time,
+    map keys are integers, strings or booleans without duplicates, and only maps have fields.
+    """
+    slots = {name: LocalVariable(FIRST + i) for i, name in enumerate(variables)}
+    planner = ProgramPlanner(checked, limit, slots, strict)
+    planner.slots = FIRST + len(variables)
+    run = planner.run(checked.node)
+    return Compiled(run, planner.slots - FIRST - len(variables))
+
+
+@dataclass(slots=True)
+class ProgramPlanner:
+    """The planner of one expression."""
+
+    checked: Checked
+    limit: int
+    globals: Mapping[str, LocalVariable]
+    strict: bool = False
+    scope: dict[str, LocalVariable] = field(default_factory=dict)
+    fresh: set[int] = field(default_factory=set)
+    slots: int = 0
+    depth: int = 0
+
+    def plan(self, node: ast.CelNode) -> Step:
+        """Plan a node, on a new stack after a fixed number of levels."""
+        self.depth += 1
+        try:
+            if self.depth % DEPTH == 0:
+                return self._apart(on_fresh_stack(_PLANS[type(node)], self, node))
+            return _PLANS[type(node)](self, node)
+        finally:
+            self.depth -= 1
+
+    def _apart(self, step: Step) -> Step:
+        """Plan a node on a new stack; its closure runs on a new stack, too."""
+        if isinstance(step, FoldedValue | QualifiedAttribute):
+            return step
+        return lambda frame: on_fresh_stack(step, frame)
+
+    def run(self, node: ast.CelNode) -> Run:
+        """Return the closure of a node as an expression of its own."""
+        return self.close(self.plan(node))
+
+    def close(self, step: Step) -> Run:
+        """Return the closure of a step."""
+        if isinstance(step, FoldedValue):
+            return constant(step.value, step.steps, self.limit)
+        if isinstance(step, QualifiedAttribute):
+            return evaluate(step, self.limit)
+        return step
+
+    def attribute(self, step: Step, offset: int) -> QualifiedAttribute:
+        """Return a step as the base of an attribute."""
+        if isinstance(step, QualifiedAttribute):
+            return step
+        return QualifiedAttribute(offset, operand=self.close(step))
+
+    def literal(self, node: ast.Literal) -> Step:
+        """Plan a constant."""
+        return FoldedValue(node.value)
+
+    def ident(self, node: ast.Ident) -> Step:
+        """Plan a variable or a type name."""
+        return self.name(node)
+
+    def name(self, node: ast.Ident | ast.Select) -> Step:
+        """Plan a name that the checker resolved."""
+        meant = self.checked.names[node.id]
+        if meant.type is not None:
+            value = type_value_of(meant.type)
+            # Only the checker knows `timestamp` and the environment's object types by name.
+            if value.name != meant.name or meant.type.kind == "object":
+                message = f"reference to undefined type: {meant.name}"
+                raise EvaluationError("constant", message, node.offset)
+            return FoldedValue(value)
+        name = meant.name
+        hidden = name.startswith(".")
+        found = (None if hidden else self.scope.get(name)) or self.globals[name.removeprefix(".")]
+        if found.initial is not None:
+            return QualifiedAttribute(
+                node.offset, operand=comprehension_plans.accumulated(found.slot, found.initial)
+            )
+        return QualifiedAttribute(node.offset, slot=found.slot)
+
+    def select(self, node: ast.Select) -> Step:
+        """Plan a field selection or a presence test."""
+        if node.id in self.checked.names:
+            return self.name(node)
+        base = self.attribute(self.plan(node.operand), node.operand.offset)
+        base.offset = node.offset
+        return base.add(Qualifier(node.offset, key=node.field, test=node.test, strict=self.strict))
+
+    def index(self, node: ast.Call, *, optional: bool) -> Step:
+        """Plan an index with a constant or a computed key."""
+        base = self.attribute(self.plan(node.args[0]), node.args[0].offset)
+        key = self.plan(node.args[1])
+        base.offset = node.offset
+        qualifier = Qualifier(node.offset, optional=optional, strict=self.strict)
+        if isinstance(key, FoldedValue) and key.constant:
+            if not isinstance(key.value, str | bool | int | float):
+                raise EvaluationError("constant", "invalid qualifier type", node.offset)
+            qualifier.key = key.value
+        elif isinstance(key, QualifiedAttribute):
+            qualifier.index = resolve(key, self.limit)
+        else:
+            qualifier.index = self.close(key)
+        return base.add(qualifier)
+
+    def call(self, node: ast.Call) -> Step:
+        """Plan an operator that has a plan of its own, or a function."""
+        if node.function in _SPECIAL:
+            return _SPECIAL[node.function](self, node)
+        resolved = self.checked.calls[node.id]
+        arguments = list(node.args)
+        if node.target is not None and not resolved.namespaced:
+            arguments.insert(0, node.target)
+        if node.function in ("or", "orValue") and is_optional_choice(resolved, arguments):
+            left, right = self.run(arguments[0]), self.run(arguments[1])
+            return calls.optional_or(left, right, unwrap=node.function == "orValue")
+        steps = [self.plan(argument) for argument in arguments]
+        body = self.resolve_call(node, resolved, arguments, steps)
+        return self.function(node, resolved, body, steps)
+
+    def function(
+        self, node: ast.Call, resolved: Resolved, body: Implementation, steps: list[Step]
+    ) -> Step:
+        """Plan a function call; fold it if all arguments are known."""
+        cost = cost_of(resolved)
+        known = [step for step in steps if isinstance(step, FoldedValue)]
+        if len(known) == len(steps):
+            folded = self.folded(node, body, known, cost)
+            if folded is not None:
+                return folded
+        limit, offset = self.limit, node.offset
+        if len(steps) == 2 and not is_variadic(resolved, steps[1]):
+            return self.binary(body, steps, cost, offset)
+        if len(steps) == 1:
+            return calls.unary(body, self.close(steps[0]), cost, limit, offset)
+        return calls.variadic(body, [self.close(s) for s in steps], cost, limit, offset)
+
+    def binary(
+        self, body: Implementation, steps: list[Step], cost: Cost | None, offset: int
+    ) -> Run:
+        """Plan a call of two arguments, with a faster plan for known arguments."""
+        limit = self.limit
+        one, two = steps
+        if cost is None:
+            floor = FIRST + len(self.globals)
+            first, second = local_slot(one, floor), local_slot(two, floor)
+            if first >= 0 and isinstance(two, FoldedValue):
+                return calls.slot_constant(body, first, two.value, two.steps, limit, offset)
+            if first >= 0 and second >= 0:
+                return calls.two_slots(body, first, second, limit, offset)
+            if isinstance(two, FoldedValue):
+                left = self.close(one)
+                return calls.binary_constant(body, left, two.value, two.steps, limit, offset)
+        return calls.binary(body, self.close(one), self.close(two), cost, limit, offset)
+
+    def folded(
+        self, node: ast.Call, body: Implementation, known: list[FoldedValue], cost: Cost | None
+    ) -> FoldedValue | None:
+        """Fold a call whose arguments are known."""
+        try:
+            return folding.call(node.function, body, known, cost, early=not self.strict)
+        except EvaluationError as error:
+            raise EvaluationError("constant", error.message, node.offset) from None
+
+    def resolve_call(
+        self, node: ast.Call, resolved: Resolved, arguments: list[ast.CelNode], steps: list[Step]
+    ) -> Callable[..., object]:
+        """Return the implementation: the single overload, or a dispatch at run time."""
+        if self.grows(node, arguments):
+            return aggregates.plan_append if node.function == "_+_" else aggregates.plan_insert
+        if len(resolved.overloads) != 1:
+            return dispatch_by_values(node.function, resolved.function.overloads, len(steps))
+        overload = resolved.overloads[0]
+        types = [self.checked.types.get(argument.id, DYN) for argument in arguments]
+        return guard_arguments(
+            prepare_implementation(overload, steps, node.offset), overload, types
+        )
+
+    def grows(self, node: ast.Call, arguments: list[ast.CelNode]) -> bool:
+        """Tell whether a call adds to the collection that a comprehension builds.
+
+        The collection is not visible to others until the loop ends, so it grows in place, as in
+        cel-go.
+        """
+        first = arguments[0] if arguments else None
+        if node.function not in ("_+_", "cel.@mapInsert") or not isinstance(first, ast.Ident):
+            return False
+        found = self.scope.get(first.name)
+        return found is not None and found.slot in self.fresh
+
+    def conditional(self, node: ast.Call) -> Step:
+        """Plan `condition ? a : b`; a field of it is a field of both branches."""
+        condition, truthy, falsy = (self.plan(argument) for argument in node.args)
+        branches = (
+            self.attribute(truthy, node.args[1].offset),
+            self.attribute(falsy, node.args[2].offset),
+        )
+        depth = 1 + max(branch.depth for branch in branches)
+        return QualifiedAttribute(
+            node.offset, operand=self.close(condition), branches=branches, depth=depth
+        )
+
+    def junction(self, node: ast.Call) -> Step:
+        """Plan a whole chain of `&&` or `||` at once."""
+        terms: list[Run] = []
+        pending: list[ast.CelNode] = [node]
+        while pending:
+            part = pending.pop()
+            if isinstance(part, ast.Call) and part.function == node.function:
+                pending += reversed(part.args)
+            else:
+                terms.append(self.run(part))
+        make = calls.conjunction if node.function == "_&&_" else calls.disjunction
+        return make(terms, node.offset)
+
+    def equality(self, node: ast.Call) -> Step:
+        """Plan `==` and `!=`."""
+        left, right = (self.plan(argument) for argument in node.args)
+        function = self.checked.calls[node.id].function
+        cost = function.cost or function.overloads[0].cost or unit_cost
+        negated, limit, offset = node.function == "_!=_", self.limit, node.offset
+        if isinstance(right, FoldedValue) and type(right.value) is str and not right.steps:
+            close = partial(self.close, left)
+            return equal_to_text(left, close, right.value, cost, limit, offset, negated=negated)
+        return calls.equality(
+            self.close(left), self.close(right), cost, limit, offset, negated=negated
+        )
+
+    def member(self, node: ast.Call) -> Step:
+        """Plan `in`; a list of constants becomes a lookup table."""
+        resolved = self.checked.calls[node.id]
+        element, container = (self.plan(argument) for argument in node.args)
+        ids = [overload.id for overload in resolved.overloads]
+        if ids == ["in_list"] and isinstance(container, FoldedValue) and container.constant:
+            elements = container.value
+            assert isinstance(elements, list | tuple)  # noqa: S101  # the checker's word
+            if not elements:
+                return FoldedValue(value=False)
+            found = folding.membership(elements)
+            if found is not None:
+                return calls.membership(self.close(element), found)
+        steps: list[Step] = [element, container]
+        body = self.resolve_call(node, resolved, list(node.args), steps)
+        return self.function(node, resolved, body, steps)
+
+    def proceeds(self, node: ast.Call) -> Step:
+        """Plan `@not_strictly_false`."""
+        return calls.not_strictly_false(self.run(node.args[0]), self.limit)
+
+    def list_literal(self, node: ast.ListLiteral) -> Step:
+        """Plan a list literal; it is a constant if its elements are."""
+        steps = [self.plan(element) for element in node.elements]
+        known = [step for step in steps if isinstance(step, FoldedValue)]
+        if len(known) == len(steps) and not node.optional:
+            return folding.aggregate([step.value for step in known], known, LIST_COST)
+        runs = [self.close(step) for step in steps]
+        return aggregates.plan_list(runs, node.optional, self.limit, node.offset)
+
+    def map_literal(self, node: ast.MapLiteral) -> Step:
+        """Plan a map literal; it is a constant if its entries are."""
+        steps: list[tuple[Step, Step]] = []
+        for entry in node.entries:
+            assert not isinstance(entry.key, str)  # noqa: S101  # only messages have names for keys
+            steps.append((self.plan(entry.key), self.plan(entry.value)))
+        optional = [entry.optional for entry in node.entries]
+        known = [s for pair in steps for s in pair if isinstance(s, FoldedValue)]
+        if len(known) == 2 * len(steps) and not any(optional):
+            values = [part.value for part in known]
+            pairs = list(zip(values[::2], values[1::2], strict=True))
+            entries = aggregates.make_strict_map(pairs) if self.strict else make_map(pairs)
+            return folding.aggregate(entries, known, MAP_COST)
+        runs = [(self.close(key), self.close(value)) for key, value in steps]
+        make = aggregates.make_strict_map if self.strict else make_map
+        return aggregates.plan_map(runs, optional, make, self.limit, node.offset)
+
+    def message(self, node: ast.MessageLiteral) -> Step:
+        """Plan a well-known message; each evaluation creates and charges it."""
+        name = self.checked.names[node.id].name
+        fields = [(f"{entry.key}", self.run(entry.value), entry.optional) for entry in node.entries]
+        return aggregates.plan_message(name, fields, self.limit, node.offset)
+
+    def comprehension(self, node: ast.Comprehension) -> Step:
+        """Plan a fold; frequent forms have their own loops."""
+        source = self.run(node.range)
+        first = self.slots
+        self.slots += 3
+        outer, inside, accumulator = self.scopes(node, first)
+        bound = isinstance(node.range, ast.ListLiteral) and not node.range.elements
+        decides = None if bound else quantifier(node)
+        condition: Run | None = None
+        step = source
+        try:
+            self.scope = inside
+            if decides is not None:
+                assert isinstance(node.step, ast.Call)  # noqa: S101  # see quantifier
+                step = self.run(node.step.args[1])
+            elif not bound:
+                step = self.run(node.step)
+                condition = None if visits_all(node.condition) else self.run(node.condition)
+            self.scope = {**outer, node.accumulator: accumulator}
+            result = self.run(node.result)
+        finally:
+            self.scope = outer
+        if bound:
+            return comprehension_plans.bind(accumulator.slot, result)
+        second = first + 1 if node.second_variable else -1
+        parts = comprehension_plans.Fold(
+            node.offset, source, first, second, accumulator.slot, condition, step, result
+        )
+        if decides is not None:
+            return comprehension_plans.quantified(parts, step, self.limit, decides=decides)
+        return comprehension_plans.fold(parts)
+
+    def scopes(
+        self, node: ast.Comprehension, first: int
+    ) -> tuple[dict[str, LocalVariable], dict[str, LocalVariable], LocalVariable]:
+        """Return the variables in scope outside and inside the loop, and the accumulator."""
+        initial = self.plan(node.initial)
+        run = self.close(initial)
+        slot = first + 2
+        if isinstance(initial, FoldedValue) and initial.value in ([], {}):
+            self.fresh.add(slot)
+            run = aggregates.plan_empty_copy(initial.value)
+        accumulator = LocalVariable(slot, run)
+        inside = {**self.scope, node.variable: LocalVariable(first)}
+        if node.second_variable:
+            inside[node.second_variable] = LocalVariable(first + 1)
+        inside[node.accumulator] = accumulator
+        return self.scope, inside, accumulator
+
+
+_PLANS: dict[type, Callable[..., Step]] = {
+    ast.Literal: ProgramPlanner.literal,
+    ast.Ident: ProgramPlanner.ident,
+    ast.Select: ProgramPlanner.select,
+    ast.Call: ProgramPlanner.call,
+    ast.ListLiteral: ProgramPlanner.list_literal,
+    ast.MapLiteral: ProgramPlanner.map_literal,
+    ast.MessageLiteral: ProgramPlanner.message,
+    ast.Comprehension: ProgramPlanner.comprehension,
+}
+_SPECIAL: dict[str, Callable[[ProgramPlanner, ast.Call], Step]] = {
+    "_&&_": ProgramPlanner.junction,
+    "_||_": ProgramPlanner.junction,
+    "_?_:_": ProgramPlanner.conditional,
+    "_[_]": lambda planner, node: planner.index(node, optional=False),
+    "_[?_]": lambda planner, node: planner.index(node, optional=True),
+    "_?._": lambda planner, node: planner.index(node, optional=True),
+    "_==_": ProgramPlanner.equality,
+    "_!=_": ProgramPlanner.equality,
+    "@in": ProgramPlanner.member,
+    "@not_strictly_false": ProgramPlanner.proceeds,
+}

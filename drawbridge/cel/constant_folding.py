@@ -1,0 +1,119 @@
+"""Folds constant subexpressions at compile time.
+
+cel-go folds conversions of constants, lists and maps of constants, and membership in a list of
+constants; evaluation does not charge these. In addition, this module calls a function once if all
+arguments are known, and charges its cost in each evaluation.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.numbers import INT_MAX
+from drawbridge.cel.semver import Semver
+from drawbridge.cel.values import Uint
+
+CONVERSIONS = frozenset(
+    {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
+)
+# Small arguments give large results, so these run at evaluation.
+NOT_FOLDED = frozenset({"lists.range"})
+UINT_MAX = 2**64 - 1
+_LOOKED_UP = frozenset({str, bool, int, Uint, float})
+_UNHASHABLE = frozenset({bytes, Semver})
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedValue:
+    """A value that does not depend on the input; each evaluation charges `steps`.
+
+    `constant` tells whether cel-go treats it as a constant, too, which enables further folding.
+    """
+
+    value: object
+    steps: tuple[int, ...] = ()
+    constant: bool = True
+
+
+def call(
+    function: str,
+    implementation: Callable[..., object],
+    arguments: Sequence[FoldedValue],
+    cost: Callable[[tuple[object, ...], object], int] | None,
+    *,
+    early: bool,
+) -> FoldedValue | None:
+    """Fold a call; returns None if the call fails or must wait until run time.
+
+    If `early`, a failed conversion of a constant raises the error at compile time.
+    """
+    values = tuple(argument.value for argument in arguments)
+    if early and function in CONVERSIONS and len(arguments) == 1 and arguments[0].constant:
+        return FoldedValue(implementation(*values))
+    if function in NOT_FOLDED:
+        return None
+    try:
+        result = implementation(*values)
+    except EvaluationError:
+        return None
+    steps = tuple(step for argument in arguments for step in argument.steps)
+    amount = 1 if cost is None else cost(values, result)
+    return FoldedValue(result, (*steps, amount), constant=False)
+
+
+def aggregate(value: object, parts: Sequence[FoldedValue], base: int) -> FoldedValue:
+    """Fold a list or a map. One of constants is a constant; otherwise its cost remains."""
+    if all(part.constant for part in parts):
+        return FoldedValue(value)
+    steps = tuple(step for part in parts for step in part.steps)
+    return FoldedValue(value, (*steps, base), constant=False)
+
+
+def membership(elements: Sequence[object]) -> Callable[[object], bool] | None:
+    """Plan `in` over constants as a lookup; None where cel-go compares the elements.
+
+    The lookup is by kind and value. It also finds a number as each other kind of number that it
+    converts to, which differs from equality for large numbers.
+    """
+    if any(type(element) not in _LOOKED_UP for element in elements):
+        return None
+    texts = frozenset(element for element in elements if type(element) is str)
+    exact = frozenset(pair for element in elements for pair in _kinds(element))
+
+    def found(value: object) -> bool:
+        kind = type(value)
+        if kind is str:
+            return value in texts
+        if kind in _LOOKED_UP:
+            return (kind, value) in exact
+        if kind in _UNHASHABLE:
+            raise EvaluationError("internal", "a value of this kind cannot be looked up")
+        return False
+
+    return found
+
+
+def _kinds(element: object) -> list[tuple[type, object]]:
+    if isinstance(element, float):
+        return _of_double(element)
+    if isinstance(element, bool) or not isinstance(element, int):
+        return [(type(element), element)]
+    found: list[tuple[type, object]] = [(type(element), element), (float, float(element))]
+    if isinstance(element, Uint):
+        return [*found, (int, int(element))] if element <= INT_MAX else found
+    return [*found, (Uint, Uint(element))] if element >= 0 else found
+
+
+def _of_double(element: float) -> list[tuple[type, object]]:
+    if math.isnan(element):
+        return []
+    found: list[tuple[type, object]] = [(float, element)]
+    if math.isinf(element) or element != int(element):
+        return found
+    whole = int(element)
+    if -INT_MAX - 1 < whole < INT_MAX:
+        found.append((int, whole))
+    if 0 <= whole < UINT_MAX:
+        found.append((Uint, Uint(whole)))
+    return found

@@ -1,0 +1,110 @@
+"""Evaluates device selectors as Kubernetes does: admission by the API server, then evaluation.
+
+The API server checks a new object with the libraries of the previous version and the estimated
+cost. The scheduler evaluates a stored object with all libraries of its version.
+"""
+
+import msgspec
+
+from drawbridge.cel.dra.environment import (
+    LENGTH_LIMIT,
+    device_environment,
+    device_variables,
+    lists_readable,
+)
+from drawbridge.cel.environment import COST_LIMIT, Program
+from drawbridge.cel.errors import CompileError, EvaluationError, Problem
+from drawbridge.cel.programs import Programs
+from drawbridge.dra.device import Device
+
+
+class SelectorResult(msgspec.Struct, frozen=True):
+    """The result for one selector and one device, with the fields of the batch output."""
+
+    compile: str
+    admitted: bool
+    new_compile: str
+    result: bool | str | None = None
+    error_kind: str | None = None
+    error: str | None = None
+    error_position: tuple[int, int] | None = None
+    cost: int | None = None
+    estimated_max_cost: int | None = None
+
+
+class Selectors:
+    """The selectors of one version of Kubernetes and one setting of the list gate."""
+
+    def __init__(self, version: str = "1.36", *, list_attributes: bool = False) -> None:
+        stored = device_environment(version, list_attributes=list_attributes)
+        fresh = device_environment(version, list_attributes=list_attributes, stored=False)
+        self.stored = Programs(stored)
+        self.fresh = Programs(fresh)
+        self._differing_functions = stored.differences(fresh)
+        self.lists = lists_readable(version, list_attributes=list_attributes)
+
+    def compile_new(self, source: str) -> Program:
+        """Compile as a new expression; shares the cache if both environments agree on it."""
+        if any(name in source for name in self._differing_functions):
+            return self.fresh.compile(source)
+        return self.stored.compile(source)
+
+    def check_admission(self, source: str) -> tuple[bool, Problem | None]:
+        """Tell whether the API server admits the selector in a new object; return the error."""
+        try:
+            program = self.compile_new(source)
+        except CompileError as error:
+            return False, error.problems[0]
+        fits = len(source.encode("utf-8", "replace")) <= LENGTH_LIMIT
+        return fits and program.max_cost <= COST_LIMIT, None
+
+    def evaluate(self, source: str, driver: str, device: Device) -> SelectorResult:
+        """Check a selector and evaluate it on a device."""
+        admitted, refused = self.check_admission(source)
+        new_compile = "ok" if refused is None else "error"
+        try:
+            program = self.stored.compile(source)
+        except CompileError as error:
+            return _compile_error_result(error.problems[0], new_compile)
+        tried = device_variables(driver, device, list_attributes=self.lists)
+        try:
+            found = program.evaluate(tried)
+        except EvaluationError as error:
+            return SelectorResult(
+                compile="ok",
+                admitted=admitted,
+                new_compile=new_compile,
+                result="error",
+                error_kind=error.kind,
+                error=error.message,
+                error_position=position(source, error.offset),
+                cost=error.cost,
+                estimated_max_cost=program.max_cost,
+            )
+        return SelectorResult(
+            compile="ok",
+            admitted=admitted,
+            new_compile=new_compile,
+            result=bool(found.value),
+            cost=found.cost,
+            estimated_max_cost=program.max_cost,
+        )
+
+
+def _compile_error_result(problem: Problem, new_compile: str) -> SelectorResult:
+    return SelectorResult(
+        compile="error",
+        admitted=False,
+        new_compile=new_compile,
+        error_kind=problem.kind,
+        error=problem.message,
+        error_position=(problem.line, problem.column) if problem.line > 0 else None,
+    )
+
+
+def position(source: str, offset: int) -> tuple[int, int] | None:
+    """Return the line and column, both from 1, of a character offset."""
+    if offset < 0:
+        return None
+    before = source[:offset]
+    return before.count("\n") + 1, offset - before.rfind("\n")

@@ -1,0 +1,201 @@
+"""A CEL environment: the variables and functions of an expression, compilation and evaluation.
+
+`Environment.compile` returns a `Program` or raises CompileError. `Program.evaluate` returns a value
+and its cost or raises EvaluationError. Both are thread-safe.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from drawbridge.cel.checker import Checked, check, declare
+from drawbridge.cel.compile import compile_tree
+from drawbridge.cel.declare import Function, Library
+from drawbridge.cel.errors import CompileError, EvaluationError, Problem
+from drawbridge.cel.estimate import Estimator, Sizes
+from drawbridge.cel.frame import CancellationCheck, Cancelled, Run
+from drawbridge.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE, Macros
+from drawbridge.cel.parser import ParserOptions, parse
+from drawbridge.cel.types import Type
+from drawbridge.cel.validate import Validators, validate
+from drawbridge.cel.values import MISSING, CelValue, type_name
+
+COST_LIMIT = 1_000_000
+NEWER = 37  # the minor version of Kubernetes that introduced cel-go 0.29
+OutputCheck = Callable[[Type], str | None]
+
+
+class Result(msgspec.Struct, frozen=True, gc=False):
+    """The value and the cost of an evaluation."""
+
+    value: object
+    cost: int
+
+
+class Program:
+    """A compiled expression."""
+
+    __slots__ = ("_blank", "_names", "_run", "boolean", "checked", "max_cost", "source", "type")
+
+    def __init__(  # noqa: PLR0913, PLR0917  # the parts of a program
+        self,
+        source: str,
+        checked: Checked,
+        run: Run,
+        names: tuple[str, ...],
+        slots: int,
+        max_cost: int,
+        *,
+        boolean: bool,
+    ) -> None:
+        self.source = source
+        self.checked = checked
+        self.type = checked.types[checked.node.id]
+        self.max_cost = max_cost
+        self.boolean = boolean
+        self._run = run
+        # In the order of their slots, which follow the cost and the stop function.
+        self._names = names
+        self._blank = (MISSING,) * slots
+
+    def evaluate(
+        self, variables: Mapping[str, CelValue], stop: CancellationCheck | None = None
+    ) -> Result:
+        """Evaluate; each iteration of a comprehension calls `stop` and ends if it is true.
+
+        If a variable is an EvaluationError, the variable is not readable, and every evaluation
+        fails with that error.
+        """
+        frame: list[object] = [0, stop]
+        for name in self._names:
+            value = variables[name] if name in variables else MISSING  # noqa: SIM401  # faster
+            if type(value) is EvaluationError:
+                raise EvaluationError(value.kind, value.message)
+            frame.append(value)
+        if self._blank:
+            frame += self._blank
+        try:
+            found = self._run(frame)
+        except EvaluationError as error:
+            error.cost = frame[0]  # type: ignore[assignment]  # the one slot that is an int
+            raise
+        except (Cancelled, RecursionError) as error:
+            raise _ended(error, frame) from None
+        if type(found) is not bool and self.boolean:
+            raise _not_bool(found, frame)
+        return Result(found, frame[0])  # type: ignore[arg-type]  # the one slot that is an int
+
+
+def _ended(error: Cancelled | RecursionError, frame: list[object]) -> EvaluationError:
+    if isinstance(error, Cancelled):
+        failure = EvaluationError(error.kind, error.message)
+    else:
+        failure = EvaluationError("recursion", "the expression is nested too deeply to evaluate")
+    failure.cost = frame[0]  # type: ignore[assignment]  # the one slot that is an int
+    return failure
+
+
+def _not_bool(found: object, frame: list[object]) -> EvaluationError:
+    failure = EvaluationError("not_bool", f"the result is a {type_name(found)}, not a bool", 0)
+    failure.cost = frame[0]  # type: ignore[assignment]  # the one slot that is an int
+    return failure
+
+
+class Environment:
+    """The environment that expressions are compiled in.
+
+    `libraries` provide the functions. `version` is the version of Kubernetes whose syntax applies.
+    `output` checks the type of a whole expression and returns an error message or None. `sizes`
+    bounds the sizes of the variables for the estimate. `strict` follows the CEL specification where
+    Kubernetes deviates (see `compile_tree`).
+    """
+
+    def __init__(  # house: long, it is that many choices  # noqa: PLR0913  # the same
+        self,
+        variables: Mapping[str, Type],
+        libraries: Iterable[Library],
+        version: str = "1.36",
+        *,
+        objects: Mapping[str, Mapping[str, Type]] | None = None,
+        sizes: Sizes = lambda path: None,  # noqa: ARG005  # nothing is known
+        output: OutputCheck = lambda type_: None,  # noqa: ARG005  # everything is fine
+        boolean: bool = False,
+        limit: int = COST_LIMIT,
+        validators: Validators = (),
+        container: str = "",
+        strict: bool = False,
+    ) -> None:
+        self.version = version
+        self.limit = limit
+        self._names = tuple(variables)
+        self._sizes, self._output, self._boolean = sizes, output, boolean
+        self._validators = validators
+        self._strict = strict
+        newer = int(version.partition(".")[2]) >= NEWER
+        self._declarations = declare(
+            libraries,
+            variables,
+            objects or {},
+            container=container,
+            local_first=newer,
+        )
+        self._options = ParserOptions(
+            macros=_macros(self._declarations.functions), escaped_fields=newer
+        )
+
+    def compile(self, source: str) -> Program:
+        """Compile an expression; raises CompileError with all errors in it."""
+        node = parse(source, self._options)
+        checked = check(node, source, self._declarations)
+        validate(checked, source, self._validators)
+        wrong = self._output(checked.types[node.id])
+        if wrong is not None:
+            raise CompileError((Problem("not_bool", 0, 0, wrong),))
+        try:
+            compiled = compile_tree(checked, self._names, self.limit, strict=self._strict)
+        except EvaluationError as error:
+            raise CompileError((_constant(error),)) from None
+        cost = Estimator(checked, self._sizes).cost(node)
+        return Program(
+            source,
+            checked,
+            compiled.run,
+            self._names,
+            compiled.slots,
+            cost.max,
+            boolean=self._boolean,
+        )
+
+    def differences(self, other: "Environment") -> frozenset[str]:
+        """Return the function names whose declarations differ in the other environment.
+
+        An expression that contains none of these names has the same result in both. If the
+        variables differ, the empty name is returned, which is part of every expression.
+        """
+        mine, others = self._declarations, other._declarations  # noqa: SLF001  # of its own kind
+        if mine.variables != others.variables or mine.objects != others.objects:
+            return frozenset({""})
+        names = mine.functions.keys() | others.functions.keys()
+        return frozenset(
+            name for name in names if mine.functions.get(name) != others.functions.get(name)
+        )
+
+
+def _constant(error: EvaluationError) -> Problem:
+    return Problem("constant", 0, 0, f"program instantiation failed: {error.message}")
+
+
+def _macros(functions: Mapping[str, Function]) -> Macros:
+    """Return the core macros and those of the libraries."""
+    macros = {**STANDARD, **BINDINGS}
+    for function, more in _EXPANDED.items():
+        if function in functions:
+            macros.update(more)
+    return macros
+
+
+_EXPANDED: Mapping[str, Macros] = {
+    "optional.of": OPTIONAL,
+    "cel.@mapInsert": TWO_VARIABLE,
+    "@sortByAssociatedKeys": LISTS,
+}

@@ -1,0 +1,396 @@
+"""Estimates the maximum cost of an evaluation before any value is known.
+
+The result equals that of cel-go's cost estimator, including its omissions, because the API server
+refuses an expression by this number. Sizes come from literals, from the functions' estimates, and
+from the declared sizes of the variables.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from drawbridge.cel import ast
+from drawbridge.cel.checker import Checked
+from drawbridge.cel.declare import (
+    ANY_SIZE,
+    UNBOUNDED,
+    CallEstimate,
+    Function,
+    Operand,
+    Overload,
+    Range,
+)
+from drawbridge.cel.fresh_stack import DEPTH, on_fresh_stack
+from drawbridge.cel.types import DYN, ERROR, Type
+
+FieldPath = tuple[str, ...]
+Sizes = Callable[[FieldPath], Range | None]
+
+ZERO, ONE = Range(0, 0), Range(1, 1)
+LIST, MAP, MESSAGE = Range(10, 10), Range(30, 30), Range(40, 40)
+SCALARS = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})
+SELECTABLE = frozenset({"map", "object", "param", "wrapper"})
+ACCUMULATORS = frozenset({"__result__", "@result"})
+ADDITIONS = frozenset({"add_string", "add_bytes", "add_list"})
+# No library declares an overload for the optional selection of a field.
+_UNTYPED = Overload("select_optional_field", (DYN, DYN), DYN, lambda *_: None)
+
+
+def add(a: Range, b: Range) -> Range:
+    """Return the sum of two ranges; it saturates."""
+    return Range(min(a.min + b.min, UNBOUNDED), min(a.max + b.max, UNBOUNDED))
+
+
+def multiply(a: Range, b: Range) -> Range:
+    """Return the product of two ranges; it saturates."""
+    return Range(min(a.min * b.min, UNBOUNDED), min(a.max * b.max, UNBOUNDED))
+
+
+def union(a: Range, b: Range) -> Range:
+    """Return the smallest range that contains both."""
+    return Range(min(a.min, b.min), max(a.max, b.max))
+
+
+def scale(size: Range, factor: float) -> Range:
+    """Return the cost at `factor` per unit, rounded up."""
+    return Range(_scaled(size.min, factor), _scaled(size.max, factor))
+
+
+def _scaled(size: int, factor: float) -> int:
+    value = math.ceil(float(size) * factor)
+    return UNBOUNDED if value >= 2**64 else value
+
+
+@dataclass(slots=True)
+class EntrySizes:
+    """The sizes of the keys and values of a list or a map."""
+
+    kind: str
+    key: Range
+    value: Range
+
+
+@dataclass(slots=True)
+class LocalSize:
+    """A comprehension variable: the path of its values and their size."""
+
+    path: FieldPath
+    size: Range | None
+    entries: EntrySizes | None
+
+
+class Estimator:
+    """One estimation; `cost` returns the range of the whole tree."""
+
+    def __init__(self, checked: Checked, sizes: Sizes) -> None:
+        self.checked = checked
+        self.sizes = sizes
+        self.paths: dict[int, FieldPath] = {}
+        self.locals: dict[str, list[LocalSize]] = {}
+        self.computed: dict[int, Range] = {}
+        self.entries: dict[int, EntrySizes] = {}
+        self.depth = 0
+
+    def cost(self, node: ast.CelNode) -> Range:
+        """Return the cost range of `node`, including its operands."""
+        self.depth += 1
+        try:
+            if self.depth % DEPTH == 0:
+                return on_fresh_stack(_COSTS[type(node)], self, node)
+            return _COSTS[type(node)](self, node)
+        finally:
+            self.depth -= 1
+
+    def literal(self, node: ast.Literal) -> Range:  # noqa: ARG002  # one signature for all kinds
+        """A constant is free."""
+        return ZERO
+
+    def ident(self, node: ast.Ident) -> Range:
+        """An identifier costs 1."""
+        local = self.local(node.name)
+        self.paths[node.id] = local.path if local else (node.name,)
+        return ONE
+
+    def select(self, node: ast.Select) -> Range:
+        """A field costs 1 if it is known to be a field; a presence test is free."""
+        operand = self.cost(node.operand)
+        if node.test:
+            return operand
+        if self.type(node.operand).kind in SELECTABLE:
+            operand = add(operand, ONE)
+        self.paths[node.id] = (*self.path(node.operand), node.field)
+        return operand
+
+    def list_literal(self, node: ast.ListLiteral) -> Range:
+        """A list costs 10 plus its elements."""
+        total = LIST
+        size = Range(UNBOUNDED if node.elements else 0, 0)
+        for element in node.elements:
+            total = add(total, self.cost(element))
+            size = union(size, self.known(element))
+        self.entries[node.id] = EntrySizes("list", ONE, size)
+        return total
+
+    def map_literal(self, node: ast.MapLiteral) -> Range:
+        """A map costs 30 plus its entries."""
+        total = MAP
+        key = value = Range(UNBOUNDED if node.entries else 0, 0)
+        for entry in node.entries:
+            assert not isinstance(entry.key, str)  # noqa: S101  # only messages have names for keys
+            total = add(add(total, self.cost(entry.key)), self.cost(entry.value))
+            key = union(key, self.known(entry.key))
+            value = union(value, self.known(entry.value))
+        self.entries[node.id] = EntrySizes("map", key, value)
+        return total
+
+    def message(self, node: ast.MessageLiteral) -> Range:
+        """A message costs 40 plus its fields."""
+        total = MESSAGE
+        for entry in node.entries:
+            total = add(total, self.cost(entry.value))
+        return total
+
+    def comprehension(self, node: ast.Comprehension) -> Range:
+        """Each element of the range may cost a condition and a step."""
+        if _is_bind(node):
+            return self.bind(node)
+        total = add(self.cost(node.range), self.cost(node.initial))
+        self.push(node.accumulator, node.initial)
+        self.push_iteration(node)
+        loop = self.cost(node.condition)
+        step = self.cost(node.step)
+        self.locals[node.variable].pop()
+        if node.second_variable:
+            self.locals[node.second_variable].pop()
+        total = add(total, self.cost(node.result))
+        self.locals[node.accumulator].pop()
+        count = self.known(node.range)
+        if isinstance(node.initial, ast.Literal):
+            self.set_size(node, self.size(node.initial))
+        elif isinstance(node.initial, ast.ListLiteral | ast.MapLiteral):
+            self.set_size(node, count)
+            self.set_entries(node, self.entries_of(node.step))
+        return add(total, multiply(count, add(step, loop)))
+
+    def bind(self, node: ast.Comprehension) -> Range:
+        """In `cel.bind`, the bound value counts once."""
+        total = add(self.cost(node.range), self.cost(node.initial))
+        self.push(node.accumulator, node.initial)
+        total = add(total, self.cost(node.result))
+        self.locals[node.accumulator].pop()
+        self.set_size(node, self.size(node.result))
+        self.set_entries(node, self.entries_of(node.result))
+        return total
+
+    def call(self, node: ast.Call) -> Range:
+        """A call costs its arguments plus the range of its overloads' costs."""
+        if node.function == "dyn":
+            argument = node.args[0]
+            cost = self.cost(argument)
+            self.set_size(node, self.size(argument))
+            self.set_entries(node, self.entries_of(argument))
+            return add(ONE, cost)
+        resolved = self.checked.calls[node.id]
+        costs = [self.cost(argument) for argument in node.args]
+        operands = [self.operand(argument) for argument in node.args]
+        total = ZERO
+        if node.target is not None and not resolved.namespaced:
+            total = self.cost(node.target)
+            operands.insert(0, self.operand(node.target))
+        spread = Range(UNBOUNDED, 0)
+        result: Range | None = None
+        for overload in resolved.overloads or (_UNTYPED,):
+            estimate = self.overload(node, resolved.function, overload, tuple(operands), costs)
+            spread = union(spread, estimate.cost)
+            if estimate.size is not None:
+                result = estimate.size if result is None else union(result, estimate.size)
+            result = self.indexed(node, overload.id, result)
+            if result is None:
+                result = self.size(node)
+        self.set_size(node, result)
+        return add(total, spread)
+
+    def indexed(self, node: ast.Call, overload: str, result: Range | None) -> Range | None:
+        """Return the size of an indexed element; other calls do not change the size."""
+        items = {"index_list": "@items", "index_map": "@values"}.get(overload)
+        if items is None:
+            return result
+        entries = self.entries_of(node.args[0])
+        self.paths[node.id] = (*self.path(node.args[0]), items)
+        return entries.value if entries else None
+
+    def overload(
+        self,
+        node: ast.Call,
+        function: Function,
+        overload: Overload,
+        operands: tuple[Operand, ...],
+        costs: list[Range],
+    ) -> CallEstimate:
+        """Return the cost of one overload, including the costs of the arguments."""
+        if overload.id in ("logical_or", "logical_and"):
+            return CallEstimate(Range(costs[0].min, add(costs[0], costs[1]).max))
+        if overload.id == "conditional":
+            return self.conditional(node, operands, costs)
+        own = None
+        if overload.id in ADDITIONS:
+            own = self.addition(node, overload.id, operands)
+        elif overload.estimate is not None:
+            own = overload.estimate(operands)
+        if own is None and function.estimate is not None:
+            own = function.estimate(operands)
+        cost = own.cost if own is not None else ONE
+        for argument in costs:
+            cost = add(cost, argument)
+        return CallEstimate(cost, own.size if own is not None else None)
+
+    def conditional(
+        self, node: ast.Call, operands: tuple[Operand, ...], costs: list[Range]
+    ) -> CallEstimate:
+        """A conditional costs its condition and one of the branches."""
+        truthy, falsy = self.entries_of(node.args[1]), self.entries_of(node.args[2])
+        self.set_entries(node, _both(truthy, falsy))
+        size = union(operands[1].size, operands[2].size)
+        return CallEstimate(add(costs[0], union(costs[1], costs[2])), size)
+
+    def addition(
+        self, node: ast.Call, overload: str, operands: tuple[Operand, ...]
+    ) -> CallEstimate:
+        """Strings cost by length, lists 1; the size of the sum is known."""
+        size = add(operands[0].size, operands[1].size)
+        self.set_entries(node, _both(self.entries_of(node.args[0]), self.entries_of(node.args[1])))
+        return CallEstimate(ONE if overload == "add_list" else scale(size, 0.1), size)
+
+    def operand(self, node: ast.CelNode) -> Operand:
+        """Return an argument as the functions' estimates read it."""
+        kind = self.type(node)
+        path = self.path(node)
+        if path and path[0] in ACCUMULATORS:
+            path = ()
+        size = self.size(node)
+        if size is None and path:
+            size = self.sizes(path)
+        items = self.sizes((*path, "@items")) if path and kind.params else None
+        literal = node.value if isinstance(node, ast.Literal) else None
+        return Operand(kind, size or ANY_SIZE, literal, items or ANY_SIZE)
+
+    def type(self, node: ast.CelNode) -> Type:
+        """Return the type that the checker found."""
+        return self.checked.types.get(node.id, ERROR)
+
+    def local(self, name: str) -> LocalSize | None:
+        """Return the innermost variable of that name."""
+        stack = self.locals.get(name)
+        return stack[-1] if stack else None
+
+    def push(self, name: str, node: ast.CelNode) -> None:
+        """Add an accumulator to the scope."""
+        local = LocalSize(self.path(node), self.size(node), self.entries_of(node))
+        self.locals.setdefault(name, []).append(local)
+
+    def push_iteration(self, node: ast.Comprehension) -> None:
+        """Add the iteration variables to the scope."""
+        entries, path = self.entries_of(node.range), self.path(node.range)
+        is_list = (entries.kind if entries else self.type(node.range).kind) == "list"
+        keys = LocalSize(
+            (*path, "@indices" if is_list else "@keys"), entries.key if entries else None, None
+        )
+        values = LocalSize(
+            (*path, "@items" if is_list else "@values"), entries.value if entries else None, None
+        )
+        if node.second_variable:
+            self.locals.setdefault(node.variable, []).append(keys)
+            self.locals.setdefault(node.second_variable, []).append(values)
+        else:
+            self.locals.setdefault(node.variable, []).append(values if is_list else keys)
+
+    def path(self, node: ast.CelNode) -> FieldPath:
+        """Return the path of `node` in the declared variables, if it has one."""
+        if isinstance(node, ast.Ident):
+            local = self.local(node.name)
+            if local is not None:
+                return local.path
+        return self.paths.get(node.id, ())
+
+    def known(self, node: ast.CelNode) -> Range:
+        """Return the size of `node`, or the full range."""
+        return self.size(node) or ANY_SIZE
+
+    def size(self, node: ast.CelNode) -> Range | None:
+        """Return the size of the value of `node`, or None if unknown."""
+        computed = self.computed.get(node.id) or _literal_size(node)
+        if computed is not None:
+            return computed
+        path = self.path(node)
+        declared = self.sizes(path) if path else None
+        if declared is not None:
+            self.computed[node.id] = declared
+            return declared
+        if _is_scalar(self.type(node)):
+            return ONE
+        local = self.local(node.name) if isinstance(node, ast.Ident) else None
+        return local.size if local else None
+
+    def set_size(self, node: ast.CelNode, size: Range | None) -> None:
+        """Set the size of a node."""
+        if size is not None:
+            self.computed[node.id] = size
+
+    def entries_of(self, node: ast.CelNode) -> EntrySizes | None:
+        """Return the sizes of the entries of `node`."""
+        entries = self.entries.get(node.id)
+        if entries is None and isinstance(node, ast.Ident):
+            local = self.local(node.name)
+            return local.entries if local else None
+        return entries
+
+    def set_entries(self, node: ast.CelNode, entries: EntrySizes | None) -> None:
+        """Set the sizes of the entries of a node."""
+        if entries is not None:
+            self.entries[node.id] = entries
+
+
+_COSTS: dict[type, Callable[..., Range]] = {
+    ast.Literal: Estimator.literal,
+    ast.Ident: Estimator.ident,
+    ast.Select: Estimator.select,
+    ast.Call: Estimator.call,
+    ast.ListLiteral: Estimator.list_literal,
+    ast.MapLiteral: Estimator.map_literal,
+    ast.MessageLiteral: Estimator.message,
+    ast.Comprehension: Estimator.comprehension,
+}
+
+
+def _both(a: EntrySizes | None, b: EntrySizes | None) -> EntrySizes | None:
+    if a is None or b is None:
+        return None
+    return EntrySizes(a.kind, union(a.key, b.key), union(a.value, b.value))
+
+
+def _is_bind(node: ast.Comprehension) -> bool:
+    return (
+        isinstance(node.range, ast.ListLiteral)
+        and not node.range.elements
+        and isinstance(node.condition, ast.Literal)
+        and node.condition.value is False
+        and node.accumulator != "__result__"
+    )
+
+
+def _literal_size(node: ast.CelNode) -> Range | None:
+    if isinstance(node, ast.Literal):
+        length = len(node.value) if isinstance(node.value, str | bytes) else 1
+    elif isinstance(node, ast.ListLiteral):
+        length = len(node.elements)
+    elif isinstance(node, ast.MapLiteral):
+        length = len(node.entries)
+    else:
+        return None
+    return Range(length, length)
+
+
+def _is_scalar(kind: Type) -> bool:
+    if kind.kind == "opaque" and kind.name == "optional_type":
+        return _is_scalar(kind.params[0])
+    return kind.kind in SCALARS

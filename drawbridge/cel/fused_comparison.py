@@ -1,0 +1,115 @@
+"""Plans the most frequent comparison as one closure: a field of a variable with a constant string.
+
+If a key is missing or the value is not a string, the general plan runs. It is created on first use.
+"""
+
+from collections.abc import Callable
+
+from drawbridge.cel import calls
+from drawbridge.cel.attributes import QualifiedAttribute
+from drawbridge.cel.calls import traversal
+from drawbridge.cel.declare import Cost
+from drawbridge.cel.frame import COST, Frame, Run, cancel_over_limit
+from drawbridge.cel.shapes import Step
+
+
+def equal_to_text(  # noqa: PLR0913, PLR0917  # the parts of a comparison
+    left: Step,
+    close: Callable[[], Run],
+    text: str,
+    cost: Cost,
+    limit: int,
+    offset: int,
+    *,
+    negated: bool,
+) -> Run:
+    """Plan `==` and `!=` with a constant string; `close` plans the left side."""
+
+    def exact() -> Run:
+        return calls.equal_to_text(close(), text, cost, limit, offset, negated=negated)
+
+    path = left.path() if isinstance(left, QualifiedAttribute) else None
+    if path is None or not isinstance(left, QualifiedAttribute) or len(path) not in (1, 3):
+        return exact()
+    own = len(path) + 1
+    costs = [own + traversal(length) for length in range(len(text) + 1)]
+    make = _one_key if len(path) == 1 else _three_keys
+    return make(left.slot, path, text, costs, limit, _plan_on_demand(exact), wanted=not negated)
+
+
+def _plan_on_demand(exact: Callable[[], Run]) -> Run:
+    """Run the general plan, which is created on first use."""
+    made: list[Run] = []
+
+    def run(frame: Frame) -> object:
+        if not made:
+            made.append(exact())
+        return made[0](frame)
+
+    return run
+
+
+def _cancel_at_step(frame: Frame, limit: int, amount: int, own: int) -> None:
+    """Cancel at the step that exceeds the limit: `own` steps of 1, then the comparison."""
+    cancel_over_limit(frame, limit, (*(1,) * own, amount - own))
+
+
+# The next two differ only in the lookup. A shared function would add a third to their run time.
+def _one_key(  # noqa: PLR0913, PLR0917  # the parts of a comparison
+    slot: int,
+    path: tuple[str, ...],
+    text: str,
+    costs: list[int],
+    limit: int,
+    apart: Run,
+    *,
+    wanted: bool,
+) -> Run:
+    (key,) = path
+    longest = len(text)
+
+    def run(frame: Frame) -> object:
+        try:
+            value = frame[slot][key]
+        except (KeyError, TypeError):
+            return apart(frame)
+        if type(value) is not str:
+            return apart(frame)
+        length = len(value)
+        amount = costs[length if length < longest else longest]  # noqa: FURB136  # faster
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            _cancel_at_step(frame, limit, amount, 2)
+        return (value == text) is wanted
+
+    return run
+
+
+def _three_keys(  # noqa: PLR0913, PLR0917  # the parts of a comparison
+    slot: int,
+    path: tuple[str, ...],
+    text: str,
+    costs: list[int],
+    limit: int,
+    apart: Run,
+    *,
+    wanted: bool,
+) -> Run:
+    first, second, third = path
+    longest = len(text)
+
+    def run(frame: Frame) -> object:
+        try:
+            value = frame[slot][first][second][third]
+        except (KeyError, TypeError):
+            return apart(frame)
+        if type(value) is not str:
+            return apart(frame)
+        length = len(value)
+        amount = costs[length if length < longest else longest]  # noqa: FURB136  # faster
+        total = frame[COST] = frame[COST] + amount
+        if total > limit:
+            _cancel_at_step(frame, limit, amount, 4)
+        return (value == text) is wanted
+
+    return run

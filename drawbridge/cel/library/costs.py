@@ -1,0 +1,144 @@
+"""The costs of calls in cel-go's units: counted from sizes, and estimated from size ranges.
+
+The factors and roundings are those of cel-go and Kubernetes, because they determine which
+expressions an API server admits.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from drawbridge.cel.declare import UNBOUNDED, CallEstimate, Cost, Estimate, Operand, Range
+from drawbridge.cel.values import CelValue, Map, actual_size
+
+# The cost per character, and per character of a regular expression for each character of a text.
+TRAVERSAL: Final = 0.1
+REGEX: Final = 0.25
+LIST_BASE: Final = 10
+
+ONE: Final = Range(1, 1)
+
+
+def add(a: Range, b: Range) -> Range:
+    """Add two ranges."""
+    return Range(min(a.min + b.min, UNBOUNDED), min(a.max + b.max, UNBOUNDED))
+
+
+def multiply(a: Range, b: Range) -> Range:
+    """Multiply two ranges."""
+    return Range(min(a.min * b.min, UNBOUNDED), min(a.max * b.max, UNBOUNDED))
+
+
+def scale(a: Range, factor: float) -> Range:
+    """Multiply by a factor as doubles, and round up."""
+    return Range(
+        min(math.ceil(float(a.min) * factor), UNBOUNDED),
+        min(math.ceil(float(a.max) * factor), UNBOUNDED),
+    )
+
+
+def traversal(value: CelValue) -> int:
+    """Count one pass over a value."""
+    return math.ceil(actual_size(value) * TRAVERSAL)
+
+
+def constant(count: int) -> Cost:
+    """Count the same cost for every call."""
+    return lambda _args, _result: count
+
+
+def fixed(estimate: CallEstimate) -> Estimate:
+    """Estimate the same cost for every call."""
+    return lambda _operands: estimate
+
+
+# A cost of exactly 1, for functions whose name has another cost elsewhere.
+UNIT: Final = constant(1)
+UNIT_ESTIMATE: Final = fixed(CallEstimate(ONE))
+
+
+def of_argument(position: int, factor: float = TRAVERSAL) -> Cost:
+    """Count by the size of one argument."""
+    return lambda args, _: math.ceil(actual_size(args[position]) * factor)
+
+
+def estimate_argument(
+    position: int, factor: float = TRAVERSAL, size: Callable[[Range], Range] | None = None
+) -> Estimate:
+    """Estimate by the size of one argument; may also estimate the size of the result."""
+
+    def estimate(operands: tuple[Operand, ...]) -> CallEstimate:
+        given = operands[position].size
+        return CallEstimate(scale(given, factor), size(given) if size else None)
+
+    return estimate
+
+
+def same_size(given: Range) -> Range:
+    """Estimate a result of the same size as the argument."""
+    return given
+
+
+def regex_cost(text: CelValue, pattern: CelValue) -> int:
+    """Count a match of a text with a pattern."""
+    # An empty text has a cost if the pattern is long.
+    over_text = math.ceil((1.0 + actual_size(text)) * TRAVERSAL)
+    return over_text * math.ceil(actual_size(pattern) * REGEX)
+
+
+def regex_estimate(text: Range, pattern: Range) -> Range:
+    """Estimate a match of a text with a pattern."""
+    return multiply(scale(add(text, ONE), TRAVERSAL), scale(pattern, REGEX))
+
+
+def smaller(args: tuple[CelValue, ...], _: CelValue) -> int:
+    """Count a comparison of two values: one pass over the smaller one."""
+    return math.ceil(min(actual_size(args[0]), actual_size(args[1])) * TRAVERSAL)
+
+
+def estimate_smaller(operands: tuple[Operand, ...]) -> CallEstimate:
+    """Estimate a comparison of two values."""
+    most = min(operands[0].size.max, operands[1].size.max)
+    return CallEstimate(scale(Range(1 if most > 0 else 0, most), TRAVERSAL))
+
+
+def deep(value: CelValue) -> int:
+    """Count one pass over a value and all nested values."""
+    return _deep(value, {})
+
+
+def _deep(value: CelValue, known: dict[int, int]) -> int:
+    if isinstance(value, str):
+        return int(len(value.encode(errors="surrogatepass")) * TRAVERSAL)
+    if isinstance(value, bytes):
+        return int(len(value) * TRAVERSAL)
+    if not isinstance(value, (list, tuple, dict, Map)):
+        return 1
+    # Values can contain the same value many times, so each is computed once and added each time.
+    total = known.get(id(value))
+    if total is None:
+        if isinstance(value, (list, tuple)):
+            total = sum(_deep(element, known) for element in value)
+        elif isinstance(value, dict):
+            total = sum(_deep(key, known) + _deep(held, known) for key, held in value.items())
+        else:
+            keys = value.keys()
+            total = sum(_deep(key, known) + _deep(value.find(key), known) for key in keys)
+        known[id(value)] = total
+    return total
+
+
+def over_everything(args: tuple[CelValue, ...], _: CelValue) -> int:
+    """Count one pass over the first argument and all nested values."""
+    return deep(args[0])
+
+
+def estimate_elements(operands: tuple[Operand, ...]) -> CallEstimate:
+    """Estimate one pass over the elements of a list or the characters of a text."""
+    target = operands[0]
+    if not target.type.params:
+        return CallEstimate(scale(target.size, TRAVERSAL))
+    each = ONE
+    if target.type.params[0].kind in {"string", "bytes"}:
+        each = add(each, scale(target.items, TRAVERSAL))
+    return CallEstimate(multiply(target.size, each))

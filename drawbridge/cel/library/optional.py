@@ -1,0 +1,160 @@
+"""Optional values, as in version 2 of cel-go's library.
+
+Optional indexes and selections, `or` and `orValue` are declared only for the checker. The compiler
+plans them itself, because they do not always evaluate their operands.
+"""
+
+from typing import Final
+
+from drawbridge.cel.declare import Function, Library, Overload
+from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.times import ZERO_TIME, Duration
+from drawbridge.cel.types import BOOL, DYN, INT, STRING, A, B, list_of, map_of, optional_of
+from drawbridge.cel.values import (
+    MISSING,
+    NONE,
+    CelValue,
+    Map,
+    Optional,
+    Timestamp,
+    find,
+    no_such_overload,
+)
+
+_OPTIONAL: Final = optional_of(A)
+_TWO: Final = (_OPTIONAL, _OPTIONAL)
+_LIST: Final = list_of(A)
+_MAP: Final = map_of(A, B)
+
+
+def optional_value(optional: Optional) -> CelValue:
+    """Return the value of an optional, or raise an error."""
+    if optional.value is MISSING:
+        raise EvaluationError("optional_none", "optional.none() dereference")
+    return optional.value
+
+
+def is_zero(value: CelValue) -> bool:
+    """Tell whether a value is empty or the zero value of its kind."""
+    if isinstance(value, Timestamp):
+        return value == ZERO_TIME
+    if isinstance(value, Duration):
+        return not value.nanos
+    if isinstance(value, (str, bytes, list, tuple, dict, Map)):
+        return not len(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return not value
+    return False
+
+
+def optional_find(container: CelValue, key: CelValue) -> Optional:
+    """Return the value under a key of a list, a map or an optional of one, as an optional."""
+    if isinstance(container, Optional):
+        return optional_find(container.value, key) if container.present else NONE
+    found = find(container, key)
+    return NONE if found is MISSING else Optional(found)
+
+
+def _of_non_zero(value: CelValue) -> Optional:
+    return NONE if is_zero(value) else Optional(value)
+
+
+def _or(first: Optional, second: Optional) -> Optional:
+    return first if first.present else second
+
+
+def _or_value(first: Optional, second: CelValue) -> CelValue:
+    return first.value if first.present else second
+
+
+def _has_value(given: Optional) -> bool:
+    return given.present
+
+
+def _first(elements: list[CelValue]) -> Optional:
+    return Optional(elements[0]) if elements else NONE
+
+
+def _last(elements: list[CelValue]) -> Optional:
+    return Optional(elements[-1]) if elements else NONE
+
+
+def _unwrap(elements: list[CelValue]) -> list[CelValue]:
+    found = []
+    for element in elements:
+        if not isinstance(element, Optional):
+            raise no_such_overload()
+        if element.present:
+            found.append(element.value)
+    return found
+
+
+OPTIONALS: Final = Library(
+    "cel.lib.optional",
+    (
+        Function("optional.of", (Overload("optional_of", (A,), _OPTIONAL, Optional),)),
+        Function(
+            "optional.ofNonZeroValue",
+            (Overload("optional_ofNonZeroValue", (A,), _OPTIONAL, _of_non_zero),),
+        ),
+        Function("optional.none", (Overload("optional_none", (), _OPTIONAL, lambda: NONE),)),
+        Function(
+            "value", (Overload("optional_value", (_OPTIONAL,), A, optional_value, member=True),)
+        ),
+        Function(
+            "hasValue",
+            (
+                Overload("optional_hasValue", (_OPTIONAL,), BOOL, _has_value, member=True),
+            ),
+        ),
+        Function(
+            "or",
+            (Overload("optional_or_optional", _TWO, _OPTIONAL, _or, member=True),),
+        ),
+        Function(
+            "orValue",
+            (Overload("optional_orValue_value", (_OPTIONAL, A), A, _or_value, member=True),),
+        ),
+        Function(
+            "_?._", (Overload("select_optional_field", (DYN, STRING), _OPTIONAL, optional_find),)
+        ),
+        Function(
+            "_[?_]",
+            (
+                Overload("list_optindex_optional_int", (_LIST, INT), _OPTIONAL, optional_find),
+                Overload(
+                    "optional_list_optindex_optional_int", (optional_of(_LIST), INT), _OPTIONAL,
+                    optional_find,
+                ),
+                Overload("map_optindex_optional_value", (_MAP, A), optional_of(B), optional_find),
+                Overload(
+                    "optional_map_optindex_optional_value", (optional_of(_MAP), A), optional_of(B),
+                    optional_find,
+                ),
+            ),
+        ),
+        Function(
+            "_[_]",
+            (
+                Overload(
+                    "optional_list_index_int", (optional_of(_LIST), INT), _OPTIONAL, optional_find
+                ),
+                Overload(
+                    "optional_map_index_value", (optional_of(_MAP), A), optional_of(B),
+                    optional_find,
+                ),
+            ),
+        ),
+        Function("last", (Overload("list_last", (_LIST,), _OPTIONAL, _last, member=True),)),
+        Function("first", (Overload("list_first", (_LIST,), _OPTIONAL, _first, member=True),)),
+        Function(
+            "optional.unwrap",
+            (Overload("optional_unwrap", (list_of(_OPTIONAL),), _LIST, _unwrap),),
+        ),
+        Function(
+            "unwrapOpt",
+            (Overload("optional_unwrapOpt", (list_of(_OPTIONAL),), _LIST, _unwrap, member=True),),
+        ),
+    ),
+    {"optional_type": _OPTIONAL},
+)  # fmt: skip

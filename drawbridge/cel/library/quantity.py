@@ -1,0 +1,141 @@
+"""Kubernetes' quantity functions."""
+
+from collections.abc import Callable
+from typing import Final
+
+from drawbridge.cel.declare import Function, Library, Overload
+from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.library import costs
+from drawbridge.cel.types import BOOL, DOUBLE, INT, QUANTITY, STRING, Type
+from drawbridge.cel.values import CelValue, ComputedQuantity, Quantity
+from drawbridge.dra.quantity import Format, QuantityError, parse
+
+
+def _quantity(text: str) -> Quantity:
+    try:
+        return parse(text)
+    except QuantityError as problem:
+        raise EvaluationError("quantity", str(problem)) from None
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        parse(text)
+    except QuantityError:
+        return False
+    return True
+
+
+def _as_integer(quantity: Quantity) -> int:
+    value = quantity.as_int64()
+    if value is None:
+        raise EvaluationError("quantity", "cannot convert value to integer")
+    return value
+
+
+def _is_integer(quantity: Quantity) -> bool:
+    return quantity.as_int64() is not None
+
+
+def _sum(quantity: Quantity) -> ComputedQuantity:
+    return ComputedQuantity(quantity.mantissa, quantity.scale, quantity.format, quantity.decimal)
+
+
+def _add(a: Quantity, b: Quantity) -> ComputedQuantity:
+    return _sum(a + b)
+
+
+def _subtract(a: Quantity, b: Quantity) -> ComputedQuantity:
+    return _sum(a - b)
+
+
+def _add_int(a: Quantity, b: int) -> ComputedQuantity:
+    return _sum(a + Quantity.of(b, Format.DECIMAL_EXPONENT))
+
+
+def _subtract_int(a: Quantity, b: int) -> ComputedQuantity:
+    return _sum(a - Quantity.of(b, Format.DECIMAL_EXPONENT))
+
+
+def _prepare_compare(args: tuple[CelValue, ...]) -> Callable[..., CelValue] | None:
+    """Prepare a comparison with a constant, which usually has the scale of the value."""
+    other = args[1]
+    if not isinstance(other, Quantity):
+        return None
+    mantissa, scale = other.mantissa, other.scale
+
+    def compare(quantity: Quantity, _: Quantity) -> int:
+        if quantity.scale != scale:
+            return quantity.compare(other)
+        mine = quantity.mantissa
+        return (mine > mantissa) - (mine < mantissa)
+
+    return compare
+
+
+def _greater(a: Quantity, b: Quantity) -> bool:
+    return b < a
+
+
+def _less(a: Quantity, b: Quantity) -> bool:
+    return a < b
+
+
+def _parsing(
+    name: str, id_: str, result: Type, implementation: Callable[..., CelValue]
+) -> Function:
+    return Function(
+        name,
+        (Overload(id_, (STRING,), result, implementation),),
+        cost=costs.of_argument(0),
+        estimate=costs.estimate_argument(0),
+    )
+
+
+def _member(
+    name: str, *rows: tuple[str, tuple[Type, ...], Type, Callable[..., CelValue]]
+) -> Function:
+    return Function(name, tuple(Overload(*row, member=True) for row in rows))
+
+
+_TWO: Final = (QUANTITY, QUANTITY)
+_WITH_INT: Final = (QUANTITY, INT)
+QUANTITIES: Final = Library(
+    "kubernetes.quantity",
+    (
+        _parsing("quantity", "string_to_quantity", QUANTITY, _quantity),
+        _parsing("isQuantity", "is_quantity_string", BOOL, _is_quantity),
+        Function("sign", (Overload("quantity_sign", (QUANTITY,), INT, Quantity.sign),)),
+        _member("isGreaterThan", ("quantity_is_greater_than", _TWO, BOOL, _greater)),
+        _member("isLessThan", ("quantity_is_less_than", _TWO, BOOL, _less)),
+        Function(
+            "compareTo",
+            (
+                Overload(
+                    "quantity_compare_to",
+                    _TWO,
+                    INT,
+                    Quantity.compare,
+                    member=True,
+                    prepare=_prepare_compare,
+                ),
+            ),
+        ),
+        _member(
+            "asApproximateFloat",
+            ("quantity_get_float", (QUANTITY,), DOUBLE, Quantity.as_approximate_float),
+        ),
+        _member("asInteger", ("quantity_get_int", (QUANTITY,), INT, _as_integer)),
+        _member("isInteger", ("quantity_is_integer", (QUANTITY,), BOOL, _is_integer)),
+        _member(
+            "add",
+            ("quantity_add", _TWO, QUANTITY, _add),
+            ("quantity_add_int", _WITH_INT, QUANTITY, _add_int),
+        ),
+        _member(
+            "sub",
+            ("quantity_sub", _TWO, QUANTITY, _subtract),
+            ("quantity_sub_int", _WITH_INT, QUANTITY, _subtract_int),
+        ),
+    ),
+)

@@ -1,0 +1,69 @@
+"""Selects the libraries of each version of Kubernetes, for new or stored expressions.
+
+A new expression may use only the libraries of the previous version, so that the API server can be
+rolled back. A stored expression may use all.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from drawbridge.cel.declare import Function, Library
+from drawbridge.cel.library.authz import AUTHORIZATION
+from drawbridge.cel.library.comprehensions import COMPREHENSIONS
+from drawbridge.cel.library.formats import NAMED_FORMATS
+from drawbridge.cel.library.includes import INCLUDES as DRA_INCLUDES
+from drawbridge.cel.library.lists import INCLUDES, KUBERNETES_LISTS
+from drawbridge.cel.library.net import ADDRESSES, NETWORKS
+from drawbridge.cel.library.optional import OPTIONALS
+from drawbridge.cel.library.quantity import QUANTITIES
+from drawbridge.cel.library.regex import REGEX
+from drawbridge.cel.library.semver import SEMVERS
+from drawbridge.cel.library.sequences import LISTS, LISTS_1_37
+from drawbridge.cel.library.sets import SETS
+from drawbridge.cel.library.standard import STANDARD, STANDARD_1_37
+from drawbridge.cel.library.strings import STRINGS, STRINGS_1_37
+from drawbridge.cel.library.url import URLS
+
+_ALWAYS = (
+    URLS, REGEX, KUBERNETES_LISTS, AUTHORIZATION, OPTIONALS, QUANTITIES, SETS, ADDRESSES, NETWORKS,
+    NAMED_FORMATS, COMPREHENSIONS, SEMVERS,
+)  # fmt: skip
+
+
+def libraries(version: str, *, stored: bool, list_attributes: bool = False) -> tuple[Library, ...]:
+    """Return the libraries of a version such as `1.36` for new or stored expressions.
+
+    `list_attributes` is the gate DRAListTypeAttributes; for stored expressions it counts as
+    enabled.
+    """
+    minor = int(version.partition(".")[2])
+    newer = minor >= 37
+    found = [
+        STANDARD_1_37 if newer else STANDARD,
+        STRINGS_1_37 if newer else STRINGS,
+        *_ALWAYS,
+    ]
+    # New expressions may use these two one version after their introduction.
+    if stored or minor >= 35:
+        found.append(LISTS_1_37 if newer else LISTS)
+    if minor >= 36 and (stored or list_attributes):
+        found.append(INCLUDES if newer else DRA_INCLUDES)
+    return tuple(found)
+
+
+def functions(given: Iterable[Library]) -> dict[str, Function]:
+    """Return the functions of some libraries by name, with all their overloads."""
+    table: dict[str, Function] = {}
+    for library in given:
+        for function in library.functions:
+            known = table.get(function.name)
+            if known is None:
+                table[function.name] = function
+                continue
+            table[function.name] = replace(
+                known,
+                overloads=(*known.overloads, *function.overloads),
+                cost=known.cost or function.cost,
+                estimate=known.estimate or function.estimate,
+            )
+    return table

@@ -1,0 +1,180 @@
+"""Validates literals in expressions whose types are correct.
+
+The checks are those that Kubernetes enables. Each is a function from the checked tree to
+complaints. An expression without such literals is not walked.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from drawbridge.cel.ast import Call, CelNode, ListLiteral, Literal, MapLiteral, children
+from drawbridge.cel.checker import Checked
+from drawbridge.cel.errors import CompileError, EvaluationError
+from drawbridge.cel.lexer import Complaint, locate_problems
+from drawbridge.cel.library.format import Argument, check_format
+from drawbridge.cel.library.regex import check_pattern
+from drawbridge.cel.types import Type, describe
+from drawbridge.cel.unify import TooComplexError, Unifier
+
+_FORMAT = "format"
+
+
+class ValidatedNodes:
+    """The calls of an expression, and its list and map literals outside `format` calls."""
+
+    __slots__ = ("calls", "checked", "literals", "same")
+
+    def __init__(self, checked: Checked) -> None:
+        self.checked = checked
+        self.same = Unifier().same
+        self.calls: list[Call] = []
+        self.literals: list[ListLiteral | MapLiteral] = []
+        todo: list[tuple[CelNode, bool]] = [(checked.node, False)]
+        while todo:
+            node, formatted = todo.pop()
+            if isinstance(node, Call):
+                self.calls.append(node)
+                formatted = formatted or node.function == _FORMAT
+            elif isinstance(node, ListLiteral | MapLiteral) and not formatted:
+                self.literals.append(node)
+            todo.extend((child, formatted) for child in children(node))
+
+
+Validator = Callable[[ValidatedNodes], Iterable[Complaint]]
+Validators = tuple[Validator, ...]
+
+
+def validate(checked: Checked, source: str, validators: Validators) -> None:
+    """Raise CompileError with the complaints of all validators."""
+    names = {resolved.function.name for resolved in checked.calls.values()}
+    if not checked.aggregates and names.isdisjoint(_VALIDATED_FUNCTIONS):
+        return
+    found = ValidatedNodes(checked)
+    try:
+        complaints = [complaint for validator in validators for complaint in validator(found)]
+    except (TooComplexError, RecursionError):
+        complaints = [Complaint("recursion", -1, "the types of the expression are too complex")]
+    if complaints:
+        raise CompileError(locate_problems(complaints, source))
+
+
+def duration_literals(found: ValidatedNodes) -> Iterator[Complaint]:
+    """Require that the constant argument of `duration` is a duration."""
+    return _conversions(found, "duration")
+
+
+def timestamp_literals(found: ValidatedNodes) -> Iterator[Complaint]:
+    """Require that the constant argument of `timestamp` is a timestamp."""
+    return _conversions(found, "timestamp")
+
+
+def _conversions(found: ValidatedNodes, name: str) -> Iterator[Complaint]:
+    for call in found.calls:
+        argument = call.args[0] if call.args and call.function == name else None
+        if not isinstance(argument, Literal):
+            continue
+        overload = found.checked.calls[call.id].overloads[0]
+        try:
+            overload.implementation(argument.value)
+        except EvaluationError as error:
+            message = f"invalid {name} argument: {error.message}"
+            yield Complaint("literal", argument.offset, message)
+
+
+def regex_literals(found: ValidatedNodes) -> Iterator[Complaint]:
+    """Require that the constant argument of `matches` is a regular expression.
+
+    As in cel-go, this examines the first argument, which in `matches(text, regex)` is the text.
+    """
+    for call in found.calls:
+        argument = call.args[0] if call.args and call.function == "matches" else None
+        if isinstance(argument, Literal) and isinstance(argument.value, str):
+            problem = check_pattern(argument.value)
+            if problem is not None:
+                message = f"invalid matches argument: {problem}"
+                yield Complaint("literal", argument.offset, message)
+
+
+def homogeneous_literals(found: ValidatedNodes) -> Iterator[Complaint]:
+    """Require literals of one element type, except in arguments of `format`."""
+    for literal in found.literals:
+        if isinstance(literal, ListLiteral):
+            yield from _homogeneous_list(found, literal)
+        else:
+            yield from _homogeneous_map(found, literal)
+
+
+def _homogeneous_list(found: ValidatedNodes, literal: ListLiteral) -> Iterator[Complaint]:
+    expected: Type | None = None
+    for index, element in enumerate(literal.elements):
+        type_ = found.checked.types[element.id]
+        if index in literal.optional and type_.params:
+            type_ = type_.params[0]
+        if expected is None:
+            expected = type_
+        elif not found.same(expected, type_):
+            yield _mismatch(element, expected, type_)
+            return
+
+
+def _homogeneous_map(found: ValidatedNodes, literal: MapLiteral) -> Iterator[Complaint]:
+    expected: tuple[Type, Type] | None = None
+    types = found.checked.types
+    for entry in literal.entries:
+        if isinstance(entry.key, str):
+            continue  # a field name, which only a message has
+        key, value = types[entry.key.id], types[entry.value.id]
+        if entry.optional and value.params:
+            value = value.params[0]
+        if expected is None:
+            expected = key, value
+            continue
+        if not found.same(expected[0], key):
+            yield _mismatch(entry.key, expected[0], key)
+        if not found.same(expected[1], value):
+            yield _mismatch(entry.value, expected[1], value)
+
+
+def _mismatch(node: CelNode, expected: Type, found: Type) -> Complaint:
+    message = f"expected type '{describe(expected)}' but found '{describe(found)}'"
+    return Complaint("type_mismatch", node.offset, message)
+
+
+def format_literals(found: ValidatedNodes) -> Iterator[Complaint]:
+    """Require that the clauses of a constant format string fit the literal arguments."""
+    for call in found.calls:
+        text, arguments = call.target, call.args[0] if call.args else None
+        if (
+            call.function != _FORMAT
+            or not (isinstance(text, Literal) and isinstance(text.value, str))
+            or not isinstance(arguments, ListLiteral)
+        ):
+            continue
+        offsets: dict[int, int] = {}
+        parts = _argument(found.checked, arguments, offsets).parts
+        problem = check_format(text.value, parts)
+        if problem is not None:
+            offset = call.offset if problem.node is None else offsets[problem.node]
+            yield Complaint("literal", offset, problem.message)
+
+
+def _argument(checked: Checked, node: CelNode, offsets: dict[int, int]) -> Argument:
+    """Return the format argument of `node`; only nested literals have parts."""
+    offsets[node.id] = node.offset
+    literal = isinstance(node, ListLiteral | MapLiteral)
+    parts = children(node) if literal else ()
+    return Argument(
+        node.id,
+        checked.types[node.id],
+        tuple(_argument(checked, part, offsets) for part in parts),
+    )
+
+
+_VALIDATED_FUNCTIONS = frozenset({"duration", "timestamp", "matches", _FORMAT})
+# The order is Kubernetes'; it decides which of two complaints at one position comes first.
+KUBERNETES: Validators = (
+    duration_literals,
+    timestamp_literals,
+    regex_literals,
+    homogeneous_literals,
+    format_literals,
+)

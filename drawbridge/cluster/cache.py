@@ -1,0 +1,402 @@
+"""A list-watch cache: keeps all objects of a kind in sync with the API server.
+
+`run` lists everything once and then watches, until cancelled. It retries forever and never raises
+API errors: `problem` describes the current failure, `age` tells when the server last responded.
+
+How the cache orders versions. A list without a resourceVersion is a consistent read: the server
+returns the current content of etcd, which is never older than an earlier response. A list is
+therefore authoritative, also for deletions that happened while no watch was open. Two situations
+can still deliver older data:
+
+- An event that the cache already has, after a watch restarts or from an API server that lags. The
+  resourceVersions of one kind are increasing numbers, so the cache ignores an event with a lower
+  version than its own. Such an event must not bring back a deleted object.
+- A list with a lower version than the cache. Either a proxy serves stale responses, and the next
+  list is correct, or etcd was restored from a backup, and every list is like that, because the
+  versions that the cache saw no longer exist. The cache therefore rejects one such list and accepts
+  the third in a row. A watch cannot detect a restored backup: for a version in the future, the
+  server waits without an error. The cache therefore lists one object before it restarts a watch
+  and compares versions. If the restored server has already passed the cache's version, versions
+  cannot reveal the restore, and only a restart of the process helps. Kubernetes advises
+  administrators to restart every component after restoring etcd.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import aclosing
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from drawbridge.cluster.backoff import Backoff
+from drawbridge.cluster.errors import (
+    ApiError,
+    UnreachableError,
+    error_from_status,
+    level_of,
+    requires_list,
+)
+from drawbridge.cluster.nesting import DeepDecoder
+from drawbridge.cluster.resources import Resource
+from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import (
+    DECODE_ERRORS,
+    CachedObject,
+    ChangeListener,
+    ObjectHeader,
+    ObjectIndex,
+    ObjectKey,
+    make_decoder,
+    pause_garbage_collection,
+    read_header,
+)
+
+__all__ = ["Cache", "CachedObject"]
+
+T = TypeVar("T")
+_LOG = logging.getLogger("drawbridge.cluster.cache")
+# The server ends a watch after this time, so that watches move between API servers.
+WATCH_SECONDS: Final = (300, 600)
+LIST_SECONDS: Final = 60.0
+FRESH_SECONDS: Final = 100.0  # the server sends a bookmark every minute
+# The cache accepts the last of this many older lists in a row.
+OLDER_LISTS_TO_ACCEPT: Final = 3
+# If a page expires before the next request, the next attempt uses larger pages.
+PAGE_ATTEMPTS: Final = 4
+_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class _ListMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMetadata
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _BookmarkMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str
+    annotations: dict[str, str] = {}
+
+
+class _Bookmark(msgspec.Struct):
+    metadata: _BookmarkMetadata
+
+
+_PAGE = DeepDecoder(_Page)
+_EVENT = DeepDecoder(_Event)
+_BOOKMARK = msgspec.json.Decoder(_Bookmark)
+
+
+class _InvalidDataError(ApiError):
+    """The server sent invalid data, so the cache may have missed events."""
+
+
+class _Listing(Generic[T]):
+    """An incomplete list: the decoded objects, and the keys of all listed objects."""
+
+    def __init__(self, index: ObjectIndex[T]) -> None:
+        self._index = index
+        self.objects: dict[ObjectKey, CachedObject[T]] = {}
+        self.keys: set[ObjectKey] = set()
+
+    def add(self, header: ObjectHeader, raw: bytes) -> None:
+        self.keys.add(header.key)
+        decoded = self._index.read(header, raw)
+        if decoded is not None:
+            self.objects[header.key] = decoded
+
+    def add_page(self, items: Iterable[msgspec.Raw]) -> None:
+        with pause_garbage_collection():
+            self._add_page(items)
+
+    def _add_page(self, items: Iterable[msgspec.Raw]) -> None:
+        for raw in items:
+            try:
+                header = read_header(raw)
+            except DECODE_ERRORS as error:
+                _LOG.warning("an item of a list has no valid metadata: %s", error)
+                continue
+            # Copied, because a view keeps the whole page in memory as long as one object lives.
+            self.add(header, bytes(raw))
+
+
+class Cache(Generic[T]):
+    """All objects of a kind, or those that a namespace and selectors select, decoded as `shape`.
+
+    Without `keep_raw`, the JSON of the objects is dropped after decoding.
+
+    Listeners run in the event loop after each change, in order. A listener that raises is counted
+    in `listener_failures` and logged. `restarts` counts the watches and lists that ended.
+    """
+
+    restarts = 0
+    problem = "not listed yet"
+    _last_response: float | None = None
+    _chunks = 0  # the number of chunks that watches delivered
+    _version = ""  # the latest resourceVersion
+    _older_lists = 0  # older lists in a row
+    _needs_list = True  # whether a watch cannot continue from `_version`
+    _try_streaming = True  # whether the next list is requested as a watch stream
+
+    def __init__(  # noqa: PLR0913  # all but three by name
+        self,
+        session: Session,
+        resource: Resource,
+        shape: type[T],
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        page: int = 500,
+        watch_list: bool = True,
+        decode: Callable[[bytes], T] | None = None,
+        keep_raw: bool = True,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.resource = resource
+        self._session = session
+        self._index = ObjectIndex(resource, make_decoder(shape, decode), keep_raw=keep_raw)
+        self._path = resource.path(namespace)
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        self._selectors = {name: text for name, text in selectors.items() if text}
+        self._page_size = page
+        self._watch_list = watch_list
+        self._now = now
+        self._pause = pause
+        self._backoff = Backoff()
+        self._synced = asyncio.Event()
+
+    # --- reading -------------------------------------------------------------------------------
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything was listed once; never becomes false again."""
+        return self._synced.is_set()
+
+    @property
+    def revision(self) -> int:
+        """A number that grows with every change."""
+        return self._index.revision
+
+    @property
+    def listener_failures(self) -> int:
+        """How often a listener raised an exception."""
+        return self._index.listener_failures
+
+    @property
+    def undecodable(self) -> int:
+        """The number of objects that are left out because they cannot be decoded."""
+        return len(self._index.decode_errors)
+
+    async def wait_until_synced(self) -> None:
+        """Wait until everything was listed once."""
+        await self._synced.wait()
+
+    def age(self) -> float:
+        """Return the seconds since the last response of the server; infinite before the first."""
+        return float("inf") if self._last_response is None else self._now() - self._last_response
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the cache is synced, has no problem, and the server responded recently."""
+        return self.synced and not self.problem and self.age() < FRESH_SECONDS
+
+    def get(self, name: str, namespace: str = "") -> CachedObject[T] | None:
+        """Return one object; None if the cache does not have it."""
+        return self._index.objects.get((namespace, name))
+
+    def all(self, namespace: str | None = None) -> Iterable[CachedObject[T]]:
+        """Return a snapshot of all objects, or of the objects of a namespace."""
+        objects = self._index.objects.values()
+        return [each for each in objects if namespace is None or each.namespace == namespace]
+
+    def subscribe(self, listener: ChangeListener[T]) -> None:
+        """Call `listener` for every change from now on, with the object before and after it."""
+        self._index.subscribe(listener)
+
+    # --- list and watch ------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep the cache in sync until cancelled."""
+        while True:
+            started, chunks = self._now(), self._chunks
+            try:
+                if self._needs_list:
+                    await self._list_and_watch()
+                elif await self._server_is_current():
+                    await self._watch({"resourceVersion": self._version}, None)
+            except ApiError as error:
+                self._needs_list = self._needs_list or requires_list(error)
+                await self._back_off(error)
+            else:
+                # If the server ends every watch immediately, pause before the next watch.
+                if self._chunks == chunks and self._now() - started < 1:
+                    await self._pause(self._backoff.pause())
+            self.restarts += 1
+
+    async def _back_off(self, error: ApiError) -> None:
+        self.problem = f"{error}"
+        pause = self._backoff.pause(error.retry_after)
+        _LOG.log(level_of(error), "%s: %s; retrying in %.1f s", self.resource.plural, error, pause)
+        await self._pause(pause)
+
+    async def _list_and_watch(self) -> None:
+        try_streaming, self._try_streaming = self._try_streaming, True
+        if self._watch_list and try_streaming:
+            # If the stream breaks before its list is complete, the next attempt uses pages, because
+            # a proxy may not support the stream.
+            self._try_streaming = False
+            initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+            try:
+                return await self._watch(initial, _Listing(self._index))
+            except ApiError as error:
+                if error.code not in (400, 422):
+                    raise
+                self._watch_list = False  # this server does not support it
+        await self._list()
+        await self._watch({"resourceVersion": self._version}, None)
+        return None
+
+    async def _server_is_current(self) -> bool:
+        """Whether the server has reached the version of the cache; if not, a list is needed."""
+        query = {**self._selectors, "limit": "1"}
+        page = self._decode_page(await self._session.call("GET", self._path, query=query))
+        self._needs_list = _is_older(page.metadata.resource_version, self._version)
+        return not self._needs_list
+
+    async def _list(self) -> None:
+        size = self._page_size
+        for _ in range(PAGE_ATTEMPTS):
+            try:
+                listing, version = await self._list_pages(size)
+            except ApiError as error:
+                if not error.gone:
+                    raise
+                size *= 4
+            else:
+                self._accept_list(listing, version)
+                return
+        # Every page size was too small for the time that the server keeps pages.
+        self._accept_list(*await self._list_pages(0))
+
+    async def _list_pages(self, size: int) -> tuple[_Listing[T], str]:
+        listing = _Listing(self._index)
+        query = {**self._selectors, **({"limit": f"{size}"} if size else {})}
+        while True:
+            response = await self._session.call(
+                "GET", self._path, query=query, seconds=LIST_SECONDS
+            )
+            page = self._decode_page(response)
+            listing.add_page(page.items or ())
+            if not page.metadata.continue_:
+                return listing, page.metadata.resource_version
+            query["continue"] = page.metadata.continue_
+
+    def _decode_page(self, response: bytes) -> _Page:
+        self._last_response = self._now()
+        try:
+            return _PAGE.decode(response)
+        except DECODE_ERRORS as error:
+            raise _InvalidDataError(0, "InvalidData", f"a list of {self._path}: {error}") from None
+
+    def _accept_list(self, listing: _Listing[T], version: str) -> None:
+        """Replace all objects; rejects an older list, as the module docstring describes."""
+        if _is_older(version, self._version) and self._older_lists + 1 < OLDER_LISTS_TO_ACCEPT:
+            self._older_lists += 1
+            message = (
+                f"a list of {self._path} has version {version}, older than the cached version "
+                f"{self._version}"
+            )
+            raise ApiError(504, "Older", message)
+        self._older_lists = 0
+        self._needs_list = False
+        self._try_streaming = True
+        self._index.replace(listing.objects.values(), listing.keys)
+        self._mark_in_sync(version)
+        self._synced.set()
+
+    def _mark_in_sync(self, version: str) -> None:
+        self._version = version
+        self.problem = ""
+        self._backoff.reset()
+
+    async def _watch(self, query: dict[str, str], listing: _Listing[T] | None) -> None:
+        """Process a watch until it ends; with `listing`, the first events are a list."""
+        seconds = random.randint(*WATCH_SECONDS)  # noqa: S311  # jitter
+        watch = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": f"{seconds}"}
+        stream = self._session.stream(self._path, query={**self._selectors, **watch, **query})
+        async with stream as chunks, aclosing(chunks):
+            if listing is None:
+                self.problem = ""
+            async for lines in chunks:
+                self._last_response = self._now()
+                self._chunks += 1
+                with pause_garbage_collection():
+                    for line in lines:
+                        listing = self._process_line(line, listing)
+        if listing is not None:
+            raise UnreachableError(f"the watch of {self._path} ended before its list was complete")
+
+    def _process_line(self, line: bytes, listing: _Listing[T] | None) -> _Listing[T] | None:
+        """Process one event; returns the list while it is incomplete, else None."""
+        try:
+            event = _EVENT.decode(line)
+            if event.type == "ERROR":
+                raise error_from_status(500, bytes(event.object))
+            if event.type == "BOOKMARK":
+                return self._process_bookmark(_BOOKMARK.decode(event.object).metadata, listing)
+            header = read_header(event.object)
+        except DECODE_ERRORS as error:
+            excerpt = line[:80].decode(errors="replace")
+            raise _InvalidDataError(
+                0, "InvalidData", f"a watch of {self._path}: {error}: {excerpt}"
+            ) from None
+        if listing is not None:
+            listing.add(header, bytes(event.object))
+        else:
+            self._process_change(event.type, header, bytes(event.object))
+        return listing
+
+    def _process_bookmark(
+        self, metadata: _BookmarkMetadata, listing: _Listing[T] | None
+    ) -> _Listing[T] | None:
+        if listing is None:
+            if not _is_older(metadata.resource_version, self._version):
+                self._mark_in_sync(metadata.resource_version)
+        elif metadata.annotations.get(_INITIAL_EVENTS_END) == "true":
+            self._accept_list(listing, metadata.resource_version)
+            return None
+        return listing
+
+    def _process_change(self, event_type: str, header: ObjectHeader, raw: bytes) -> None:
+        version = header.metadata.resource_version
+        if _is_older(version, self._version):
+            return
+        if event_type == "DELETED":
+            self._index.delete(header.key)
+        else:
+            decoded = self._index.read(header, raw)
+            if decoded is None:
+                self._index.drop(header.key)
+            else:
+                self._index.put(decoded)
+        self._mark_in_sync(version)
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Compare two versions; one that is not a number counts as new."""
+    if version.isdecimal() and than.isdecimal():
+        return int(version) < int(than)
+    return False

@@ -1,0 +1,236 @@
+"""Reads credentials and the server address from a kubeconfig or the pod's service account.
+
+`kubernetes.aio` reads them, including exec plug-ins. It is imported when the first session opens,
+because the import takes a third of a second.
+"""
+
+import asyncio
+import contextlib
+import datetime as dt
+import logging
+import os
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from drawbridge.cluster.errors import AccessError
+from drawbridge.cluster.proxy import proxy_for
+
+# The mount path of the service account in a pod.
+SERVICE_ACCOUNT_PATH = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# The kubelet renews a token file long before the old token expires; client-go also reads it again
+# once a minute.
+FILE_SECONDS = 60.0
+# The credentials of a plug-in are renewed this long before they expire.
+EARLY_SECONDS = 60.0
+PLUGIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Access:
+    """The server address and credentials of a request.
+
+    `renew_at` is the monotonic time at which to read them again. `client_certificate` has the files
+    of the certificate and its key, which `tls` contains already.
+    """
+
+    server: str
+    headers: Mapping[str, str] = field(repr=False)
+    tls: ssl.SSLContext | None
+    server_name: str | None
+    proxy: str | None
+    renew_at: float
+    client_certificate: tuple[str, str | None] | None = field(default=None, repr=False)
+
+
+class Credentials:
+    """Reads and caches credentials; renews them before they expire or after a rejection."""
+
+    def __init__(
+        self,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        *,
+        service_account: Path = SERVICE_ACCOUNT_PATH,
+        environ: Mapping[str, str] = os.environ,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context = context
+        self._service_account = service_account
+        self._environ = environ
+        self._now = now
+        self._in_pod = not kubeconfig and not context and _is_pod(service_account, environ)
+        default = environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+        self._kubeconfig = kubeconfig or default
+        self.namespace = "default"
+        self._access: Access | None = None
+        self._lock = asyncio.Lock()
+        self._tls: tuple[object, ssl.SSLContext] | None = None
+
+    async def access(self) -> Access:
+        """Return the current access; raises AccessError if credentials were never read."""
+        access = self._access
+        if access is not None and self._now() < access.renew_at:
+            return access
+        try:
+            return await self.renew(access)
+        except AccessError:
+            # The credentials that the plug-in returned earlier may still be valid.
+            if access is None:
+                raise
+            return access
+
+    async def renew(self, rejected: Access | None) -> Access:
+        """Read the credentials again, unless another task did so after `rejected` was returned."""
+        async with self._lock:
+            if self._access is None or self._access is rejected:
+                self._access = await (
+                    self._read_service_account() if self._in_pod else self._read_kubeconfig()
+                )
+            return self._access
+
+    async def _read_service_account(self) -> Access:
+        from kubernetes.aio.client import Configuration  # noqa: PLC0415  # a third of a second
+        from kubernetes.aio.config.config_exception import ConfigException  # noqa: PLC0415  # same
+        from kubernetes.aio.config.incluster_config import (  # noqa: PLC0415  # same
+            InClusterConfigLoader,
+        )
+
+        found = Configuration()
+        token, authority = (
+            str(self._service_account / "token"),
+            str(self._service_account / "ca.crt"),
+        )
+        try:
+            loader = InClusterConfigLoader(  # type: ignore[no-untyped-call]
+                token, authority, environ=self._environ
+            )
+            loader.load_and_set(found)  # type: ignore[no-untyped-call]
+            self.namespace = (
+                (self._service_account / "namespace").read_text(encoding="utf-8").strip()
+            )
+        except (ConfigException, OSError) as error:
+            raise AccessError(
+                f"cannot use the service account in {self._service_account}: {error}"
+            ) from None
+        return self._make_access(found, {}, self._now() + FILE_SECONDS)
+
+    async def _read_kubeconfig(self) -> Access:
+        from kubernetes.aio.client import Configuration  # noqa: PLC0415  # a third of a second
+        from kubernetes.aio.config import load_kube_config  # noqa: PLC0415  # same
+
+        if not _any_exists(self._kubeconfig):
+            raise AccessError(
+                f"{self._kubeconfig} does not exist, and this process does not run in a pod with a "
+                "service account: set --kubeconfig or KUBECONFIG"
+            )
+        found = Configuration()
+        with _collect_errors() as errors:
+            try:
+                async with asyncio.timeout(PLUGIN_SECONDS):
+                    loader: Any = await load_kube_config(  # type: ignore[no-untyped-call]
+                        self._kubeconfig, self._context, found, persist_config=False
+                    )
+            except Exception as error:  # noqa: BLE001  # a malformed file can raise anything
+                reason = str(error) or type(error).__name__
+                raise AccessError(f"kubeconfig {self._kubeconfig}: {reason}") from None
+        user: dict[str, Any] = loader._user.value if loader._user else {}  # noqa: SLF001  # no other way
+        if "exec" in user and not found.api_key and not found.cert_file:
+            command = user["exec"].get("command")
+            reason = "; ".join(errors) or "it returned no credentials"
+            raise AccessError(f"kubeconfig {self._kubeconfig}: plug-in {command}: {reason}")
+        self.namespace = loader.current_context["context"].get("namespace") or "default"
+        return self._make_access(found, user, self._renewal_time(loader, user))
+
+    def _renewal_time(self, loader: Any, user: Mapping[str, Any]) -> float:  # noqa: ANN401  # untyped library
+        expiry = getattr(loader, "exec_plugin_expiry", None)
+        if expiry is not None:
+            left: float = (expiry - dt.datetime.now(dt.UTC)).total_seconds()
+            return self._now() + max(left - EARLY_SECONDS, left / 2, 1.0)
+        return self._now() + FILE_SECONDS if "tokenFile" in user else float("inf")
+
+    def _make_access(self, found: Any, user: Mapping[str, Any], renew_at: float) -> Access:  # noqa: ANN401  # untyped library
+        headers = _impersonation_headers(user)
+        scheme, _, secret = str(found.api_key.get("BearerToken", "")).partition(" ")
+        if secret:
+            # A token file may end with a newline, but a header value must not.
+            headers["Authorization"] = f"{scheme.capitalize()} {secret.strip()}"
+        server = str(found.host).rstrip("/")
+        return Access(
+            server=server,
+            headers=headers,
+            tls=self._tls_context(found) if server.startswith("https") else None,
+            server_name=found.tls_server_name or None,
+            proxy=found.proxy or proxy_for(server, self._environ),
+            renew_at=renew_at,
+            client_certificate=(found.cert_file, found.key_file) if found.cert_file else None,
+        )
+
+    def _tls_context(self, found: Any) -> ssl.SSLContext:  # noqa: ANN401  # untyped library
+        """Return the same context for equal certificates: a new one closes every connection."""
+        files = (found.ssl_ca_cert, found.cert_file, found.key_file)
+        try:
+            key = (found.verify_ssl, *(Path(name).read_bytes() if name else b"" for name in files))
+            if self._tls is None or self._tls[0] != key:
+                self._tls = key, _make_tls_context(found.verify_ssl, *files)
+        except (OSError, ssl.SSLError) as error:
+            raise AccessError(f"cannot load the certificates of {found.host}: {error}") from None
+        return self._tls[1]
+
+
+def _make_tls_context(
+    verify: bool,  # noqa: FBT001  # a field of the kubeconfig
+    authority: str | None,
+    certificate: str | None,
+    key: str | None,
+) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority)
+    # Python 3.13 requires CA certificate extensions that many clusters' CAs do not have and that
+    # no other Kubernetes client requires.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if certificate:
+        context.load_cert_chain(certificate, key)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _is_pod(service_account: Path, environ: Mapping[str, str]) -> bool:
+    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and (service_account / "token").exists()
+
+
+def _any_exists(files: str) -> bool:
+    return any(Path(name).expanduser().exists() for name in files.split(os.pathsep) if name)
+
+
+def _impersonation_headers(user: Mapping[str, Any]) -> dict[str, str]:
+    """Read the impersonation fields of a kubeconfig, which kubernetes.aio ignores."""
+    headers = {}
+    if user.get("as"):
+        headers["Impersonate-User"] = str(user["as"])
+    if user.get("as-uid"):
+        headers["Impersonate-Uid"] = str(user["as-uid"])
+    if user.get("as-groups") or user.get("as-user-extra"):
+        raise AccessError("as-groups and as-user-extra in a kubeconfig are not supported")
+    return headers
+
+
+@contextlib.contextmanager
+def _collect_errors() -> Iterator[list[str]]:
+    """Collect the errors that kubernetes.aio only logs when a plug-in fails."""
+    errors: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: errors.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("kubernetes.aio.config.kube_config")
+    before = logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield errors
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before

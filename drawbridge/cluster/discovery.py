@@ -1,0 +1,35 @@
+"""Finds out which version of a resource the API server serves."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from drawbridge.cluster.errors import ApiError
+from drawbridge.cluster.resources import Resource
+from drawbridge.cluster.session import Session
+
+
+class _Served(msgspec.Struct):
+    name: str
+
+
+class _ServedResources(msgspec.Struct):
+    resources: list[_Served] = []
+
+
+async def find_served(
+    session: Session, resource: Resource, versions: Sequence[str]
+) -> Resource | None:
+    """Return the resource at the first of these versions that is served; None without any."""
+    for version in versions:
+        candidate = resource.at_version(version)
+        try:
+            response = await session.call("GET", candidate.root)
+        except ApiError as error:
+            if error.not_found:
+                continue
+            raise
+        served = msgspec.json.decode(response, type=_ServedResources)
+        if any(each.name == resource.plural for each in served.resources):
+            return candidate
+    return None

@@ -1,0 +1,349 @@
+"""HTTP requests to the API server over one aiohttp session, with timeouts and retries.
+
+Bodies are JSON as bytes; other modules interpret objects and read credentials.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+import aiohttp
+import msgspec
+
+from drawbridge.cluster.credentials import Access, Credentials
+from drawbridge.cluster.errors import AccessError, ApiError, UnreachableError, error_from_response
+from drawbridge.cluster.lines import LineSplitter
+from drawbridge.cluster.reachability import Reachability, describe_failure
+from drawbridge.cluster.server_clock import ServerClock
+
+__all__ = ["AccessError", "ApiError", "Session", "UnreachableError"]
+
+MAX_ATTEMPTS: Final = 5
+FIRST_RETRY_SECONDS: Final = 0.1
+CONNECT_SECONDS: Final = 10.0
+# A websocket is not needed any more when it is closed.
+CLOSE_SECONDS: Final = 1.0
+# Bookmarks arrive once a minute; a watch without data for this long has failed.
+IDLE_SECONDS: Final = 150.0
+# Idempotent methods. A create without a response may have succeeded, so it is not repeated.
+_RETRYABLE: Final = frozenset({"GET", "PUT", "DELETE", "PATCH"})
+_JSON: Final = "application/json"
+_JSON_PATCH: Final = "application/json-patch+json"  # not idempotent: it can append to a list
+_UNAVAILABLE: Final = frozenset({500, 502, 503, 504})
+_NONE: Final[Mapping[str, str]] = {}
+_READ_BUFFER: Final = 1024 * 1024
+
+
+class Session:
+    """A connection pool to one API server, as one user; an async context manager.
+
+    `clock` tells the time of that server.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._credentials = credentials
+        self._pause = pause
+        self.reachability = Reachability()
+        self.clock = ServerClock()
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+            # Compression costs more CPU time than it saves on a cluster network.
+            headers={"User-Agent": "drawbridge", "Accept-Encoding": "identity"},
+            read_bufsize=_READ_BUFFER,
+        )
+
+    @classmethod
+    async def open(cls, kubeconfig: str | None = None, context: str | None = None) -> Self:
+        """Read credentials and open a session; raises AccessError if there are none."""
+        credentials = Credentials(kubeconfig, context)
+        await credentials.access()
+        return cls(credentials)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the pod's service account or of the kubeconfig context."""
+        return self._credentials.namespace
+
+    async def access(self) -> Access:
+        """Return the credentials of the next request."""
+        return await self._access(None)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def call(  # noqa: PLR0913  # all but two by name
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = _NONE,
+        body: object = None,
+        content_type: str = _JSON,
+        accept: str = _JSON,
+        seconds: float = 30,
+        check: Callable[[], Awaitable[None]] | None = None,
+    ) -> bytes:
+        """Send a request and return the body of the response; raises ApiError unless it succeeds.
+
+        `seconds` limits the whole call with its retries. Idempotent requests are retried, and so
+        are requests that the server certainly did not process; a create is retried only then.
+        `check` runs before every attempt and may raise.
+        """
+        data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        request = _Request(method, path, query, data, content_type, accept)
+        deadline = asyncio.get_running_loop().time() + seconds
+        started = self.reachability.now()
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                async with asyncio.timeout_at(deadline):
+                    if check is not None:
+                        await check()
+                    return await self._send_authenticated(request)
+            except TimeoutError:
+                raise self._no_response(request, seconds, started) from None
+            except ApiError as error:
+                pause = _pause_before_retry(request, error, attempt)
+                if pause is None or asyncio.get_running_loop().time() + pause > deadline:
+                    raise
+            await self._pause(pause)
+        raise AssertionError  # the last attempt raised
+
+    async def _send_authenticated(self, request: "_Request") -> bytes:
+        access = await self._access(None)
+        try:
+            return await self._send_once(access, request)
+        except ApiError as error:
+            if error.code != 401:
+                raise
+        # The token may have expired early, or its file may have been renewed a moment ago.
+        return await self._send_once(await self._access(access), request)
+
+    async def _access(self, rejected: Access | None) -> Access:
+        try:
+            if rejected is not None:
+                return await self._credentials.renew(rejected)
+            return await self._credentials.access()
+        except AccessError as error:
+            raise UnreachableError(f"credentials: {error}", permanent=True) from None
+
+    async def _send_once(self, access: Access, request: "_Request") -> bytes:
+        started = self.reachability.now()
+        try:
+            async with self._open_request(access, request) as response:
+                self.clock.observe(response.headers.get("Date"))
+                body = await response.read()
+                self.reachability.record_response()
+                if response.status >= 400:
+                    raise error_from_response(response.status, response.headers, body)
+                return body
+        except _CONNECTION_ERRORS as error:
+            raise self._unreachable(request, error, started) from None
+
+    def _no_response(self, request: "_Request", seconds: float, started: float) -> UnreachableError:
+        reason = f"no response in {seconds:g} s"
+        self.reachability.record_failure(started, reason)
+        return UnreachableError(f"{request.method} {request.path}: {reason}")
+
+    def _unreachable(
+        self, request: "_Request", error: Exception, started: float
+    ) -> UnreachableError:
+        reason = describe_failure(error)
+        self.reachability.record_failure(started, reason)
+        return UnreachableError(
+            f"{request.method} {request.path}: {reason}",
+            may_have_arrived=not isinstance(error, _CONNECT_ERRORS),
+            permanent=isinstance(error, aiohttp.ClientSSLError),
+        )
+
+    def _open_request(
+        self, access: Access, request: "_Request", idle_seconds: float | None = None
+    ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        headers = {"Accept": request.accept, **access.headers}
+        if request.data is not None:
+            headers["Content-Type"] = request.content_type
+        return self._http.request(
+            request.method,
+            access.server + request.path,
+            params=request.query,
+            data=request.data,
+            headers=headers,
+            ssl=access.tls or True,
+            server_hostname=access.server_name,
+            proxy=access.proxy,
+            # Following a redirect would send the token to another server.
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=idle_seconds),
+        )
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str] = _NONE,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> AsyncIterator[AsyncGenerator[list[bytes], None]]:
+        """Open a watch that yields lists of lines, as they arrive.
+
+        The watch ends when the server ends it. It raises UnreachableError if the connection breaks
+        or delivers no data for `idle_seconds`, since a firewall can drop a connection silently.
+        """
+        request = _Request("GET", path, query)
+        rejected: Access | None = None
+        while True:
+            access = await self._access(rejected)
+            started = self.reachability.now()
+            async with contextlib.AsyncExitStack() as stack:
+                try:
+                    opened = self._open_request(access, request, idle_seconds)
+                    response = await stack.enter_async_context(opened)
+                    self.clock.observe(response.headers.get("Date"))
+                    error_body = await response.read() if response.status >= 400 else b""
+                except _CONNECTION_ERRORS as error:
+                    raise self._unreachable(request, error, started) from None
+                self.reachability.record_response()
+                if response.status == 401 and rejected is None:
+                    rejected = access
+                    continue
+                if response.status >= 400:
+                    raise error_from_response(response.status, response.headers, error_body)
+                yield self._read_lines(response, request)
+                return
+
+    async def _read_lines(
+        self, response: aiohttp.ClientResponse, request: "_Request"
+    ) -> AsyncGenerator[list[bytes], None]:
+        splitter = LineSplitter()
+        try:
+            async for chunk in response.content.iter_any():
+                if lines := splitter.feed(chunk):
+                    yield lines
+        except _CONNECTION_ERRORS as error:
+            # An API server that restarts ends all watches. In an outage, the next requests fail.
+            reason = f"{request.method} {request.path}: {describe_failure(error)}"
+            raise UnreachableError(reason) from None
+
+    @contextlib.asynccontextmanager
+    async def websocket(
+        self,
+        path: str,
+        protocol: str,
+        *,
+        query: Mapping[str, str] = _NONE,
+        max_message_bytes: int,
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a websocket with a subprotocol; raises ApiError if the server does not accept it."""
+        request = _Request("GET", path, query)
+        access = await self._access(None)
+        try:
+            opened = await self._open_websocket(access, request, protocol, max_message_bytes)
+        except ApiError as error:
+            if error.code != 401:
+                raise
+            access = await self._access(access)
+            opened = await self._open_websocket(access, request, protocol, max_message_bytes)
+        async with opened:
+            if opened.protocol != protocol:
+                raise UnreachableError(f"GET {path}: the server does not support {protocol}")
+            yield opened
+
+    async def _open_websocket(
+        self, access: Access, request: "_Request", protocol: str, max_message_bytes: int
+    ) -> aiohttp.ClientWebSocketResponse:
+        started = self.reachability.now()
+        try:
+            # With the connections and headers of this session, and the check of the response.
+            async with (
+                asyncio.timeout(CONNECT_SECONDS),
+                aiohttp.ClientSession(
+                    connector=self._http.connector,
+                    connector_owner=False,
+                    headers=self._http.headers,
+                    middlewares=(_require_upgrade,),
+                ) as client,
+            ):
+                return await client.ws_connect(
+                    access.server + request.path,
+                    protocols=(protocol,),
+                    params=request.query,
+                    headers=access.headers,
+                    ssl=access.tls or True,
+                    server_hostname=access.server_name,
+                    proxy=access.proxy,
+                    max_msg_size=max_message_bytes,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
+                )
+        except _CONNECTION_ERRORS as error:
+            raise self._unreachable(request, error, started) from None
+
+    async def version(self) -> str:
+        """Return the minor version of the server, such as `1.36`."""
+        version = msgspec.json.decode(await self.call("GET", "/version"), type=_Version)
+        # Some distributions report `36+`.
+        return f"{version.major}.{version.minor.rstrip('+')}"
+
+
+class _Version(msgspec.Struct):
+    major: str
+    minor: str
+
+
+class _Request(NamedTuple):
+    method: str
+    path: str
+    query: Mapping[str, str]
+    data: bytes | None = None
+    content_type: str = ""
+    accept: str = _JSON
+
+
+async def _require_upgrade(
+    request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Raise the error of a rejected websocket: aiohttp discards the body and follows redirects."""
+    response = await send(request)
+    if response.status != 101:
+        raise error_from_response(response.status, response.headers, await response.read())
+    return response
+
+
+_CONNECTION_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError)
+_CONNECT_ERRORS: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+
+def _pause_before_retry(request: _Request, error: ApiError, attempt: int) -> float | None:
+    """Return the pause before the next attempt; None if the request must not be retried."""
+    if attempt == MAX_ATTEMPTS:
+        return None
+    is_idempotent = request.method in _RETRYABLE and request.content_type != _JSON_PATCH
+    jitter = 0.5 + random.random()  # noqa: S311
+    pause = FIRST_RETRY_SECONDS * 2 ** (attempt - 1) * jitter
+    if isinstance(error, UnreachableError):
+        if error.permanent:
+            return None
+        return pause if is_idempotent or not error.may_have_arrived else None
+    if error.code == 429:  # rejected before it was processed
+        return error.retry_after if error.retry_after is not None else pause
+    if error.code in _UNAVAILABLE and error.retry_after is not None and is_idempotent:
+        return error.retry_after
+    return None

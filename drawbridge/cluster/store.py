@@ -1,0 +1,182 @@
+"""Stores the objects of a cache and notifies listeners about changes.
+
+An object that cannot be decoded is left out and logged once. It must not stop the cache, and the
+cache must not keep its previous content.
+"""
+
+import contextlib
+import gc
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from drawbridge.cluster.resources import Resource
+
+T = TypeVar("T")
+ObjectKey = tuple[str, str]  # namespace and name
+_LOG = logging.getLogger("drawbridge.cluster.cache")
+
+
+class CachedObject(msgspec.Struct, Generic[T], frozen=True):
+    """One object: `raw` is the complete JSON, `value` the decoded fields.
+
+    `raw` is empty in a cache that keeps only the decoded fields.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    raw: bytes
+    value: T
+
+
+ChangeListener = Callable[[CachedObject[T] | None, CachedObject[T] | None], None]
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class ObjectHeader(msgspec.Struct):
+    """The kind and the identifying metadata of an object."""
+
+    metadata: _Metadata
+    kind: str = ""
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return self.metadata.namespace, self.metadata.name
+
+
+_HEADER = msgspec.json.Decoder(ObjectHeader)
+# The exceptions that msgspec and decoding hooks raise for invalid values.
+DECODE_ERRORS = (msgspec.DecodeError, RecursionError, ValueError, TypeError)
+
+
+def read_header(raw: bytes | msgspec.Raw) -> ObjectHeader:
+    """Decode the header of an object; raises one of DECODE_ERRORS if it has none."""
+    return _HEADER.decode(raw)
+
+
+class ObjectIndex(Generic[T]):
+    """Objects by namespace and name; notifies listeners of each change, in order."""
+
+    def __init__(
+        self, resource: Resource, decode: Callable[[bytes], T], *, keep_raw: bool = True
+    ) -> None:
+        self._resource = resource
+        self._keep_raw = keep_raw
+        self._decode = decode
+        self._type_prefix = b'{"kind":"%b","apiVersion":"%b",' % (
+            resource.kind.encode(),
+            resource.api_version.encode(),
+        )
+        self._listeners: list[ChangeListener[T]] = []
+        self._decode_errors: dict[ObjectKey, str] = {}
+        self.objects: dict[ObjectKey, CachedObject[T]] = {}
+        self.revision = 0
+        self.listener_failures = 0
+
+    @property
+    def decode_errors(self) -> Mapping[ObjectKey, str]:
+        """The objects that cannot be decoded, with the error."""
+        return self._decode_errors
+
+    def subscribe(self, listener: ChangeListener[T]) -> None:
+        """Call `listener` for every change from now on."""
+        self._listeners.append(listener)
+
+    def read(self, header: ObjectHeader, raw: bytes) -> CachedObject[T] | None:
+        """Decode an object; None if that fails, which is logged."""
+        key, metadata = header.key, header.metadata
+        now = self.objects.get(key)
+        if now is not None and (now.uid, now.version) == (metadata.uid, metadata.resource_version):
+            return now  # unchanged, so a relist does not decode it again
+        if not header.kind:
+            # The items of a list have neither kind nor apiVersion, but a write needs both.
+            raw = self._type_prefix + raw.lstrip()[1:]
+        try:
+            value = self._decode(raw)
+        except DECODE_ERRORS as error:
+            self._record_decode_error(key, f"{error}")
+            return None
+        self._decode_errors.pop(key, None)
+        kept = raw if self._keep_raw else b""
+        return CachedObject(key[0], key[1], metadata.uid, metadata.resource_version, kept, value)
+
+    def put(self, after: CachedObject[T]) -> None:
+        """Store a new or changed object."""
+        key = after.namespace, after.name
+        before = self.objects.get(key)
+        if before is not after:
+            self.objects[key] = after
+            self._notify(before, after)
+
+    def drop(self, key: ObjectKey) -> None:
+        """Remove an object."""
+        before = self.objects.pop(key, None)
+        if before is not None:
+            self._notify(before, None)
+
+    def delete(self, key: ObjectKey) -> None:
+        """Remove a deleted object and its decode error."""
+        self._decode_errors.pop(key, None)
+        self.drop(key)
+
+    def replace(self, objects: Iterable[CachedObject[T]], listed: set[ObjectKey]) -> None:
+        """Replace all objects by a list; `listed` includes those that cannot be decoded."""
+        now = {(each.namespace, each.name): each for each in objects}
+        # Only a list shows what was deleted while no watch was open. Deletions come first, so that
+        # a listener frees a device before it sees the device's new owner.
+        for key in [key for key in self.objects if key not in now]:
+            self.drop(key)
+        for key in [key for key in self._decode_errors if key not in listed]:
+            del self._decode_errors[key]
+        for each in now.values():
+            self.put(each)
+
+    def _notify(self, before: CachedObject[T] | None, after: CachedObject[T] | None) -> None:
+        self.revision += 1
+        for listener in self._listeners:
+            try:
+                listener(before, after)
+            except Exception:  # noqa: BLE001  # a bug in a listener must not stop the cache
+                self.listener_failures += 1
+                _LOG.exception("a listener of %s failed", self._resource.plural)
+
+    def _record_decode_error(self, key: ObjectKey, error: str) -> None:
+        if self._decode_errors.get(key) != error:
+            name = "/".join(part for part in key if part)
+            _LOG.warning("cannot decode %s %s: %s", self._resource.kind, name, error)
+        self._decode_errors[key] = error
+
+
+@contextlib.contextmanager
+def pause_garbage_collection() -> Iterator[None]:
+    """Disable the garbage collector while many objects are decoded; only around synchronous code.
+
+    None of the decoded objects can be garbage yet. Collections took two thirds of the time to
+    decode 10,000 slices.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def make_decoder(shape: type[T], decode: Callable[[bytes], T] | None) -> Callable[[bytes], T]:
+    """Return `decode`, or a JSON decoder for the shape."""
+    if decode is not None:
+        return decode
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(shape)
+    return decoder.decode

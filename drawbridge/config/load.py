@@ -1,0 +1,245 @@
+"""Convert a plain value to a Configuration, or return all of its errors.
+
+Loading is strict: it rejects fields that are unknown, not available or without effect. Each finding
+has the path of its field. This module does not read files.
+"""
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+
+import msgspec
+
+from drawbridge.config import codes, string_formats
+from drawbridge.config.available_fields import (
+    AVAILABLE_FIELDS,
+    AvailableFields,
+    is_available,
+    is_partly_available,
+)
+from drawbridge.config.model import (
+    ATTRIBUTE_WORDS,
+    CAPACITY_WORDS,
+    REQUIRED,
+    Compatibility,
+    Configuration,
+    LabelSelector,
+    Operator,
+    Placement,
+    Policy,
+    Target,
+)
+from drawbridge.config.partitions import check_partitions
+from drawbridge.config.schema import PLACES
+from drawbridge.dra.codes import FIELD_MISSING
+from drawbridge.dra.decode_errors import Hook, Schema, walk
+from drawbridge.dra.gates import NEWEST
+from drawbridge.finding import Finding
+
+OBJECT = "Configuration"
+
+
+def load_configuration(
+    value: object, known: Collection[str], built: AvailableFields = AVAILABLE_FIELDS
+) -> Configuration | tuple[Finding, ...]:
+    """Return the Configuration, or all findings. `known` contains the existing finding codes."""
+    found: list[Finding] = []
+    kept = _available(_read_off_policies(value), built, found)
+    walked = walk(kept, Schema(Configuration, _reader(known)), object=OBJECT)
+    found += walked.findings
+    if not isinstance(kept, Mapping):
+        return tuple(found)
+    found += [
+        FIELD_MISSING.at(name, f"{name} is required", object=OBJECT)
+        for name in REQUIRED
+        if kept.get(name) is None
+    ]
+    wrong = {finding.path.partition(".")[0].partition("[")[0] for finding in found}
+    configuration = _convert_valid(walked.value, wrong)
+    found += _check_consistency(configuration)
+    if wrong.isdisjoint(("placement", "ownedPools")):
+        found += _check_owned_pools(configuration)
+    return tuple(found) or configuration
+
+
+def configuration_to_plain(
+    configuration: Configuration, built: AvailableFields = AVAILABLE_FIELDS
+) -> object:
+    """Return the plain value with defaults, without unset and unavailable fields."""
+    return _without_unset(
+        _available(msgspec.to_builtins(configuration, enc_hook=string_formats.to_plain), built, [])
+    )
+
+
+def _without_unset(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _without_unset(item) for name, item in value.items() if item is not None}
+    return [_without_unset(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _read_off_policies(value: object) -> object:
+    """Read the policy `false` as `off`: the YAML 1.1 parser of Kubernetes reads `off` as false."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("findings"), Mapping):
+        return value
+    policies = {
+        code: Policy.OFF.value if policy is False else policy
+        for code, policy in value["findings"].items()
+    }
+    return {**value, "findings": policies}
+
+
+def _available(
+    value: object, built: AvailableFields, found: list[Finding], place: str = "", path: str = ""
+) -> object:
+    """Return the value without unavailable fields. Appends a finding for each of them."""
+    if isinstance(value, list | tuple):
+        return [
+            _available(each, built, found, f"{place}[]", f"{path}[{i}]")
+            for i, each in enumerate(value)
+        ]
+    if not isinstance(value, Mapping):
+        return value
+    kept: dict[object, object] = {}
+    for name, item in value.items():
+        field, at = (f"{place}.{name}", f"{path}.{name}") if place else (f"{name}", f"{name}")
+        if is_partly_available(field, built):
+            kept[name] = _available(item, built, found, field, at)
+        elif item is not None and (message := _unavailable_reason(field, item, built)):
+            found.append(codes.FIELD_UNAVAILABLE.at(at, message, object=OBJECT))
+        else:
+            kept[name] = item
+    return kept
+
+
+def _unavailable_reason(field: str, item: object, built: AvailableFields) -> str:
+    """Return why this version does not accept the value of a field; empty if it does."""
+    name = field.rpartition(".")[2]
+    if field in PLACES and not is_available(field, built):
+        return f"{name} is not available in this version: it would have no effect"
+    values = built.get(field)
+    if values and isinstance(item, str) and item not in values:
+        return f"{name} {item[:60]} is not available in this version, only {' or '.join(values)}"
+    return ""
+
+
+def _reader(known: Collection[str]) -> Hook:
+    """Return a hook that reads strings of a format and accepts only `known` finding codes."""
+
+    def read(kind: type, value: object) -> object:
+        if kind is string_formats.FindingCode and isinstance(value, str) and value not in known:
+            near = difflib.get_close_matches(value, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"no finding has this code{hint}")
+        return string_formats.read_text(kind, value)
+
+    return read
+
+
+def _convert_valid(value: object, wrong: Collection[str]) -> Configuration:
+    """Convert the fields without errors, so that the consistency checks still run."""
+    fields = value if isinstance(value, Mapping) else {}
+    return msgspec.convert(
+        {name: item for name, item in fields.items() if name not in wrong},
+        Configuration,
+        dec_hook=string_formats.read_text,
+    )
+
+
+def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
+    """Yield findings for values that are valid but inconsistent with each other."""
+    yield from _check_selector(configuration.scope.namespace_selector, "scope.namespaceSelector")
+    for i, quota in enumerate(configuration.quotas):
+        yield from _check_selector(quota.namespace_selector, f"quotas[{i}].namespaceSelector")
+    for i, target in enumerate(configuration.targets):
+        yield from _unknown_keys(target, f"targets[{i}]")
+    for i, pool in enumerate(configuration.owned_pools):
+        yield from _check_selector(pool.node_selector, f"ownedPools[{i}].nodeSelector")
+    for i, entry in enumerate(configuration.compatibility):
+        yield from _check_compatibility(entry, f"compatibility[{i}]")
+    yield from _check_partitions(configuration)
+
+
+def _check_owned_pools(configuration: Configuration) -> Iterator[Finding]:
+    pools = configuration.owned_pools
+    is_bridge = configuration.placement is Placement.BRIDGE
+    if is_bridge and not pools:
+        message = "placement bridge needs at least one entry"
+        yield codes.OWNED_POOLS_MISSING.at("ownedPools", message, object=OBJECT)
+    elif pools and not is_bridge:
+        message = "ownedPools has no effect with placement native"
+        yield codes.WITHOUT_EFFECT.at("ownedPools", message, object=OBJECT)
+    for i, pool in enumerate(pools):
+        for j, other in enumerate(pools[:i]):
+            same = other.node_selector == pool.node_selector
+            if same and other.unfenced != pool.unfenced:
+                text = "true" if other.unfenced else "false"
+                yield codes.OWNED_POOLS_DISAGREE.at(
+                    f"ownedPools[{i}].unfenced",
+                    f"ownedPools[{j}] selects the same nodes with unfenced: {text}",
+                    object=OBJECT,
+                )
+                break
+
+
+def _check_partitions(configuration: Configuration) -> Iterator[Finding]:
+    if configuration.partitions and configuration.placement is not Placement.BRIDGE:
+        message = "partitions has no effect with placement native"
+        yield codes.WITHOUT_EFFECT.at("partitions", message, object=OBJECT)
+    for i, entry in enumerate(configuration.partitions):
+        if entry.selector is not None:
+            yield from _check_expression(entry.selector, f"partitions[{i}].selector")
+    yield from check_partitions(configuration.partitions, OBJECT)
+
+
+def _check_selector(selector: LabelSelector | None, path: str) -> Iterator[Finding]:
+    for i, requirement in enumerate(selector.match_expressions if selector else ()):
+        needed = requirement.operator in (Operator.IN, Operator.NOT_IN)
+        if needed != bool(requirement.values):
+            what = "needs at least one value" if needed else "takes no values"
+            yield codes.SELECTOR_CONTRADICTORY.at(
+                f"{path}.matchExpressions[{i}]",
+                f"operator {requirement.operator} {what}",
+                object=OBJECT,
+            )
+
+
+def _unknown_keys(target: Target, path: str) -> Iterator[Finding]:
+    """Yield findings for keys of `attributes` and `capacities` that are not supported."""
+    keys = {
+        "attributes": (target.attributes, ATTRIBUTE_WORDS),
+        "capacities": (target.capacities, CAPACITY_WORDS),
+    }
+    for field, (names, allowed) in keys.items():
+        for name in names:
+            if name not in allowed:
+                message = f"{name} is not one of {', '.join(allowed)}"
+                yield codes.WITHOUT_EFFECT.at(f"{path}.{field}[{name}]", message, object=OBJECT)
+
+
+def _check_compatibility(entry: Compatibility, path: str) -> Iterator[Finding]:
+    if entry.compatible_only_with is None and entry.groups is None:
+        message = "must set compatibleOnlyWith or groups"
+        yield codes.WITHOUT_EFFECT.at(path, message, object=OBJECT)
+    elif entry.compatible_only_with is None and entry.physical_device is not None:
+        message = "physicalDevice has no effect without compatibleOnlyWith"
+        yield codes.WITHOUT_EFFECT.at(f"{path}.physicalDevice", message, object=OBJECT)
+    expressions = {"selector": entry.selector, "compatibleOnlyWith": entry.compatible_only_with}
+    for name, text in expressions.items():
+        if text is not None:
+            yield from _check_expression(text, f"{path}.{name}")
+
+
+def _check_expression(text: str, path: str) -> Iterator[Finding]:
+    """Yield a finding if the expression does not compile.
+
+    Drawbridge evaluates these expressions itself, so the newest CEL environment applies.
+    """
+    from drawbridge.cel.dra.environment import device_environment  # noqa: PLC0415  # takes 150 ms, and few files need it
+    from drawbridge.cel.errors import CompileError  # noqa: PLC0415  # the same
+
+    try:
+        device_environment(NEWEST, list_attributes=True).compile(text)
+    except CompileError as error:
+        first = error.problems[0]
+        name = path.rpartition(".")[2]
+        message = f"{name}, line {first.line}, column {first.column}: {first.message}"
+        yield codes.EXPRESSION_WRONG.at(path, message, object=OBJECT)

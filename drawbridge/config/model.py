@@ -1,0 +1,390 @@
+"""The types, defaults and field descriptions of the Configuration.
+
+Each struct is one object of the file. The JSON Schema, the reference page and
+`drawbridge config print` are generated from these types. `drawbridge.config.available_fields` lists
+the fields that this version supports, and `drawbridge.config.load` validates a file.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, cast
+
+import msgspec
+
+from drawbridge.config.partitions import Partitions
+from drawbridge.config.parts import ConfigurationPart, describe
+from drawbridge.config.string_formats import (
+    AttributeName,
+    DNSLabel,
+    DriverName,
+    ExpressionText,
+    FindingCode,
+    LabelKey,
+    LabelValue,
+    NetworkName,
+    NodeShapeText,
+    ObjectName,
+    ResourceName,
+)
+from drawbridge.dra.compatibility import UnsetGroups
+from drawbridge.dra.quantity import Quantity
+from drawbridge.names import API_VERSION
+
+KIND: Final = "Configuration"
+# These fields have defaults so that `Configuration()` works, but a file must set them.
+REQUIRED: Final = ("apiVersion", "kind")
+
+
+class Placement(enum.StrEnum):
+    """Which component allocates devices."""
+
+    NATIVE = "native"
+    BRIDGE = "bridge"
+
+
+class Policy(enum.StrEnum):
+    """How a finding is reported."""
+
+    ENFORCE = "enforce"
+    WARN = "warn"
+    OFF = "off"
+
+
+class Operator(enum.StrEnum):
+    """The operator of a label selector requirement."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+class LabelRequirement(ConfigurationPart, frozen=True):
+    """One requirement of a label selector."""
+
+    key: Annotated[LabelKey, describe("The key of the label.")]
+    operator: Annotated[Operator, describe("The operator of the requirement.")]
+    values: Annotated[
+        tuple[LabelValue, ...],
+        describe("The values to compare with. Required for In and NotIn, else not allowed."),
+    ] = ()
+
+
+class LabelSelector(ConfigurationPart, frozen=True):
+    """A label selector. An empty selector matches all objects."""
+
+    match_labels: Annotated[
+        Mapping[LabelKey, LabelValue], describe("Labels that must have these values.")
+    ] = {}
+    match_expressions: Annotated[
+        tuple[LabelRequirement, ...], describe("Requirements that must all be met.")
+    ] = ()
+
+
+class Rollout(ConfigurationPart, frozen=True):
+    """The share of pods in scope that is translated."""
+
+    percent: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=100),
+        describe("Percentage of root owners whose pods are translated; stable for each owner."),
+    ] = 100
+
+
+class Scope(ConfigurationPart, frozen=True):
+    """The pods that are translated. The label drawbridge.dev/translate takes precedence."""
+
+    namespace_selector: Annotated[
+        LabelSelector | None,
+        describe("Selects namespaces without the label. If not set, none of them are in scope."),
+    ] = None
+    exclude_namespaces: Annotated[
+        tuple[DNSLabel, ...],
+        describe("Namespaces that are never in scope, regardless of their labels."),
+    ] = cast("tuple[DNSLabel, ...]", ("kube-system",))  # the schema supports only plain defaults
+    rollout: Annotated[Rollout, describe("The share of pods in scope that is translated.")] = (
+        Rollout()
+    )
+
+
+class Legacy(ConfigurationPart, frozen=True):
+    """Names and units of legacy device-plugin resources in pods."""
+
+    renames: Annotated[
+        Mapping[ResourceName, ResourceName],
+        describe("Custom resource names, and the known resource that each one stands for."),
+    ] = {}
+    units: Annotated[
+        Mapping[ResourceName, Quantity],
+        describe("The amount that one unit of a resource stands for, such as 2Mi."),
+    ] = {}
+    defaults: Annotated[
+        Mapping[ResourceName, Quantity],
+        describe("The amount to assume for a resource that a pod does not request."),
+    ] = {}
+    networks: Annotated[
+        Mapping[NetworkName, ResourceName],
+        describe("Secondary networks, and the resource that provides the interfaces of each one."),
+    ] = {}
+    labels: Annotated[
+        Mapping[DNSLabel, Mapping[LabelKey, AttributeName]],
+        describe(
+            "Device labels by kind of device, and the attribute that holds the value of each one."
+        ),
+    ] = {}
+
+
+# The keys of `attributes` and `capacities` of a custom driver.
+ATTRIBUTE_WORDS: Final = (
+    "product",
+    "uuid",
+    "architecture",
+    "compute",
+    "driver-version",
+    "cuda-version",
+    "profile",
+    "parent",
+    "kernel-driver",
+    "resource",
+)
+CAPACITY_WORDS: Final = ("memory", "cores", "shares")
+
+
+class Target(ConfigurationPart, frozen=True):
+    """The driver and DeviceClass for legacy requests of one kind of device."""
+
+    kind: Annotated[Literal["gpu", "nic"], describe("The kind of the requested device.")]
+    driver: Annotated[DriverName, describe("The DRA driver to use.")]
+    class_: Annotated[ObjectName, describe("The DeviceClass to request.")] = msgspec.field(
+        name="class"
+    )
+    family: Annotated[
+        Literal["nvidia", "hami", "amd", "intel", "dranet", "sriov"] | None,
+        describe("For a custom driver: the known driver family that it behaves like."),
+    ] = None
+    sharing: Annotated[
+        Literal["none", "memory", "unlimited"] | Annotated[int, msgspec.Meta(ge=2)],
+        describe(
+            "How pods share a device: not at all, by memory, without limit, or up to this number."
+        ),
+    ] = "none"
+    attributes: Annotated[
+        Mapping[DNSLabel, AttributeName],
+        describe(
+            "For a custom driver: the attributes that hold product, uuid, architecture, compute,"
+            " driver-version, cuda-version, profile, parent, kernel-driver, or resource (the"
+            " name of a device-plugin resource)."
+        ),
+    ] = {}
+    capacities: Annotated[
+        Mapping[DNSLabel, AttributeName],
+        describe("For a custom driver: the capacities that hold memory, cores or shares."),
+    ] = {}
+
+
+class Fleet(ConfigurationPart, frozen=True):
+    """Devices and nodes that can be added to the cluster later.
+
+    The first entry of a class applies.
+    """
+
+    class_: Annotated[ObjectName, describe("The DeviceClass that the entry applies to.")] = (
+        msgspec.field(name="class")
+    )
+    closed: Annotated[
+        Literal["auto"] | bool,
+        describe(
+            "Whether the published devices are all kinds that there will be, so that requests that"
+            " none of them can ever satisfy are denied instead of warned about. `auto`: yes if the"
+            " class has devices in complete pools, and no node shows an autoscaler (a cloud's"
+            " `providerID`, a label of a node group), has a device plugin and no driver for the"
+            " same devices, or is not ready and without devices of a driver."
+        ),
+    ] = "auto"
+    expected_shapes: Annotated[
+        tuple[NodeShapeText, ...],
+        describe(
+            "Nodes that can be added, for example by node pools without nodes: the number of"
+            " devices of the class, and the attributes and capacities that are known of them, such"
+            " as `8x productName=NVIDIA H200, memory=141Gi`. Requests that such a node may satisfy"
+            " are not denied. A property that is not stated may have any value."
+        ),
+    ] = ()
+
+
+class Decisions(ConfigurationPart, frozen=True):
+    """What to do if a translation loses a property, or is not necessary."""
+
+    allow_loss_of: Annotated[
+        tuple[Literal["isolation", "exclusivity"], ...],
+        describe(
+            "Properties that a translation is allowed to lose. By default, such a pod is denied."
+        ),
+    ] = ()
+    native_extended_names: Annotated[
+        Literal["leave", "translate"],
+        describe("What to do with a legacy name that a DeviceClass serves as extended resource."),
+    ] = "leave"
+    admin_access: Annotated[
+        Literal["refuse", "allow"],
+        describe(
+            "Whether a legacy request to monitor devices becomes a request with admin access. The"
+            " namespace must have the label resource.kubernetes.io/admin-access as well."
+        ),
+    ] = "refuse"
+
+
+class Admission(ConfigurationPart, frozen=True):
+    """Which requests the API server sends to the webhooks."""
+
+    every_pod: Annotated[
+        bool,
+        describe(
+            "Whether the API server sends every pod of a namespace in scope, not only pods that"
+            " request devices. Pods to which another webhook adds requests are then translated."
+        ),
+    ] = False
+
+
+class Compatibility(ConfigurationPart, frozen=True):
+    """Which devices of a driver cannot be allocated at the same time."""
+
+    driver: Annotated[DriverName, describe("The driver of the devices.")]
+    selector: Annotated[
+        ExpressionText | None,
+        describe("A CEL expression that selects devices of the driver. If not set, all of them."),
+    ] = None
+    physical_device: Annotated[
+        AttributeName | None,
+        describe(
+            "The attribute that identifies the physical device. Others are always compatible."
+        ),
+    ] = None
+    compatible_only_with: Annotated[
+        ExpressionText | None,
+        describe(
+            "A CEL expression for the compatible devices, in which `device` is the other device."
+        ),
+    ] = None
+    groups: Annotated[
+        tuple[DNSLabel, ...] | None,
+        describe(
+            "Compatibility groups of these devices, instead of the groups in the ResourceSlices."
+        ),
+    ] = None
+
+
+class Quota(ConfigurationPart, frozen=True):
+    """Limits on the devices of a namespace."""
+
+    namespace_selector: Annotated[
+        LabelSelector, describe("The namespaces that the limits apply to.")
+    ]
+    single: Annotated[
+        Mapping[ResourceName, Quantity],
+        describe("The maximum that one pod can request, by resource."),
+    ] = {}
+    total: Annotated[
+        Mapping[ResourceName, Quantity],
+        describe("The maximum that one namespace can use, by resource."),
+    ] = {}
+
+
+class Strategy(ConfigurationPart, frozen=True):
+    """How to choose between suitable devices."""
+
+    default: Annotated[str | None, describe("The strategy for pods that do not set one.")] = None
+    weights: Annotated[Mapping[str, float], describe("The weight of each criterion.")] = {}
+    max_pods_per_node: Annotated[
+        Annotated[int, msgspec.Meta(ge=1)] | None,
+        describe("The maximum number of pods with devices on one node."),
+    ] = None
+
+
+class OwnedPool(ConfigurationPart, frozen=True):
+    """Pools of one driver on selected nodes, which only the Drawbridge allocator allocates from.
+
+    A node has the taint unless each entry that selects it sets `unfenced`.
+    """
+
+    driver: Annotated[DriverName, describe("The driver of the pools.")]
+    node_selector: Annotated[
+        LabelSelector,
+        describe(
+            "Selects the nodes by their labels; `{}` selects every node. Only pools whose slices"
+            " all name one of these nodes are owned."
+        ),
+    ]
+    unfenced: Annotated[
+        bool,
+        describe(
+            "Whether to omit the taint drawbridge.dev/owned:NoSchedule from these nodes, which"
+            " keeps pods of other schedulers away. Without it, another scheduler can allocate a"
+            " device a second time."
+        ),
+    ] = False
+
+
+class Configuration(ConfigurationPart, frozen=True):
+    """The configuration file."""
+
+    api_version: Annotated[
+        Literal["drawbridge.dev/v1alpha1"], describe("The version of the format.")
+    ] = API_VERSION
+    kind: Annotated[Literal["Configuration"], describe("Always Configuration.")] = KIND
+    placement: Annotated[
+        Placement,
+        describe(
+            "Which component allocates devices: the Kubernetes scheduler (`native`) or the"
+            " Drawbridge allocator (`bridge`), for the pools in `ownedPools`."
+        ),
+    ] = Placement.NATIVE
+    scope: Annotated[Scope, describe("The pods that are translated.")] = Scope()
+    legacy: Annotated[Legacy, describe("Names and units of legacy device-plugin resources.")] = (
+        Legacy()
+    )
+    targets: Annotated[
+        tuple[Target, ...], describe("The drivers to translate to. If empty, every known driver.")
+    ] = ()
+    fleet: Annotated[
+        tuple[Fleet, ...], describe("Devices and nodes that can be added to the cluster later.")
+    ] = ()
+    decisions: Annotated[Decisions, describe("What to do if a translation loses a property.")] = (
+        Decisions()
+    )
+    admission: Annotated[
+        Admission, describe("Which requests the API server sends to the webhooks.")
+    ] = Admission()
+    findings: Annotated[
+        Mapping[FindingCode, Policy],
+        describe(
+            "Findings to report with another severity: `enforce` reports an error, `warn` a"
+            " warning, and `off` does not report the finding."
+        ),
+    ] = {}
+    compatibility: Annotated[
+        tuple[Compatibility, ...],
+        describe(
+            "Devices that cannot be allocated at the same time. Overrides the ResourceSlices."
+        ),
+    ] = ()
+    unset_groups: Annotated[
+        UnsetGroups,
+        describe(
+            "The devices that are compatible with a device without compatibility groups: only"
+            " other devices without groups (`alone`, as in Kubernetes) or `all` devices."
+        ),
+    ] = UnsetGroups.ALONE
+    partitions: Annotated[
+        tuple[Partitions, ...],
+        describe("Partitions of a fabric that rules of claims refer to, with `placement: bridge`."),
+    ] = ()
+    quotas: Annotated[tuple[Quota, ...], describe("Limits on the devices of namespaces.")] = ()
+    strategy: Annotated[Strategy, describe("How to choose between suitable devices.")] = Strategy()
+    owned_pools: Annotated[
+        tuple[OwnedPool, ...],
+        describe(
+            "Pools that only the Drawbridge allocator allocates from. Required with `placement:"
+            " bridge`, and not allowed with `native`."
+        ),
+    ] = ()

@@ -1,0 +1,58 @@
+"""Apply the Configuration: severities of findings, and what it declares of devices.
+
+Lower packages do not read the Configuration. They receive findings and declarations.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from drawbridge.config.model import Configuration, Policy
+from drawbridge.config.string_formats import FindingCode
+from drawbridge.dra.compatibility import Declaration
+from drawbridge.dra.partitions import PartitionTable
+from drawbridge.finding import Finding, Severity
+from drawbridge.names import PARTITION_ATTRIBUTE
+
+_SEVERITY: Final = {Policy.ENFORCE: Severity.ERROR, Policy.WARN: Severity.WARNING}
+
+
+def apply_policies(
+    findings: Iterable[Finding], policies: Mapping[FindingCode, Policy]
+) -> Iterator[Finding]:
+    """Yield findings with the configured severity, and omit those that are `off`."""
+    for finding in findings:
+        policy = policies.get(FindingCode(finding.code))
+        if policy is None:
+            yield finding
+        elif policy is not Policy.OFF:
+            yield msgspec.structs.replace(finding, severity=_SEVERITY[policy])
+
+
+def partition_tables(configuration: Configuration) -> tuple[PartitionTable, ...]:
+    """Return the partitions of the Configuration in their order."""
+    return tuple(
+        PartitionTable(
+            driver=entry.driver,
+            number=entry.attribute,
+            name=entry.name or PARTITION_ATTRIBUTE,
+            partitions=entry.partitions,
+            selector=entry.selector or "",
+        )
+        for entry in configuration.partitions
+    )
+
+
+def compatibility_declarations(configuration: Configuration) -> tuple[Declaration, ...]:
+    """Return the compatibility declarations of the Configuration in their order."""
+    return tuple(
+        Declaration(
+            driver=entry.driver,
+            selector=entry.selector or "",
+            physical_device=entry.physical_device or "",
+            compatible_only_with=entry.compatible_only_with or "",
+            groups=entry.groups,
+        )
+        for entry in configuration.compatibility
+    )

@@ -1,0 +1,247 @@
+"""Generate the JSON Schema and the reference page of the Configuration from its types."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from drawbridge.config import string_formats
+from drawbridge.config.available_fields import (
+    AVAILABLE_FIELDS,
+    AvailableFields,
+    is_available,
+    is_partly_available,
+)
+from drawbridge.config.model import REQUIRED, Configuration
+from drawbridge.dra.quantity import Quantity
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+UNAVAILABLE: Final = "Not available in this version."
+
+
+class FieldRow(NamedTuple):
+    """One field of the reference page.
+
+    `place` is the dotted path, with `[]` for the entries of a list and `{}` for those of a map.
+    `struct` is the name of the type that contains the field.
+    """
+
+    place: str
+    type: str
+    default: str
+    description: str
+    struct: str
+
+
+def _rows(info: inspect.Type, place: str) -> Iterator[FieldRow]:
+    """Yield the fields of a type, each object before its own fields."""
+    match info:
+        case inspect.StructType(cls=cls, fields=fields):
+            for field in fields:
+                at = f"{place}.{field.encode_name}" if place else field.encode_name
+                yield FieldRow(
+                    at,
+                    describe_type(field.type),
+                    _default(field),
+                    _description(field.type),
+                    cls.__name__,
+                )
+                yield from _rows(field.type, at)
+        case inspect.Metadata(type=inner):
+            yield from _rows(inner, place)
+        case inspect.VarTupleType(item_type=item):
+            yield from _rows(item, f"{place}[]")
+        case inspect.DictType(value_type=item):
+            yield from _rows(item, f"{place}{{}}")
+        case inspect.UnionType(types=types):
+            for member in types:
+                yield from _rows(member, place)
+
+
+def _description(info: inspect.Type) -> str:
+    known = info.extra_json_schema if isinstance(info, inspect.Metadata) else None
+    return str((known or {}).get("description", ""))
+
+
+def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one line for each kind of type
+    """Describe a type for the reference page."""
+    match info:
+        case inspect.Metadata(type=inner):
+            return describe_type(inner)
+        case inspect.UnionType(types=types):
+            members = [each for each in types if not isinstance(each, inspect.NoneType)]
+            return " or ".join(describe_type(each) for each in members)
+        case inspect.VarTupleType(item_type=item):
+            return f"list of {describe_type(item)}"
+        case inspect.DictType(key_type=key, value_type=item):
+            return f"map of {describe_type(key)} to {describe_type(item)}"
+        case inspect.CustomType(cls=cls) if issubclass(cls, string_formats.Text):
+            return cls.NAME
+        case inspect.LiteralType(values=values):
+            return ", ".join(f"`{value}`" for value in sorted(map(str, values)))
+        case inspect.EnumType(cls=enumeration):
+            return ", ".join(f"`{member.value}`" for member in enumeration)
+        case _:
+            return _simple(info)
+
+
+def _simple(info: inspect.Type) -> str:  # noqa: PLR0911  # the same
+    match info:
+        case inspect.IntType(ge=low, le=high) if high is not None:
+            return f"number from {low} to {high}"
+        case inspect.IntType(ge=low) if low is not None:
+            return f"number, at least {low}"
+        case inspect.StructType():
+            return "object"
+        case inspect.BoolType():
+            return "`true`, `false`"
+        case inspect.CustomType(cls=cls) if issubclass(cls, Quantity):
+            return "quantity"
+        case inspect.FloatType():
+            return "number"
+        case _:
+            return "text"
+
+
+def _default(field: inspect.Field) -> str:
+    """Return the default as written in a file, or "required"."""
+    if field.required or field.encode_name in REQUIRED:
+        return "required"
+    made = field.default_factory
+    value = field.default if made is msgspec.NODEFAULT else made()
+    if value is None:
+        return "not set"
+    # The rows of its fields show the defaults of an object.
+    return "" if isinstance(value, msgspec.Struct) else f"`{_json(value)}`"
+
+
+def _json(value: object) -> str:
+    return json.dumps(msgspec.to_builtins(value, enc_hook=string_formats.to_plain)).strip('"')
+
+
+ROWS: Final = tuple(_rows(inspect.type_info(Configuration), ""))
+PLACES: Final = frozenset(row.place for row in ROWS)
+
+
+def unavailable_rows(built: AvailableFields) -> tuple[FieldRow, ...]:
+    """Return the outermost fields that this version declares but does not support."""
+    unavailable = [
+        row
+        for row in ROWS
+        if not is_available(row.place, built) and not is_partly_available(row.place, built)
+    ]
+    places = dict.fromkeys((row.place for row in unavailable), ())
+    return tuple(
+        row for row in unavailable if not is_available(row.place, _without(places, row.place))
+    )
+
+
+def _without(places: AvailableFields, place: str) -> AvailableFields:
+    return {each: () for each in places if each != place}
+
+
+def configuration_schema(built: AvailableFields = AVAILABLE_FIELDS) -> dict[str, Any]:
+    """Return the JSON Schema. It marks and rejects fields that are not available."""
+    _, defs = msgspec.json.schema_components(
+        [Configuration], schema_hook=string_formats.json_schema, ref_template="#/$defs/{name}"
+    )
+    for row in unavailable_rows(built):
+        field = defs[row.struct]["properties"][row.place.rpartition(".")[2]]
+        field["description"] = f"{field['description']} {UNAVAILABLE}"
+        field["not"] = {}
+    root = defs.pop(Configuration.__name__)
+    for place, values in built.items():
+        if values:
+            field = root["properties"][place]
+            field["description"] += f" In this version, only {' or '.join(values)}."
+            field["enum"] = list(values)
+            field.pop("$ref", None)
+    root["required"] = list(REQUIRED)
+    return {"$schema": DIALECT, **root, "$defs": defs}
+
+
+def render_page(built: AvailableFields = AVAILABLE_FIELDS) -> str:
+    """Render the reference page of all fields, `docs/configuration.md`."""
+    unsupported = unavailable_rows(built)
+    unavailable = {row.place: () for row in unsupported}
+    lines = [
+        *_INTRODUCTION.splitlines(),
+        "",
+        "## Fields",
+        "",
+        *_table([row for row in ROWS if not is_available(row.place, unavailable)], built),
+        "",
+        "## Declared but not available",
+        "",
+        "These fields are part of the format, but this version does not implement their features.",
+        "A file that sets one of them is rejected with `FieldUnavailable`.",
+        "",
+        *_table([row for row in ROWS if is_available(row.place, unavailable)], built),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_INTRODUCTION: Final = r"""# Configuration
+
+One file configures Drawbridge. Loading is strict: an unknown field, a value of the wrong type or
+a field without effect is an error that names the field. No field is mandatory except `apiVersion`
+and `kind`: with the defaults, it is enough to label a namespace. This page is generated from the
+types in the code (`make docs`).
+
+[examples/configuration.yaml](../examples/configuration.yaml) sets every field that this version
+supports and explains each one. To print the configuration with all defaults:
+
+```console
+$ drawbridge config print
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+placement: native
+scope:
+  excludeNamespaces:
+  - kube-system
+  rollout:
+    percent: 100
+legacy:
+  renames: {}
+  units: {}
+  defaults: {}
+  networks: {}
+  labels: {}
+targets: []
+fleet: []
+decisions:
+  allowLossOf: []
+  nativeExtendedNames: leave
+  adminAccess: refuse
+admission:
+  everyPod: false
+findings: {}
+compatibility: []
+unsetGroups: alone
+partitions: []
+ownedPools: []
+```
+
+With `--config FILE`, the command prints the configuration of a file, or all of its errors:
+
+```console
+$ printf 'quotas: []\nunsetgroups: all\n' | drawbridge config print --config -
+<stdin>:1: error: Configuration quotas: quotas is not available in this version: it would have no effect [FieldUnavailable]
+...
+<stdin>:2: error: Configuration unsetgroups: unknown field unsetgroups; did you mean unsetGroups? [FieldUnknown]
+    Correct the spelling or remove the field.
+```
+
+`drawbridge config schema` prints the JSON Schema of the file for editors and CI pipelines.
+"""  # noqa: E501  # what is printed is not wrapped
+
+
+def _table(chosen: list[FieldRow], built: AvailableFields) -> Iterator[str]:
+    yield "| field | type | default | meaning |"
+    yield "|---|---|---|---|"
+    for row in chosen:
+        values = built.get(row.place)
+        only = f" In this version, only `{'`, `'.join(values)}`." if values else ""
+        yield f"| `{row.place}` | {row.type} | {row.default} | {row.description}{only} |"

@@ -1,0 +1,174 @@
+"""Writes edits back into the text of documents.
+
+Only the changed parts are written, at the positions from the parser and in the surrounding style;
+all other bytes stay. The result is read again and compared, so that every text is either correct or
+refused with a finding.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from drawbridge.documents import codes, jsontext
+from drawbridge.documents.construct import construct
+from drawbridge.documents.cuts import EditRefusedError, apply_changes, column, starts_line
+from drawbridge.documents.document import Document, LocatedFinding, Source
+from drawbridge.documents.nodes import SyntaxNode, compose
+from drawbridge.documents.patch import Edit, EditError, apply_edits
+from drawbridge.documents.paths import format_path
+from drawbridge.documents.problems import UnreadableError
+from drawbridge.documents.revise import revise_text
+from drawbridge.documents.split import BOM
+from drawbridge.documents.values import Value, equal_json
+from drawbridge.documents.write import TextStyle
+from drawbridge.finding import Finding
+
+
+def apply_to_text(document: Document, edits: Sequence[Edit]) -> bytes | Finding:
+    """Return the bytes of the document with the edits applied, or the finding that refuses them.
+
+    For an object of a List in YAML, these are the bytes of the whole List.
+    """
+    bom = BOM if document.raw.startswith(BOM) else b""
+    try:
+        if document.findings:
+            raise EditRefusedError("the document is unreadable")  # noqa: TRY301  # a single exit
+        return bom + _apply_checked(document, _from_root(document, edits)).encode()
+    except (EditError, EditRefusedError, UnreadableError) as error:
+        path = edits[0].path if edits else ()
+        return codes.EDIT_REFUSED.at(format_path(path), f"{error}", object=document.name)
+
+
+def rewrite_file(
+    source: Source, changes: Sequence[tuple[Document, Sequence[Edit]]]
+) -> tuple[bytes, tuple[LocatedFinding, ...]]:
+    """Return a file with the edits of its objects applied; refused objects stay as they are."""
+    pieces: list[bytes] = []
+    refused: list[LocatedFinding] = []
+    at = 0
+    for start, group in sorted(_group_by_start(changes).items()):
+        first = group[0][0]
+        text, findings = _apply_group(group)
+        refused += findings
+        pieces += [source.data[at:start], text]
+        at = first.end
+    return b"".join([*pieces, source.data[at:]]), tuple(refused)
+
+
+def _group_by_start(
+    changes: Sequence[tuple[Document, Sequence[Edit]]],
+) -> dict[int, list[tuple[Document, Sequence[Edit]]]]:
+    """Group the changes of one text: those of the objects of one List in YAML."""
+    groups: dict[int, list[tuple[Document, Sequence[Edit]]]] = {}
+    for document, edits in changes:
+        groups.setdefault(document.start, []).append((document, edits))
+    return groups
+
+
+def _apply_group(
+    group: Sequence[tuple[Document, Sequence[Edit]]],
+) -> tuple[bytes, list[LocatedFinding]]:
+    """Apply the edits of several objects to one text; if they fail, as many as possible."""
+    document = replace(group[0][0], within=())
+    edits = [edit for each, its in group for edit in _from_root(each, its)]
+    text = apply_to_text(document, edits)
+    if isinstance(text, bytes):
+        return text, []
+    alone = [(each, its, apply_to_text(each, its)) for each, its in group]
+    refused = [(each, done) for each, _, done in alone if isinstance(done, Finding)]
+    rest = [(each, its) for each, its, done in alone if isinstance(done, bytes)]
+    if len(rest) in {0, len(group)}:
+        refused = refused or [(each, text) for each, _ in group]
+        return document.raw, [each.locate_finding(finding) for each, finding in refused]
+    written, more = _apply_group(rest)
+    return written, [each.locate_finding(finding) for each, finding in refused] + more
+
+
+def _from_root(document: Document, edits: Sequence[Edit]) -> list[Edit]:
+    return [Edit(each.op, (*document.within, *each.path), each.value) for each in edits]
+
+
+def _apply_checked(document: Document, edits: Sequence[Edit]) -> str:
+    text = document.raw.removeprefix(BOM).decode()
+    as_json = document.format == "json"
+    root, old = _read(text, as_json=as_json)
+    if root is None:
+        raise EditRefusedError("the document is empty")
+    new = apply_edits(old, edits)
+    changed = apply_changes(
+        text, revise_text(text, detect_style(text, root, as_json=as_json), root, old, new)
+    )
+    try:
+        result = _read(changed, as_json=as_json)[1]
+    except UnreadableError:
+        result = None
+    if not equal_json(result, new):
+        raise EditRefusedError(_explain_refusal(root))
+    return changed
+
+
+def _read(text: str, *, as_json: bool) -> tuple[SyntaxNode | None, Value]:
+    if as_json:
+        value = jsontext.decode(text.encode())
+        return jsontext.root_node(text), value
+    root = compose(text)
+    return root, None if root is None else construct(root)
+
+
+def _explain_refusal(root: SyntaxNode) -> str:
+    """Explain why a change would affect other values; most likely they are shared."""
+    anchors = sorted({node.anchor for node in _nodes(root) if node.anchor is not None})
+    if anchors:
+        return f"other values share this one through the anchor &{anchors[0]}"
+    return "the change does not fit the style of the text"
+
+
+def _nodes(root: SyntaxNode) -> Iterator[SyntaxNode]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if node.kind != "alias":
+            waiting += reversed(node.children or [])
+
+
+def detect_style(text: str, root: SyntaxNode, *, as_json: bool) -> TextStyle:
+    """Detect the style of a document from the first occurrence of each construct."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if as_json:
+        return _json_style(text, root, newline)
+    step = list_step = None
+    for node in _nodes(root):
+        if node.kind != "mapping" or node.flow:
+            continue
+        for key, value in node.entries():
+            if value.flow or not value.children or value.kind == "alias":
+                continue
+            if starts_line(text, value.start) and value.anchor is None and value.tag is None:
+                deeper = column(text, value.start) - column(text, key.start)
+                if value.kind == "mapping":
+                    step = step or deeper
+                elif list_step is None:
+                    list_step = deeper
+        if step is not None and list_step is not None:
+            break
+    return TextStyle(newline, step or 2, list_step or 0)
+
+
+def _json_style(text: str, root: SyntaxNode, newline: str) -> TextStyle:
+    """Detect the spacing of JSON from its first object."""
+    children = jsontext.read_children(text, root)
+    if root.kind != "mapping" or not children:
+        return TextStyle(newline, json=True)
+    step = 2
+    if starts_line(text, children[0].start) and starts_line(text, root.end - 1):
+        # The first line of an object in a List does not show its indentation; the last line does.
+        step = column(text, children[0].start) - column(text, root.end - 1)
+    spaced = text[children[0].end : children[1].start].endswith(" ")
+    commas = len(children) > 2 and text[children[1].end : children[2].start] == ","
+    return TextStyle(
+        newline,
+        step=max(1, step),
+        json=True,
+        comma="," if commas and not spaced else ", ",
+        colon=": " if spaced else ":",
+    )

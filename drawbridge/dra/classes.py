@@ -1,0 +1,47 @@
+"""DeviceClasses: their types and reader. The wire format is the same in all API versions."""
+
+import msgspec
+
+from drawbridge.dra.allocation import Opaque
+from drawbridge.dra.claim import ClaimMetadata, Selector
+from drawbridge.dra.decode import Object, Reader
+from drawbridge.finding import Finding
+
+KIND = "DeviceClass"
+IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
+# A class with a longer name has no implicit extended resource.
+MAX_IMPLICIT_LENGTH = 63
+
+
+class ClassConfig(msgspec.Struct, frozen=True):
+    """Configuration for every device of the class."""
+
+    opaque: Opaque | None = None
+
+
+class ClassSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The spec of a DeviceClass. It is mutable."""
+
+    selectors: tuple[Selector, ...] = ()
+    config: tuple[ClassConfig, ...] = ()
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(Object, frozen=True, rename="camel", kw_only=True):
+    """A DeviceClass."""
+
+    metadata: ClaimMetadata
+    spec: ClassSpec = ClassSpec()
+
+
+def class_reader() -> Reader[DeviceClass]:
+    """Return a reader of DeviceClasses."""
+    versions = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
+    return Reader(KIND, dict.fromkeys(versions, DeviceClass), lambda wire: wire)
+
+
+def read_class(
+    raw: object, reader: Reader[DeviceClass] | None = None
+) -> DeviceClass | tuple[Finding, ...]:
+    """Read one DeviceClass of any API version from JSON bytes or a dict."""
+    return (reader or class_reader()).read(raw)

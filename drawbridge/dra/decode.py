@@ -1,0 +1,234 @@
+"""Decode API objects of one kind, in any API version, from JSON bytes or dicts.
+
+A valid object is decoded in one pass. An invalid object is walked a second time to find every error
+with its path. Any input results in objects or findings, never in an exception.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from drawbridge.dra import codes
+from drawbridge.dra.decode_errors import Schema, convert, describe_value
+from drawbridge.dra.quantity import Quantity, from_json
+from drawbridge.finding import Finding
+
+T = TypeVar("T")
+
+# Errors of msgspec for bytes that are not JSON or UTF-8, are too deeply nested or mistyped.
+_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, TypeError)
+
+# Bounds the memory and time for a list of invalid objects.
+MAX_LIST_FINDINGS = 5000
+
+# A cluster has some hundred distinct quantities, and a hostile driver any number of them.
+MAX_CACHED_QUANTITIES: Final = 4096
+_MAX_CACHED_LENGTH: Final = 64
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    """The metadata fields that are decoded."""
+
+    name: str
+    namespace: str = ""
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+class Object(msgspec.Struct, frozen=True, rename="camel"):
+    """The common fields of an API object. Wire types add `spec` and other fields."""
+
+    metadata: Metadata
+    api_version: str = ""
+    kind: str = ""
+
+
+class ReadResult(NamedTuple, Generic[T]):
+    """The valid objects of a list, and the findings for the others."""
+
+    objects: tuple[T, ...]
+    findings: tuple[Finding, ...]
+
+
+class _List(msgspec.Struct, rename="camel"):
+    items: list[msgspec.Raw] | None = None
+    api_version: str = ""
+    kind: str = ""
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+class QuantityDecoder:
+    """A decoding hook for quantities. Caches a bounded number of short ones by their string."""
+
+    def __init__(self) -> None:
+        self._cached: dict[str, Quantity] = {}
+
+    def __len__(self) -> int:
+        return len(self._cached)
+
+    def __call__(self, expected: type, value: Any) -> Quantity:  # noqa: ANN401  # any JSON value
+        """Decode a quantity; raises an error of `drawbridge.dra.quantity` if it is not valid."""
+        if expected is not Quantity:
+            raise TypeError(f"{expected.__name__} cannot be read")
+        if not isinstance(value, str):
+            return from_json(value)
+        quantity = self._cached.get(value)
+        if quantity is None:
+            quantity = from_json(value)
+            if len(self._cached) >= MAX_CACHED_QUANTITIES:
+                self._cached.clear()
+            if len(value) <= _MAX_CACHED_LENGTH:
+                self._cached[value] = quantity
+        return quantity
+
+
+class Reader(Generic[T]):
+    """Reads objects of one kind. Caches decoders and quantities.
+
+    `shapes` maps each API version to its wire type, newest first. The newest version is the default
+    for objects without apiVersion. `convert_object` converts the wire type to the domain type.
+    """
+
+    def __init__(
+        self, kind: str, shapes: Mapping[str, type[Object]], convert_object: Callable[[Any], T]
+    ) -> None:
+        self.kind = kind
+        self.shapes = shapes
+        self.convert_object = convert_object
+        self.newest = next(iter(shapes))
+        self.hook = QuantityDecoder()
+        self._decoders = {
+            shape: msgspec.json.Decoder(shape, dec_hook=self.hook) for shape in shapes.values()
+        }
+        self._schemas: dict[type, Schema] = {}
+
+    def read(
+        self, raw: object, *, version: str = "", ordinal: int | None = None
+    ) -> T | tuple[Finding, ...]:
+        """Read one object from JSON bytes or a dict. `ordinal` identifies it if it has no name."""
+        if isinstance(raw, bytes | bytearray | memoryview | msgspec.Raw):
+            decoded = self._decode(raw, version)
+            if decoded is not None:
+                return self.convert_object(decoded)
+            try:
+                raw = msgspec.json.decode(raw)
+            except _UNDECODABLE as error:
+                about = self._object_name(None, ordinal)
+                return (codes.UNREADABLE_JSON.at("", f"{error}", object=about),)
+        return self._convert(raw, version, ordinal)
+
+    def read_many(self, raw: object) -> ReadResult[T]:
+        """Read one object or a list of objects. An invalid item does not affect other items."""
+        listed = _decode_list(raw)
+        if listed is None:
+            return _collect([self.read(raw)])
+        if listed.kind == "List":
+            # A List can contain any kind. Skip items of other kinds.
+            numbered = (
+                (i, item)
+                for i, item in enumerate(listed.items or (), 1)
+                if _kind(item) in ("", self.kind)
+            )
+            return _collect(self.read(item, ordinal=i) for i, item in numbered)
+        if listed.kind not in ("", f"{self.kind}List"):
+            message = f"kind is {listed.kind}, expected {self.kind}List"
+            return ReadResult((), (codes.WRONG_KIND.at("kind", message),))
+        return _collect(
+            self.read(item, version=listed.api_version, ordinal=i)
+            for i, item in enumerate(listed.items or (), 1)
+        )
+
+    def _decode(self, raw: bytes | bytearray | memoryview | msgspec.Raw, version: str) -> Any:  # noqa: ANN401  # an instance of a shape
+        """Decode in one pass. Return None on any error; `_convert` finds the errors."""
+        shape = self.shapes.get(version or self.newest)
+        if shape is None:
+            return None
+        try:
+            decoded = self._decoders[shape].decode(raw)
+            if decoded.api_version and decoded.api_version != version:
+                own_shape = self.shapes.get(decoded.api_version)
+                if own_shape is None:
+                    return None
+                if own_shape is not shape:
+                    decoded = self._decoders[own_shape].decode(raw)
+        except _UNDECODABLE:
+            return None
+        return decoded if decoded.kind in ("", self.kind) else None
+
+    def _convert(self, plain: object, version: str, ordinal: int | None) -> T | tuple[Finding, ...]:
+        about = self._object_name(plain, ordinal)
+        if not isinstance(plain, Mapping):
+            message = f"a {self.kind} must be an object, not {describe_value(plain)}"
+            return (codes.WRONG_TYPE.at("", message, object=about),)
+        kind = plain.get("kind") or self.kind
+        if kind != self.kind:
+            message = f"kind is {describe_value(kind)}, expected {self.kind}"
+            return (codes.WRONG_KIND.at("kind", message, object=about),)
+        version_name = plain.get("apiVersion") or version or self.newest
+        shape = self.shapes.get(version_name) if isinstance(version_name, str) else None
+        if shape is None:
+            message = f"{describe_value(version_name)} is not supported for {self.kind}"
+            remedy = f"Convert the object to {self.newest}."
+            return (
+                codes.UNSUPPORTED_VERSION.at("apiVersion", message, object=about, remedy=remedy),
+            )
+        if shape not in self._schemas:
+            self._schemas[shape] = Schema(shape, self.hook)
+        converted = convert(plain, self._schemas[shape], object=about)
+        return converted if isinstance(converted, tuple) else self.convert_object(converted)
+
+    def _object_name(self, plain: object, ordinal: int | None) -> str:
+        metadata = plain.get("metadata") if isinstance(plain, Mapping) else None
+        if isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str):
+            namespace = metadata.get("namespace")
+            parts = (self.kind, namespace if isinstance(namespace, str) else "", metadata["name"])
+            return "/".join(filter(None, parts))
+        return self.kind if ordinal is None else f"{self.kind}#{ordinal}"
+
+
+def _decode_list(raw: object) -> _List | None:
+    """Return the undecoded items of a list; None if the input is not a list."""
+    try:
+        if isinstance(raw, bytes | bytearray | memoryview):
+            listed = msgspec.json.decode(raw, type=_List)
+        elif isinstance(raw, Mapping) and isinstance(raw.get("items"), list | None):
+            header = {key: raw[key] for key in ("kind", "apiVersion") if key in raw}
+            listed = msgspec.convert(header, _List)
+            listed.items = raw.get("items")
+        else:
+            return None
+    except _UNDECODABLE:
+        return None
+    return listed if listed.items is not None or listed.kind.endswith("List") else None
+
+
+def _kind(item: object) -> str:
+    """Return the kind of an item; empty if it is unknown."""
+    if isinstance(item, Mapping):
+        kind = item.get("kind")
+        return kind if isinstance(kind, str) else ""
+    try:
+        return msgspec.json.decode(item, type=_Kind).kind if isinstance(item, msgspec.Raw) else ""
+    except _UNDECODABLE:
+        return ""
+
+
+def _collect(results: Iterable[T | tuple[Finding, ...]]) -> ReadResult[T]:
+    objects: list[T] = []
+    findings: list[Finding] = []
+    for result in results:
+        if not isinstance(result, tuple):
+            objects.append(result)
+            continue
+        findings += result
+        if len(findings) >= MAX_LIST_FINDINGS:
+            message = (
+                f"there are more than {MAX_LIST_FINDINGS} errors; the remaining items are not read"
+            )
+            findings.append(codes.MORE_ERRORS.at("items", message))
+            break
+    return ReadResult(tuple(objects), tuple(findings))

@@ -1,0 +1,280 @@
+"""Find every error, with its path, in a value that msgspec cannot decode.
+
+msgspec stops at the first error and omits map keys in paths. The walker compares the plain value
+with the same struct types and reports all errors, such as `spec.devices[3].attributes[model].int`.
+It drops nulls of optional fields, as the API server does, so that a value without findings decodes.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from drawbridge.dra import codes
+from drawbridge.finding import Code, Finding
+
+# Bounds the memory and time for a hostile object.
+MAX_FINDINGS = 1000
+
+# Converts a plain value to a type that msgspec does not support. Raises ValueError.
+Hook = Callable[[type, Any], object]
+
+
+class Schema:
+    """The expected type of a value, and the hook for custom types inside it."""
+
+    def __init__(self, shape: Any, hook: Hook | None = None) -> None:  # noqa: ANN401  # any type form
+        self.shape = shape
+        self.hook = hook
+
+    @cached_property
+    def info(self) -> inspect.Type:
+        """The description of the shape, which only the walker needs."""
+        return inspect.type_info(self.shape)
+
+
+class WalkResult(NamedTuple):
+    """The value without nulls of optional fields, and its errors."""
+
+    value: object
+    findings: tuple[Finding, ...]
+
+
+def walk(value: object, schema: Schema, *, path: str = "", object: str = "") -> WalkResult:  # noqa: A002  # a field of Finding
+    """Find every error in `value`. Paths in findings start with `path`."""
+    walker = _Walker(schema.hook, object)
+    try:
+        walked = walker.value(value, schema.info, path)
+    except _ErrorLimitError:
+        message = (
+            f"there are more than {MAX_FINDINGS} errors; the remaining errors are not reported"
+        )
+        walker.findings.append(codes.MORE_ERRORS.at(path, message, object=object))
+        walked = value
+    return WalkResult(walked, tuple(walker.findings))
+
+
+def convert(
+    value: object,
+    schema: Schema,
+    *,
+    path: str = "",
+    object: str = "",  # noqa: A002  # a field of Finding
+) -> Any:  # noqa: ANN401  # an instance of the schema's shape
+    """Convert a plain value to the type of the schema. Return a tuple of findings on errors."""
+    try:
+        return msgspec.convert(value, schema.shape, dec_hook=schema.hook)
+    except (msgspec.ValidationError, RecursionError, ValueError, TypeError):
+        pass
+    walked = walk(value, schema, path=path, object=object)
+    if walked.findings:
+        return walked.findings
+    try:
+        return msgspec.convert(walked.value, schema.shape, dec_hook=schema.hook)
+    except (msgspec.ValidationError, RecursionError, ValueError, TypeError) as error:
+        # msgspec checks more than the walker, for example length constraints.
+        return (codes.WRONG_VALUE.at(path, f"{error}", object=object),)
+
+
+class _ErrorLimitError(Exception):
+    """One object has more errors than the limit."""
+
+
+class _Walker:
+    """One walk: collects findings up to the limit."""
+
+    def __init__(self, hook: Hook | None, about: str) -> None:
+        self.hook = hook
+        self.about = about
+        self.findings: list[Finding] = []
+
+    def add(self, code: Code, path: str, message: str) -> None:
+        if len(self.findings) == MAX_FINDINGS:
+            raise _ErrorLimitError
+        self.findings.append(code.at(path, message, object=self.about))
+
+    def wrong_type(self, path: str, expected: str, value: object) -> object:
+        self.add(
+            codes.WRONG_TYPE,
+            path,
+            f"{_last_path_element(path)} must be {expected}, not {describe_value(value)}",
+        )
+        return value
+
+    def value(self, value: object, info: inspect.Type, path: str) -> object:  # noqa: PLR0911  # one per kind of type
+        match info:
+            case inspect.Metadata():
+                return self.value(value, info.type, path)
+            case inspect.StructType():
+                return self.struct(value, info, path)
+            case inspect.DictType():
+                return self.map(value, info, path)
+            case inspect.VarTupleType() | inspect.ListType():
+                return self.list(value, info.item_type, path)
+            case inspect.UnionType():
+                return self.union(value, info, path)
+            case inspect.CustomType():
+                return self.custom(value, info, path)
+            case inspect.AnyType():
+                return value
+            case _:
+                return self.scalar(value, info, path)
+
+    def struct(self, value: object, info: inspect.StructType, path: str) -> object:
+        if not isinstance(value, Mapping):
+            return self.wrong_type(path, "an object", value)
+        walked: dict[str, object] = {}
+        for field in info.fields:
+            name = field.encode_name
+            at = f"{path}.{name}" if path else name
+            if value.get(name) is not None:
+                walked[name] = self.value(value[name], field.type, at)
+            elif field.required:
+                hint = _misspelt(name, value, info)
+                self.add(codes.FIELD_MISSING, at, f"{name} is required{hint}")
+        if info.forbid_unknown_fields:
+            self.unknown(value, info, path)
+        return walked
+
+    def unknown(self, value: Mapping[Any, object], info: inspect.StructType, path: str) -> None:
+        known = {field.encode_name for field in info.fields}
+        for name in value:
+            if name not in known:
+                at = f"{path}.{name}" if path else f"{name}"
+                near = difflib.get_close_matches(f"{name}", known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                self.add(codes.FIELD_UNKNOWN, at, f"unknown field {name}{hint}")
+
+    def map(self, value: object, info: inspect.DictType, path: str) -> object:
+        if not isinstance(value, Mapping):
+            return self.wrong_type(path, "an object", value)
+        walked = {}
+        for key, item in value.items():
+            at = f"{path}[{key}]"
+            if not isinstance(key, str):
+                self.add(codes.WRONG_TYPE, at, f"the key {key} must be a string: quote it")
+            else:
+                if isinstance(
+                    info.key_type, inspect.CustomType
+                ):  # msgspec does not call the hook for keys
+                    self.custom(key, info.key_type, at)
+                walked[key] = self.value(item, info.value_type, at)
+        return walked
+
+    def list(self, value: object, item: inspect.Type, path: str) -> object:
+        if not isinstance(value, list | tuple):
+            return self.wrong_type(path, "a list", value)
+        return [self.value(each, item, f"{path}[{i}]") for i, each in enumerate(value)]
+
+    def union(self, value: object, info: inspect.UnionType, path: str) -> object:
+        """Return the value of the first member without errors."""
+        members = [t for t in info.types if not isinstance(t, inspect.NoneType)]
+        if value is None and len(members) < len(info.types):
+            return value
+        if len(members) == 1:
+            return self.value(value, members[0], path)
+        for member in members:
+            trial = _Walker(self.hook, self.about)
+            walked = trial.value(value, member, path)
+            if not trial.findings:
+                return walked
+        return self.wrong_type(
+            path, " or ".join(describe_type(member) for member in members), value
+        )
+
+    def custom(self, value: object, info: inspect.CustomType, path: str) -> object:
+        if self.hook is None:
+            return value
+        try:
+            self.hook(info.cls, value)
+        except (ValueError, TypeError) as error:
+            self.add(codes.WRONG_VALUE, path, f"{_last_path_element(path)}: {error}")
+        return value
+
+    def scalar(self, value: object, info: inspect.Type, path: str) -> object:  # noqa: PLR0911  # one per kind of type
+        match info, value:
+            case inspect.BoolType(), bool():
+                return value
+            case inspect.IntType(), int() if not isinstance(value, bool):
+                return self.bounded(value, info, path)
+            case inspect.FloatType(), int() | float() if not isinstance(value, bool):
+                return value
+            case inspect.StrType(), str():
+                return value
+            case (inspect.LiteralType(values=allowed), _) if value in allowed:
+                return value
+            case inspect.EnumType(cls=cls), _ if value in [member.value for member in cls]:
+                return value
+        return self.wrong_type(path, describe_type(info), value)
+
+    def bounded(self, value: int, info: inspect.IntType, path: str) -> object:
+        low, high = info.ge, info.le
+        if (low is not None and value < low) or (high is not None and value > high):
+            message = (
+                f"{_last_path_element(path)} is {describe_value(value)}, outside {low} to {high}"
+            )
+            self.add(codes.WRONG_VALUE, path, message)
+        return value
+
+
+def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one per kind of type
+    """Describe the expected type for a message."""
+    match info:
+        case inspect.StrType():
+            return "a string"
+        case inspect.IntType():
+            return "an integer"
+        case inspect.FloatType():
+            return "a number"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.LiteralType(values=values):
+            return " or ".join(str(value) for value in values)
+        case inspect.EnumType(cls=cls):
+            return " or ".join(str(member.value) for member in cls)
+        case inspect.StructType() | inspect.DictType():
+            return "an object"
+        case inspect.VarTupleType() | inspect.ListType():
+            return "a list"
+        case inspect.CustomType(cls=cls):
+            return f"a {cls.__name__.lower()}"
+        case _:
+            return "another type"
+
+
+def describe_value(value: object) -> str:  # noqa: PLR0911  # one per kind of value
+    """Describe a value of any size for a message."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"' if len(value) <= 40 else f'"{value[:37]}..."'
+        case int() if value.bit_length() > 128:
+            return "a number of more than 38 digits"
+        case int() | float():
+            return str(value)
+        case Mapping():
+            return "an object"
+        case list() | tuple():
+            return "a list"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def _misspelt(name: str, value: Mapping[Any, object], info: inspect.StructType) -> str:
+    """Ask whether one of the unknown fields is meant to be the missing one."""
+    known = {field.encode_name for field in info.fields}
+    unknown = [f"{each}" for each in value if each not in known]
+    near = difflib.get_close_matches(name, unknown, n=1)
+    return f"; is the unknown field {near[0]} meant?" if near else ""
+
+
+def _last_path_element(path: str) -> str:
+    """Return the last element of a path for a message: a field, or an entry of a list or map."""
+    head, bracket, key = path.rpartition("[") if path.endswith("]") else (path, "", "")
+    return head.rpartition(".")[2] + bracket + key or "the object"

@@ -1,0 +1,141 @@
+"""The feature gates that affect device allocation, with their defaults per Kubernetes version."""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from drawbridge.dra import codes
+from drawbridge.finding import Finding
+
+VERSIONS = ("1.34", "1.35", "1.36", "1.37")
+NEWEST = VERSIONS[-1]
+
+# One column per version: `+` enabled, `-` disabled, `!` locked to enabled, blank unknown.
+_TABLE = """\
+DRAAdminAccess                              ++!!
+DRAPrioritizedList                          +++!
+DRAResourceClaimDeviceStatus                +++!
+DRAPartitionableDevices                     --++
+DRADeviceTaints                             --++
+DRADeviceTaintRules                          --+
+DRAConsumableCapacity                       --++
+DRAFractionalCapacityRange                     +
+DRADeviceBindingConditions                  --++
+DRAExtendedResource                         --+!
+DRASchedulerFilterTimeout                   ++++
+DRAListTypeAttributes                         --
+DRANodeAllocatableResources                   --
+DRADerivedAttributes                           -
+DRADeviceCompatibilityGroups                   -
+DRAOptionalNodeOperations                      -
+DRAPartitionableDevicesType                    -
+"""
+_COLUMN = 44
+
+_GATE = re.compile(r"\s*([A-Za-z0-9]+)\s*=\s*(true|false)\s*", re.IGNORECASE)
+
+
+class Gates(msgspec.Struct, frozen=True):
+    """The feature gates of a cluster. The defaults are those of the newest version."""
+
+    version: str = NEWEST
+    admin_access: bool = True
+    prioritized_list: bool = True
+    resource_claim_device_status: bool = True
+    partitionable_devices: bool = True
+    device_taints: bool = True
+    device_taint_rules: bool = True
+    consumable_capacity: bool = True
+    fractional_capacity_range: bool = True
+    device_binding_conditions: bool = True
+    extended_resource: bool = True
+    scheduler_filter_timeout: bool = True
+    list_type_attributes: bool = False
+    node_allocatable_resources: bool = False
+    derived_attributes: bool = False
+    device_compatibility_groups: bool = False
+    optional_node_operations: bool = False
+    partitionable_devices_type: bool = False
+
+    @property
+    def supports_binding_conditions(self) -> bool:
+        """Whether devices with binding conditions can be allocated. This needs two gates."""
+        return self.device_binding_conditions and self.resource_claim_device_status
+
+    @property
+    def ignores_grouped_slices(self) -> bool:
+        """Whether the scheduler ignores slices with compatibility groups.
+
+        Kubernetes 1.37 ignores them if the gate is disabled. Older versions do not have the field.
+        """
+        return self.version >= "1.37" and not self.device_compatibility_groups
+
+
+DEFAULTS = Gates()
+
+
+def _field(gate: str) -> str:
+    """Return the field name of a gate: `device_taints` for `DRADeviceTaints`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", gate.removeprefix("DRA")).lower()
+
+
+def _states(version: str) -> dict[str, str]:
+    """Return the gates of `version` with their signs in the table."""
+    column = _COLUMN + VERSIONS.index(version)
+    rows = (row.ljust(_COLUMN + len(VERSIONS)) for row in _TABLE.splitlines())
+    return {row[:_COLUMN].rstrip(): row[column] for row in rows if row[column] != " "}
+
+
+def gates_of_version(
+    version: str = NEWEST, overrides: Mapping[str, bool] = {}
+) -> Gates | tuple[Finding, ...]:
+    """Return the gates of a Kubernetes version with overrides by name."""
+    short = re.match(r"v?([0-9]+\.[0-9]+)(?![0-9])", version)
+    if short is None or short[1] not in VERSIONS:
+        message = f'"{version}" is not one of {", ".join(VERSIONS)}'
+        return (codes.VERSION_UNSUPPORTED.at("--kubernetes-version", message),)
+    version = short[1]
+    states = _states(version)
+    if findings := _check_overrides(version, states, overrides):
+        return findings
+    on = dict.fromkeys((name for name in Gates.__struct_fields__ if name != "version"), False)
+    on |= {_field(gate): sign != "-" for gate, sign in states.items()}
+    on |= {_field(gate): value for gate, value in overrides.items()}
+    if "DRADeviceTaintRules" not in states:
+        # Up to 1.34, DRADeviceTaints controls both features.
+        on["device_taint_rules"] = on["device_taints"]
+    return Gates(version=version, **on)
+
+
+def _check_overrides(
+    version: str, states: Mapping[str, str], overrides: Mapping[str, bool]
+) -> tuple[Finding, ...]:
+    """Return findings for overrides that an API server of this version rejects."""
+    findings = []
+    for gate, value in overrides.items():
+        if gate not in states:
+            message = f"{gate} is not known in Kubernetes {version}"
+            findings.append(codes.GATE_UNKNOWN.at("--feature-gates", message))
+        elif states[gate] == "!" and not value:
+            message = f"{gate} cannot be turned off in Kubernetes {version}"
+            findings.append(codes.GATE_LOCKED.at("--feature-gates", message))
+    return tuple(findings)
+
+
+def parse_gates(text: str) -> Mapping[str, bool] | tuple[Finding, ...]:
+    """Read `DRADeviceTaints=true,DRAListTypeAttributes=false`."""
+    overrides = {}
+    for part in filter(str.strip, text.split(",")):
+        gate = _GATE.fullmatch(part)
+        if gate is None:
+            message = f'"{part.strip()}" has no =true or =false'
+            return (codes.GATES_UNREADABLE.at("--feature-gates", message),)
+        overrides[gate[1]] = gate[2].lower() == "true"
+    return overrides
+
+
+def read_gates(version: str, overrides: str) -> Gates | tuple[Finding, ...]:
+    """Read the gates of a version with overrides as text, or return the findings about them."""
+    parsed = parse_gates(overrides)
+    return parsed if isinstance(parsed, tuple) else gates_of_version(version, parsed)

@@ -1,0 +1,218 @@
+"""Nodes, and matching of node selectors.
+
+Implements the node affinity of the scheduler: one term must match, all requirements of a term must
+be met, an empty term matches nothing, and a malformed requirement makes the selector invalid.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from drawbridge.dra.decode import Object, Reader
+from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement, Taint
+from drawbridge.dra.quantity import Quantity
+
+_INT = re.compile(r"[+-]?[0-9]{1,40}")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_REGISTRATION = "-register"
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+
+
+class Node(msgspec.Struct, frozen=True):
+    """The fields of a node that affect devices.
+
+    `registrations` are the annotations in which device plugins list devices for a scheduler.
+    `provider_id` names the machine at its provider. `ready` is false while condition Ready says so.
+    """
+
+    name: str
+    labels: Mapping[str, str] = {}
+    declared_features: tuple[str, ...] = ()
+    allocatable: Mapping[str, Quantity] = {}
+    registrations: tuple[str, ...] = ()
+    provider_id: str = ""
+    ready: bool = True
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    provider_id: str = msgspec.field(default="", name="providerID")
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    declared_features: tuple[str, ...] = ()
+    allocatable: Mapping[str, Quantity] = {}
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Node(Object, frozen=True, rename="camel"):
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+def node_reader() -> Reader[Node]:
+    """Return a reader of nodes."""
+    return Reader("Node", {"v1": _Node}, _convert)
+
+
+def _convert(wire: _Node) -> Node:
+    status = wire.status
+    return Node(
+        wire.metadata.name,
+        wire.metadata.labels,
+        status.declared_features,
+        status.allocatable,
+        registrations_of(wire.metadata.annotations),
+        wire.spec.provider_id,
+        all(each.status == "True" for each in status.conditions if each.type == "Ready"),
+        wire.spec.taints,
+        wire.spec.unschedulable,
+    )
+
+
+def registrations_of(annotations: Iterable[str]) -> tuple[str, ...]:
+    """Return the annotations in which device plugins list devices. Their values change often."""
+    return tuple(sorted(key for key in annotations if key.endswith(_REGISTRATION)))
+
+
+class NodeSelectorError(ValueError):
+    """A node selector cannot be parsed."""
+
+
+def matches_selector(selector: NodeSelector, node: Node) -> bool:
+    """Tell whether `node` matches a valid selector."""
+    return any(_term_matches(term, node) for term in selector.node_selector_terms)
+
+
+def selects_node(
+    node: Node, *, name: str | None, everywhere: bool | None, selector: NodeSelector | None
+) -> bool:
+    """Tell whether the node fields of a slice or device select `node`. The first one set decides.
+
+    Raises NodeSelectorError if the selector decides and cannot be parsed.
+    """
+    if name:
+        return name == node.name
+    if everywhere:
+        return True
+    if selector is None:
+        return False
+    if found := selector_problems(selector):
+        raise NodeSelectorError("; ".join(found))
+    return matches_selector(selector, node)
+
+
+def named_nodes(selector: NodeSelector) -> frozenset[str] | None:
+    """Return the nodes that a valid selector can match, if every term names its node."""
+    names: set[str] = set()
+    for term in selector.node_selector_terms:
+        named = [
+            each.values[0]
+            for each in term.match_fields
+            if each.key == "metadata.name" and each.operator == "In" and len(each.values) == 1
+        ]
+        if not named:
+            return None
+        names.add(named[0])
+    return frozenset(names)
+
+
+def selector_problems(selector: NodeSelector) -> tuple[str, ...]:
+    """Return the errors of a selector; empty if it is valid."""
+    found: list[str] = []
+    for i, term in enumerate(selector.node_selector_terms):
+        path = f"nodeSelectorTerms[{i}]"
+        for j, requirement in enumerate(term.match_expressions):
+            at = f"{path}.matchExpressions[{j}]"
+            found += [f"{at}: {text}" for text in _label_problems(requirement)]
+        for j, requirement in enumerate(term.match_fields):
+            at = f"{path}.matchFields[{j}]"
+            found += [f"{at}: {text}" for text in _field_problems(requirement)]
+    return tuple(found)
+
+
+def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    if not all(meets_requirement(r, node.labels) for r in term.match_expressions):
+        return False
+    # The scheduler skips the fields of a node without a name.
+    return not node.name or all(_field_matches(r, node.name) for r in term.match_fields)
+
+
+def meets_requirement(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Tell whether labels meet a valid requirement."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    value_number, limit = _int64(value), _int64(requirement.values[0])
+    if value_number is None or limit is None:
+        return False
+    return value_number > limit if requirement.operator == "Gt" else value_number < limit
+
+
+def _field_matches(requirement: Requirement, name: str) -> bool:
+    value = name if requirement.key == "metadata.name" else ""
+    return (value == requirement.values[0]) == (requirement.operator == "In")
+
+
+def _int64(text: str | None) -> int | None:
+    if text is None or not _INT.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _label_problems(requirement: Requirement) -> list[str]:
+    key, values, operator = requirement.key, requirement.values, requirement.operator
+    if operator not in _OPERATORS:
+        return [f'operator "{operator}" is not one of {", ".join(_OPERATORS)}']
+    found = []
+    if not is_label_key(key):
+        found.append(f'"{key}" is not a label key')
+    if operator in ("In", "NotIn") and not values:
+        found.append(f"{operator} needs values")
+    if operator in ("Exists", "DoesNotExist") and values:
+        found.append(f"{operator} takes no values")
+    if operator in ("Gt", "Lt") and (len(values) != 1 or _int64(values[0]) is None):
+        found.append(f"{operator} needs one whole number")
+    found += [f'"{value}" is not a label value' for value in values if not is_label_value(value)]
+    return found
+
+
+def _field_problems(requirement: Requirement) -> list[str]:
+    if requirement.operator not in ("In", "NotIn"):
+        return [f'operator "{requirement.operator}" is not one of In, NotIn']
+    if len(requirement.values) != 1:
+        return [f"{requirement.operator} on a field needs one value"]
+    return []
+
+
+def is_label_key(key: str) -> bool:
+    """Tell whether `key` is a name of at most 63 characters, after an optional domain and `/`."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
+        return False
+    return len(name) <= 63 and _NAME.fullmatch(name) is not None
+
+
+def is_label_value(value: str) -> bool:
+    """Tell whether `value` is empty or a name of at most 63 characters."""
+    return not value or (len(value) <= 63 and _NAME.fullmatch(value) is not None)

@@ -1,0 +1,59 @@
+"""Compute how a claim is charged to a ResourceQuota, by quota key.
+
+Kubernetes charges a claim at creation, with the maximum number of devices that it can be allocated.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from drawbridge.dra.claim import ALL, EXACT_COUNT, ClaimSpec, Request, RequestedDevices
+from drawbridge.dra.classes import IMPLICIT_PREFIX
+
+CLAIMS: Final = "count/resourceclaims.resource.k8s.io"
+DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
+REQUESTS: Final = "requests."
+# The maximum number of results of an allocation, which is the charge for mode All.
+MAX_RESULTS: Final = 32
+
+
+def quota_charges(spec: ClaimSpec, classes: Mapping[str, str]) -> Mapping[str, int]:
+    """Return the charges for one claim with this spec.
+
+    `classes` maps class names to their extended resources. Pass an empty mapping if the API server
+    does not support extended resources of classes. Requests with admin access are charged as well.
+    """
+    total: Counter[str] = Counter({CLAIMS: 1})
+    for request in spec.devices.requests:
+        for name, devices in _maximum_devices(request).items():
+            for key in quota_keys(name, classes):
+                total[key] += devices
+    return total
+
+
+def quota_keys(name: str, classes: Mapping[str, str]) -> Iterator[str]:
+    """Yield the quota keys that a device of the class is charged to."""
+    yield f"{name}{DEVICES}"
+    if name in classes:
+        yield f"{REQUESTS}{IMPLICIT_PREFIX}{name}"
+        if extended := classes[name]:
+            yield f"{REQUESTS}{extended}"
+
+
+def _maximum_devices(request: Request) -> Mapping[str, int]:
+    """Return the number of devices by class: for each class, the largest alternative."""
+    alternatives: tuple[RequestedDevices, ...] = request.first_available or ()
+    if request.exactly is not None:
+        alternatives = (request.exactly,)
+    most: dict[str, int] = {}
+    for alternative in alternatives:
+        most[alternative.device_class_name] = max(
+            most.get(alternative.device_class_name, 0), _devices(alternative)
+        )
+    return most
+
+
+def _devices(alternative: RequestedDevices) -> int:
+    if alternative.allocation_mode == ALL:
+        return MAX_RESULTS
+    return alternative.count if alternative.allocation_mode == EXACT_COUNT else 0

@@ -1,0 +1,285 @@
+"""The rules annotation of claims, for requirements that a claim spec cannot express.
+
+Only the Drawbridge allocator uses the rules. A template carries the annotation in the metadata for
+its claims. The format is versioned, decoded strictly and canonical. Users can write the annotation,
+so readers must check it against the claim.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from drawbridge.dra.claim import ALL, Claim, ClaimSpec, Request, request_choices
+from drawbridge.dra.codes import RULE_NAMES_NO_REQUEST, RULE_WITHOUT_NUMBER, RULES_UNREADABLE
+from drawbridge.dra.decode_errors import Schema, convert
+from drawbridge.finding import Code, Finding
+from drawbridge.names import API_VERSION, RULES_ANNOTATION
+
+PATH: Final = f"metadata.annotations[{RULES_ANNOTATION}]"
+KIND: Final = "Rules"
+# Limits on the number of rules, as for constraints of a claim, and on the annotation size.
+MAX_RULES: Final = 32
+MAX_ATTRIBUTES: Final = 8
+MAX_CHARACTERS: Final = 16 * 1024
+
+PackingPolicy = Literal["packed", "spread"]
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """An object of the annotation. Unknown fields are rejected."""
+
+
+def _describe(description: str) -> msgspec.Meta:
+    return msgspec.Meta(description=description)
+
+
+_Names = tuple[str, ...]
+_Attributes = Annotated[
+    tuple[str, ...],
+    _describe("Full attribute names. The first one that all devices publish defines the groups."),
+]
+_Required = Annotated[
+    bool,
+    _describe("Whether the rule is mandatory. If false, other devices are used as a last resort."),
+]
+
+
+class Joint(_Part, frozen=True):
+    """Devices of several requests in the same topology groups, such as PCIe roots."""
+
+    primary: Annotated[_Names, _describe("The requests whose devices define the groups.")]
+    others: Annotated[
+        _Names, _describe("The requests with devices in exactly these groups, and in each of them.")
+    ]
+    attributes: _Attributes
+    required: _Required = True
+
+
+class Near(_Part, frozen=True):
+    """Devices in one topology group."""
+
+    requests: Annotated[_Names, _describe("The requests whose devices are in one group.")]
+    attributes: _Attributes
+    required: _Required = True
+
+
+class Distinct(_Part, frozen=True):
+    """Devices without a common value, where the API server drops `distinctAttribute`."""
+
+    requests: Annotated[_Names, _describe("The requests whose devices differ.")]
+    attribute: Annotated[str, _describe("The full name of the attribute in which they differ.")]
+
+
+class RuleStrategy(_Part, frozen=True, omit_defaults=True):
+    """How to choose between suitable devices."""
+
+    nodes: Annotated[
+        PackingPolicy | None, _describe("Prefer nodes in use (`packed`) or idle nodes (`spread`).")
+    ] = None
+    devices: Annotated[
+        PackingPolicy | None,
+        _describe("On a node, prefer devices in use (`packed`) or idle devices (`spread`)."),
+    ] = None
+
+
+class Rules(_Part, frozen=True, omit_defaults=True):
+    """The rules of one claim. Request names are those of the claim spec."""
+
+    joint: tuple[Joint, ...] = ()
+    near: tuple[Near, ...] = ()
+    distinct: tuple[Distinct, ...] = ()
+    strategy: RuleStrategy | None = None
+    api_version: Literal["drawbridge.dev/v1alpha1"] = API_VERSION
+    kind: Literal["Rules"] = KIND
+
+
+_SCHEMA: Final = Schema(Rules)
+
+
+def encode_rules(rules: Rules) -> str:
+    """Return the annotation value: canonical JSON, or an empty string without rules."""
+    if rules == Rules():
+        return ""
+    content = {**msgspec.to_builtins(rules), "apiVersion": API_VERSION, "kind": KIND}
+    return msgspec.json.encode(content, order="sorted").decode()
+
+
+def read_rules(text: str) -> Rules | tuple[Finding, ...]:
+    """Decode the annotation value. Return findings if it is not valid."""
+    if len(text) > MAX_CHARACTERS:
+        return (_unreadable(f"has {len(text)} characters, at most {MAX_CHARACTERS} are allowed"),)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return (_unreadable(f"invalid JSON: {str(error)[:80]}"),)
+    header = value if isinstance(value, dict) else {}
+    if (header.get("apiVersion"), header.get("kind")) != (API_VERSION, KIND):
+        return (_unreadable(f"must have kind {KIND} and apiVersion {API_VERSION}"),)
+    found = convert(value, _SCHEMA, object=KIND)
+    if isinstance(found, tuple):
+        return tuple(_unreadable(f"{each.path}: {each.message}") for each in found)
+    rules: Rules = found
+    problem = _problem(rules)
+    return (_unreadable(problem),) if problem else rules
+
+
+def _problem(rules: Rules) -> str:
+    """Return what is wrong with the rules whatever their claim is."""
+    if len(rules.joint) + len(rules.near) + len(rules.distinct) > MAX_RULES:
+        return f"there are more than {MAX_RULES} rules"
+    attributes = [(f"joint[{i}]", each.attributes) for i, each in enumerate(rules.joint)]
+    attributes += [(f"near[{i}]", each.attributes) for i, each in enumerate(rules.near)]
+    for rule_path, names in attributes:
+        if not 0 < len(names) <= MAX_ATTRIBUTES:
+            counts = f"names {len(names)} attributes, must name 1 to {MAX_ATTRIBUTES}"
+            return f"{rule_path}.attributes: {counts}"
+    return ""
+
+
+def read_claim_rules(claim: Claim) -> Rules | tuple[Finding, ...]:
+    """Return the rules of a claim. Return findings if they are not valid for it."""
+    text = claim.metadata.annotations.get(RULES_ANNOTATION)
+    rules = read_rules(text) if text is not None else Rules()
+    return rules if isinstance(rules, tuple) else check_rules(rules, claim.spec) or rules
+
+
+def check_rules(rules: Rules, spec: ClaimSpec) -> tuple[Finding, ...]:
+    """Check the rules against the spec of their claim."""
+    return tuple(_findings(rules, spec))
+
+
+def _findings(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
+    requests = {each.name: each for each in spec.devices.requests}
+    parts = [(f"joint[{i}]", (*r.primary, *r.others)) for i, r in enumerate(rules.joint)]
+    parts += [(f"near[{i}]", each.requests) for i, each in enumerate(rules.near)]
+    several = len(parts)  # rules after these need no number of devices
+    parts += [(f"distinct[{i}]", each.requests) for i, each in enumerate(rules.distinct)]
+    for number, (rule_path, names) in enumerate(parts):
+        for name in names:
+            if name not in requests:
+                yield _wrong(RULE_NAMES_NO_REQUEST, rule_path, f"the claim has no request {name}")
+            elif number < several:
+                yield from _number_findings(rule_path, requests[name])
+        if len(set(names)) < len(names) or not names:
+            why = "must name at least one request, and each request only once"
+            yield _wrong(RULE_NAMES_NO_REQUEST, rule_path, why)
+    for i, rule in enumerate(rules.joint):
+        if not (rule.primary and rule.others):
+            why = "must set primary and others"
+            yield _wrong(RULE_NAMES_NO_REQUEST, f"joint[{i}]", why)
+
+
+def _number_findings(rule_path: str, request: Request) -> Iterator[Finding]:
+    alternatives = [each.requested for each in request_choices(request)]
+    if any(each.allocation_mode == ALL for each in alternatives):
+        why = f"request {request.name} has allocationMode All, but a rule needs a count"
+        yield _wrong(RULE_WITHOUT_NUMBER, rule_path, why)
+    elif any(each.count < 1 for each in alternatives):
+        why = f"request {request.name} has a negative count"
+        yield _wrong(RULE_WITHOUT_NUMBER, rule_path, why)
+
+
+def _wrong(code: Code, rule_path: str, why: str) -> Finding:
+    """Return a finding for a rule. Its path is the annotation, because that is one string."""
+    return code.at(PATH, f"{rule_path}: {why}")
+
+
+def _unreadable(why: str) -> Finding:
+    return RULES_UNREADABLE.at(PATH, why)
+
+
+def rules_schema() -> dict[str, object]:
+    """Return the JSON Schema of the annotation."""
+    return msgspec.json.schema(Rules)
+
+
+def render_page() -> str:
+    """Render the reference page of the annotation, `docs/rules.md`."""
+    lines = [
+        "# Rules of a claim",
+        "",
+        f"With placement `bridge`, the annotation `{RULES_ANNOTATION}` contains",
+        "requirements that a claim spec cannot express. A ResourceClaimTemplate has the annotation",
+        "in `spec.metadata.annotations`, so that every claim gets a copy. The hash in the template",
+        "name includes it. The value is JSON, and unknown fields are rejected. `drawbridge lint`",
+        "checks the annotation. The allocator of Drawbridge obeys it; kube-scheduler does not read",
+        "it. This page is generated from the code (`make docs`).",
+        "",
+        "```json",
+        json.dumps(json.loads(encode_rules(_EXAMPLE)), indent=2),
+        "```",
+    ]
+    titles = ("joint[]", "near[]", "distinct[]", "strategy")
+    for part, title in zip((Joint, Near, Distinct, RuleStrategy), titles, strict=True):
+        fields = rules_schema()["$defs"][part.__name__]["properties"]  # type: ignore[index]
+        lines += ["", f"## {title}", "", f"{part.__doc__}", "", "| field | meaning |", "|---|---|"]
+        lines += [f"| `{name}` | {each['description']} |" for name, each in fields.items()]
+    lines += ["", *_MEANING]
+    lines += ["", "## JSON Schema", "", "```json", json.dumps(rules_schema(), indent=2), "```"]
+    return "\n".join(lines) + "\n"
+
+
+_MEANING: Final = (
+    "## Meaning",
+    "",
+    "- A rule is about the devices that are allocated for the requests it names. A request with",
+    "  `firstAvailable` is named as a whole, and the chosen alternative counts. Devices with",
+    "  `adminAccess` count as others.",
+    "- The first attribute of the rule that all these devices publish divides them into groups:",
+    "  devices with the same value, of the same type, are in one group. If no attribute is",
+    "  published by all of them, the rule does not hold. A device with a list of values is in",
+    "  several groups.",
+    "- `near` holds if one group has all the devices.",
+    "- `joint` holds if each of the other requests has devices in the groups of the primary",
+    "  devices: in all of these groups, and in no other group.",
+    "- `distinct` holds if no two of the devices have a value in common. It is always required,",
+    "  and means what `distinctAttribute` means in a constraint of the claim.",
+    "- A required rule always holds, whatever the order of the requests. The allocator examines",
+    "  all combinations of devices, up to its limit of search steps. A pod without a solution",
+    "  waits.",
+    "- A preferred rule (`required: false`) holds if the node has devices for it, together with",
+    "  the required rules and the preferences before it. The order is that of the annotation,",
+    "  `joint` before `near`. If the search for a preference reaches the limit of steps, the",
+    "  devices found before stay.",
+    "- `strategy.devices` is the order in which the allocator tries the devices of a node.",
+    "  `packed` starts with the group that has the most devices in use, `spread` with the",
+    "  least. The group is that of the first rule about the request, `joint` before `near`; of",
+    "  equal groups, that of the next rule. Without such a rule, it is the pool. Only devices",
+    "  of one driver count. With `packed` and a rule about partitions (an attribute that ends",
+    "  with `partition` and a number), the allocator does not divide a free partition while",
+    "  devices of a smaller one are free.",
+    "- `strategy.nodes` orders nodes on which equally many preferred rules hold, and takes",
+    "  precedence over the setting of the allocator.",
+    "- A rule can name an attribute of partitions of a fabric, such as",
+    "  `gpu.nvidia.com/partition2`. If the driver publishes none, `partitions` in the",
+    "  Configuration declares them, and devices get the attribute `drawbridge.dev/partition2`",
+    "  for partitions of two. Only rules read these attributes. The table below is",
+    "  Koordinator's for H100, H800 and H20, by the index of the GPU. NVIDIA Fabric Manager",
+    "  numbers GPUs by module ID, so the table holds only where the index follows the module",
+    "  ID: compare it with the partitions of your machines, and name an attribute with the",
+    "  module ID if the driver publishes one.",
+    "- If the annotation cannot be read, or names no request of the claim, the claim is not",
+    "  allocated.",
+    "- `drawbridge simulate` reports the allocated claims whose devices do not satisfy a required",
+    "  rule any more (`RuleBroken` in [findings.md](findings.md#rulebroken)).",
+    "",
+    "```yaml",
+    "partitions:",
+    "- driver: gpu.nvidia.com",
+    "  attribute: gpu.nvidia.com/index",
+    "  partitions:",
+    "  - [0, 1, 2, 3, 4, 5, 6, 7]",
+    "  - [0, 1, 2, 3]",
+    "  - [4, 5, 6, 7]",
+    "  - [0, 1]",
+    "  - [2, 3]",
+    "  - [4, 5]",
+    "  - [6, 7]",
+    "```",
+)
+_EXAMPLE: Final = Rules(
+    joint=(Joint(("gpu",), ("nic",), ("resource.kubernetes.io/pcieRoot",)),),
+    strategy=RuleStrategy(devices="packed"),
+)

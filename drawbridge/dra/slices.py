@@ -1,0 +1,124 @@
+"""ResourceSlices: their type, and readers for all API versions.
+
+The readers do not validate the content. See `drawbridge.judge.slices.validation`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from drawbridge.dra.decode import Object, Reader, ReadResult
+from drawbridge.dra.device import CounterSet, Device, Int64, NodeSelector
+from drawbridge.finding import Finding
+
+KIND = "ResourceSlice"
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """One ResourceSlice. The structs inside it are wire types."""
+
+    name: str
+    driver: str
+    pool: str
+    generation: int
+    slice_count: int
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    per_device_node_selection: bool | None = None
+    devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
+    partition_type_attribute: str | None = None
+    skip_node_operations: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = {}
+
+
+class _Pool(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    generation: Int64
+    resource_slice_count: Int64
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    driver: str
+    pool: _Pool
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    per_device_node_selection: bool | None = None
+    devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
+    partition_type_attribute: str | None = None
+    skip_node_operations: tuple[str, ...] = ()
+
+
+class _Slice(Object, frozen=True, rename="camel", kw_only=True):
+    spec: _Spec
+
+
+class _Basic(Device, frozen=True, rename="camel"):
+    """A device of v1beta1, whose name is outside of this object."""
+
+    name: str = ""
+
+
+class _WrappedDevice(msgspec.Struct, frozen=True):
+    name: str
+    basic: _Basic = _Basic()
+
+
+class _WrappedSpec(_Spec, frozen=True, rename="camel"):
+    devices: tuple[_WrappedDevice, ...] = ()  # type: ignore[assignment]  # the wire type of v1beta1
+
+
+class _WrappedSlice(Object, frozen=True, rename="camel", kw_only=True):
+    spec: _WrappedSpec
+
+
+def slice_reader() -> Reader[Slice]:
+    """Return a reader of slices. It caches parsed quantities."""
+    shapes: dict[str, type[Object]] = {
+        "resource.k8s.io/v1": _Slice,
+        "resource.k8s.io/v1beta2": _Slice,
+        "resource.k8s.io/v1beta1": _WrappedSlice,
+    }
+    return Reader(KIND, shapes, _convert)
+
+
+def read_slice(raw: object, reader: Reader[Slice] | None = None) -> Slice | tuple[Finding, ...]:
+    """Read one slice of any API version from JSON bytes or a dict."""
+    return (reader or slice_reader()).read(raw)
+
+
+def read_slices(raw: object, reader: Reader[Slice] | None = None) -> ReadResult[Slice]:
+    """Read a slice, a ResourceSliceList, or the slices of a List, each item separately."""
+    return (reader or slice_reader()).read_many(raw)
+
+
+def _convert(wire: Any) -> Slice:  # noqa: ANN401  # one of the wire types above
+    spec = wire.spec
+    devices = spec.devices
+    if isinstance(spec, _WrappedSpec):
+        devices = tuple(_unwrap(device) for device in spec.devices)
+    return Slice(
+        name=wire.metadata.name,
+        driver=spec.driver,
+        pool=spec.pool.name,
+        generation=spec.pool.generation,
+        slice_count=spec.pool.resource_slice_count,
+        node_name=spec.node_name,
+        node_selector=spec.node_selector,
+        all_nodes=spec.all_nodes,
+        per_device_node_selection=spec.per_device_node_selection,
+        devices=devices,
+        shared_counters=spec.shared_counters,
+        partition_type_attribute=spec.partition_type_attribute,
+        skip_node_operations=spec.skip_node_operations,
+        annotations=wire.metadata.annotations,
+    )
+
+
+def _unwrap(device: _WrappedDevice) -> Device:
+    fields = {name: getattr(device.basic, name) for name in Device.__struct_fields__}
+    return Device(**(fields | {"name": device.name}))

@@ -1,0 +1,138 @@
+"""Device taints, tolerations, and DeviceTaintRules.
+
+Follows the Kubernetes code where it differs from the documentation: an empty key matches every key
+even without operator `Exists`. Eviction is not covered.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from drawbridge.dra import codes
+from drawbridge.dra.decode import Object, Reader, ReadResult
+from drawbridge.dra.device import Device, Int64, Taint
+from drawbridge.finding import Finding
+
+EXCLUDING = ("NoSchedule", "NoExecute")
+
+
+class Toleration(msgspec.Struct, frozen=True, rename="camel"):
+    """A toleration of a request."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: Int64 | None = None
+
+
+class TaintSelector(msgspec.Struct, frozen=True, rename="camel"):
+    """The devices that a rule applies to. All fields that are set must match.
+
+    The last two fields are only read to warn about them: alpha API versions up to 1.34 have them,
+    and newer API servers drop them.
+    """
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    device_class_name: str | None = None
+    selectors: tuple[Any, ...] = ()
+
+
+class DeviceTaintRule(msgspec.Struct, frozen=True):
+    """A taint that the administrator adds to devices, in addition to those of the driver."""
+
+    name: str
+    taint: Taint
+    selector: TaintSelector | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    taint: Taint
+    device_selector: TaintSelector | None = None
+
+
+class _Rule(Object, frozen=True, rename="camel", kw_only=True):
+    spec: _Spec
+
+
+def taint_rule_reader() -> Reader[DeviceTaintRule]:
+    """Return a reader of DeviceTaintRules. The format is the same in all versions."""
+    versions = ("v1", "v1beta2", "v1alpha3")
+    shapes: dict[str, type[Object]] = {f"resource.k8s.io/{v}": _Rule for v in versions}
+    return Reader("DeviceTaintRule", shapes, _convert)
+
+
+def _convert(wire: _Rule) -> DeviceTaintRule:
+    return DeviceTaintRule(wire.metadata.name, wire.spec.taint, wire.spec.device_selector)
+
+
+def read_taint_rules(
+    raw: object, reader: Reader[DeviceTaintRule] | None = None
+) -> ReadResult[DeviceTaintRule]:
+    """Read one rule or a list. Returns warnings for rules with unsupported fields."""
+    read = (reader or taint_rule_reader()).read_many(raw)
+    warnings = [finding for rule in read.objects for finding in _unsupported_fields(rule)]
+    return ReadResult(read.objects, (*read.findings, *warnings))
+
+
+def _unsupported_fields(rule: DeviceTaintRule) -> tuple[Finding, ...]:
+    selector = rule.selector or TaintSelector()
+    dropped = {"deviceClassName": selector.device_class_name, "selectors": selector.selectors}
+    return tuple(
+        codes.TAINT_RULE_NARROWED.at(
+            f"spec.deviceSelector.{field}",
+            f"{field} is ignored: the rule taints all devices that match driver, pool and device",
+            object=f"DeviceTaintRule/{rule.name}",
+        )
+        for field, value in dropped.items()
+        if value
+    )
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Tell whether `toleration` matches `taint`. Empty effect and key match any."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def first_untolerated_taint(device: Device, tolerations: Sequence[Toleration]) -> Taint | None:
+    """Return the first taint of a device that these tolerations do not match."""
+    for taint in device.taints:
+        if taint.effect in EXCLUDING and not any(tolerates(t, taint) for t in tolerations):
+            return taint
+    return None
+
+
+def may_apply(rule: DeviceTaintRule, driver: str, pool: str) -> bool:
+    """Tell whether `rule` can apply to a device of this driver and pool."""
+    if rule.selector is None:
+        return False
+    return rule.selector.driver in (None, driver) and rule.selector.pool in (None, pool)
+
+
+def with_taints(
+    devices: tuple[Device, ...], rules: Iterable[DeviceTaintRule]
+) -> tuple[Device, ...]:
+    """Add the taints of rules that match driver and pool of the devices, in order."""
+    rules = tuple(rules)
+    if not rules:
+        return devices
+    result = []
+    for device in devices:
+        added = tuple(
+            rule.taint
+            for rule in rules
+            if rule.selector is not None and rule.selector.device in (None, device.name)
+        )
+        result.append(
+            msgspec.structs.replace(device, taints=device.taints + added) if added else device
+        )
+    return tuple(result)

@@ -1,0 +1,247 @@
+"""Shared validation of API objects: collecting findings, and types that several kinds contain.
+
+If a list is longer than its limit, its entries are not checked, so that hostile input costs little.
+"""
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from ipaddress import ip_interface
+
+from drawbridge.dra import codes, formats
+from drawbridge.dra.allocation import EQUAL, EXISTS, NetworkData, Opaque
+from drawbridge.dra.claim import Selector
+from drawbridge.dra.decode_errors import MAX_FINDINGS, describe_value
+from drawbridge.dra.device import NodeSelector, Requirement
+from drawbridge.dra.taints import Toleration
+from drawbridge.finding import Code, Finding
+
+SELECTORS, CONFIGS, EXPRESSION, PARAMETERS, CONDITIONS = 32, 32, 10 * 1024, 10 * 1024, 4
+INTERFACE_NAME, ADDRESSES, HARDWARE_ADDRESS = 256, 16, 128
+EFFECTS = ("None", "NoSchedule", "NoExecute")
+NODE_NAME = "metadata.name"
+
+FormatCheck = Callable[[str], str | None]
+
+
+class ObjectValidator:
+    """Checks the fields of one object. Collects findings up to a limit, then only counts them."""
+
+    def __init__(self, about: str) -> None:
+        self.about = about
+        self.findings: list[Finding] = []
+        self.dropped = 0
+
+    def result(self) -> tuple[Finding, ...]:
+        """Return the findings."""
+        if self.dropped:
+            message = f"{self.dropped} more errors in this object are not shown"
+            return (*self.findings, codes.MORE_ERRORS.at("", message, object=self.about))
+        return tuple(self.findings)
+
+    def add(self, code: Code, path: str, message: str, remedy: str | None = None) -> None:
+        """Add a finding. The message starts with the last element of the path."""
+        if len(self.findings) >= MAX_FINDINGS:
+            self.dropped += 1
+            return
+        self.findings.append(
+            code.at(path, f"{last_path_element(path)} {message}", object=self.about, remedy=remedy)
+        )
+
+    def check_form(self, path: str, text: str, check: FormatCheck) -> None:
+        """Check the format of a name or value. An empty string is reported as missing."""
+        if not text:
+            self.add(codes.FIELD_MISSING, path, "must not be empty")
+        elif problem := check(text):
+            self.add(codes.MALFORMED, path, f"is {describe_value(text)}: {problem}")
+
+    def check_keys(self, path: str, names: Iterable[str], check: FormatCheck) -> None:
+        """Check the format of the keys of a map."""
+        for name in names:
+            if problem := check(name):
+                self.add(codes.MALFORMED, path, f"has the key {describe_value(name)}: {problem}")
+
+    def check_count(
+        self, path: str, entries: Sequence[object] | Mapping[str, object], most: int
+    ) -> bool:
+        """Check the number of entries. Callers skip the entries if the result is False."""
+        if len(entries) > most:
+            self.add(
+                codes.TOO_MANY, path, f"has {len(entries)} entries, at most {most} are allowed"
+            )
+        return len(entries) <= most
+
+    def check_length(self, path: str, text: str, most: int) -> bool:
+        """Check the length of a string in bytes."""
+        problem = formats.check_length(text, most)
+        if problem:
+            self.add(codes.TOO_LONG, path, problem)
+        return not problem
+
+    def check_unique(self, path: str, keys: Iterable[Hashable]) -> None:
+        """Check that the keys of list entries are unique."""
+        seen: dict[Hashable, int] = {}
+        for i, key in enumerate(keys):
+            first = seen.setdefault(key, i)
+            if first != i:
+                text = "/".join(filter(None, key)) if isinstance(key, tuple) else f"{key}"
+                message = f"repeats {describe_value(text)} of entry {first}"
+                self.add(codes.DUPLICATE, f"{path}[{i}]", message)
+
+    def check_enum(self, path: str, value: str, known: Iterable[str]) -> None:
+        """Check that a value is one of the known values."""
+        if not value:
+            self.add(codes.FIELD_MISSING, path, "must not be empty")
+        elif value not in known:
+            message = f"is {describe_value(value)}, which is not one of {', '.join(known)}"
+            self.add(codes.NOT_ALLOWED, path, message)
+
+
+def last_path_element(path: str) -> str:
+    """Return the last element of a path for a message: a field, or an entry of a list or map."""
+    head, bracket, key = path.rpartition("[") if path.endswith("]") else (path, "", "")
+    return head.rpartition(".")[2] + bracket + key or "the object"
+
+
+def check_selectors(validator: ObjectValidator, path: str, entries: Sequence[Selector]) -> None:
+    """Check selectors, except whether their expressions compile."""
+    for i, selector in enumerate(
+        entries if validator.check_count(path, entries, SELECTORS) else ()
+    ):
+        if selector.cel is None:
+            validator.add(codes.FIELD_MISSING, f"{path}[{i}].cel", "is required")
+        else:
+            check_expression(validator, f"{path}[{i}].cel.expression", selector.cel.expression)
+
+
+def check_expression(validator: ObjectValidator, path: str, text: str) -> None:
+    """Check the length of an expression."""
+    if not text:
+        validator.add(codes.FIELD_MISSING, path, "must not be empty")
+    validator.check_length(path, text, EXPRESSION)
+
+
+def check_opaque(validator: ObjectValidator, path: str, config: Opaque | None) -> None:
+    """Check an opaque configuration."""
+    if config is None:
+        validator.add(codes.FIELD_MISSING, path, "is required")
+        return
+    validator.check_form(f"{path}.driver", config.driver, formats.check_driver_name)
+    check_json_object(validator, f"{path}.parameters", config.parameters)
+
+
+def check_json_object(validator: ObjectValidator, path: str, value: object) -> None:
+    """Check a JSON object for a driver. Its size is that of the compact encoding."""
+    if value is None:
+        validator.add(codes.FIELD_MISSING, path, "is required")
+    elif not isinstance(value, Mapping):
+        validator.add(codes.WRONG_TYPE, path, f"must be an object, not {describe_value(value)}")
+    else:
+        try:
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        except (TypeError, ValueError, RecursionError):
+            validator.add(codes.WRONG_VALUE, path, "cannot be written as JSON")
+        else:
+            validator.check_length(path, text, PARAMETERS)
+
+
+def check_tolerations(validator: ObjectValidator, path: str, entries: Sequence[Toleration]) -> None:
+    """Check tolerations. The API documents a limit of 16, but does not check it."""
+    for i, each in enumerate(entries):
+        at = f"{path}[{i}]"
+        if each.key:
+            validator.check_form(f"{at}.key", each.key, formats.check_label_key)
+        validator.check_enum(f"{at}.operator", each.operator, (EQUAL, EXISTS))
+        if each.operator == EXISTS and each.value:
+            validator.add(codes.NOT_ALLOWED, f"{at}.value", "must be empty with operator Exists")
+        if each.operator == EQUAL and each.value:
+            validator.check_form(f"{at}.value", each.value, formats.check_label_value)
+        if each.effect:
+            validator.check_enum(f"{at}.effect", each.effect, EFFECTS)
+
+
+def check_binding_conditions(
+    validator: ObjectValidator,
+    path: str,
+    conditions: Sequence[str],
+    failure_conditions: Sequence[str],
+) -> None:
+    """Check binding conditions and binding failure conditions."""
+    for field, entries in (
+        ("bindingConditions", conditions),
+        ("bindingFailureConditions", failure_conditions),
+    ):
+        at = f"{path}.{field}"
+        if not validator.check_count(at, entries, CONDITIONS):
+            continue
+        validator.check_unique(at, entries)
+        for i, entry in enumerate(entries):
+            validator.check_form(f"{at}[{i}]", entry, formats.check_label_key)
+    for i, entry in enumerate(failure_conditions):
+        if entry in conditions:
+            at = f"{path}.bindingFailureConditions[{i}]"
+            validator.add(
+                codes.NOT_ALLOWED, at, f"{describe_value(entry)} is also a binding condition"
+            )
+    if bool(conditions) != bool(failure_conditions):
+        here, other = "bindingConditions", "bindingFailureConditions"
+        if conditions:
+            here, other = other, here
+        message = f"must be set because {other} is set"
+        validator.add(codes.EITHER_OR, f"{path}.{here}", message)
+
+
+def check_node_selector(validator: ObjectValidator, path: str, selector: NodeSelector) -> None:
+    """Check a node selector."""
+    at = f"{path}.nodeSelectorTerms"
+    if not selector.node_selector_terms:
+        validator.add(codes.FIELD_MISSING, at, "must have at least one term")
+    for i, term in enumerate(selector.node_selector_terms):
+        for j, each in enumerate(term.match_expressions):
+            _match_expression(validator, f"{at}[{i}].matchExpressions[{j}]", each)
+        for j, each in enumerate(term.match_fields):
+            _match_field(validator, f"{at}[{i}].matchFields[{j}]", each)
+
+
+def _match_expression(validator: ObjectValidator, path: str, each: Requirement) -> None:
+    operators = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+    validator.check_enum(f"{path}.operator", each.operator, operators)
+    validator.check_form(f"{path}.key", each.key, formats.check_label_key)
+    at, number = f"{path}.values", len(each.values)
+    if each.operator in ("In", "NotIn") and not number:
+        validator.add(codes.FIELD_MISSING, at, f"must not be empty with operator {each.operator}")
+    elif each.operator in ("Exists", "DoesNotExist") and number:
+        validator.add(codes.NOT_ALLOWED, at, f"must be empty with operator {each.operator}")
+    elif each.operator in ("Gt", "Lt") and number != 1:
+        validator.add(
+            codes.NOT_ALLOWED, at, f"must have exactly one value with operator {each.operator}"
+        )
+    for i, value in enumerate(each.values):
+        if value:
+            validator.check_form(f"{at}[{i}]", value, formats.check_label_value)
+
+
+def _match_field(validator: ObjectValidator, path: str, each: Requirement) -> None:
+    validator.check_enum(f"{path}.operator", each.operator, ("In", "NotIn"))
+    validator.check_enum(f"{path}.key", each.key, (NODE_NAME,))
+    if each.operator in ("In", "NotIn") and len(each.values) != 1:
+        validator.add(codes.NOT_ALLOWED, f"{path}.values", "must have exactly one value")
+    for i, value in enumerate(each.values if each.key == NODE_NAME else ()):
+        validator.check_form(f"{path}.values[{i}]", value, formats.check_subdomain)
+
+
+def check_network_data(validator: ObjectValidator, path: str, data: NetworkData) -> None:
+    """Check the network data of a device status."""
+    validator.check_length(f"{path}.interfaceName", data.interface_name, INTERFACE_NAME)
+    validator.check_length(f"{path}.hardwareAddress", data.hardware_address, HARDWARE_ADDRESS)
+    if validator.check_count(f"{path}.ips", data.ips, ADDRESSES):
+        validator.check_unique(f"{path}.ips", data.ips)
+        for i, address in enumerate(data.ips):
+            validator.check_form(f"{path}.ips[{i}]", address, _interface_address)
+
+
+def _interface_address(text: str) -> str | None:
+    try:
+        good = "/" in text and "%" not in text and str(ip_interface(text)) == text
+    except ValueError:
+        good = False
+    return None if good else "must be an address with its prefix length, such as 192.0.2.7/24"

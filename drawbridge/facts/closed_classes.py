@@ -1,0 +1,76 @@
+"""Decides which classes have a closed fleet, as far as the aggregates of the facts show.
+
+Any doubt about any pool counts for every class: admission must not refuse a pod because a driver is
+publishing its devices.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from drawbridge.config.model import Fleet
+from drawbridge.dra.inventory import Inventory
+from drawbridge.dra.nodes import Node
+from drawbridge.facts.device_counts import ClusterDevices
+from drawbridge.facts.families import Family
+from drawbridge.facts.fleet import PublishedClass, find_autoscaler, find_silent_node, fleet_verdicts
+from drawbridge.facts.model import ClassFacts
+from drawbridge.facts.plugin_nodes import describe_left_to_plugin, find_plugin_nodes
+
+INCOMPLETE = "a pool is incomplete"
+UNUSED = "a device is for no known node"
+
+
+def mark_closed_classes(  # noqa: PLR0913, PLR0917  # everything that shows that devices can come
+    rows: Iterable[ClassFacts],
+    fleet: Iterable[Fleet],
+    nodes: Iterable[Node],
+    inventory: Inventory,
+    cluster: ClusterDevices,
+    families: Mapping[str, Family],
+) -> list[ClassFacts]:
+    """Return the rows with `closed` set. `cluster` counts the devices that some node can use."""
+    listed, known = list(rows), list(nodes)
+    published = _find_published(listed, known, _find_doubt(inventory, cluster), cluster, families)
+    coming = find_autoscaler(known) or find_silent_node(known, inventory.slices)
+    verdicts = fleet_verdicts(fleet, published, coming)
+    return [
+        ClassFacts(
+            each.name,
+            each.extended,
+            each.drivers,
+            each.devices,
+            # Aggregates cannot show what expected devices would satisfy.
+            closed=verdicts[each.name].closed and not verdicts[each.name].expected,
+        )
+        for each in listed
+    ]
+
+
+def _find_published(
+    rows: Iterable[ClassFacts],
+    nodes: Iterable[Node],
+    doubt: str,
+    cluster: ClusterDevices,
+    families: Mapping[str, Family],
+) -> Mapping[str, PublishedClass]:
+    drivers = {each.node.name: each.drivers for each in cluster.nodes}
+    plugins = find_plugin_nodes((each, drivers.get(each.name, ())) for each in nodes)
+    return {
+        each.name: PublishedClass(
+            each.devices,
+            doubt,
+            describe_left_to_plugin(plugins, each.drivers, each.extended, families),
+        )
+        for each in rows
+    }
+
+
+def _find_doubt(inventory: Inventory, cluster: ClusterDevices) -> str:
+    for pool in inventory.pools:
+        published = inventory.published_slices(pool)
+        newest = max(each.generation for each in published)
+        current = [each for each in published if each.generation == newest]
+        if any(each.slice_count != len(current) for each in current):
+            return INCOMPLETE
+        if any(cluster.used_devices[each.name] < len(each.devices) for each in current):
+            return UNUSED
+    return ""

@@ -1,0 +1,276 @@
+"""Count the devices of a cluster by product, driver and node.
+
+Iterates once over nodes, pools and devices. All tables of the facts are derived from the result.
+Skips pools that are not usable, as the scheduler does.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from drawbridge.dra.attributes import (
+    NUMA_NODE,
+    PCIE_ROOT,
+    attribute_value,
+    find_attribute,
+    split_name,
+)
+from drawbridge.dra.device import Attribute, Capacity, Device
+from drawbridge.dra.inventory import Inventory, PoolCache, PoolID, is_device_for_node
+from drawbridge.dra.nodes import Node, NodeSelectorError
+from drawbridge.dra.quantity import Quantity
+from drawbridge.facts.families import Family
+from drawbridge.facts.model import Amount
+from drawbridge.names import DUAL_LABEL
+
+# Capacities per product. Further capacities are ignored to bound the size of a product.
+MAX_CAPACITIES = 16
+# Koordinator allocates only GPUs of one partition on nodes with this label.
+_PARTITION_POLICY = "node.koordinator.sh/gpu-partition-policy"
+_HONOR = "Honor"
+
+
+class ProductKey(NamedTuple):
+    """The properties that two devices of the same product have in common."""
+
+    driver: str
+    type: str
+    name: str
+    profile: str
+    architecture: str
+    shared: bool
+    capacity: tuple[tuple[str, Amount], ...]
+
+
+class DeviceLocation(NamedTuple):
+    """PCIe root and NUMA node of a GPU or NIC; None if the driver does not publish them."""
+
+    kind: str
+    driver: str
+    root: str | None
+    numa: str | None
+
+
+@dataclass
+class ProductCounts:
+    """The number of devices of a product, and of nodes that can use at least one of them."""
+
+    devices: int = 0
+    nodes: int = 0
+    most: int = 0  # devices on one node
+    # One device, and the number of devices, for each distinct projection.
+    samples: dict[object, tuple[Device, int]] = field(default_factory=dict)
+
+
+@dataclass
+class DriverCounts:
+    """Devices, nodes, attributes and capacities of one driver."""
+
+    devices: int = 0
+    nodes: int = 0
+    dual: int = 0
+    honoring: int = 0  # nodes on which Koordinator honors GPU partitions
+    attributes: dict[str, str] = field(default_factory=dict)
+    capacities: set[str] = field(default_factory=set)
+
+
+class NodeDevices(NamedTuple):
+    """The devices that a node can use, by product, and the locations of its GPUs and NICs."""
+
+    node: Node
+    products: Mapping[ProductKey, int]
+    locations: tuple[DeviceLocation, ...]
+    drivers: frozenset[str]
+
+
+@dataclass
+class ClusterDevices:
+    """The counts of the whole cluster."""
+
+    products: dict[ProductKey, ProductCounts] = field(default_factory=dict)
+    drivers: dict[str, DriverCounts] = field(default_factory=dict)
+    nodes: list[NodeDevices] = field(default_factory=list)
+    # One error for each node whose pools cannot be determined.
+    unreadable: list[str] = field(default_factory=list)
+    # The number of devices of each slice that some node can use, by name of the slice.
+    used_devices: Counter[str] = field(default_factory=Counter)
+
+
+def count_devices(
+    inventory: Inventory,
+    nodes: tuple[Node, ...],
+    known: Mapping[str, Family],
+    projections: "DeviceProjections",
+) -> ClusterDevices:
+    """Count the devices that each node can use."""
+    cluster, pool_cache = ClusterDevices(), PoolCache()
+    keys: dict[tuple[PoolID, str], ProductKey] = {}
+    for node in nodes:
+        try:
+            devices = list(_devices(inventory, node, pool_cache))
+        except NodeSelectorError as error:
+            cluster.unreadable.append(f"{error}")
+            continue
+        counted: Counter[ProductKey] = Counter()
+        locations = []
+        for pool, slice_name, device in devices:
+            at = (pool, device.name)
+            family = known.get(pool.driver)
+            if at not in keys:
+                keys[at] = product_key(pool.driver, device, family)
+                cluster.used_devices[slice_name] += 1
+                _count_device(cluster, pool.driver, device, keys[at], projections)
+            counted[keys[at]] += 1
+            if family and (location := device_location(pool.driver, device, family)):
+                locations.append(location)
+        _count_node(cluster, node, counted, tuple(locations))
+    return cluster
+
+
+class DeviceProjections:
+    """The attributes that DeviceClasses read.
+
+    All classes treat devices with equal projections alike.
+    """
+
+    def project(self, driver: str, device: Device) -> object:
+        """Return the projection of a device."""
+        raise NotImplementedError
+
+
+def _devices(
+    inventory: Inventory, node: Node, pool_cache: PoolCache
+) -> Iterator[tuple[PoolID, str, Device]]:
+    for pool in inventory.pools_for(node, pool_cache):
+        for each, device in pool.devices():
+            if is_device_for_node(each, device, node):
+                yield pool.id, each.name, device
+
+
+def _count_device(
+    cluster: ClusterDevices,
+    driver: str,
+    device: Device,
+    key: ProductKey,
+    projections: DeviceProjections,
+) -> None:
+    counts = cluster.products.setdefault(key, ProductCounts())
+    counts.devices += 1
+    projection = projections.project(driver, device)
+    sample, count = counts.samples.get(projection, (device, 0))
+    counts.samples[projection] = (sample, count + 1)
+    published = cluster.drivers.setdefault(driver, DriverCounts())
+    published.devices += 1
+    for name, attribute in device.attributes.items():
+        full = "/".join(split_name(name, driver))
+        if full not in published.attributes:
+            published.attributes[full] = attribute_type(attribute)
+    published.capacities.update("/".join(split_name(name, driver)) for name in device.capacity)
+
+
+def _count_node(
+    cluster: ClusterDevices,
+    node: Node,
+    counted: Mapping[ProductKey, int],
+    locations: tuple[DeviceLocation, ...],
+) -> None:
+    for key, count in counted.items():
+        counts = cluster.products[key]
+        counts.nodes += 1
+        counts.most = max(counts.most, count)
+    drivers = frozenset(key.driver for key in counted)
+    for driver in drivers:
+        cluster.drivers[driver].nodes += 1
+        cluster.drivers[driver].dual += DUAL_LABEL in node.labels
+        cluster.drivers[driver].honoring += node.labels.get(_PARTITION_POLICY) == _HONOR
+    cluster.nodes.append(NodeDevices(node, counted, locations, drivers))
+
+
+def product_key(driver: str, device: Device, family: Family | None) -> ProductKey:
+    """Return the product key of a device."""
+    attributes = family or Family(
+        "", driver, (), type="type", name="productName", profile="profile"
+    )
+    kind = attribute_text(device, driver, attributes.type)
+    if attributes.required_attribute:
+        kind = (
+            attributes.required_attribute
+            if attribute_text(device, driver, attributes.required_attribute) == "true"
+            else ""
+        )
+    return ProductKey(
+        driver,
+        kind,
+        attribute_text(device, driver, attributes.name),
+        attribute_text(device, driver, attributes.profile),
+        attribute_text(device, driver, attributes.architecture),
+        device.allow_multiple_allocations,
+        _capacity(device),
+    )
+
+
+def device_location(driver: str, device: Device, family: Family) -> DeviceLocation | None:
+    """Return the location of a whole GPU or an RDMA NIC; None for other devices."""
+    if family.whole_types and attribute_text(device, driver, family.type) not in family.whole_types:
+        return None
+    if (
+        family.required_attribute
+        and attribute_text(device, driver, family.required_attribute) != "true"
+    ):
+        return None
+    root, numa = (_standard(device, driver, name) for name in (PCIE_ROOT, NUMA_NODE))
+    return DeviceLocation(family.kind, driver, root, numa)
+
+
+def _standard(device: Device, driver: str, name: str) -> str | None:
+    attribute = find_attribute(device, driver, name)
+    found = attribute_value(attribute) if attribute else None
+    # The first entry of a list belongs to the device itself.
+    first = found[0] if isinstance(found, tuple) and found else found
+    return None if first is None or first == () else f"{first}"
+
+
+def attribute_text(device: Device, driver: str, name: str) -> str:
+    """Return an attribute as a string; empty if the device does not publish it."""
+    if not name:
+        return ""
+    full = name if "/" in name else f"{driver}/{name}"
+    attribute = find_attribute(device, driver, full)
+    found = attribute_value(attribute) if attribute else None
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    return "" if found is None or isinstance(found, tuple) else f"{found}"
+
+
+def attribute_type(attribute: Attribute) -> str:
+    """Return the type of an attribute, named as in the API."""
+    names = ("string", "int", "bool", "version", "strings", "ints", "bools", "versions")
+    for name, member in zip(names, Attribute.__struct_fields__, strict=True):
+        if getattr(attribute, member) is not None:
+            return name
+    return ""
+
+
+def _capacity(device: Device) -> tuple[tuple[str, Amount], ...]:
+    named = sorted(device.capacity.items())[:MAX_CAPACITIES]
+    return tuple((name, _amount(capacity)) for name, capacity in named)
+
+
+def _amount(capacity: Capacity) -> Amount:
+    policy = capacity.request_policy
+    if policy is None:
+        return Amount(capacity.value.canonical())
+    allowed = policy.valid_range
+    values = sorted(policy.valid_values)
+    return Amount(
+        capacity.value.canonical(),
+        default=_canonical(policy.default),
+        least=_canonical(allowed.min if allowed else (values[0] if values else None)),
+        most=_canonical(allowed.max if allowed else (values[-1] if values else None)),
+        step=_canonical(allowed.step if allowed else None),
+    )
+
+
+def _canonical(quantity: Quantity | None) -> str:
+    return "" if quantity is None else quantity.canonical()

@@ -1,0 +1,177 @@
+"""The table of known driver families: device attributes, classes and legacy resource names.
+
+Other drivers can be declared in the Configuration. `drawbridge.translate.targets` defines how
+claims for each family are written.
+"""
+
+import fnmatch
+import functools
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from drawbridge.config.model import Configuration, Target
+
+GPU: Final = "gpu"
+NIC: Final = "nic"
+
+
+class Family(msgspec.Struct, frozen=True):
+    """One driver family. Attribute names without a domain belong to the domain of the driver.
+
+    The first of `classes` is for whole devices; the others are for special ones, or other names of
+    the first (`one_class`).
+    """
+
+    kind: str
+    driver: str
+    classes: tuple[str, ...]
+    one_class: bool = False
+    short_name: str = ""  # the value of `targets[].family`
+    type: str = ""  # the attribute with the device type
+    whole_types: tuple[str, ...] = ()  # values of `type` for whole devices
+    name: str = ""  # the attribute with the product name
+    profile: str = ""
+    architecture: str = ""
+    legacy_names: tuple[str, ...] = ()  # device-plugin resources for the same devices
+    required_attribute: str = ""  # only devices with this attribute set to true count
+
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    Family(
+        GPU,
+        "gpu.nvidia.com",
+        ("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
+        short_name="nvidia",
+        type="type",
+        whole_types=("gpu",),
+        name="productName",
+        profile="profile",
+        architecture="architecture",
+        legacy_names=(
+            "nvidia.com/gpu",
+            "nvidia.com/gpu.shared",
+            "nvidia.com/mig-*",
+            "nvidia.com/pgpu",
+            "volcano.sh/vgpu-number",
+        ),
+    ),
+    Family(
+        GPU,
+        "hami-core-gpu.project-hami.io",
+        ("hami-core-gpu.project-hami.io",),
+        short_name="hami",
+        type="type",
+        whole_types=("hami-gpu",),
+        name="productName",
+        architecture="architecture",
+        legacy_names=("nvidia.com/gpu", "nvidia.com/gpu.shared", "volcano.sh/vgpu-number"),
+    ),
+    Family(
+        GPU,
+        "gpu.amd.com",
+        ("gpu.amd.com",),
+        short_name="amd",
+        type="type",
+        whole_types=("amdgpu",),
+        name="productName",
+        profile="partitionProfile",
+        architecture="family",
+        legacy_names=("amd.com/gpu", "amd.com/?px_nps*"),
+    ),
+    Family(
+        GPU,
+        "gpu.intel.com",
+        ("gpu.intel.com", "gpu-vfio.intel.com"),
+        short_name="intel",
+        type="type",
+        name="model",
+        architecture="family",
+        legacy_names=("gpu.intel.com/i915", "gpu.intel.com/xe", "intel.com/gpu"),
+    ),
+    Family(
+        NIC,
+        "dra.net",
+        ("dra.net", "dranet", "dranet.net"),
+        one_class=True,
+        short_name="dranet",
+        type="type",
+        name="pciDevice",
+        required_attribute="rdma",
+    ),
+    Family(
+        NIC,
+        "sriovnetwork.k8snetworkplumbingwg.io",
+        ("sriovnetwork.k8snetworkplumbingwg.io",),
+        short_name="sriov",
+        name="resourceName",
+    ),
+)
+# The names that a scheduler reads although no node advertises them, by what shows that it applies
+# to a node: an annotation, or the name that its device plugin advertises.
+_KOORDINATOR: Final = tuple(
+    f"koordinator.sh/gpu{part}" for part in ("", "-core", "-memory", "-memory-ratio", ".shared")
+)
+COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "hami.io/node-nvidia-register": tuple(
+        f"nvidia.com/{part}" for part in ("gpumem", "gpumem-percentage", "gpucores", "priority")
+    ),
+    "volcano.sh/vgpu-number": tuple(
+        f"volcano.sh/vgpu-{part}" for part in ("memory", "memory-percentage", "cores")
+    ),
+    "koordinator.sh/gpu": _KOORDINATOR,
+    "koordinator.sh/gpu-core": _KOORDINATOR,
+}
+BY_DRIVER: Final[Mapping[str, Family]] = {each.driver: each for each in FAMILIES}
+BY_SHORT_NAME: Final[Mapping[str, Family]] = {each.short_name: each for each in FAMILIES}
+
+
+def find_family(target: Target) -> Family | None:
+    """Return the known family of a configured target, if any."""
+    return BY_SHORT_NAME.get(target.family) if target.family else BY_DRIVER.get(target.driver)
+
+
+def known_families(configuration: Configuration) -> Mapping[str, Family]:
+    """Return the families by driver, including the drivers that the configuration declares."""
+    known = dict(BY_DRIVER)
+    for target in configuration.targets:
+        if target.driver not in known:
+            like = find_family(target)
+            known[target.driver] = (
+                msgspec.structs.replace(like, driver=target.driver, classes=(target.class_,))
+                if like
+                else _declared_family(target)
+            )
+    return known
+
+
+def _declared_family(target: Target) -> Family:
+    """Return the family of a driver that only the configuration describes."""
+    attributes = {f"{name}": f"{attribute}" for name, attribute in target.attributes.items()}
+    return Family(
+        target.kind,
+        target.driver,
+        (target.class_,),
+        name=attributes.get("product", ""),
+        profile=attributes.get("profile", ""),
+        architecture=attributes.get("architecture", ""),
+    )
+
+
+def serves_name(family: Family, name: str) -> bool:
+    """Tell whether a device plugin that advertises `name` allocates devices of this family."""
+    return bool(family.legacy_names) and _compile(family.legacy_names).match(name) is not None
+
+
+@functools.lru_cache
+def served_names(patterns: tuple[str, ...], names: tuple[str, ...]) -> frozenset[str]:
+    """Return the names that match the legacy patterns of a family. Results are cached."""
+    return frozenset(filter(_compile(patterns).match, names)) if patterns else frozenset()
+
+
+@functools.lru_cache
+def _compile(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Compile all patterns into one regular expression; cached once per family."""
+    return re.compile("|".join(map(fnmatch.translate, patterns)))

@@ -1,0 +1,295 @@
+"""Facts: the aggregates of a cluster that decide how pods are translated.
+
+Tables contain counts and do not list nodes or devices. Each table has a size limit, so that the
+facts of 5,000 nodes fit into one ConfigMap.
+"""
+
+import enum
+import functools
+from collections.abc import Collection, Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from drawbridge.dra.classes import IMPLICIT_PREFIX, MAX_IMPLICIT_LENGTH
+from drawbridge.dra.gates import NEWEST, Gates
+from drawbridge.names import API_VERSION
+
+KIND: Final = "Facts"
+
+
+class FactsPart(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True
+):
+    """An object of the facts file. Fields with their default value are omitted."""
+
+
+class Cluster(FactsPart, frozen=True):
+    """Version and feature gates of the API server, and the optional claim fields that it stores."""
+
+    version: str = NEWEST
+    api: str = "v1"
+    gates: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
+
+    @property
+    def classes_serve_names(self) -> bool:
+        """Whether DeviceClasses serve extended resources. The gate is locked on since 1.37."""
+        return "extended_resource" in self.gates or self.version >= "1.37"
+
+    @property
+    def feature_gates(self) -> Gates:
+        """The feature gates of the scheduler and the API server."""
+        fields = (field for field in Gates.__struct_fields__ if field != "version")
+        return Gates(self.version, **{field: field in self.gates for field in fields})
+
+
+class ClassFacts(FactsPart, frozen=True):
+    """A DeviceClass, and the drivers and number of the devices that it selects.
+
+    `closed` tells that no other kinds of devices will come, so that a request that none of them
+    satisfies can be refused.
+    """
+
+    name: str
+    extended: str = ""
+    drivers: tuple[str, ...] = ()
+    devices: int = 0
+    closed: bool = False
+
+
+class ResourceFacts(FactsPart, frozen=True):
+    """The DeviceClasses and device plugins that serve an extended resource.
+
+    The first class takes precedence. A device plugin advertises the resource on `nodes` nodes:
+    `devices` in total and at most `most` on one node. On `dual` nodes, a DRA driver publishes the
+    same devices, so that a device could be allocated twice.
+    """
+
+    name: str
+    classes: tuple[str, ...] = ()
+    nodes: int = 0
+    devices: int = 0
+    most: int = 0
+    dual: int = 0
+
+
+class Amount(FactsPart, frozen=True):
+    """A capacity of a product, and the request policy that rounds smaller requests."""
+
+    value: str
+    default: str = ""
+    least: str = ""
+    most: str = ""
+    step: str = ""
+
+
+class Product(FactsPart, frozen=True):
+    """Devices with the same properties. `most` is the largest number of them on one node."""
+
+    driver: str
+    type: str = ""
+    name: str = ""
+    profile: str = ""
+    architecture: str = ""
+    shared: bool = False
+    capacity: Mapping[str, Amount] = {}
+    classes: tuple[str, ...] = ()
+    devices: int = 0
+    nodes: int = 0
+    most: int = 0
+
+
+class PartitionPolicy(enum.StrEnum):
+    """Koordinator's policy for the GPU partitions of nodes, by their labels."""
+
+    PREFER = ""
+    HONOR = "Honor"  # on all nodes
+    MIXED = "mixed"  # Honor on some of the nodes
+
+
+class Driver(FactsPart, frozen=True):
+    """The attributes (full name and type) and capacities that a driver publishes.
+
+    `dual` of its nodes have the dual label: a device plugin allocates the same devices there, or
+    did, and pods may still use them.
+    """
+
+    name: str
+    kind: str = ""
+    devices: int = 0
+    nodes: int = 0
+    dual: int = 0
+    attributes: Mapping[str, str] = {}
+    capacities: tuple[str, ...] = ()
+    partition_policy: PartitionPolicy = PartitionPolicy.PREFER
+
+
+class Neighbourhood(FactsPart, frozen=True):
+    """Devices that share one PCIe root or NUMA node, and how often a node has this group."""
+
+    gpus: int
+    nics: int
+    times: int = 1
+
+
+class NodeShape(FactsPart, frozen=True):
+    """The topology of the GPUs of one driver and the NICs of another, equal on `nodes` nodes.
+
+    Only devices that publish the standard attribute belong to a neighbourhood.
+    """
+
+    gpu: str
+    nic: str = ""
+    gpus: int = 0
+    nics: int = 0
+    pcie: tuple[Neighbourhood, ...] = ()
+    numa: tuple[Neighbourhood, ...] = ()
+    nodes: int = 1
+
+    @property
+    def pcie_relates(self) -> bool:
+        """Tell whether any GPU shares its PCIe root with a NIC."""
+        return any(each.gpus and each.nics for each in self.pcie)
+
+    @property
+    def numa_relates(self) -> bool:
+        """Tell whether any GPU shares its NUMA node with a NIC."""
+        return any(each.gpus and each.nics for each in self.numa)
+
+
+class NodeOffer(FactsPart, frozen=True):
+    """What alike nodes offer together: the DeviceClasses with devices, and the plugins' names.
+
+    On `dual` nodes, a device plugin and a DRA driver offer the same devices, and translated pods
+    avoid them. `names` includes the names that a plugin reads without advertising them.
+    """
+
+    classes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    dual: bool = False
+    nodes: int = 1
+
+
+class NetworkFacts(FactsPart, frozen=True):
+    """A secondary network, as namespace/name, and the resource that provides its interfaces."""
+
+    name: str
+    resource: str
+
+
+class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
+    """All facts of a cluster. `omitted` counts the rows dropped from each table."""
+
+    api_version: Literal["drawbridge.dev/v1alpha1"] = API_VERSION
+    kind: Literal["Facts"] = KIND
+    cluster: Cluster = Cluster()
+    classes: tuple[ClassFacts, ...] = ()
+    names: tuple[ResourceFacts, ...] = ()
+    products: tuple[Product, ...] = ()
+    drivers: tuple[Driver, ...] = ()
+    shapes: tuple[NodeShape, ...] = ()
+    offers: tuple[NodeOffer, ...] = ()
+    networks: tuple[NetworkFacts, ...] = ()
+    omitted: Mapping[str, int] = {}
+
+    def keeps_field(self, field: str) -> bool:
+        """Tell whether the API server stores a claim field that older API servers drop."""
+        return field in self.cluster.keeps
+
+    def find_class(self, name: str) -> ClassFacts | None:
+        """Return the class with this name."""
+        return self._classes.get(name)
+
+    def find_driver(self, name: str) -> Driver | None:
+        """Return the driver with this name."""
+        return self._drivers.get(name)
+
+    def products_of(self, driver: str) -> tuple[Product, ...]:
+        """Return the products of a driver."""
+        return self._products.get(driver, ())
+
+    def find_resource(self, name: str) -> ResourceFacts:
+        """Return the servers of an extended resource.
+
+        Classes serve nothing if the version or the gates of the cluster say so. A class also serves
+        its implicit extended resource name.
+        """
+        found = self._names.get(name) or ResourceFacts(name)
+        if not self.cluster.classes_serve_names:
+            return msgspec.structs.replace(found, classes=())
+        implied = name.removeprefix(IMPLICIT_PREFIX)
+        if implied == name or found.classes or len(implied) > MAX_IMPLICIT_LENGTH:
+            return found
+        known = self.find_class(implied)
+        return msgspec.structs.replace(found, classes=(implied,)) if known else found
+
+    @property
+    def knows_offers(self) -> bool:
+        """Whether `offers` lists every kind of node that has devices; earlier versions do not."""
+        return bool(self.offers) and "offers" not in self.omitted
+
+    @functools.cached_property
+    def offers_by_frequency(self) -> tuple[NodeOffer, ...]:
+        """The offers, those of most nodes first."""
+        return tuple(sorted(self.offers, key=lambda each: -each.nodes))
+
+    @functools.cached_property
+    def shapes_by_frequency(self) -> tuple[NodeShape, ...]:
+        """The shapes, those of most nodes first. Decisions read this order and not the counts."""
+        return tuple(sorted(self.shapes, key=lambda each: (-each.nodes, -each.gpus)))
+
+    def plugins_serve(self, names: Collection[str]) -> bool:
+        """Tell whether the device plugins of one node serve all of these names."""
+        if self.offers and any(set(names) <= set(each.names) for each in self.offers):
+            return bool(names)
+        if self.knows_offers or not names:
+            return False
+        return all(self.find_resource(name).nodes for name in names)
+
+    def offers_classes(self, classes: Collection[str]) -> bool:
+        """Tell whether one node that is not dual has devices of all of these classes."""
+        if not self.knows_offers:
+            return True
+        return any(not each.dual and set(classes) <= set(each.classes) for each in self.offers)
+
+    def narrowed(self, offer: NodeOffer) -> "Facts":
+        """Return the facts of a cluster that has only nodes with this offer."""
+        return msgspec.structs.replace(
+            self,
+            classes=tuple(each for each in self.classes if each.name in offer.classes),
+            names=tuple(
+                msgspec.structs.replace(
+                    each,
+                    # The class that takes precedence serves the name on every node, or none does.
+                    classes=each.classes if set(each.classes[:1]) <= set(offer.classes) else (),
+                    nodes=each.nodes if each.name in offer.names else 0,
+                )
+                for each in self.names
+            ),
+            offers=(offer,),
+        )
+
+    @functools.cached_property
+    def plugin_resources(self) -> tuple[str, ...]:
+        """Return the extended resources that a device plugin advertises on any node."""
+        return tuple(each.name for each in self.names if each.nodes)
+
+    @functools.cached_property
+    def _classes(self) -> Mapping[str, ClassFacts]:
+        return {each.name: each for each in reversed(self.classes)}
+
+    @functools.cached_property
+    def _drivers(self) -> Mapping[str, Driver]:
+        return {each.name: each for each in reversed(self.drivers)}
+
+    @functools.cached_property
+    def _names(self) -> Mapping[str, ResourceFacts]:
+        return {each.name: each for each in reversed(self.names)}
+
+    @functools.cached_property
+    def _products(self) -> Mapping[str, tuple[Product, ...]]:
+        found: dict[str, list[Product]] = {}
+        for each in self.products:
+            found.setdefault(each.driver, []).append(each)
+        return {driver: tuple(rows) for driver, rows in found.items()}

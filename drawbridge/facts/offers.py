@@ -1,0 +1,69 @@
+"""Compute what nodes offer together: DeviceClasses with devices, and names of device plugins.
+
+A pod runs on one node, so its claims and the requests that stay with a plugin must be served there.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from drawbridge.config.model import Legacy
+from drawbridge.config.string_formats import ResourceName
+from drawbridge.dra.nodes import Node
+from drawbridge.facts.device_counts import NodeDevices, ProductKey
+from drawbridge.facts.families import COMPANIONS
+from drawbridge.facts.model import NodeOffer
+from drawbridge.facts.served_names import DualNode, advertised_resources
+from drawbridge.names import DUAL_LABEL
+
+
+def offer_table(
+    nodes: Iterable[Node],
+    readable: Iterable[NodeDevices],
+    counted: Mapping[str, Counter[ProductKey]],
+    dual_nodes: Iterable[DualNode],
+    legacy: Legacy,
+) -> list[NodeOffer]:
+    """Count the nodes with equal offers. Nodes without any devices do not count."""
+    products = {each.node.name: frozenset(each.products) for each in readable}
+    dual = {each.node for each in dual_nodes}
+    classes = _classes_by_products(products.values(), counted)
+    found: Counter[NodeOffer] = Counter()
+    for node in nodes:
+        offer = NodeOffer(
+            classes[products.get(node.name, frozenset())],
+            served_resources(node, legacy),
+            dual=node.name in dual or DUAL_LABEL in node.labels,
+        )
+        if offer.classes or offer.names:
+            found[offer] += 1
+    return [msgspec.structs.replace(offer, nodes=count) for offer, count in found.items()]
+
+
+def _classes_by_products(
+    sets: Iterable[frozenset[ProductKey]], counted: Mapping[str, Counter[ProductKey]]
+) -> dict[frozenset[ProductKey], tuple[str, ...]]:
+    """Return the classes that select a device, for each set of products on a node."""
+    return {
+        products: tuple(sorted(name for name, keys in counted.items() if products & keys.keys()))
+        for products in {*sets, frozenset[ProductKey]()}
+    }
+
+
+def served_resources(node: Node, legacy: Legacy) -> tuple[str, ...]:
+    """Return the extended resources that device plugins serve on a node, sorted.
+
+    Some schedulers read names that no node advertises, such as the memory of a share. The plugin
+    shows by an annotation of the node, or by another name, that they apply there.
+    """
+    advertised = advertised_resources(node)
+    known = {f"{legacy.renames.get(ResourceName(name), name)}" for name in advertised}
+    companions = set(_companions({*known, *node.registrations}))
+    renamed = {f"{name}" for name, known in legacy.renames.items() if known in companions}
+    return tuple(sorted({*advertised, *companions, *renamed}))
+
+
+def _companions(marks: Iterable[str]) -> Iterator[str]:
+    for mark in marks:
+        yield from COMPANIONS.get(mark, ())

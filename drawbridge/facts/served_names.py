@@ -1,0 +1,225 @@
+"""Determine the devices that each class selects and the servers of each extended resource.
+
+If several classes have the same extended resource name, the newest class takes precedence, then
+the first by name, as in Kubernetes. Selectors are evaluated once per distinct projection of the
+attributes that they read.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
+
+from drawbridge.cel import CompileError, EvaluationError, Program
+from drawbridge.cel.dra import Selectors, device_variables, find_reads
+from drawbridge.cel.dra.reads import Reads
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.device import Device
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.nodes import Node
+from drawbridge.facts.device_counts import (
+    ClusterDevices,
+    DeviceProjections,
+    NodeDevices,
+    ProductKey,
+)
+from drawbridge.facts.families import Family, serves_name
+from drawbridge.facts.model import ClassFacts, ResourceFacts
+
+_NATIVE = "kubernetes.io"
+
+
+class CompiledClass:
+    """A DeviceClass with compiled selectors. It selects nothing if a selector does not compile."""
+
+    def __init__(self, offered: DeviceClass, selectors: Selectors) -> None:
+        self.name = offered.metadata.name
+        self.extended = offered.spec.extended_resource_name or ""
+        self.created = offered.metadata.creation_timestamp or ""
+        self._lists = selectors.lists
+        self.programs: list[Program] | None = []
+        try:
+            for each in offered.spec.selectors:
+                if each.cel:
+                    self.programs.append(selectors.stored.compile(each.cel.expression))
+        except CompileError:
+            self.programs = None
+
+    def selects(self, driver: str, device: Device) -> bool:
+        """Tell whether the class selects a device. Evaluation errors count as false."""
+        if self.programs is None:
+            return False
+        device_view = device_variables(driver, device, list_attributes=self._lists)
+        try:
+            return all(program.evaluate(device_view).value is True for program in self.programs)
+        except EvaluationError:
+            return False
+
+
+class ClassProjections(DeviceProjections):
+    """The attributes that any of the classes reads."""
+
+    def __init__(self, offered: Iterable[CompiledClass], selectors: Selectors) -> None:
+        self._lists = selectors.lists
+        self._reads: list[Reads] = [
+            find_reads(program) for each in offered for program in each.programs or ()
+        ]
+
+    def project(self, driver: str, device: Device) -> Hashable:
+        """Return the projection of a device on these attributes."""
+        device_view = device_variables(driver, device, list_attributes=self._lists)
+        return (driver, *(each.projection(device_view) for each in self._reads))
+
+
+def compile_classes(
+    classes: Iterable[DeviceClass], gates: Gates
+) -> tuple[list[CompiledClass], ClassProjections]:
+    """Return the compiled classes, sorted by name, and the projections on what they read."""
+    selectors = Selectors(gates.version, list_attributes=gates.list_type_attributes)
+    compiled = {each.metadata.name: CompiledClass(each, selectors) for each in classes}
+    ordered = [compiled[name] for name in sorted(compiled)]
+    return ordered, ClassProjections(ordered, selectors)
+
+
+def count_selected(
+    cluster: ClusterDevices, classes: Iterable[CompiledClass]
+) -> dict[str, Counter[ProductKey]]:
+    """Return the number of selected devices of each product, by class."""
+    counted: dict[str, Counter[ProductKey]] = {}
+    for each in classes:
+        found = counted[each.name] = Counter()
+        for key, tally in cluster.products.items():
+            for device, count in tally.samples.values():
+                if each.selects(key.driver, device):
+                    found[key] += count
+    return counted
+
+
+def class_table(
+    classes: Iterable[CompiledClass], counted: Mapping[str, Counter[ProductKey]]
+) -> list[ClassFacts]:
+    """Return the table of classes."""
+    return [
+        ClassFacts(
+            each.name,
+            extended=each.extended,
+            drivers=tuple(sorted({key.driver for key in counted[each.name]})),
+            devices=counted[each.name].total(),
+        )
+        for each in classes
+    ]
+
+
+class DualNode(NamedTuple):
+    """A node where a device plugin and a DRA driver offer the same devices."""
+
+    node: str
+    names: tuple[str, ...]
+    devices: int
+
+
+def classes_by_resource(classes: Iterable[CompiledClass]) -> dict[str, list[CompiledClass]]:
+    """Group classes by the extended resource that they serve."""
+    found: dict[str, list[CompiledClass]] = {}
+    for each in classes:
+        if each.extended:
+            found.setdefault(each.extended, []).append(each)
+    return found
+
+
+def name_table(
+    nodes: Iterable[Node],
+    classes: Iterable[CompiledClass],
+    dual_nodes: Iterable[DualNode],
+) -> list[ResourceFacts]:
+    """Return the table of extended resources."""
+    by_class = classes_by_resource(classes)
+    plugins: dict[str, list[int]] = {}
+    for node in nodes:
+        for name, count in advertised_resources(node).items():
+            plugins.setdefault(name, []).append(count)
+    dual = Counter(name for each in dual_nodes for name in each.names)
+    table = []
+    for name in sorted(by_class.keys() | plugins.keys()):
+        counts = plugins.get(name, [])
+        table.append(
+            ResourceFacts(
+                name,
+                classes=_by_precedence(by_class.get(name, [])),
+                nodes=len(counts),
+                devices=sum(counts),
+                most=max(counts, default=0),
+                dual=dual[name],
+            )
+        )
+    return table
+
+
+def _by_precedence(classes: list[CompiledClass]) -> tuple[str, ...]:
+    """Return the class names by precedence: newest first, then by name."""
+    by_name = sorted(classes, key=lambda each: each.name)
+    return tuple(each.name for each in sorted(by_name, key=lambda e: e.created, reverse=True))
+
+
+def advertised_resources(node: Node) -> dict[str, int]:
+    """Return the extended resources that device plugins advertise on a node."""
+    return {
+        name: quantity.value()
+        for name, quantity in node.allocatable.items()
+        if "/" in name and not _native(name.partition("/")[0]) and quantity.sign() > 0
+    }
+
+
+def _native(domain: str) -> bool:
+    return domain == _NATIVE or domain.endswith(f".{_NATIVE}")
+
+
+def find_dual_nodes(
+    nodes: Iterable[NodeDevices],
+    classes: Iterable[CompiledClass],
+    counted: Mapping[str, Counter[ProductKey]],
+    known: Mapping[str, Family],
+) -> tuple[DualNode, ...]:
+    """Return the nodes where a device plugin and a DRA driver offer the same devices."""
+    by_name = classes_by_resource(classes)
+    found = []
+    for each in nodes:
+        shared = {
+            name: _products_of_plugin(
+                each, name, [counted[c.name] for c in by_name.get(name, ())], known
+            )
+            for name in advertised_resources(each.node)
+        }
+        names = tuple(sorted(name for name, keys in shared.items() if keys))
+        if names:
+            keys = frozenset[ProductKey]().union(*shared.values())
+            devices = sum(each.products[key] for key in _whole_devices(keys, known))
+            found.append(DualNode(each.node.name, names, devices))
+    return tuple(found)
+
+
+def _products_of_plugin(
+    node_devices: NodeDevices,
+    name: str,
+    selections: Iterable[Mapping[ProductKey, int]],
+    known: Mapping[str, Family],
+) -> frozenset[ProductKey]:
+    """Return the products on a node that a device plugin also offers as resource `name`."""
+    drivers = {
+        each for each in node_devices.drivers if each in known and serves_name(known[each], name)
+    }
+    return frozenset(
+        key
+        for key in node_devices.products
+        if key.driver in drivers or any(key in each for each in selections)
+    )
+
+
+def _whole_devices(
+    keys: frozenset[ProductKey], known: Mapping[str, Family]
+) -> frozenset[ProductKey]:
+    """Return the whole devices if there are any: partitions belong to the same hardware."""
+    families = {key: known.get(key.driver) for key in keys}
+    whole = frozenset(
+        key for key, family in families.items() if family is None or key.type in family.whole_types
+    )
+    return whole or keys

@@ -1,0 +1,1 @@
+"""What is wrong with a claim before any device is looked at."""

@@ -1,0 +1,270 @@
+"""Compares the opaque configurations of claims and classes with what known drivers decode.
+
+A driver decodes its configurations when it prepares a claim, long after anybody looks. Drivers
+without a table are not checked. What a known version of a driver refuses is an error; anything that
+a newer version may know is a warning.
+"""
+
+import difflib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from drawbridge.dra.claim import Choice, Config, Devices, refers_to, request_choices
+from drawbridge.dra.classes import KIND, ClassConfig, DeviceClass
+from drawbridge.dra.decode import QuantityDecoder
+from drawbridge.dra.decode_errors import Schema, convert, describe_value
+from drawbridge.dra.validation import format_object_name
+from drawbridge.finding import Code, Finding
+from drawbridge.judge.claims import config_codes as codes
+from drawbridge.judge.context import JudgeContext
+from drawbridge.judge.devices.device_types import possible_types, serves_driver
+from drawbridge.judge.driver_configs import DRIVERS
+from drawbridge.judge.driver_configs.model import ConfigDriver, ConfigFields, ConfigKind
+from drawbridge.judge.severity import DeviceFinding
+from drawbridge.judge.subject import Subject
+
+# The devices that a selector of a driver is evaluated on, at most.
+PROBES = 17
+
+
+class _Decoded(NamedTuple):
+    """A configuration of a known kind, and the number and path of its entry in the list."""
+
+    number: int
+    path: str
+    driver: ConfigDriver
+    kind: ConfigKind
+    value: Any
+
+
+def check_class_configs(each: DeviceClass) -> Iterator[Finding]:
+    """Report configurations of a class that their driver does not decode or refuses."""
+    about = format_object_name(KIND, each.metadata)
+    for i, config in enumerate(each.spec.config):
+        for found in _decode(config, i, f"spec.config[{i}]")[1]:
+            yield replace(found, object=about)
+
+
+def check_opaque_configs(
+    subject: Subject, context: JudgeContext
+) -> Iterator[Finding | DeviceFinding]:
+    """Report configurations of claims that their driver does not decode, refuses or ignores."""
+    for judged in subject.claims:
+        for each in _check_devices(judged.claim.spec.devices, f"{judged.path}.devices", context):
+            found = replace(each, object=judged.object)
+            # The class decides this one, and a cache may still have an older class.
+            wrong = each.code == codes.CONFIG_KIND_WRONG.name
+            yield DeviceFinding(found) if wrong else found
+
+
+def _check_devices(devices: Devices, path: str, context: JudgeContext) -> Iterator[Finding]:
+    decoded: list[_Decoded] = []
+    choices = [each for request in devices.requests for each in request_choices(request)]
+    drivers = _RequestDrivers(choices, context)
+    for i, config in enumerate(devices.config):
+        one, found = _decode(config, i, f"{path}.config[{i}]")
+        yield from found
+        if one is not None:
+            decoded.append(one)
+            yield from _check_used(one, config, choices, drivers)
+            yield from _check_admin_access(one, config, choices)
+    for choice in choices:
+        yield from _check_kinds(choice, decoded, devices.config, drivers)
+
+
+class _RequestDrivers:
+    """Tells which drivers and device types the requests of a claim can get."""
+
+    def __init__(self, choices: Sequence[Choice], context: JudgeContext) -> None:
+        self.selectors = context.selectors
+        self.work = context.work
+        names = {each.requested.device_class_name for each in choices}
+        self.classes = {name: context.world.classes.get(name) for name in names}
+
+    def serves(self, choice: Choice, driver: ConfigDriver) -> bool:
+        """Tell whether a request may get devices of a driver; true if that is not known."""
+        name = choice.requested.device_class_name
+        known = self.classes[name]
+        if known is None:
+            owner = next((each for each in DRIVERS.values() if name in each.classes), driver)
+            return owner is driver
+        expressions = _expressions(known, choice)
+        self._spend(expressions, PROBES)
+        return serves_driver(expressions, driver.name, self.selectors)
+
+    def types(self, choice: Choice, driver: ConfigDriver) -> frozenset[str]:
+        """Return the known device types that a request may get from a driver."""
+        known = self.classes[choice.requested.device_class_name]
+        if known is None:
+            installed = driver.classes.get(choice.requested.device_class_name)
+            return driver.device_types() if installed is None else frozenset(installed)
+        expressions = _expressions(known, choice)
+        self._spend(expressions, len(driver.device_types()))
+        return possible_types(expressions, driver, self.selectors)
+
+    def _spend(self, expressions: Sequence[str], devices: int) -> None:
+        """Count the evaluation of selectors on imagined devices."""
+        weight = sum(self.work.weigh(each, self.selectors.stored) for each in expressions)
+        self.work.spend(1 + devices * weight)
+
+
+def _expressions(known: DeviceClass, choice: Choice) -> list[str]:
+    both = (*known.spec.selectors, *choice.requested.selectors)
+    return [each.cel.expression for each in both if each.cel is not None]
+
+
+def _decode(
+    config: Config | ClassConfig, number: int, path: str
+) -> tuple[_Decoded | None, tuple[Finding, ...]]:
+    """Decode a configuration of a known driver; return it if it can be decoded, and the findings.
+
+    Parameters that are no object are rejected by the API server.
+    """
+    driver = DRIVERS.get(config.opaque.driver) if config.opaque is not None else None
+    parameters = config.opaque.parameters if config.opaque is not None else None
+    if driver is None or not isinstance(parameters, Mapping):
+        return None, ()
+    kind = _find_kind(driver, parameters, f"{path}.opaque")
+    if isinstance(kind, Finding):
+        return None, (kind,)
+    at = f"{path}.opaque.parameters"
+    value = convert(parameters, _schema(kind.shape), path=at)
+    if isinstance(value, tuple):
+        return None, tuple(codes.CONFIG_INVALID.at(each.path, each.message) for each in value)
+    return _Decoded(number, path, driver, kind, value), tuple(_check_settings(kind, value, at))
+
+
+@functools.cache  # one entry for each kind of the tables
+def _schema(shape: type[ConfigFields]) -> Schema:
+    return Schema(shape, QuantityDecoder())
+
+
+def _check_settings(kind: ConfigKind, value: ConfigFields, path: str) -> Iterator[Finding]:
+    for code, problems in (
+        (codes.CONFIG_REFUSED, kind.find_refusals(value)),
+        (codes.CONFIG_NEEDS_GATE, kind.find_gates(value)),
+    ):
+        for problem in problems:
+            yield code.at(f"{path}.{problem.path}", problem.message)
+
+
+def _find_kind(
+    driver: ConfigDriver, parameters: Mapping[str, object], path: str
+) -> ConfigKind | Finding:
+    """Find the kind of a configuration, or say why the driver does not decode it."""
+    if not driver.api_versions:
+        return driver.kinds[0]
+    version, name = parameters.get("apiVersion"), parameters.get("kind")
+    at = f"{path}.parameters"
+    for field, value in (("apiVersion", version), ("kind", name)):
+        if not isinstance(value, str) or not value:
+            known = f"{driver.kinds[0].name} of {driver.api_versions[0]}"
+            what = "is required" if value in (None, "") else f"is {describe_value(value)}"
+            message = f"{field} {what}: driver {driver.name} decodes, for example, {known}"
+            return codes.CONFIG_INVALID.at(f"{at}.{field}", message)
+    kind = next((each for each in driver.kinds if each.name == name), None)
+    if version in driver.api_versions and kind is not None:
+        return kind
+    return _report_kind(driver, f"{version}", f"{name}", path)
+
+
+def _report_kind(driver: ConfigDriver, version: str, name: str, path: str) -> Finding:
+    owner = next(
+        (
+            each
+            for each in DRIVERS.values()
+            if version in each.api_versions and any(kind.name == name for kind in each.kinds)
+        ),
+        None,
+    )
+    if owner is not None:
+        message = (
+            f"driver {driver.name} does not decode {name} of {version}, which is for {owner.name}"
+        )
+        return codes.CONFIG_OTHER_DRIVER.at(f"{path}.driver", message)
+    if version not in driver.api_versions:
+        message = (
+            f"{describe_value(version)} is not a version that Drawbridge knows for {driver.name}: "
+            f"{', '.join(driver.api_versions)}"
+        )
+        return codes.CONFIG_VERSION_UNKNOWN.at(f"{path}.parameters.apiVersion", message)
+    kinds = [each.name for each in driver.kinds]
+    near = difflib.get_close_matches(name, kinds, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known kinds are {', '.join(kinds)}"
+    message = f"driver {driver.name} has no kind {describe_value(name)} in {version}; {hint}"
+    return codes.CONFIG_INVALID.at(f"{path}.parameters.kind", message)
+
+
+def _check_used(
+    one: _Decoded, config: Config, choices: Sequence[Choice], drivers: _RequestDrivers
+) -> Iterator[Finding]:
+    applied = [each for each in choices if refers_to(config.requests, each.name)]
+    if applied and not any(drivers.serves(each, one.driver) for each in applied):
+        message = (
+            f"no class of the requests selects devices of driver {one.driver.name}, so the "
+            "configuration has no effect"
+        )
+        yield codes.CONFIG_UNUSED.at(f"{one.path}.opaque.driver", message)
+
+
+def _check_admin_access(
+    one: _Decoded, config: Config, choices: Sequence[Choice]
+) -> Iterator[Finding]:
+    if not one.kind.shares_device(one.value):
+        return
+    for each in choices:
+        # A configuration for all requests may be meant for the others.
+        if each.admin_access and each.name in config.requests:
+            message = (
+                f"{one.kind.name} shares the device of request {each.name}, which has admin access"
+            )
+            yield codes.CONFIG_ON_ADMIN_ACCESS.at(f"{one.path}.requests", message)
+
+
+def _check_kinds(
+    choice: Choice,
+    decoded: Sequence[_Decoded],
+    configs: Sequence[Config],
+    drivers: _RequestDrivers,
+) -> Iterator[Finding]:
+    """Check the kinds of the configurations that name a request.
+
+    A configuration for all requests is applied only to devices of its type.
+    """
+    for driver in dict.fromkeys(one.driver.name for one in decoded):
+        named = [
+            one
+            for one in decoded
+            if one.driver.name == driver
+            and one.kind.device_types
+            and choice.name in configs[one.number].requests
+        ]
+        if not named or not drivers.serves(choice, named[-1].driver):
+            continue
+        last = named[-1]
+        types = drivers.types(choice, last.driver)
+        if types and not types & frozenset(last.kind.device_types):
+            yield _report_types(codes.CONFIG_KIND_WRONG, last, choice, types)
+        yield from _report_ignored(named, choice)
+
+
+def _report_types(code: Code, one: _Decoded, choice: Choice, types: frozenset[str]) -> Finding:
+    message = (
+        f"{one.kind.name} configures devices of type {' or '.join(one.kind.device_types)}, but "
+        f"request {choice.name} gets devices of type {' or '.join(sorted(types))}"
+    )
+    return code.at(f"{one.path}.opaque.parameters.kind", message)
+
+
+def _report_ignored(named: Sequence[_Decoded], choice: Choice) -> Iterator[Finding]:
+    last = named[-1]
+    for one in named[:-1]:
+        if one.kind is not last.kind:
+            message = (
+                f"request {choice.name} has a {last.kind.name}, too, in config[{last.number}]; the "
+                "driver uses only the last one"
+            )
+            yield codes.CONFIG_KIND_TWICE.at(f"{one.path}.opaque.parameters.kind", message)

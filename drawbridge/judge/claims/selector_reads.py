@@ -1,0 +1,220 @@
+"""Checks what the selectors of claims read: names that no device has, and values that fail.
+
+The scheduler aborts a pod when a selector fails on a device that it looks at. Whether it gets there
+depends on the order of devices, so a failure on any device of the class is a warning.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from drawbridge.cel import CompileError
+from drawbridge.cel.dra import find_reads
+from drawbridge.dra.attributes import group_by_domain
+from drawbridge.dra.claim import request_choices
+from drawbridge.dra.device import Device
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.finding import Finding
+from drawbridge.judge.claims import read_codes as codes
+from drawbridge.judge.claims.references import suggest
+from drawbridge.judge.context import JudgeContext
+from drawbridge.judge.devices.node_work import spend_grouping
+from drawbridge.judge.devices.proof import UnreadableClaimError, reads_of_claims
+from drawbridge.judge.slices.codes import READ_NOWHERE
+from drawbridge.judge.subject import JudgedClaim, Subject
+from drawbridge.judge.work import COMPARISONS
+from drawbridge.solver.expressions import EvaluationFailure
+
+# The nodes differ in the attributes that are read. Of a nearly unique one, some are enough.
+MAX_NODES: Final = 128
+MAX_DEVICES: Final = 1024
+MAX_GUARDED: Final = 160
+_KINDS: Final = {"attributes": "attribute", "capacity": "capacity"}
+_PREFIX: Final = "CEL runtime error: "
+
+
+class _Selectors(NamedTuple):
+    """The selectors of one alternative of a request, and where they are written."""
+
+    class_name: str
+    texts: tuple[str, ...]
+    object: str
+    path: str
+
+    def path_of(self, number: int) -> str:
+        return f"{self.path}.selectors[{number}].cel.expression"
+
+
+class _Failure(NamedTuple):
+    """The first device that a selector fails on, and the number of all of them."""
+
+    of_class: bool
+    number: int
+    driver: str
+    device: Device
+    name: str
+    message: str
+    devices: int
+
+
+def check_selector_reads(subject: Subject, context: JudgeContext) -> Iterator[Finding]:
+    """Report names in selectors that no device has, and selectors that fail on a device."""
+    if not context.world.inventory.slices:
+        return
+    for judged in subject.claims:
+        try:
+            # The same nodes as in the questions about devices, so they are grouped once.
+            reads = reads_of_claims((judged.claim,), context)
+            spend_grouping(reads, context)
+            nodes = context.index.representatives(reads)
+        except UnreadableClaimError:
+            nodes = ()  # another question reports it
+        for each in _find_selectors(judged):
+            yield from _check_names(each, context)
+            yield from _check_failures(each, nodes[:MAX_NODES], context)
+
+
+def _find_selectors(judged: JudgedClaim) -> Iterator[_Selectors]:
+    for i, request in enumerate(judged.claim.spec.devices.requests):
+        for j, choice in enumerate(request_choices(request)):
+            wanted = choice.requested
+            inside = ".exactly" if request.exactly is not None else f".firstAvailable[{j}]"
+            texts = tuple(each.cel.expression for each in wanted.selectors if each.cel is not None)
+            path = f"{judged.request_path(i)}{inside}"
+            yield _Selectors(wanted.device_class_name, texts, judged.object, path)
+
+
+def _check_names(each: _Selectors, context: JudgeContext) -> Iterator[Finding]:
+    work = context.work
+    for number, text in enumerate(each.texts):
+        work.spend_reading(text)
+        try:
+            reads = find_reads(context.selectors.stored.compile(text))
+        except CompileError:
+            continue
+        work.spend_comparisons(len(reads.accesses))
+        for access in reads.accesses:
+            if len(access.path) != 3:
+                continue
+            kind, domain, identifier = access.path
+            index, above = context.index, f"{domain}/"
+            published = index.capacities if kind == "capacity" else index.attributes
+            if above + identifier in published:
+                continue
+            work.spend_comparisons(len(published))
+            of_domain = [n.removeprefix(above) for n in published if n.startswith(above)]
+            # A guarded read may be meant for the devices of a driver that is not installed.
+            if access.guarded and not of_domain:
+                continue
+            what = f"{_KINDS[kind]} {domain}/{identifier}"
+            message = (
+                f"reads {what}, which no device publishes{suggest(identifier, of_domain, work)}"
+            )
+            yield READ_NOWHERE.at(each.path_of(number), message, object=each.object)
+
+
+def _check_failures(
+    each: _Selectors, nodes: Sequence[Node], context: JudgeContext
+) -> Iterator[Finding]:
+    offered = context.world.classes.get(each.class_name)
+    if offered is None:
+        return
+    own = tuple(s.cel.expression for s in offered.spec.selectors if s.cel is not None)
+    _spend_evaluations((*own, *each.texts), nodes, context)
+    failures = context.index.recall(
+        (_Failure, own, each.texts),
+        lambda: tuple(_find_failures(own, each.texts, nodes, context)),
+    )
+    for failure in failures:
+        yield _report(failure, each, context)
+
+
+def _spend_evaluations(
+    texts: tuple[str, ...], nodes: Sequence[Node], context: JudgeContext
+) -> None:
+    """Count the evaluation of selectors on the devices of nodes."""
+    work, programs = context.work, context.selectors.stored
+    if work.left is not None:
+        work.spend(1 + len(nodes) // COMPARISONS)
+        devices = sum(1 for _ in _different_devices(nodes, context))
+        weight = sum(work.weigh(text, programs) for text in texts)
+        work.spend_once((_Failure, texts), devices * weight)
+
+
+def _find_failures(
+    own: tuple[str, ...], texts: tuple[str, ...], nodes: Sequence[Node], context: JudgeContext
+) -> Iterator[_Failure]:
+    """Evaluate the selectors on each device in order, up to the first that is not true."""
+    found: dict[int, _Failure] = {}
+    selectors = (*own, *texts)
+    expressions = context.caches.proofs.expressions
+    for driver, pool, device in _different_devices(nodes, context):
+        for number, text in enumerate(selectors):
+            outcome = expressions.selects(text, driver, device)
+            if isinstance(outcome, EvaluationFailure):
+                of_class = number < len(own)
+                local = number if of_class else number - len(own)
+                first = found.get(number) or _Failure(
+                    of_class, local, driver, device, f"{driver}/{pool}/{device.name}",
+                    outcome.removeprefix(_PREFIX), 0,
+                )  # fmt: skip
+                found[number] = first._replace(devices=first.devices + 1)
+            if outcome is not True:
+                break
+    yield from (found[number] for number in sorted(found))
+
+
+def _different_devices(
+    nodes: Sequence[Node], context: JudgeContext
+) -> Iterator[tuple[str, str, Device]]:
+    """Yield the usable devices of nodes with their driver and pool, up to a number of them."""
+    slices: dict[int, Slice] = {}
+    for node in nodes:
+        for pool in context.index.pools.get(node.name, ()):
+            slices |= {id(each): each for each in pool.slices if pool.usable}
+    devices = ((each.driver, each.pool, one) for each in slices.values() for one in each.devices)
+    return islice(devices, MAX_DEVICES)
+
+
+def _report(failure: _Failure, each: _Selectors, context: JudgeContext) -> Finding:
+    more = f" and {failure.devices - 1} more" if failure.devices > 1 else ""
+    if failure.of_class:
+        message = f"a selector of class {each.class_name} fails on device {failure.name}{more}"
+        at = f"{each.path}.deviceClassName"
+        return codes.SELECTOR_MAY_FAIL.at(at, f"{message}: {failure.message}", object=each.object)
+    text, at = each.texts[failure.number], each.path_of(failure.number)
+    where = f"device {failure.name}{more} of class {each.class_name}"
+    missing = _find_missing(text, failure, context)
+    if not missing or not failure.message.startswith("no such key"):
+        message = f"fails on {where}: {failure.message}"
+        return codes.SELECTOR_MAY_FAIL.at(at, message, object=each.object)
+    names = " and ".join(f"{_KINDS[kind]} {domain}/{name}" for kind, domain, name in missing)
+    message = f"reads {names}, which {where} {'do' if more else 'does'} not have"
+    remedy = guard_reads(text, missing)
+    return codes.READ_UNGUARDED.at(at, message, object=each.object, remedy=remedy)
+
+
+def _find_missing(
+    text: str, each: _Failure, context: JudgeContext
+) -> tuple[tuple[str, str, str], ...]:
+    """Return what an expression reads unguarded and the device does not have."""
+    published: dict[str, Mapping[str, Mapping[str, object]]] = {
+        "attributes": group_by_domain(each.device.attributes, each.driver),
+        "capacity": group_by_domain(each.device.capacity, each.driver),
+    }
+    required = find_reads(context.selectors.stored.compile(text)).required()
+    named = ((kind, domain, name) for kind, domain, name in sorted(required))
+    return tuple(
+        (kind, domain, name)
+        for kind, domain, name in named
+        if name not in published[kind].get(domain, {})
+    )
+
+
+def guard_reads(text: str, missing: Sequence[tuple[str, str, str]]) -> str:
+    """Return how to guard reads: the whole expression, if its meaning stays the same."""
+    guard = " && ".join(f'has(device.{kind}["{domain}"].{name})' for kind, domain, name in missing)
+    if "||" in text or "?" in text or len(text) > MAX_GUARDED:
+        return f"Write {guard} && before the part that reads it."
+    return f"Guard it: {guard} && {text.strip()}"

@@ -1,0 +1,202 @@
+"""What a judgement is made with: the cluster as published, and the settings of the administrator.
+
+A context is immutable but for the caches in it, which are bounded and never change a result.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.cel.dra import Selectors
+from drawbridge.config.model import Fleet, Policy
+from drawbridge.config.string_formats import FindingCode
+from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.fleet import (
+    FleetVerdict,
+    PublishedClass,
+    find_autoscaler,
+    find_silent_node,
+    fleet_verdicts,
+)
+from drawbridge.judge.devices.device_index import DeviceIndex, SliceNumbers
+from drawbridge.judge.devices.published_classes import find_published_classes
+from drawbridge.judge.slices.expressions import declares_compatibility
+from drawbridge.judge.work import Work
+from drawbridge.solver.memo import Memo
+from drawbridge.solver.search import STEPS
+from drawbridge.solver.world import View, World
+
+
+def _finds_nothing(*_: str) -> None:
+    return None
+
+
+def _finds_no_quotas(_: str) -> Sequence[ResourceQuota]:
+    return ()
+
+
+class ObjectLookups(msgspec.Struct, frozen=True):
+    """Finds namespaced objects, by namespace and name. None if an object does not exist.
+
+    `complete` is false if no cluster is known: then an object that is not found may exist.
+    """
+
+    find_claim: Callable[[str, str], Claim | None] = _finds_nothing
+    find_template: Callable[[str, str], Template | None] = _finds_nothing
+    find_namespace_labels: Callable[[str], Mapping[str, str] | None] = _finds_nothing
+    find_quotas: Callable[[str], Sequence[ResourceQuota]] = _finds_no_quotas
+    complete: bool = False
+
+
+class _IndexedWorld(msgspec.Struct, frozen=True, eq=False):
+    """What is derived from a world and its nodes, whatever the settings of the administrator."""
+
+    world: World
+    objects: tuple[tuple[Node, ...], tuple[Slice, ...]]
+    relaxed: World
+    index: DeviceIndex
+    published: Mapping[str, PublishedClass]
+    coming: str
+    has_rules: bool
+
+
+class JudgeCaches:
+    """The caches of the judgements of one process, for one world after the other."""
+
+    def __init__(self) -> None:
+        self.indexed: _IndexedWorld | None = None
+        self.proofs = Memo()
+        self.with_taints = Memo()
+        self.current = Memo()
+        self.numbers = SliceNumbers()
+
+
+class JudgeContext(msgspec.Struct, frozen=True, eq=False):
+    """The cluster, and what is known about its completeness; `build_context` makes one.
+
+    `world` answers as the allocator that will allocate: upstream's or ours. `relaxed` is the world
+    for proofs, `with_taints` the same with the taints of devices. `view` is the current use of the
+    devices, or None if it is unknown. `doubts` are reasons why the context may not show the cluster
+    as it is, such as a stale cache: with any of them, no finding about devices is an error. `steps`
+    limits the search on each node.
+    """
+
+    world: World
+    relaxed: World
+    with_taints: World
+    index: DeviceIndex
+    fleet: Mapping[str, FleetVerdict]
+    selectors: Selectors
+    view: View | None = None
+    lookups: ObjectLookups = ObjectLookups()
+    policies: Mapping[FindingCode, Policy] = {}
+    doubts: Sequence[str] = ()
+    caches: JudgeCaches = msgspec.field(default_factory=JudgeCaches)
+    steps: int = STEPS
+    # Whether any device has a compatibleOnlyWith rule that the allocator reads.
+    has_rules: bool = False
+    # What is left of the work of a question; without a limit outside of a judgement.
+    work: Work = msgspec.field(default_factory=Work)
+
+    @property
+    def gates(self) -> Gates:
+        """The feature gates of the cluster."""
+        return self.world.gates
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes, including those that only slices name."""
+        return self.index.nodes
+
+
+def build_context(  # house: long, one argument for each part of a cluster  # noqa: PLR0913  # the same
+    world: World,
+    nodes: Iterable[Node] = (),
+    *,
+    fleet: Iterable[Fleet] = (),
+    departed: Iterable[Slice] = (),
+    selectors: Selectors | None = None,
+    view: View | None = None,
+    lookups: ObjectLookups = ObjectLookups(),  # noqa: B008  # frozen
+    policies: Mapping[FindingCode, Policy] = {},
+    doubts: Sequence[str] = (),
+    caches: JudgeCaches | None = None,
+    steps: int = STEPS,
+) -> JudgeContext:
+    """Index a cluster for judgements.
+
+    `departed` are the slices that were deleted a short time ago. With the same `caches`, only what
+    changed since the last context is indexed again, and an unchanged world is not.
+    """
+    caches = caches or JudgeCaches()
+    gates = world.gates
+    selectors = selectors or Selectors(gates.version, list_attributes=gates.list_type_attributes)
+    indexed = _index(world, tuple(nodes), tuple(departed), selectors, caches)
+    return JudgeContext(
+        world=world,
+        relaxed=indexed.relaxed,
+        with_taints=replace(indexed.relaxed, inventory=world.inventory),
+        index=indexed.index,
+        fleet=fleet_verdicts(fleet, indexed.published, indexed.coming),
+        selectors=selectors,
+        view=view,
+        lookups=lookups,
+        policies=policies,
+        doubts=doubts,
+        caches=caches,
+        steps=steps,
+        has_rules=indexed.has_rules,
+    )
+
+
+def _index(
+    world: World,
+    nodes: tuple[Node, ...],
+    departed: tuple[Slice, ...],
+    selectors: Selectors,
+    caches: JudgeCaches,
+) -> _IndexedWorld:
+    """Index a world, or return the last index if nothing changed."""
+    known = caches.indexed
+    objects = (nodes, departed)
+    if known is not None and known.world is world and known.objects == objects:
+        return known
+    of_proofs = relaxed(world)
+    caches.proofs.bind(of_proofs)
+    index = DeviceIndex(world.inventory, nodes, caches.numbers)
+    declared = world.compatibility is not None
+    caches.indexed = _IndexedWorld(
+        world,
+        objects,
+        of_proofs,
+        index,
+        find_published_classes(
+            index, world.classes, selectors, caches.proofs.expressions, departed
+        ),
+        find_autoscaler(nodes) or find_silent_node(nodes, index.inventory.slices),
+        has_rules=declared
+        and (bool(world.compatibility) or any(map(declares_compatibility, index.inventory.slices))),
+    )
+    return caches.indexed
+
+
+def relaxed(world: World) -> World:
+    """Return the world for proofs, in which a claim without a solution never has one.
+
+    It is never stricter than the scheduler's world: an error rejects a device instead of the pod,
+    because the device may be in use by then, and no device has a taint, because a taint can be
+    removed. Rules of claims do not count, because the index of devices does not know their
+    attributes.
+    """
+    gates = replace(world.inventory.gates, device_taints=False)
+    # Upstream ends the pod with an error where ours continues.
+    deviations = replace(
+        world.deviations, all_goes_back=True, several_terms_bind=True, obeys_rules=False
+    )
+    inventory = replace(world.inventory, gates=gates)
+    return replace(world, inventory=inventory, deviations=deviations, errors_reject=True)

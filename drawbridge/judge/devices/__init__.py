@@ -1,0 +1,1 @@
+"""Whether any node can ever satisfy claims, and why not."""

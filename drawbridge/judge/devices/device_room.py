@@ -1,0 +1,66 @@
+"""Asks whether satisfiable claims are satisfiable now: untainted, unused devices."""
+
+from collections.abc import Iterator, Sequence
+
+from drawbridge.dra.claim import Claim
+from drawbridge.finding import Finding
+from drawbridge.judge.claims import codes
+from drawbridge.judge.context import JudgeContext
+from drawbridge.judge.devices.never_together import best_reason
+from drawbridge.judge.devices.node_work import NodeWork
+from drawbridge.judge.devices.proof import ProofOutcome, prove, read_demand
+from drawbridge.judge.subject import Subject
+from drawbridge.solver.answers import Failure, FailureKind
+from drawbridge.solver.reasons import Reason, summarize_reasons
+from drawbridge.solver.solve import solve
+
+# A cluster without room on so many nodes is not described further.
+MAX_NODES = 1000
+BATCH = 32
+
+
+def check_room(
+    subject: Subject, claims: Sequence[Claim], context: JudgeContext
+) -> Iterator[Finding]:
+    """Yield why claims that can be satisfied are not satisfied now."""
+    path, about = subject.claims_path, subject.object
+    if context.gates.device_taints:
+        proof = prove(claims, context, context.with_taints)
+        if proof.outcome is ProofOutcome.IMPOSSIBLE:
+            message = f"no node has suitable devices without a taint: {best_reason(proof)}"
+            yield codes.EVERY_DEVICE_TAINTED.at(path, message, object=about)
+            return
+    if context.view is None or len(context.nodes) > MAX_NODES:
+        return
+    reasons = _find_shortage(claims, context)
+    if reasons:
+        message = f"no room now: {summarize_reasons(reasons)}"
+        yield codes.NO_ROOM_NOW.at(path, message, object=about)
+
+
+def _find_shortage(claims: Sequence[Claim], context: JudgeContext) -> list[Reason]:
+    """Return why no node has room; empty if one has, or if it cannot be decided."""
+    if context.view is None:
+        return []
+    ids = iter(range(1 << 62))
+    reasons: list[Reason] = []
+    each_node = NodeWork(read_demand(claims, context), context.world, context)
+    for start in range(0, len(context.nodes), BATCH):
+        some = context.nodes[start : start + BATCH]
+        each_node.spend(some)
+        found = solve(
+            context.world,
+            context.view,
+            claims,
+            some,
+            ids=lambda: f"{next(ids)}",
+            memo=context.caches.current,
+            steps=context.steps,
+            max_work=context.work.search_limit,
+            count_work=context.work.spend,
+        )
+        for answer in found.values():
+            if not isinstance(answer, Failure) or answer.outcome is not FailureKind.NO:
+                return []
+            reasons += answer.reasons[:1]
+    return reasons

@@ -1,0 +1,87 @@
+"""Which drivers and device types the selectors of a request leave possible, without devices.
+
+An answer is a proof only where a selector reads nothing but the driver and the type: whatever else
+a device publishes does not change its result.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from drawbridge.cel import CompileError, EvaluationError, Program
+from drawbridge.cel.ast import Literal, walk
+from drawbridge.cel.dra import AttributeAccess, Selectors, device_variables, find_reads
+from drawbridge.dra.attributes import split_name
+from drawbridge.dra.device import Attribute, Device
+from drawbridge.judge.driver_configs.model import ConfigDriver
+
+_DRIVER = ("driver",)
+_MAX_LITERALS = 16
+
+
+def possible_types(
+    expressions: Sequence[str], driver: ConfigDriver, selectors: Selectors
+) -> frozenset[str]:
+    """Return the known device types of a driver that the selectors do not exclude.
+
+    The result is empty if they exclude all: then the devices have an unknown type.
+    """
+    path = ("attributes", *split_name(driver.type_attribute, driver.name))
+    proving = [
+        program
+        for program in _compile(expressions, selectors)
+        if all(_is_determined(each, path) for each in find_reads(program).accesses)
+    ]
+    return frozenset(
+        each
+        for each in driver.device_types()
+        if not any(_is_false(program, driver.name, (path[-1], each)) for program in proving)
+    )
+
+
+def serves_driver(expressions: Sequence[str], driver: str, selectors: Selectors) -> bool:
+    """Tell whether the selectors may select devices of a driver.
+
+    They do not if one of them names another driver and is false for this one: on a device without
+    attributes, only the driver makes the difference.
+    """
+    return not any(
+        _is_false(program, driver)
+        and any(not _is_false(program, name) for name in _find_literals(program))
+        for program in _compile(expressions, selectors)
+        if any(each.path == _DRIVER for each in find_reads(program).accesses)
+    )
+
+
+def _is_determined(access: AttributeAccess, path: tuple[str, ...]) -> bool:
+    """Tell whether the driver and the type of a device determine what an expression reads."""
+    if access.presence and path[: len(access.path)] == access.path:
+        return True
+    return access.path in (_DRIVER, path)
+
+
+def _compile(expressions: Sequence[str], selectors: Selectors) -> Iterator[Program]:
+    for each in expressions:
+        try:
+            yield selectors.stored.compile(each)
+        except CompileError:
+            continue
+
+
+def _find_literals(program: Program) -> Iterator[str]:
+    literals = (
+        node.value
+        for node in walk(program.checked.node)
+        if isinstance(node, Literal) and isinstance(node.value, str)
+    )
+    return islice(literals, _MAX_LITERALS)
+
+
+def _is_false(program: Program, driver: str, attribute: tuple[str, str] | None = None) -> bool:
+    """Evaluate a selector on a device that has at most the given attribute."""
+    attributes = {attribute[0]: Attribute(string=attribute[1])} if attribute else {}
+    device = Device("probe", attributes=attributes)
+    try:
+        found = program.evaluate(device_variables(driver, device))
+    except EvaluationError:
+        return False
+    return found.value is False

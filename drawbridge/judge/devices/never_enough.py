@@ -1,0 +1,27 @@
+"""Asks whether any node has as many devices as a request needs."""
+
+from drawbridge.finding import Finding
+from drawbridge.judge.claims import codes
+from drawbridge.judge.devices.class_devices import RequestDevices, RequestPlace
+from drawbridge.solver.demand import MAX_RESULTS
+
+
+def explain_count(devices: RequestDevices, place: RequestPlace) -> Finding | None:
+    """Return a finding if no node has enough devices, or each has too many for mode All."""
+    counts = [len(each) for each in devices.fitting]
+    most, name = max(counts, default=0), devices.class_name
+    if devices.option.all_mode:
+        least = min((count for count in counts if count), default=0)
+        if least <= MAX_RESULTS:
+            return None
+        message = (
+            f"all matching {name} devices of a node requested, but each node has at least {least}, "
+            f"and a claim can have at most {MAX_RESULTS}"
+        )
+        path = f"{place.path}.allocationMode"
+        return codes.COUNT_NEVER_FITS.at(path, message, object=place.object)
+    wanted = devices.option.wanted.count
+    if most >= wanted:
+        return None
+    message = f"{wanted} {name} devices requested, but no node has more than {most} that match"
+    return codes.COUNT_NEVER_FITS.at(f"{place.path}.count", message, object=place.object)

@@ -1,0 +1,193 @@
+"""Finds for each DeviceClass whether it has devices, and whether more of them may exist.
+
+More may exist in a pool that is incomplete or invalid, or that was published until a short time
+ago, and on a slice that selects no known node.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from drawbridge.cel import CompileError
+from drawbridge.cel.dra import Selectors, find_reads
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.device import Device, NodeSelector
+from drawbridge.dra.inventory import Inventory
+from drawbridge.dra.nodes import Node, matches_selector, selector_problems
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.fleet import PublishedClass
+from drawbridge.facts.plugin_nodes import describe_left_to_plugin, find_plugin_nodes
+from drawbridge.judge.devices.device_index import DeviceIndex, DeviceReads
+from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
+
+# Beyond this number of doubtful slices of a driver, every class may have devices in them.
+MAX_EVALUATED = 64
+
+
+class _DoubtfulDriver(NamedTuple):
+    """Why devices of a driver may exist that cannot be allocated now, and the visible ones."""
+
+    reason: str
+    slices: list[Slice]
+
+
+def find_published_classes(
+    index: DeviceIndex,
+    classes: Mapping[str, DeviceClass],
+    selectors: Selectors,
+    expressions: ExpressionEvaluator,
+    departed: Iterable[Slice] = (),
+) -> Mapping[str, PublishedClass]:
+    """Return what is published for each class.
+
+    `departed` are slices as they were before they were deleted or changed a short time ago, for
+    example by a driver's restart.
+    """
+    doubtful = _doubtful_drivers(index, departed)
+    drivers = frozenset(pool.driver for pool in index.inventory.pools)
+    plugins = find_plugin_nodes((node, _publishing(index, node)) for node in index.nodes)
+    found = {}
+    for name, each in classes.items():
+        selected = _selected_drivers(each, index, selectors, expressions)
+        doubt = next(
+            (
+                about.reason
+                for driver, about in doubtful.items()
+                if selected.get(driver)
+                or driver not in drivers
+                or _may_select(each, driver, about.slices, expressions)
+            ),
+            "",
+        )
+        left = describe_left_to_plugin(plugins, selected, each.spec.extended_resource_name or "")
+        found[name] = PublishedClass(sum(selected.values()), doubt, left)
+    return found
+
+
+def _publishing(index: DeviceIndex, node: Node) -> Iterable[str]:
+    """Return the drivers that publish devices for a node."""
+    return (
+        pool.id.driver
+        for pool in index.pools.get(node.name, ())
+        if any(each.devices for each in pool.slices)
+    )
+
+
+def _selected_drivers(
+    offered: DeviceClass,
+    index: DeviceIndex,
+    selectors: Selectors,
+    expressions: ExpressionEvaluator,
+) -> Mapping[str, int]:
+    """Return the number of different devices that the class selects, by driver."""
+    found: dict[str, int] = {}
+    for driver, device in _different_devices(offered, index, selectors):
+        if _selects(offered, driver, device, expressions) is True:
+            found[driver] = found.get(driver, 0) + 1
+    return found
+
+
+def _different_devices(
+    offered: DeviceClass, index: DeviceIndex, selectors: Selectors
+) -> Iterator[tuple[str, Device]]:
+    """Return at least one of all usable devices that the class can tell apart."""
+    seen: set[int] = set()
+    for node in index.representatives(DeviceReads(_read_attributes(offered, index, selectors))):
+        for pool in index.pools.get(node.name, ()):
+            for each in pool.slices if pool.usable else ():
+                if id(each) not in seen:
+                    seen.add(id(each))
+                    yield from ((each.driver, device) for device in each.devices)
+
+
+def _read_attributes(
+    offered: DeviceClass, index: DeviceIndex, selectors: Selectors
+) -> frozenset[str]:
+    names: set[str] = set()
+    for selector in offered.spec.selectors:
+        try:
+            reads = find_reads(
+                selectors.stored.compile(selector.cel.expression if selector.cel else "")
+            )
+        except CompileError:
+            continue  # selects nothing
+        if reads.reads_whole_map():
+            return index.attributes
+        names |= {"/".join(each) for each in reads.attributes()}
+    return frozenset(names)
+
+
+def _selects(
+    offered: DeviceClass, driver: str, device: Device, expressions: ExpressionEvaluator
+) -> bool | EvaluationFailure:
+    for selector in offered.spec.selectors:
+        outcome = expressions.selects(
+            selector.cel.expression if selector.cel else "", driver, device
+        )
+        if outcome is not True:
+            return outcome
+    return True
+
+
+def _may_select(
+    offered: DeviceClass, driver: str, slices: list[Slice], expressions: ExpressionEvaluator
+) -> bool:
+    """Return whether the class may select a device of doubtful slices; an error may be a match."""
+    if len(slices) > MAX_EVALUATED or not any(each.devices for each in slices):
+        return True
+    return any(
+        _selects(offered, driver, device, expressions) is not False
+        for each in slices
+        for device in each.devices
+    )
+
+
+def _doubtful_drivers(
+    index: DeviceIndex, departed: Iterable[Slice]
+) -> Mapping[str, _DoubtfulDriver]:
+    found: dict[str, _DoubtfulDriver] = {}
+    inventory = index.inventory
+    seen: set[int] = set()
+    for pool in {id(p): p for pools in index.pools.values() for p in pools}.values():
+        seen.update(map(id, pool.slices))
+        if not pool.usable:
+            problem = "is incomplete" if pool.incomplete else f"is invalid: {pool.invalid}"
+            reason = f"pool {pool.id.name} of {pool.id.driver} {problem}"
+            about = found.setdefault(pool.id.driver, _DoubtfulDriver(reason, []))
+            about.slices.extend(inventory.published_slices(pool.id))
+    selects_a_node = _make_selector_check(index)
+    for each in _newest_slices(inventory):
+        if each.devices and not (id(each) in seen and selects_a_node(each)):
+            reason = f"no known node can use slice {each.name} of {each.driver}"
+            found.setdefault(each.driver, _DoubtfulDriver(reason, [])).slices.append(each)
+    for each in departed:
+        reason = f"{each.driver} withdrew or changed devices of pool {each.pool} a short time ago"
+        found.setdefault(each.driver, _DoubtfulDriver(reason, [])).slices.append(each)
+    return found
+
+
+def _make_selector_check(index: DeviceIndex) -> Callable[[Slice], bool]:
+    """Return a function that tells whether all devices of a slice select a known node."""
+    known: dict[NodeSelector, bool] = {}
+
+    def selects_a_node(each: Slice) -> bool:
+        for device in each.devices if each.per_device_node_selection else ():
+            selector = device.node_selector
+            if selector is None or device.all_nodes:
+                continue
+            if selector not in known:
+                valid = not selector_problems(selector)
+                nodes = index.nodes if valid else ()
+                known[selector] = any(matches_selector(selector, node) for node in nodes)
+            if not known[selector]:
+                return False
+        return True
+
+    return selects_a_node
+
+
+def _newest_slices(inventory: Inventory) -> Iterator[Slice]:
+    """Return the slices of the newest generation of each pool."""
+    for pool in inventory.pools:
+        published = inventory.published_slices(pool)
+        newest = max(each.generation for each in published)
+        yield from (each for each in published if each.generation == newest)

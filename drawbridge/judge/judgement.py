@@ -1,0 +1,105 @@
+"""Judges a claim, a template or a pod: asks all questions in one pass.
+
+A question is a module with one public function, `check_...(subject, context)`. It yields findings:
+a `Finding` with the severity of its code, or a `DeviceFinding`, whose severity depends on the
+fleet. To add a question, write its module and add the function to `QUESTIONS`. A question counts
+its work before it does it (`drawbridge.judge.work`), or one object could keep the judge from all
+others.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from drawbridge.finding import Finding, Severity
+from drawbridge.judge.claims import codes
+from drawbridge.judge.claims.api_rules import check_api_rules
+from drawbridge.judge.claims.constraints import check_constraints
+from drawbridge.judge.claims.opaque_configs import check_opaque_configs
+from drawbridge.judge.claims.quotas import check_quotas
+from drawbridge.judge.claims.references import check_references
+from drawbridge.judge.claims.rules_annotation import check_rules_annotation
+from drawbridge.judge.claims.selector_reads import check_selector_reads
+from drawbridge.judge.claims.size import check_claim_size
+from drawbridge.judge.context import JudgeContext
+from drawbridge.judge.devices.node_work import spend_claims
+from drawbridge.judge.devices.smallest_part import check_devices
+from drawbridge.judge.severity import DeviceFinding, settle_all
+from drawbridge.judge.subject import JudgedClaim, Subject
+from drawbridge.judge.work import DEVICE_UNITS, QUESTION_UNITS, Work, WorkExhaustedError
+
+Question: TypeAlias = Callable[[Subject, JudgeContext], Iterator[Finding | DeviceFinding]]
+
+QUESTIONS: Final[tuple[Question, ...]] = (
+    check_rules_annotation,
+    check_opaque_configs,
+    check_claim_size,
+    check_constraints,
+    check_references,
+    check_quotas,
+    check_selector_reads,
+    check_devices,
+)
+
+
+def limit_work() -> dict[Question, Work]:
+    """Return the work that the questions may do about one object: each its own."""
+    return {
+        each: Work(DEVICE_UNITS if each is check_devices else QUESTION_UNITS) for each in QUESTIONS
+    }
+
+
+def judge_subject(
+    subject: Subject, context: JudgeContext, limits: Mapping[Question, Work] | None = None
+) -> tuple[Finding, ...]:
+    """Return all findings about a subject, in the order of the questions, each once.
+
+    The API server must have accepted the subject's claims. The subjects of one object share the
+    `limits` of their work.
+    """
+    limits = limits or limit_work()
+    found = (
+        each
+        for question, work in limits.items()
+        for each in _ask(question, subject, replace(context, work=work))
+    )
+    return tuple(dict.fromkeys(settle_all(found, subject, context)))
+
+
+def _ask(
+    question: Question, subject: Subject, context: JudgeContext
+) -> Iterator[Finding | DeviceFinding]:
+    """Yield the findings of a question, and at last that there may be more."""
+    try:
+        spend_claims((each.claim for each in subject.claims), context.work)
+        yield from question(subject, context)
+    except WorkExhaustedError as error:
+        message = f"cannot be decided: {error}"
+        yield codes.JUDGEMENT_INCOMPLETE.at(subject.claims_path, message, object=subject.object)
+
+
+def judge_file(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:
+    """Return all findings about a claim or a template that no API server has seen.
+
+    What the API server rejects is judged no further: the questions expect valid claims.
+    """
+    rejected = tuple(check_api_rules(subject, context))
+    settled = tuple(dict.fromkeys(settle_all(rejected, subject, context)))
+    if any(each.severity is Severity.ERROR for each in rejected):
+        return settled
+    return tuple(dict.fromkeys((*settled, *judge_subject(subject, context))))
+
+
+def judge_pod_of_file(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:
+    """Return all findings about a pod that no API server has seen.
+
+    Claims that an API server rejects are left out: their own objects are judged for that.
+    """
+    valid = tuple(each for each in subject.claims if not _is_rejected(each, subject, context))
+    return judge_subject(replace(subject, claims=valid), context)
+
+
+def _is_rejected(judged: JudgedClaim, subject: Subject, context: JudgeContext) -> bool:
+    found = check_api_rules(replace(subject, claims=(judged,)), context)
+    return any(each.severity is Severity.ERROR for each in found)

@@ -1,0 +1,134 @@
+"""Settles the severity of findings: the only place that turns an error into a warning.
+
+A finding about devices is an error only if it is proved, no doubt is left, and the fleet of every
+class that it depends on is closed. In all other cases it is a warning that says why.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.cel.dra import Selectors
+from drawbridge.config.model import Policy
+from drawbridge.config.policy import apply_policies
+from drawbridge.config.string_formats import FindingCode
+from drawbridge.dra.claim import Claim
+from drawbridge.facts.fleet import FleetVerdict
+from drawbridge.finding import Finding, Severity
+from drawbridge.judge.context import JudgeCaches
+from drawbridge.judge.devices.expected_shapes import ShapeReader, may_satisfy
+from drawbridge.judge.subject import Origin, Subject
+
+BY_CONTROL_PLANE = "the control plane made the object"
+
+
+class Settled(Protocol):
+    """What settles severities. `JudgeContext` is one."""
+
+    @property
+    def fleet(self) -> Mapping[str, FleetVerdict]:
+        """Whether the fleet of each class is closed."""
+
+    @property
+    def doubts(self) -> Sequence[str]:
+        """Reasons why no finding about devices is certain."""
+
+    @property
+    def policies(self) -> Mapping[FindingCode, Policy]:
+        """The configured severities."""
+
+    @property
+    def selectors(self) -> Selectors:
+        """Compiles selectors."""
+
+    @property
+    def caches(self) -> JudgeCaches:
+        """The caches for expected shapes."""
+
+
+class DeviceFinding(msgspec.Struct, frozen=True):
+    """A finding that holds for the published devices of `classes`.
+
+    `unproved` says why the proof is missing, for example an exhausted search. It is empty for a
+    finding that no state of the devices can disprove. `demand` is the part of the claims that is
+    impossible; expected nodes are compared with it.
+    """
+
+    finding: Finding
+    classes: frozenset[str] = frozenset()
+    unproved: str = ""
+    demand: tuple[Claim, ...] = ()
+
+
+def settle_all(
+    findings: Iterable[Finding | DeviceFinding], subject: Subject, context: Settled
+) -> Iterator[Finding]:
+    """Yield the findings with their final severity, without those that are switched off."""
+    for each in findings:
+        if isinstance(each, DeviceFinding):
+            yield from _settle_device_finding(each, subject, context)
+        else:
+            yield from _apply_policies(_spare_control_plane(each, subject), context)
+
+
+def _settle_device_finding(
+    each: DeviceFinding, subject: Subject, context: Settled
+) -> Iterator[Finding]:
+    found = each.finding
+    if found.severity is not Severity.ERROR:
+        yield from _apply_policies(found, context)
+        return
+    doubt = _find_doubt(each, context)
+    if doubt:
+        message = f"{found.message} (not refused, because {doubt})"
+        found = replace(found, severity=Severity.WARNING, message=message)
+    else:
+        found = replace(found, remedy=f"{found.remedy} {_setting(each.classes)}".strip())
+    policy = context.policies.get(FindingCode(found.code))
+    # `enforce` refuses what is proved; it cannot prove anything.
+    if policy is Policy.ENFORCE:
+        yield _spare_control_plane(found, subject)
+    else:
+        yield from _apply_policies(_spare_control_plane(found, subject), context)
+
+
+def _find_doubt(each: DeviceFinding, context: Settled) -> str:
+    """Return the first reason why a finding is not certain; empty if it is."""
+    if each.unproved:
+        return each.unproved
+    if context.doubts:
+        return context.doubts[0]
+    for name in sorted(each.classes):
+        verdict = context.fleet.get(name)
+        if verdict is None:
+            return f"nothing is known about the fleet of class {name}"
+        if not verdict.closed:
+            return verdict.reason
+        for shape in verdict.expected:
+            reader = ShapeReader(context.selectors, context.caches.proofs.expressions)
+            if may_satisfy(shape, name, each.demand, reader):
+                return f"the configuration expects nodes with {shape} for class {name}"
+    return ""
+
+
+def _setting(classes: Iterable[str]) -> str:
+    names = ", ".join(sorted(classes))
+    return (
+        f"If other devices will be added, declare them in `fleet` of the configuration (class "
+        f"{names}: closed: false, or expectedShapes)."
+        if names
+        else ""
+    )
+
+
+def _spare_control_plane(found: Finding, subject: Subject) -> Finding:
+    if subject.origin is Origin.USER or found.severity is not Severity.ERROR:
+        return found
+    message = f"{found.message} (not refused, because {BY_CONTROL_PLANE})"
+    return replace(found, severity=Severity.WARNING, message=message)
+
+
+def _apply_policies(found: Finding, context: Settled) -> Iterator[Finding]:
+    return apply_policies((found,), context.policies)

@@ -1,0 +1,66 @@
+"""Checks DeviceClasses: each one alone, and the resource names that they share.
+
+`drawbridge.judge.slices.expressions` evaluates their selectors on the published devices.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from drawbridge.cel.dra import Selectors
+from drawbridge.dra.classes import KIND, DeviceClass
+from drawbridge.dra.slices import Slice
+from drawbridge.dra.validation import format_object_name, validate_class
+from drawbridge.finding import Finding
+from drawbridge.judge.claims.opaque_configs import check_class_configs
+from drawbridge.judge.slices import codes
+from drawbridge.judge.slices.expressions import check_class_selectors, published_devices
+from drawbridge.judge.slices.pools import latest_slices, newest_generations
+
+
+def judge_classes(
+    classes: Sequence[DeviceClass],
+    slices: Sequence[Slice] = (),
+    selectors: Selectors | None = None,
+) -> tuple[Finding, ...]:
+    """Return all errors of classes: alone, together, and on the devices of slices.
+
+    Expressions are checked only with `selectors`, which compiles and caches them.
+    """
+    kept = {each.metadata.name: each for each in classes}
+    return (
+        *(finding for each in kept.values() for finding in validate_class(each)),
+        *(finding for each in kept.values() for finding in check_class_configs(each)),
+        *_find_repeated(classes),
+        *_find_shared_names(kept.values()),
+        *(_check_selectors(kept.values(), slices, selectors) if selectors else ()),
+    )
+
+
+def _check_selectors(
+    classes: Collection[DeviceClass], slices: Sequence[Slice], selectors: Selectors
+) -> Iterator[Finding]:
+    current = (
+        each for members in newest_generations(latest_slices(slices)).values() for each in members
+    )
+    return check_class_selectors(
+        classes, published_devices(current, selectors) if classes else (), selectors
+    )
+
+
+def _find_repeated(classes: Iterable[DeviceClass]) -> Iterator[Finding]:
+    names: set[str] = set()
+    for each in classes:
+        if (name := each.metadata.name) in names:
+            message = f"class {name} occurs more than once; the last one applies"
+            about = format_object_name(KIND, each.metadata)
+            yield codes.OBJECT_TWICE.at("metadata.name", message, object=about)
+        names.add(name)
+
+
+def _find_shared_names(classes: Iterable[DeviceClass]) -> Iterator[Finding]:
+    serving: dict[str, str] = {}
+    for each in classes:
+        name, served = each.metadata.name, each.spec.extended_resource_name
+        if served and (other := serving.setdefault(served, name)) != name:
+            message = f"class {other} serves {served} too; the scheduler uses only one of them"
+            path, about = "spec.extendedResourceName", format_object_name(KIND, each.metadata)
+            yield codes.EXTENDED_NAME_SHARED.at(path, message, object=about)

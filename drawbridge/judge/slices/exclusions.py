@@ -1,0 +1,97 @@
+"""Checks that compatibleOnlyWith rules exclude devices in both directions.
+
+A pair is two devices of one driver on one node, or in one pool without a node. The allocator checks
+both directions, so one rule is enough to exclude a device. A rule on one side only is usually a
+mistake. The caller passes the function that evaluates expressions.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from drawbridge.dra import codes as dra_codes
+from drawbridge.dra.compatibility import (
+    Declaration,
+    Evaluate,
+    Peer,
+    PlacedDevice,
+    check_direction,
+    find_rule,
+    read_declarations,
+)
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.slices import KIND, Slice
+from drawbridge.finding import Finding
+from drawbridge.judge.slices import codes
+
+# Far more than a node has; the number of pairs is quadratic.
+MOST_COMPARED = 256
+
+
+class _Device(NamedTuple):
+    """A device, and where it is published."""
+
+    about: str
+    path: str
+    member: PlacedDevice
+
+    @property
+    def name(self) -> str:
+        return self.member.peer.device.name
+
+
+def check_exclusions(
+    slices: Iterable[Slice], declarations: Sequence[Declaration], ask: Evaluate
+) -> Iterator[Finding]:
+    """Report rules that are one-sided, cannot be evaluated, or forbid a second share."""
+    for devices in _group_by_node(slices, declarations, ask).values():
+        if any(each.member.rule for each in devices):
+            for each in devices:
+                yield from _check_itself(each, ask)
+            for one, other in combinations(devices[:MOST_COMPARED], 2):
+                yield from _check_pair(one, other, ask)
+
+
+def _group_by_node(
+    slices: Iterable[Slice], declarations: Sequence[Declaration], ask: Evaluate
+) -> dict[tuple[str, str], list[_Device]]:
+    together: dict[tuple[str, str], list[_Device]] = {}
+    for each in slices:
+        declarations_of_slice, _ = read_declarations(each)
+        pool = PoolID(each.driver, each.pool)
+        for i, device in enumerate(each.devices):
+            peer = Peer(pool, device)
+            node = each.node_name or device.node_name or f"pool {each.pool}"
+            member = PlacedDevice(
+                node, peer, find_rule(peer, declarations, declarations_of_slice, ask)
+            )
+            published = _Device(f"{KIND}/{each.name}", f"spec.devices[{i}]", member)
+            together.setdefault((each.driver, node), []).append(published)
+    return together
+
+
+def _check_itself(each: _Device, ask: Evaluate) -> Iterator[Finding]:
+    if not each.member.peer.device.allow_multiple_allocations:
+        return
+    found = check_direction(each.member, each.member, ask)
+    if found is not None and not found.error:
+        message = f"device {each.name} allows multiple allocations, but its rule excludes itself"
+        yield codes.COMPATIBILITY_SELF.at(each.path, message, object=each.about)
+
+
+def _check_pair(one: _Device, other: _Device, ask: Evaluate) -> Iterator[Finding]:
+    answers = (
+        check_direction(one.member, other.member, ask),
+        check_direction(other.member, one.member, ask),
+    )
+    for each, found in zip((one, other), answers, strict=True):
+        if found is not None and (finding := found.finding()) is not None:
+            yield dra_codes.COMPATIBILITY_ERROR.at(each.path, finding.message, object=each.about)
+            return
+    if (answers[0] is None) != (answers[1] is None):
+        refusing, refused = (one, other) if answers[0] else (other, one)
+        message = (
+            f"device {refusing.name} excludes {refused.name}, but {refused.name} does not exclude "
+            f"{refusing.name}"
+        )
+        yield codes.COMPATIBILITY_ASYMMETRIC.at(refusing.path, message, object=refusing.about)

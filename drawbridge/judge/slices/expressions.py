@@ -1,0 +1,239 @@
+"""Evaluates the selectors of DeviceClasses and compatibleOnlyWith on the published devices.
+
+An expression is wrong if the API server rejects it, if it fails on a device, if no device matches,
+or if it reads a name that no device publishes. Without devices only the first check applies. A
+failing selector aborts every pod that evaluates it.
+"""
+
+import difflib
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from drawbridge.cel import EvaluationError, Program
+from drawbridge.cel.dra import Reads, Selectors, device_variables, find_reads
+from drawbridge.cel.dra.environment import LENGTH_LIMIT
+from drawbridge.cel.environment import COST_LIMIT
+from drawbridge.dra.classes import KIND, DeviceClass
+from drawbridge.dra.compatibility import Declaration, read_declarations
+from drawbridge.dra.slices import KIND as SLICE
+from drawbridge.dra.slices import Slice
+from drawbridge.dra.validation import format_object_name
+from drawbridge.finding import Code, Finding
+from drawbridge.judge.slices import codes
+from drawbridge.names import COMPATIBILITY_ANNOTATION
+
+_Result = bool | EvaluationError
+_DeviceView = Mapping[str, object]
+
+
+class PublishedDevice(NamedTuple):
+    """The name of a device, and its CEL view."""
+
+    name: str
+    driver: str
+    view: _DeviceView
+
+
+class _Expression(NamedTuple):
+    """An expression, and where it is defined."""
+
+    text: str
+    about: str
+    path: str
+
+    def finding(self, code: Code, message: str) -> Finding:
+        return code.at(self.path, message, object=self.about)
+
+
+def published_devices(slices: Iterable[Slice], selectors: Selectors) -> tuple[PublishedDevice, ...]:
+    """Return the CEL views of all devices of slices."""
+    return tuple(
+        PublishedDevice(
+            f"{each.driver}/{each.pool}/{device.name}",
+            each.driver,
+            device_variables(each.driver, device, list_attributes=selectors.lists),
+        )
+        for each in slices
+        for device in each.devices
+    )
+
+
+def declares_compatibility(each: Slice) -> bool:
+    """Return whether a slice has a compatibility rule for any device."""
+    return COMPATIBILITY_ANNOTATION in each.annotations or any(
+        device.compatible_only_with is not None for device in each.devices
+    )
+
+
+def check_expression(text: str, about: str, path: str, selectors: Selectors) -> tuple[Finding, ...]:
+    """Report an expression that the API server rejects in a new object."""
+    return _compile(_Expression(text, about, path), selectors)[1]
+
+
+def check_class_selectors(
+    classes: Iterable[DeviceClass], devices: Sequence[PublishedDevice], selectors: Selectors
+) -> Iterator[Finding]:
+    """Report wrong selectors of classes, each on the devices that the ones before select."""
+    published = _published_names(devices)
+    for each in classes:
+        about, left = format_object_name(KIND, each.metadata), devices
+        for i, selector in enumerate(each.spec.selectors):
+            if selector.cel is None:
+                continue
+            place = f"spec.selectors[{i}].cel.expression"
+            expression = _Expression(selector.cel.expression, about, place)
+            program, refused = _compile(expression, selectors)
+            yield from refused
+            if program is None:
+                break
+            if devices:
+                yield from _check_reads(expression, find_reads(program), published)
+            tried = _evaluate_all(program, left)
+            yield from _check_failures(expression, tried)
+            holding = tuple(device for device, answer in tried if answer is True)
+            if left and not holding:
+                yield expression.finding(
+                    codes.SELECTOR_NEVER_TRUE, _no_match_message(each, left, i)
+                )
+            left = holding
+
+
+def check_compatible_only_with(
+    slices: Iterable[Slice],
+    declarations: Sequence[Declaration],
+    devices: Sequence[PublishedDevice],
+    selectors: Selectors,
+) -> Iterator[Finding]:
+    """Report wrong expressions of compatibleOnlyWith, each once.
+
+    `drawbridge.judge.slices.exclusions` checks errors and one-sided rules for pairs of devices.
+    """
+    checked: set[tuple[str, str]] = set()
+    published = _published_names(devices)
+    for driver, expression in _declared_rules(slices, declarations):
+        if (driver, expression.text) in checked:
+            continue
+        checked.add((driver, expression.text))
+        program, refused = _compile(expression, selectors)
+        yield from refused
+        others = [each for each in devices if driver in ("", each.driver)]
+        if program is None or not others:
+            continue
+        yield from _check_reads(expression, find_reads(program), published)
+        answers = [answer for _, answer in _evaluate_all(program, others)]
+        # `false` declares that a device is allocated alone.
+        if expression.text.strip() != "false" and not any(each is not False for each in answers):
+            what = "device" if len(others) == 1 else "devices"
+            message = f"matches none of {len(others)} {what} of {driver or 'any driver'}"
+            yield expression.finding(codes.COMPATIBILITY_NEVER, message)
+
+
+def _declared_rules(
+    slices: Iterable[Slice], declarations: Sequence[Declaration]
+) -> Iterator[tuple[str, _Expression]]:
+    for i, declaration in enumerate(declarations):
+        if declaration.compatible_only_with:
+            place = f"compatibility[{i}].compatibleOnlyWith"
+            yield (
+                declaration.driver,
+                _Expression(declaration.compatible_only_with, "Configuration", place),
+            )
+    for each in slices:
+        about = f"{SLICE}/{each.name}"
+        for declaration in read_declarations(each)[0]:
+            if declaration.compatible_only_with:
+                place = f"metadata.annotations[{COMPATIBILITY_ANNOTATION}]"
+                yield each.driver, _Expression(declaration.compatible_only_with, about, place)
+        for i, device in enumerate(each.devices):
+            if device.compatible_only_with is not None:
+                place = f"spec.devices[{i}].compatibleOnlyWith.expression"
+                text = device.compatible_only_with.expression
+                yield each.driver, _Expression(text, about, place)
+
+
+def _compile(
+    expression: _Expression, selectors: Selectors
+) -> tuple[Program | None, tuple[Finding, ...]]:
+    """Compile an expression like the API server; None if it rejects the expression."""
+    text = expression.text
+    admitted, problem = selectors.check_admission(text)
+    if admitted:
+        return selectors.stored.compile(text), ()
+    if problem is not None:
+        at = f"line {problem.line}, column {problem.column}: " if problem.line > 0 else ""
+        message = f"does not compile: {at}{problem.message}"
+    elif (length := len(text.encode("utf-8", "replace"))) > LENGTH_LIMIT:
+        message = f"has {length} bytes, but the API server allows at most {LENGTH_LIMIT}"
+    else:
+        cost = selectors.compile_new(text).max_cost
+        message = f"has an estimated cost of {cost}, but the API server allows {COST_LIMIT}"
+    return None, (expression.finding(codes.EXPRESSION_REFUSED, message),)
+
+
+def _evaluate_all(
+    program: Program, devices: Sequence[PublishedDevice]
+) -> list[tuple[PublishedDevice, _Result]]:
+    """Evaluate a program on every device, once per distinct projection."""
+    wanted = find_reads(program)
+    known: dict[Hashable, _Result] = {}
+    tried: list[tuple[PublishedDevice, _Result]] = []
+    for each in devices:
+        key = wanted.projection(each.view)
+        if key not in known:
+            known[key] = _evaluate(program, each.view)
+        tried.append((each, known[key]))
+    return tried
+
+
+def _evaluate(program: Program, device: _DeviceView) -> _Result:
+    try:
+        return program.evaluate(device).value is True
+    except EvaluationError as error:
+        return error
+
+
+def _check_failures(
+    expression: _Expression, tried: list[tuple[PublishedDevice, _Result]]
+) -> Iterator[Finding]:
+    failed = [(each, error) for each, error in tried if isinstance(error, EvaluationError)]
+    if failed:
+        device, error = failed[0]
+        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        message = f"fails on device {device.name}{more}: {error.message}"
+        yield expression.finding(codes.EXPRESSION_FAILS, message)
+
+
+def _no_match_message(each: DeviceClass, left: Sequence[PublishedDevice], index: int) -> str:
+    what = "device" if len(left) == 1 else "devices"
+    candidates = f"{len(left)} {what}" + (" that the previous selectors match" if index else "")
+    return f"class {each.metadata.name} selects no device: it matches none of {candidates}"
+
+
+_FieldName = tuple[str, str, str]
+
+
+def _published_names(devices: Iterable[PublishedDevice]) -> frozenset[_FieldName]:
+    names: set[_FieldName] = set()
+    for each in devices:
+        device = each.view["device"]
+        if isinstance(device, Mapping):
+            for kind in ("attributes", "capacity"):
+                for domain, inside in device[kind].items():
+                    names.update((kind, domain, identifier) for identifier in inside)
+    return frozenset(names)
+
+
+def _check_reads(
+    expression: _Expression, wanted: Reads, published: frozenset[_FieldName]
+) -> Iterator[Finding]:
+    for access in wanted.accesses:
+        if len(access.path) != 3 or access.path in published:
+            continue
+        kind, domain, identifier = access.path
+        near = difflib.get_close_matches(
+            identifier, sorted({name[2] for name in published if name[:2] == (kind, domain)}), n=1
+        )
+        hint = f"; did you mean {near[0]}?" if near else ""
+        what = "attribute" if kind == "attributes" else "capacity"
+        message = f"reads {what} {domain}/{identifier}, which no device publishes{hint}"
+        yield expression.finding(codes.READ_NOWHERE, message)

@@ -1,0 +1,274 @@
+"""Validates a ResourceSlice like the API server, with the path of each error.
+
+The rules are those of Kubernetes 1.37 where known, else of 1.36. Disabled features are not checked,
+because their server drops the fields. `drawbridge.judge.slices.policies` checks request policies.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from drawbridge.dra import codes, formats, validation_checks
+from drawbridge.dra.decode_errors import describe_value
+from drawbridge.dra.device import (
+    AllocatableMapping,
+    Attribute,
+    Counter,
+    CounterSet,
+    CounterUse,
+    Device,
+    NodeAllocatable,
+    NodeSelector,
+    Taint,
+)
+from drawbridge.dra.slices import KIND, Slice
+from drawbridge.dra.validation_checks import ObjectValidator
+from drawbridge.finding import Finding
+from drawbridge.judge.slices.codes import NODE_SELECTOR_TERMS
+
+DEVICES, DEVICES_ADVANCED, COUNTER_SETS, COUNTERS, USES, GROUPS = 128, 64, 8, 32, 2, 2
+NAMES, VALUES, TAINTS = 32, 48, 16
+OPERATIONS = ("NodePrepareResources", "NodeUnprepareResources", "*")
+
+_FIELDS = Attribute.__struct_fields__
+# The fields of an attribute, with their names in the wire format.
+_WIRE = tuple(zip(_FIELDS, ("string", "int", "bool", "version"), strict=False)) + tuple(
+    zip(_FIELDS[4:], ("strings", "ints", "bools", "versions"), strict=True)
+)
+
+
+def check_api_limits(each: Slice) -> tuple[Finding, ...]:
+    """Return all errors for which the API server rejects the slice."""
+    validator = ObjectValidator(f"{KIND}/{each.name}")
+    validator.check_form("metadata.name", each.name, formats.check_subdomain)
+    validator.check_form("spec.driver", each.driver, formats.check_driver_name)
+    _pool(validator, each)
+    _nodes(validator, each)
+    if each.devices and each.shared_counters:
+        validator.add(codes.EITHER_OR, "spec", "must have one of devices, sharedCounters, not both")
+    _operations(validator, each.skip_node_operations)
+    if each.partition_type_attribute is not None:
+        path = "spec.partitionTypeAttribute"
+        validator.check_form(
+            path, each.partition_type_attribute, formats.check_fully_qualified_name
+        )
+    _counter_sets(validator, each.shared_counters)
+    _devices(validator, each)
+    return validator.result()
+
+
+def _pool(validator: ObjectValidator, each: Slice) -> None:
+    validator.check_form("spec.pool.name", each.pool, formats.check_pool_name)
+    if each.generation < 0:
+        message = f"is {each.generation}, must not be negative"
+        validator.add(codes.NOT_ALLOWED, "spec.pool.generation", message)
+    if each.slice_count <= 0:
+        message = f"is {each.slice_count}, must be greater than 0"
+        validator.add(codes.NOT_ALLOWED, "spec.pool.resourceSliceCount", message)
+
+
+def _nodes(validator: ObjectValidator, each: Slice) -> None:
+    fields = {
+        "nodeName": each.node_name,
+        "nodeSelector": each.node_selector,
+        "allNodes": each.all_nodes,
+        "perDeviceNodeSelection": each.per_device_node_selection,
+    }
+    _check_node_choice(validator, "spec", fields)
+    if each.node_selector is not None and len(each.node_selector.node_selector_terms) > 1:
+        message = "must have exactly one term"
+        validator.add(codes.NOT_ALLOWED, "spec.nodeSelector.nodeSelectorTerms", message)
+
+
+def _check_node_choice(
+    validator: ObjectValidator, path: str, fields: Mapping[str, str | NodeSelector | bool | None]
+) -> None:
+    """Check that exactly one of the node fields is set."""
+    there = {name: value for name, value in fields.items() if value is not None}
+    for name, value in there.items():
+        at = f"{path}.{name}"
+        if value is False:
+            validator.add(codes.NOT_ALLOWED, at, "is false; omit it or set it to true")
+        elif isinstance(value, str):
+            validator.check_form(at, value, formats.check_subdomain)
+        elif isinstance(value, NodeSelector):
+            validation_checks.check_node_selector(validator, at, value)
+    chosen = [name for name, value in there.items() if value]
+    if len(chosen) != 1:
+        message = (
+            f"must have exactly one of {', '.join(fields)}, not {' and '.join(chosen) or 'none'}"
+        )
+        validator.add(codes.EITHER_OR, path, message)
+
+
+def _operations(validator: ObjectValidator, operations: Sequence[str]) -> None:
+    path = "spec.skipNodeOperations"
+    validator.check_unique(path, operations)
+    for i, operation in enumerate(operations):
+        validator.check_enum(f"{path}[{i}]", operation, OPERATIONS)
+    if OPERATIONS[0] in operations and not {*OPERATIONS[1:]} & {*operations}:
+        message = f"must contain {OPERATIONS[1]} if it contains {OPERATIONS[0]}"
+        validator.add(codes.EITHER_OR, path, message)
+
+
+def _counter_sets(validator: ObjectValidator, sets: Sequence[CounterSet]) -> None:
+    path = "spec.sharedCounters"
+    if not validator.check_count(path, sets, COUNTER_SETS):
+        return
+    validator.check_unique(path, (each.name for each in sets))
+    for i, each in enumerate(sets):
+        validator.check_form(f"{path}[{i}].name", each.name, formats.check_label)
+        _counters(validator, f"{path}[{i}].counters", each.counters)
+
+
+def _counters(validator: ObjectValidator, path: str, counters: Mapping[str, Counter]) -> None:
+    if not counters:
+        validator.add(codes.FIELD_MISSING, path, "must have a counter")
+    elif validator.check_count(path, counters, COUNTERS):
+        validator.check_keys(path, counters, formats.check_label)
+
+
+def _devices(validator: ObjectValidator, each: Slice) -> None:
+    why = next((reason for device in each.devices if (reason := _advanced(device))), None)
+    most = DEVICES_ADVANCED if why else DEVICES
+    if len(each.devices) > most:
+        because = f", because a device has {why}" if why else ""
+        message = f"has {len(each.devices)} entries, at most {most} are allowed{because}"
+        validator.add(codes.TOO_MANY, "spec.devices", message)
+        return
+    validator.check_unique("spec.devices", (device.name for device in each.devices))
+    for i, device in enumerate(each.devices):
+        _device(validator, f"spec.devices[{i}]", device)
+        _device_nodes(validator, f"spec.devices[{i}]", device, each)
+
+
+def _advanced(device: Device) -> str | None:
+    """Return the feature of a device that halves the number of devices in its slice."""
+    if device.taints:
+        return "taints"
+    if device.consumes_counters:
+        return "consumesCounters"
+    lists = (getattr(a, field) for a in device.attributes.values() for field in _FIELDS[4:])
+    return "a list-valued attribute" if any(each is not None for each in lists) else None
+
+
+def _device(validator: ObjectValidator, path: str, device: Device) -> None:
+    validator.check_form(f"{path}.name", device.name, formats.check_label)
+    number = len(device.attributes) + len(device.capacity)
+    if number > NAMES:
+        message = f"has {number} attributes and capacities, at most {NAMES} are allowed"
+        validator.add(codes.TOO_MANY, path, message)
+    values = sum(max(1, _listed(attribute)) for attribute in device.attributes.values())
+    if values > VALUES:
+        message = f"has {values} attribute values with list items, at most {VALUES} are allowed"
+        validator.add(codes.TOO_MANY, path, message)
+    validator.check_keys(f"{path}.attributes", device.attributes, formats.check_qualified_name)
+    validator.check_keys(f"{path}.capacity", device.capacity, formats.check_qualified_name)
+    for name, attribute in device.attributes.items():
+        _attribute(validator, f"{path}.attributes[{name}]", attribute)
+    if validator.check_count(f"{path}.taints", device.taints, TAINTS):
+        for i, taint in enumerate(device.taints):
+            _taint(validator, f"{path}.taints[{i}]", taint)
+    _uses(validator, f"{path}.consumesCounters", device.consumes_counters)
+    validation_checks.check_binding_conditions(
+        validator, path, device.binding_conditions, device.binding_failure_conditions
+    )
+    for name, resource in device.node_allocatable_resources.items():
+        _allocatable(validator, f"{path}.nodeAllocatableResources[{name}]", name, resource, device)
+
+
+def _listed(attribute: Attribute) -> int:
+    return sum(len(getattr(attribute, field) or ()) for field in _FIELDS[4:])
+
+
+def _attribute(validator: ObjectValidator, path: str, attribute: Attribute) -> None:
+    there = [(wire, getattr(attribute, field)) for field, wire in _WIRE]
+    there = [(wire, value) for wire, value in there if value is not None]
+    if len(there) != 1:
+        names = " and ".join(wire for wire, _ in there) or "none"
+        validator.add(codes.EITHER_OR, path, f"must have exactly one value, not {names}")
+    for wire, value in there:
+        items = value if isinstance(value, tuple) else (value,)
+        if not items:
+            validator.add(codes.NOT_ALLOWED, f"{path}.{wire}", "must not be an empty list")
+        for i, item in enumerate(items):
+            at = f"{path}.{wire}[{i}]" if isinstance(value, tuple) else f"{path}.{wire}"
+            if wire.startswith("version"):
+                validator.check_form(at, item, formats.check_version)
+            elif wire.startswith("string"):
+                validator.check_length(at, item, formats.VALUE_LENGTH)
+
+
+def _taint(validator: ObjectValidator, path: str, taint: Taint) -> None:
+    validator.check_form(f"{path}.key", taint.key, formats.check_label_key)
+    if taint.value:
+        validator.check_form(f"{path}.value", taint.value, formats.check_label_value)
+    validator.check_enum(f"{path}.effect", taint.effect, validation_checks.EFFECTS)
+
+
+def _uses(validator: ObjectValidator, path: str, uses: Sequence[CounterUse]) -> None:
+    if not validator.check_count(path, uses, USES):
+        return
+    validator.check_unique(path, (use.counter_set for use in uses))
+    for i, use in enumerate(uses):
+        validator.check_form(f"{path}[{i}].counterSet", use.counter_set, formats.check_label)
+        _counters(validator, f"{path}[{i}].counters", use.counters)
+        at = f"{path}[{i}].compatibilityGroups"
+        if validator.check_count(at, use.compatibility_groups, GROUPS):
+            validator.check_unique(at, use.compatibility_groups)
+            for j, group in enumerate(use.compatibility_groups):
+                validator.check_form(f"{at}[{j}]", group, formats.check_label)
+
+
+def _device_nodes(validator: ObjectValidator, path: str, device: Device, each: Slice) -> None:
+    fields: dict[str, str | NodeSelector | bool | None] = {
+        "nodeName": device.node_name,
+        "nodeSelector": device.node_selector,
+        "allNodes": device.all_nodes,
+    }
+    if each.per_device_node_selection:
+        _check_node_choice(validator, path, fields)
+    else:
+        for name in (name for name, value in fields.items() if value is not None):
+            message = "is only allowed with perDeviceNodeSelection in the slice"
+            validator.add(codes.NOT_ALLOWED, f"{path}.{name}", message)
+    terms = () if device.node_selector is None else device.node_selector.node_selector_terms
+    if each.per_device_node_selection and len(terms) > 1:
+        message = f"has {len(terms)} terms, so every allocation with this device fails"
+        validator.add(NODE_SELECTOR_TERMS, f"{path}.nodeSelector.nodeSelectorTerms", message)
+
+
+def _allocatable(
+    validator: ObjectValidator, path: str, name: str, resource: NodeAllocatable, device: Device
+) -> None:
+    if "/" in name and "kubernetes.io/" not in name:
+        message = "is an extended resource, not a resource of the node itself"
+        validator.add(codes.NOT_ALLOWED, path, message)
+    if resource.mapping is None and resource.overhead is None:
+        validator.add(codes.EITHER_OR, path, "must have mapping or overhead")
+    if resource.overhead is not None:
+        overhead = resource.overhead
+        if overhead.per_pod is None and overhead.per_container is None:
+            validator.add(codes.EITHER_OR, f"{path}.overhead", "must have perPod or perContainer")
+    if resource.mapping is not None:
+        _mapping(validator, f"{path}.mapping", resource.mapping, device)
+
+
+def _mapping(
+    validator: ObjectValidator, path: str, mapping: AllocatableMapping, device: Device
+) -> None:
+    key, factor = mapping.capacity_key, mapping.capacity_multiplier
+    if (key is None) == (mapping.device_multiplier is None):
+        validator.add(
+            codes.EITHER_OR, path, "must have exactly one of capacityKey, deviceMultiplier"
+        )
+    if (key is None) != (factor is None):
+        message = "must have both capacityKey and capacityMultiplier, or neither"
+        validator.add(codes.EITHER_OR, path, message)
+    if key is not None and key not in device.capacity:
+        message = f"is {describe_value(key)}, which is not a capacity of the device"
+        validator.add(codes.REFERENCE_UNKNOWN, f"{path}.capacityKey", message)
+    factors = {"capacityMultiplier": factor, "deviceMultiplier": mapping.device_multiplier}
+    for field, each in factors.items():
+        if each is not None and each.sign() <= 0:
+            validator.add(
+                codes.NOT_ALLOWED, f"{path}.{field}", f"is {each}, must be greater than 0"
+            )

@@ -1,0 +1,101 @@
+"""The allocation mark: an annotation with the counters and capacity of devices at allocation.
+
+Slices can change after an allocation; the mark keeps the original values. A tenant can write the
+annotation, so it applies only where it is stricter than the slices, and only to devices that the
+claim holds.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from drawbridge.dra.allocation import Allocation, AllocationResult
+from drawbridge.dra.claim import CLAIM, ClaimMetadata
+from drawbridge.dra.device import CounterUse
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.quantity import Quantity, from_json
+from drawbridge.dra.validation import format_object_name
+from drawbridge.finding import Finding
+from drawbridge.ledger import codes
+from drawbridge.names import ALLOCATION_ANNOTATION
+
+ALLOCATOR = "drawbridge"
+
+
+class MarkedDevice(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+    """The counters and capacity of a device, or of a share of it, when it was allocated."""
+
+    driver: str
+    pool: str
+    device: str
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumes_counters: tuple[CounterUse, ...] = ()
+    consumed_capacity: Mapping[str, Quantity] = {}
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """The allocator of a claim, and its devices as they were at allocation."""
+
+    allocator: str = ""
+    devices: tuple[MarkedDevice, ...] = ()
+
+    def find_device(self, result: AllocationResult) -> MarkedDevice | None:
+        """Return the entry for an allocation result."""
+        key = (result.driver, result.pool, result.device, result.share_id)
+        for each in self.devices:
+            if (each.driver, each.pool, each.device, each.share_id) == key:
+                return each
+        return None
+
+
+UNMARKED = Mark()
+
+
+def read_mark(metadata: ClaimMetadata) -> Mark | Finding:
+    """Read the mark of a claim; `UNMARKED` if it has none."""
+    text = metadata.annotations.get(ALLOCATION_ANNOTATION)
+    if text is None:
+        return UNMARKED
+    try:
+        return msgspec.json.decode(text, type=Mark, dec_hook=_decode_quantity)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError, TypeError) as error:
+        path = f"metadata.annotations[{ALLOCATION_ANNOTATION}]"
+        return codes.MARK_UNREADABLE.at(
+            path, f"{error}", object=format_object_name(CLAIM, metadata)
+        )
+
+
+def format_mark(mark: Mark) -> str:
+    """Return the value of the annotation."""
+    return msgspec.json.encode(mark, enc_hook=str, order="sorted").decode()
+
+
+def make_mark(
+    allocation: Allocation, draws: Callable[[PoolID, str], tuple[CounterUse, ...]]
+) -> Mark:
+    """Create the mark of an allocation before it is written.
+
+    `draws` returns the counters that a device consumes now, with its effective groups: the
+    published ones, or those that the configuration declares instead.
+    """
+    results = (each for each in allocation.devices.results if not each.admin_access)
+    return Mark(ALLOCATOR, tuple(_mark_device(each, draws) for each in results))
+
+
+def _mark_device(
+    result: AllocationResult, draws: Callable[[PoolID, str], tuple[CounterUse, ...]]
+) -> MarkedDevice:
+    return MarkedDevice(
+        driver=result.driver,
+        pool=result.pool,
+        device=result.device,
+        share_id=result.share_id,
+        consumes_counters=draws(PoolID(result.driver, result.pool), result.device),
+        consumed_capacity=result.consumed_capacity,
+    )
+
+
+def _decode_quantity(kind: type, value: object) -> Quantity:
+    if kind is not Quantity:
+        raise TypeError(f"cannot decode {kind.__name__}")
+    return from_json(value)

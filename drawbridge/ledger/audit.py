@@ -1,0 +1,197 @@
+"""Checks the invariants of a ledger, internally and against the published slices.
+
+An inconsistent ledger is a bug in Drawbridge. Inconsistent claims come from another allocator, or
+from a driver that changed its slices. The audit reports both and changes nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.compatibility import (
+    EMPTY_STATE,
+    GroupState,
+    Peer,
+    PlacedDevice,
+    UnsetGroups,
+    find_incompatibility,
+)
+from drawbridge.dra.counters import available_counters
+from drawbridge.dra.inventory import PoolID
+from drawbridge.finding import Finding
+from drawbridge.ledger import codes
+from drawbridge.ledger.holdings import Hold
+from drawbridge.ledger.ledger import DeviceID, Ledger
+from drawbridge.ledger.published_pools import PublishedPool, find_published_pool
+from drawbridge.ledger.rule_audit import RuleAudit
+from drawbridge.solver.candidates import Candidate, CandidateCache, rule_evaluator
+from drawbridge.solver.expressions import ExpressionEvaluator
+from drawbridge.solver.world import View, World
+
+_Holders = Mapping[str, tuple[Hold, ...]]
+
+
+def audit(
+    ledger: Ledger, world: World | None = None, claims: Iterable[Claim] = ()
+) -> tuple[Finding, ...]:
+    """Check every invariant; without a world only the internal ones.
+
+    The rules of `claims` count if they have the mark of our allocator. Skips pools whose newest
+    generation is incomplete, because their driver is updating them.
+    """
+    return tuple(_audit(ledger, world, claims))
+
+
+def _audit(ledger: Ledger, world: World | None, claims: Iterable[Claim]) -> Iterator[Finding]:
+    yield from _check_index(ledger)
+    yield from (each.unreadable for each in ledger.claims.values() if each.unreadable is not None)
+    pools: dict[PoolID, dict[str, _Holders]] = {}
+    for device in ledger.devices():
+        holders = ledger.holders(device)
+        pools.setdefault(device.pool, {})[device.name] = holders
+        yield from _check_exclusive(ledger, device, holders)
+    if world is None:
+        return
+    candidates = CandidateCache(world, expressions := ExpressionEvaluator(world.gates))
+    yield from RuleAudit(world, candidates, expressions).check(claims)
+    members: dict[tuple[str, str], list[PlacedDevice]] = {}
+    for pool, held in pools.items():
+        current = find_published_pool(world.inventory, pool)
+        if current is not None:
+            several = (each for one in current.slices for each in candidates.of_slice(one))
+            known = {each.name: each for each in several if each.name in held}
+            yield from _check_devices(ledger, pool, current, held)
+            yield from _check_counters_and_groups(pool, current, known, world.unset_groups)
+            for name, each in known.items():
+                member = _placed_device(each)
+                # An exclusive device that is held twice has a finding already.
+                count = sum(map(len, held[name].values())) if each.shared else 1
+                members.setdefault((pool.driver, member.node), []).extend([member] * count)
+    for together in members.values():
+        yield from _check_rules(together, rule_evaluator(expressions))
+
+
+def _placed_device(each: Candidate) -> PlacedDevice:
+    node = each.slice.node_name or each.device.node_name or ""
+    return PlacedDevice(node, Peer(each.pool, each.device), each.rule)
+
+
+def _check_rules(
+    members: Sequence[PlacedDevice], ask: Callable[[str, Peer], bool]
+) -> Iterator[Finding]:
+    """Check rules between the devices of one driver on one node."""
+    if all(each.rule is None for each in members):
+        return
+    for number, each in enumerate(members):
+        found = find_incompatibility(each, members[:number], ask)
+        if found is not None:
+            message = f"allocated together with {found.refused}, but not compatible"
+            if found.error:
+                message += f": {found.error}"
+            yield codes.COMPANY_REFUSED.at("", message, object=f"Device/{found.refusing}")
+
+
+def _check_index(ledger: Ledger) -> Iterator[Finding]:
+    """Compare the index and the view with the claims and reservations."""
+    expected: dict[DeviceID, dict[str, list[Hold]]] = {}
+    sources = [(uid, each.holds) for uid, each in ledger.claims.items()]
+    sources += [(uid, each.holds) for uid, each in ledger.reservations.items()]
+    sources += ledger.kept.items()
+    for uid, held in sources:
+        for each in held:
+            expected.setdefault(DeviceID(each.pool, each.device), {}).setdefault(uid, []).append(
+                each
+            )
+    view = ledger.view()
+    for device in sorted({*expected, *ledger.devices()}):
+        indexed = {uid: list(held) for uid, held in ledger.holders(device).items()}
+        if indexed != expected.get(device, {}):
+            holders = sorted(expected.get(device, {}))
+            message = f"the index has holders {sorted(indexed)}, the claims {holders}"
+            yield codes.LEDGER_INCONSISTENT.at("", message, object=_device_name(device))
+        if not view.use(device.pool).holds(device.name):
+            message = "held, but free in the view"
+            yield codes.LEDGER_INCONSISTENT.at("", message, object=_device_name(device))
+    yield from _check_view(view, expected)
+    for uid in ledger.reservations:
+        known = ledger.claims.get(uid)
+        if known is None or known.allocation is not None:
+            message = f"claim {uid} has a reservation that it does not need"
+            yield codes.LEDGER_INCONSISTENT.at("", message, object=f"ResourceClaim/{uid}")
+
+
+def _check_view(view: View, expected: Mapping[DeviceID, object]) -> Iterator[Finding]:
+    for pool, use in view.pools.items():
+        for name in sorted({*use.dedicated, *use.shares, *use.snapshots}):
+            if DeviceID(pool, name) not in expected:
+                message = "free, but held in the view"
+                yield codes.LEDGER_INCONSISTENT.at(
+                    "", message, object=_device_name(DeviceID(pool, name))
+                )
+
+
+def _check_exclusive(ledger: Ledger, device: DeviceID, holders: _Holders) -> Iterator[Finding]:
+    held = [each for several in holders.values() for each in several]
+    if len(held) > 1 and not all(each.shared for each in held):
+        message = f"held by {_claim_names(ledger, holders)}"
+        yield codes.HELD_TWICE.at("", message, object=_device_name(device))
+
+
+def _check_devices(
+    ledger: Ledger, pool: PoolID, current: PublishedPool, held: Mapping[str, _Holders]
+) -> Iterator[Finding]:
+    for name, holders in held.items():
+        about = _device_name(DeviceID(pool, name))
+        device = current.devices.get(name)
+        if device is None:
+            message = (
+                f"held by {_claim_names(ledger, holders)}, but not published in"
+                f" generation {current.generation} of its pool"
+            )
+            yield codes.DEVICE_LOST.at("", message, object=about)
+            continue
+        shared = any(each.shared for several in holders.values() for each in several)
+        if shared and not device.allow_multiple_allocations:
+            message = f"{_claim_names(ledger, holders)} hold shares of an exclusive device"
+            yield codes.NOT_SHARED.at("", message, object=about)
+        consumed = ledger.view().use(pool).shares.get(name, {})
+        for capacity, amount in consumed.items():
+            has = device.capacity.get(capacity)
+            if has is not None and has.value < amount:
+                message = f"claims consume {amount} of {capacity}, but the device has {has.value}"
+                yield codes.CAPACITY_EXCEEDED.at("", message, object=about)
+
+
+def _check_counters_and_groups(
+    pool: PoolID, current: PublishedPool, held: Mapping[str, Candidate], unset: UnsetGroups
+) -> Iterator[Finding]:
+    """Check counters and groups against the slices; marks affect only the solver."""
+    about = f"Pool/{pool.driver}/{pool.name}"
+    counters = available_counters(current.counter_sets, current.devices.values(), held)
+    for counter_set, counter in sorted(counters.over_committed):
+        has = current.counter_sets[counter_set].counters[counter].value
+        over = -counters.remaining[counter_set, counter]
+        message = (
+            f"allocated devices consume {over / 10**9:g} more of counter {counter} of "
+            f"{counter_set} than its total of {has}"
+        )
+        yield codes.COUNTER_EXCEEDED.at("", message, object=about)
+    conflicting_sets: dict[str, None] = {}
+    group_states: dict[str, GroupState] = {}
+    for name in sorted(held):
+        for each in held[name].counter_uses:
+            state = group_states.get(each.counter_set, EMPTY_STATE)
+            if not state.admits(each.compatibility_groups, unset):
+                conflicting_sets[each.counter_set] = None
+            group_states[each.counter_set] = state.with_member(each.compatibility_groups, unset)
+    for counter_set in conflicting_sets:
+        message = f"allocated devices on {counter_set} have no compatibility group in common"
+        yield codes.GROUPS_CONTRADICT.at("", message, object=about)
+
+
+def _device_name(device: DeviceID) -> str:
+    return f"Device/{device.pool.driver}/{device.pool.name}/{device.name}"
+
+
+def _claim_names(ledger: Ledger, uids: Iterable[str]) -> str:
+    claims = ledger.claims
+    return " and ".join(claims[uid].name if uid in claims else uid for uid in uids)

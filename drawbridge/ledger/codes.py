@@ -1,0 +1,282 @@
+"""Finding codes of the ledger: audit, claim references and placement."""
+
+from drawbridge.finding import Activity, Code, Codes, Severity
+
+MARK_UNREADABLE = Code(
+    name="MarkUnreadable",
+    severity=Severity.WARNING,
+    text=(
+        "The annotation drawbridge.dev/allocation of a claim is invalid. The counters of its "
+        "devices at allocation are unknown, so only the current slices apply."
+    ),
+    example="metadata.annotations[drawbridge.dev/allocation]: JSON is malformed (byte 3)",
+    remedy="Do not edit this annotation. Delete the claim to remove it.",
+)
+HELD_TWICE = Code(
+    name="DeviceHeldTwice",
+    severity=Severity.ERROR,
+    text="Several claims hold a device that only one claim can hold.",
+    example="Device/gpu.nvidia.com/node-1/gpu-0: held by default/a and default/b",
+    remedy="Delete the pods of all these claims but one. Use one scheduler for this pool.",
+)
+CAPACITY_EXCEEDED = Code(
+    name="CapacityExceeded",
+    severity=Severity.ERROR,
+    text="The shares of a device consume more of a capacity than the device has.",
+    example="Device/nic.io/node-1/eth0: claims consume 12G of bandwidth, but the device has 10G",
+    remedy="Delete pods that hold shares of the device until the remaining shares fit.",
+)
+COUNTER_EXCEEDED = Code(
+    name="CounterOverdrawn",
+    severity=Severity.ERROR,
+    text="Allocated devices consume more of a counter than its current total.",
+    example=(
+        "Pool/d.io/n: allocated devices consume 2 more of counter memory of gpu-0 than its total "
+        "of 40Gi"
+    ),
+    remedy="Delete pods that use these devices. Make the driver keep allocated devices unchanged.",
+)
+GROUPS_CONTRADICT = Code(
+    name="GroupsContradict",
+    severity=Severity.ERROR,
+    text="Allocated devices on one counter set have no compatibility group in common.",
+    example="Pool/d.io/n: allocated devices on gpu-0 have no compatibility group in common",
+    remedy="Delete pods until the remaining devices have a compatibility group in common.",
+)
+COMPANY_REFUSED = Code(
+    name="CompanyRefused",
+    severity=Severity.ERROR,
+    text="Devices are allocated together although compatibleOnlyWith excludes one of them.",
+    example="Device/d.io/n/gpu-0: allocated together with d.io/n/mig-1, but not compatible",
+    remedy="Delete the pods of one of the devices. Use one scheduler for this pool.",
+)
+RULE_BROKEN = Code(
+    name="RuleBroken",
+    severity=Severity.WARNING,
+    text=(
+        "The devices of a claim do not satisfy a required rule in its annotation "
+        "drawbridge.dev/rules. They did when the claim was allocated: the driver changed their "
+        "attributes since, or somebody changed the rules."
+    ),
+    example="ResourceClaim/default/pair: the allocated devices do not satisfy joint[0]",
+    remedy="Delete the pods of the claim, so that they get other devices.",
+)
+DEVICE_LOST = Code(
+    name="DeviceLost",
+    severity=Severity.WARNING,
+    text="The newest generation of a pool does not contain an allocated device.",
+    example="Device/d.io/n/gpu-3: held by default/a, but not published in generation 4",
+    remedy="Delete the pods that use it. If the device is healthy, make its driver publish it.",
+)
+NOT_SHARED = Code(
+    name="DeviceNotShared",
+    severity=Severity.WARNING,
+    text="Claims hold shares of a device that does not allow multiple allocations.",
+    example="Device/d.io/n/gpu-3: default/a and default/b hold shares of an exclusive device",
+    remedy="Make the driver publish allowMultipleAllocations while shares are in use.",
+)
+LEDGER_INCONSISTENT = Code(
+    name="LedgerInconsistent",
+    severity=Severity.ERROR,
+    text="The index of the ledger does not match claims and reservations. This is a bug.",
+    example="Device/gpu.nvidia.com/node-1/gpu-3: the index has holders [], the claims ['a']",
+    remedy="Restart the allocator, which rebuilds the ledger, and report the bug.",
+)
+CLAIM_MISSING = Code(
+    name="ClaimMissing",
+    severity=Severity.ERROR,
+    text="A pod or the command line names a claim or a claim template that does not exist.",
+    example="spec.resourceClaims[0]: ResourceClaim default/gpus does not exist",
+    remedy="Create it in the pod's namespace, or correct the name.",
+)
+CLAIM_UNUSABLE = Code(
+    name="ClaimUnusable",
+    severity=Severity.WARNING,
+    text=(
+        "The pod cannot use a claim, because the claim is being deleted or is reserved for the "
+        "maximum number of pods."
+    ),
+    example="spec.resourceClaims[0]: ResourceClaim default/gpus is being deleted",
+    remedy="Give the pod a claim of its own.",
+)
+CLAIM_REFERENCE_WRONG = Code(
+    name="ClaimReferenceWrong",
+    severity=Severity.ERROR,
+    text=(
+        "An entry in the claims of a pod names both a claim and a template, or neither, or a "
+        "container uses a claim or a request that does not exist."
+    ),
+    example="spec.containers[0].resources.claims[0]: the pod has no claim gpu",
+    remedy=(
+        "Set exactly one of resourceClaimName and resourceClaimTemplateName. In containers, name "
+        "only claims of the pod and requests of these claims."
+    ),
+)
+ALLOCATED_ELSEWHERE = Code(
+    name="AllocatedElsewhere",
+    severity=Severity.WARNING,
+    text="A claim of the pod is already allocated, and its devices are on other nodes.",
+    example="ResourceClaim default/shared is allocated on other nodes",
+    remedy="Run the pod where the claim's devices are, or give it a claim of its own.",
+)
+NOT_PROMISED = Code(
+    name="NotPromised",
+    severity=Severity.WARNING,
+    text=(
+        "The solver found devices, but they cannot be reserved: the pod would get a whole device "
+        "of which another claim still holds a share."
+    ),
+    example="cannot reserve the devices: another claim holds one of them",
+    remedy="Make the driver publish allowMultipleAllocations while shares are in use.",
+)
+ERROR_STOPS_POD = Code(
+    name="NodeErrorStopsPod",
+    severity=Severity.WARNING,
+    text=(
+        "The allocation fails with an error on one node, so the scheduler places the pod on no "
+        "node. In a large cluster the scheduler skips nodes, so it may not reach the error."
+    ),
+    example="an error on 1 node stops the pod, although 2 nodes have a solution",
+    remedy="Correct the error in the other message, or exclude the node with a nodeSelector.",
+)
+RULES_NOT_ENFORCED = Code(
+    name="RulesNotEnforced",
+    severity=Severity.WARNING,
+    text=(
+        "A claim has required rules in the annotation drawbridge.dev/rules. kube-scheduler does "
+        "not read them, so it can allocate devices that the rules exclude."
+    ),
+    example=(
+        "spec.metadata.annotations[drawbridge.dev/rules]: kube-scheduler does not enforce joint[0]"
+    ),
+    remedy=(
+        "Translate the pod again with `placement: native`, which needs no rules, or use the "
+        "scheduler of Drawbridge."
+    ),
+)
+COMPATIBILITY_NOT_ENFORCED = Code(
+    name="CompatibilityNotEnforced",
+    severity=Severity.WARNING,
+    text=(
+        "Compatibility of devices is declared, but the allocator does not read the declarations. "
+        "It can allocate devices together that are not compatible."
+    ),
+    example=(
+        "kube-scheduler does not enforce the compatibility rules of 2 ResourceSlices of "
+        "gpu.example.com"
+    ),
+    remedy="Publish compatibilityGroups on counter sets, which Kubernetes 1.37 enforces.",
+)
+NODE_UNFIT = Code(
+    name="NodeUnfit",
+    severity=Severity.WARNING,
+    text=(
+        "A pod's nodeName, nodeSelector or node affinity, or --node, excludes a node, or the node "
+        "is unschedulable."
+    ),
+    example="excluded by nodeSelector zone=b",
+    remedy="Correct the field that the message names, or uncordon a node.",
+)
+NODE_UNKNOWN = Code(
+    name="NodeUnknown",
+    severity=Severity.ERROR,
+    text="The input does not contain the Node that --node names.",
+    example="--node: Node gpu-7 not found",
+    remedy="Correct the name, or pass the Node object with --cluster.",
+)
+SERVED_BY_PLUGIN = Code(
+    name="ServedByPlugin",
+    severity=Severity.INFO,
+    text=(
+        "A device plugin on some nodes serves a resource that the pod requests, so the pod gets no "
+        "claim for it. The simulation does not check whether the plugin has free devices."
+    ),
+    example=(
+        "spec: a device plugin serves nvidia.com/gpu on 2 nodes, so the pod gets no claim for it"
+    ),
+    remedy=(
+        "No action is needed. To allocate the devices with DRA, remove the plugin from the nodes."
+    ),
+)
+SERVED_BY_NOBODY = Code(
+    name="ServedByNobody",
+    severity=Severity.WARNING,
+    text="A pod requests a resource name that neither a node nor a DeviceClass serves.",
+    example="spec: no node advertises nvidia.com/gpu, and no DeviceClass serves it",
+    remedy="Install a device plugin for the name, or set extendedResourceName in a DeviceClass.",
+)
+NOTHING_TO_PLACE = Code(
+    name="NothingToPlace",
+    severity=Severity.WARNING,
+    text="The input has no pod to place.",
+    example="no pod to place in the input",
+    remedy="Pass pods with -f, or claims with --claims.",
+)
+NODES_MISSING = Code(
+    name="NodesMissing",
+    severity=Severity.WARNING,
+    text="The input has no Node, so no pod can be placed.",
+    example="--cluster: the input has no Node",
+    remedy=(
+        "Pass the nodes, DeviceClasses and ResourceSlices of the cluster with --cluster, as "
+        "`kubectl get nodes,deviceclasses,resourceslices -o yaml` prints them."
+    ),
+)
+NOT_SIMULATED = Code(
+    name="NotSimulated",
+    severity=Severity.WARNING,
+    text="A workload has more pods than the simulation places, so the result is a lower bound.",
+    example="5,000 of 1,000,000 pods are placed, and the others are not tried",
+    remedy="Reduce the number of replicas to a number that the cluster can run.",
+)
+NOTHING_PREEMPTED = Code(
+    name="NothingPreempted",
+    severity=Severity.INFO,
+    text="A pod does not fit, and the eviction of pods with a lower priority cannot change that.",
+    example="no preemption: the preemptionPolicy of the pod is Never",
+    remedy="Give the pod a PriorityClass with a higher value, or free devices.",
+)
+BUDGET_VIOLATED = Code(
+    name="BudgetViolated",
+    severity=Severity.WARNING,
+    text=(
+        "A preemption violates a PodDisruptionBudget. As kube-scheduler, the simulation chooses "
+        "victims without violations first."
+    ),
+    example="the eviction of 1 pod violates a PodDisruptionBudget",
+    remedy="Give pods that must not be evicted a priority that is as high as that of other pods.",
+)
+
+CODES = Codes(
+    "allocator",
+    Activity.PLACE,
+    [
+        MARK_UNREADABLE,
+        HELD_TWICE,
+        CAPACITY_EXCEEDED,
+        COUNTER_EXCEEDED,
+        GROUPS_CONTRADICT,
+        COMPANY_REFUSED,
+        RULE_BROKEN,
+        DEVICE_LOST,
+        NOT_SHARED,
+        LEDGER_INCONSISTENT,
+        CLAIM_MISSING,
+        CLAIM_UNUSABLE,
+        CLAIM_REFERENCE_WRONG,
+        ALLOCATED_ELSEWHERE,
+        NOT_PROMISED,
+        ERROR_STOPS_POD,
+        RULES_NOT_ENFORCED,
+        COMPATIBILITY_NOT_ENFORCED,
+        NODE_UNFIT,
+        NODE_UNKNOWN,
+        SERVED_BY_PLUGIN,
+        SERVED_BY_NOBODY,
+        NOTHING_TO_PLACE,
+        NODES_MISSING,
+        NOT_SIMULATED,
+        NOTHING_PREEMPTED,
+        BUDGET_VIOLATED,
+    ],
+)

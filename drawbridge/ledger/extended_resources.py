@@ -1,0 +1,97 @@
+"""Extended resources that a DeviceClass serves, and the requests of the scheduler's claim for them.
+
+The caller excludes names that a device plugin serves on a node; the kubelet handles those.
+"""
+
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+
+from drawbridge.dra.claim import ExactRequest, Request
+from drawbridge.dra.classes import IMPLICIT_PREFIX, MAX_IMPLICIT_LENGTH, DeviceClass
+from drawbridge.ledger.pods import SIDECAR, Pod
+
+
+def is_extended(name: str) -> bool:
+    """Return whether a resource name is an extended resource."""
+    if name.startswith(IMPLICIT_PREFIX):
+        return True
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def requested_names(pod: Pod) -> tuple[str, ...]:
+    """Return the names of the extended resources that a pod requests, sorted."""
+    names = {
+        name
+        for container in pod.containers()
+        for name, amount in container.resources.effective_requests().items()
+        if is_extended(name) and amount.sign() > 0
+    }
+    return tuple(sorted(names))
+
+
+def class_by_resource_name(
+    classes: Iterable[DeviceClass], created: Mapping[str, str] = {}
+) -> dict[str, str]:
+    """Return the class that serves each name, including the implicit names.
+
+    If two classes have one name, the one with the later `created` serves it. At equal times the
+    first by name does.
+    """
+    ordered = sorted(classes, key=attrgetter("metadata.name"), reverse=True)
+    ordered.sort(key=lambda each: created.get(each.metadata.name, ""))
+    names: dict[str, str] = {}
+    for each in ordered:
+        name = each.metadata.name
+        if len(name) <= MAX_IMPLICIT_LENGTH:
+            names[IMPLICIT_PREFIX + name] = name
+        if each.spec.extended_resource_name:
+            names[each.spec.extended_resource_name] = name
+    return names
+
+
+def compose_requests(pod: Pod, classes: Mapping[str, str]) -> tuple[Request, ...]:
+    """Return the requests of the scheduler's claim: one per container and name, sorted as text.
+
+    Init containers that end reuse the devices of later containers. The largest excess over these
+    becomes one request that the init containers use in turn.
+    """
+    requests = [
+        each for name in sorted(classes) for each in _requests_for_name(pod, name, classes[name])
+    ]
+    return tuple(sorted(requests, key=attrgetter("name")))
+
+
+def _requests_for_name(pod: Pod, name: str, class_name: str) -> list[Request]:
+    counts = [_count(pod, i, name) for i in range(len(pod.containers()))]
+    stays = [not _ends_early(pod, i) for i in range(len(counts))]
+    requests = [
+        _request(pod, i, name, class_name, count)
+        for i, count in enumerate(counts)
+        if count and stays[i]
+    ]
+    largest, container = 0, 0
+    for i, count in enumerate(counts):
+        if count and not stays[i]:
+            later = sum(c for c, kept in zip(counts[i:], stays[i:], strict=True) if kept)
+            if count - later > largest:
+                largest, container = count - later, i
+    if largest:
+        requests.append(_request(pod, container, name, class_name, largest))
+    return requests
+
+
+def _ends_early(pod: Pod, number: int) -> bool:
+    """Return whether a container ends before the later ones start."""
+    init = pod.spec.init_containers
+    return number < len(init) and init[number].restart_policy != SIDECAR
+
+
+def _count(pod: Pod, number: int, name: str) -> int:
+    amount = pod.containers()[number].resources.effective_requests().get(name)
+    return max(0, (amount.exact_int() or 0)) if amount is not None else 0
+
+
+def _request(pod: Pod, number: int, name: str, class_name: str, count: int) -> Request:
+    index = sorted(pod.containers()[number].resources.effective_requests()).index(name)
+    exactly = ExactRequest(device_class_name=class_name, count=count)
+    return Request(f"container-{number}-request-{index}", exactly)

@@ -1,0 +1,87 @@
+"""Generates the claims of a pod: from templates, and for extended resources.
+
+The names follow those of the control plane, except that the random suffix is a hash of the input.
+The same pod gets the same names and share IDs.
+"""
+
+import hashlib
+import uuid
+
+from msgspec.structs import replace
+
+from drawbridge.dra.claim import Claim, ClaimMetadata, ClaimSpec, Devices, Request, Template
+from drawbridge.ledger.pods import Pod, PodClaim
+from drawbridge.solver.results import AllocationJSON
+
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+# The lengths of the base of a generated name, so that the name has at most 63 characters.
+MAX_BASE_LENGTH, MAX_CONTROLLER_BASE_LENGTH = 58, 57
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_SPACE = uuid.UUID("6f1d3c52-8d5e-5b7c-9a44-0f2f6d1f7a10")
+
+
+def generate_name(base: str, hash_input: str) -> str:
+    """Return a name like the API server generates from `base`."""
+    number = int.from_bytes(hashlib.sha256(hash_input.encode()).digest()[:8])
+    letters = ""
+    for _ in range(5):
+        number, digit = divmod(number, len(_LETTERS))
+        letters += _LETTERS[digit]
+    return base[:MAX_BASE_LENGTH] + letters
+
+
+def with_name(pod: Pod, number: int) -> Pod:
+    """Return a pod with a name, generated from `generateName` if it has none."""
+    if pod.metadata.name:
+        return pod
+    base = pod.metadata.generate_name or "pod-"
+    name = generate_name(base, f"{pod.namespace}/{base}/{number}")
+    return replace(pod, metadata=replace(pod.metadata, name=name))
+
+
+def claim_from_template(pod: Pod, entry: PodClaim, template: Template) -> Claim:
+    """Generate the claim of a pod from a template."""
+    base = f"{pod.metadata.name}-{entry.name}-"
+    if len(base) > MAX_CONTROLLER_BASE_LENGTH:
+        # Both parts are truncated in proportion to their length.
+        first = len(pod.metadata.name) * MAX_CONTROLLER_BASE_LENGTH // len(base)
+        second = len(entry.name) * MAX_CONTROLLER_BASE_LENGTH // len(base)
+        base = f"{pod.metadata.name[:first]}-{entry.name[:second]}"
+    template_metadata = template.spec.metadata
+    metadata = ClaimMetadata(
+        name=generate_name(base, f"{pod.namespace}/{pod.metadata.name}/{entry.name}"),
+        namespace=pod.namespace,
+        labels=template_metadata.labels,
+        annotations={**template_metadata.annotations, POD_CLAIM: entry.name},
+        generate_name=base,
+    )
+    return Claim(metadata=metadata, spec=template.spec.spec)
+
+
+def claim_for_extended_resources(pod: Pod, requests: tuple[Request, ...]) -> Claim:
+    """Generate the claim that the scheduler creates for a pod's extended resources."""
+    base = f"{pod.metadata.name}-extended-resources-"
+    metadata = ClaimMetadata(
+        name=generate_name(base, f"{pod.namespace}/{pod.metadata.name}/{base}"),
+        namespace=pod.namespace,
+        annotations={EXTENDED: "true"},
+        generate_name=base,
+    )
+    return Claim(metadata=metadata, spec=ClaimSpec(Devices(requests)))
+
+
+def with_share_ids(allocation: AllocationJSON, claim: str) -> AllocationJSON:
+    """Return an allocation with share IDs that depend only on the claim and the device."""
+    results = [
+        {**each, "shareID": _share_id(claim, number, each)} if "shareID" in each else each
+        for number, each in enumerate(allocation["devices"].get("results", ()))
+    ]
+    if not results:
+        return allocation
+    return {**allocation, "devices": {**allocation["devices"], "results": results}}
+
+
+def _share_id(claim: str, number: int, result: AllocationJSON) -> str:
+    parts = (claim, f"{number}", *(result[key] for key in ("request", "driver", "pool", "device")))
+    return str(uuid.uuid5(_SPACE, "\n".join(parts)))

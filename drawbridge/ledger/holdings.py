@@ -1,0 +1,118 @@
+"""Reads the devices and shares that one claim holds from its allocation."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from drawbridge.dra.allocation import Allocation, AllocationResult
+from drawbridge.dra.capacity import Amounts
+from drawbridge.dra.device import Counter, CounterUse
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.quantity import Quantity, from_json
+from drawbridge.ledger.allocation_mark import UNMARKED, Mark, MarkedDevice
+from drawbridge.solver.results import AllocationJSON
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """One device or one share of it; `marked_draw` holds the counters recorded in the mark."""
+
+    pool: PoolID
+    device: str
+    shared: bool = False
+    consumed: Amounts = {}
+    marked_draw: tuple[CounterUse, ...] = ()
+
+
+def read_holds(
+    allocation: Allocation | None, mark: Mark = UNMARKED, *, sharing: bool = True
+) -> tuple[Hold, ...]:
+    """Return what an allocation holds; results with admin access hold nothing.
+
+    Without `sharing`, a share counts as the whole device.
+    """
+    results = allocation.devices.results if allocation else ()
+    return tuple(
+        _read_hold(each, mark.find_device(each), sharing=sharing)
+        for each in results
+        if not each.admin_access
+    )
+
+
+def decode_allocation(written: AllocationJSON) -> Allocation:
+    """Decode an allocation that the solver composed."""
+    return msgspec.convert(written, Allocation, dec_hook=_decode_quantity)
+
+
+def _decode_quantity(kind: type, value: object) -> Quantity:
+    if kind is not Quantity:
+        raise TypeError(f"cannot decode {kind.__name__}")
+    return from_json(value)
+
+
+def _read_hold(result: AllocationResult, marked: MarkedDevice | None, *, sharing: bool) -> Hold:
+    pool = PoolID(result.driver, result.pool)
+    shared = sharing and result.share_id is not None
+    consumed = result.consumed_capacity if shared else {}
+    if marked is None:
+        return Hold(pool, result.device, shared, consumed)
+    marked_amounts = marked.consumed_capacity if shared else {}
+    marked_draw = tuple(map(_without_negative_amounts, marked.consumes_counters))
+    return Hold(pool, result.device, shared, _larger_amounts(consumed, marked_amounts), marked_draw)
+
+
+def merge_marked_draws(several: Iterable[Hold]) -> tuple[CounterUse, ...]:
+    """Merge the counters that marks record for one device: the maximum of each counter.
+
+    The result keeps the groups of all marks. A further mark adds only the excess over the marks
+    before it, so the sum of the result is the maximum.
+    """
+    draws: list[tuple[CounterUse, ...]] = []
+    for each in several:
+        if each.marked_draw and each.marked_draw not in draws:
+            draws.append(each.marked_draw)
+    if len(draws) < 2:
+        return draws[0] if draws else ()
+    most: dict[tuple[str, str], Quantity] = {}
+    return tuple(_excess(use, most) for uses in draws for use in _merge_sets(uses))
+
+
+def _merge_sets(uses: tuple[CounterUse, ...]) -> Iterable[CounterUse]:
+    """Merge entries of the same counter set, because their amounts add up."""
+    counters: dict[str, dict[str, Counter]] = {}
+    groups: dict[str, tuple[str, ...]] = {}
+    for use in uses:
+        drawn = counters.setdefault(use.counter_set, {})
+        groups.setdefault(use.counter_set, use.compatibility_groups)
+        for name, counter in use.counters.items():
+            current = drawn.get(name)
+            drawn[name] = Counter(current.value + counter.value) if current else counter
+    return (CounterUse(name, drawn, groups[name]) for name, drawn in counters.items())
+
+
+def _excess(use: CounterUse, most: dict[tuple[str, str], Quantity]) -> CounterUse:
+    counters = {}
+    for name, counter in use.counters.items():
+        current = most.get((use.counter_set, name))
+        if current is None or current < counter.value:
+            most[use.counter_set, name] = counter.value
+            counters[name] = Counter(counter.value - current) if current else counter
+    return CounterUse(use.counter_set, counters, use.compatibility_groups)
+
+
+def _without_negative_amounts(use: CounterUse) -> CounterUse:
+    """Remove negative amounts, with which a mark would free counters that others hold."""
+    if all(counter.value.sign() >= 0 for counter in use.counters.values()):
+        return use
+    kept = {name: each for name, each in use.counters.items() if each.value.sign() >= 0}
+    return CounterUse(use.counter_set, kept, use.compatibility_groups)
+
+
+def _larger_amounts(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
+    """Return the larger amount for each name."""
+    if not other:
+        return one
+    most = dict(one)
+    for name, amount in other.items():
+        if amount.sign() > 0 and (name not in most or most[name] < amount):
+            most[name] = amount
+    return most

@@ -1,0 +1,396 @@
+"""Tracks which claims hold which devices: allocations of the API server and reservations in memory.
+
+A reservation starts with `assume` and is kept during the write with `commit`. It ends when the API
+server reports the allocation (`observe`), when it is removed (`forget`, `rollback`), or when it
+expires (`expire`). Claims apply in the order of their resource versions, in whatever order they
+arrive. The ledger does not check slices: the solver does so before a reservation, and the audit
+afterwards. The caller passes the time.
+"""
+
+import enum
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from drawbridge.dra.allocation import Allocation
+from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.layered_map import LayeredMap
+from drawbridge.finding import Finding
+from drawbridge.ledger.allocation_mark import UNMARKED, Mark, read_mark
+from drawbridge.ledger.holdings import Hold, read_holds
+from drawbridge.ledger.pool_use import replace_uses, updated_use
+from drawbridge.solver.world import UNUSED, View
+
+# A later event about a deleted claim arrives within seconds, if at all.
+MAX_DELETED = 65536
+
+
+class ReservationRefusal(enum.StrEnum):
+    """Why a reservation is not made or not kept."""
+
+    ALLOCATED = "the claim already has an allocation"
+    RESERVED = "other devices are reserved for the claim"
+    GONE = "the claim does not exist"
+    STALE = "the use of devices changed after the decision"
+    HELD = "another claim holds one of them"
+    LOST = "the reservation expired or was removed"
+
+
+class Reservation(NamedTuple):
+    """The allocation to write for a claim, and the mark to write with it."""
+
+    allocation: Allocation
+    mark: Mark = UNMARKED
+
+
+class ActiveReservation(NamedTuple):
+    """A reservation in effect; `until` is None after `commit`."""
+
+    reservation: Reservation
+    holds: tuple[Hold, ...]
+    until: float | None
+
+
+class ClaimRecord(NamedTuple):
+    """The latest observed state of a claim."""
+
+    name: str
+    version: int
+    allocation: Allocation | None
+    holds: tuple[Hold, ...]
+    unreadable: Finding | None
+
+
+class DeviceID(NamedTuple):
+    """Identifies a device; sorted by pool."""
+
+    pool: PoolID
+    name: str
+
+
+def uid_of(claim: Claim) -> str:
+    """Return the UID of a claim; its name if a claim from a file has no UID."""
+    return claim.metadata.uid or name_of(claim)
+
+
+def name_of(each: Claim | Template) -> str:
+    """Return `namespace/name` of a claim or a template."""
+    return f"{each.metadata.namespace or 'default'}/{each.metadata.name}"
+
+
+class Ledger:
+    """The state of all claims; `sharing` is the feature gate DRAConsumableCapacity."""
+
+    def __init__(self, *, sharing: bool = True) -> None:
+        self._sharing = sharing
+        self._records: dict[str, ClaimRecord] = {}
+        self._reservations: dict[str, ActiveReservation] = {}
+        self._kept: dict[str, tuple[Hold, ...]] = {}
+        # The versions at which claims were deleted; later events about them are ignored.
+        self._deleted: dict[str, int] = {}
+        self._observed_to = -1
+        self._holders: dict[PoolID, dict[str, dict[str, list[Hold]]]] = {}
+        self._changed_devices: dict[PoolID, set[str]] = {}
+        self._view = View(LayeredMap(UNUSED))
+
+    # --- events of the API server ---
+
+    def observe(self, claim: Claim) -> bool:
+        """Apply a claim from a watch, a list or a write response; False if it is outdated.
+
+        An allocation by any client ends the reservation of the claim.
+        """
+        uid, version = uid_of(claim), _parse_version(claim.metadata.resource_version)
+        record = self._records.get(uid)
+        newest = record.version if record else self._observed_to
+        if uid in self._deleted or version <= newest:
+            return False
+        mark = read_mark(claim.metadata)
+        trusted, unreadable = (mark, None) if isinstance(mark, Mark) else (UNMARKED, mark)
+        allocation = claim.status.allocation
+        held = read_holds(allocation, trusted, sharing=self._sharing)
+        if record is not None:
+            self._remove_holds(uid, record.holds)
+        if allocation is not None:
+            self._remove_reservation(uid)
+        self._records[uid] = ClaimRecord(name_of(claim), version, allocation, held, unreadable)
+        self._add_holds(uid, held)
+        return True
+
+    def observe_deletion(self, uid: str, version: str = "") -> bool:
+        """Apply the deletion of a claim, which is final; False if it was applied before."""
+        if uid in self._deleted:
+            return False
+        record = self._records.pop(uid, None)
+        if record is not None:
+            self._remove_holds(uid, record.holds)
+        self._remove_reservation(uid)
+        self._deleted[uid] = max(_parse_version(version), record.version if record else 0)
+        if len(self._deleted) > MAX_DELETED:
+            del self._deleted[next(iter(self._deleted))]
+        return True
+
+    def relist(self, claims: Iterable[Claim], version: str) -> None:
+        """Apply a list of all claims at a version; older claims that are not in it are deleted."""
+        listed = {uid_of(claim): claim for claim in claims}
+        until = _parse_version(version)
+        older = [uid for uid, record in self._records.items() if record.version <= until]
+        for uid in older:
+            if uid not in listed:
+                self.observe_deletion(uid, version)
+        for claim in listed.values():
+            self.observe(claim)
+        self.observe_bookmark(version)
+
+    def observe_bookmark(self, version: str) -> None:
+        """Apply a watch bookmark: all events up to a version were observed.
+
+        A claim unknown at that version was deleted before; later events about it are outdated.
+        """
+        self._observed_to = max(self._observed_to, _parse_version(version))
+        self._deleted = {u: at for u, at in self._deleted.items() if at > self._observed_to}
+
+    def accept_unversioned(self) -> None:
+        """Accept claims without a version, which exist in a simulation only, from now on."""
+        self._observed_to, self._deleted = -1, {}
+
+    # --- reservations ---
+
+    def assume(
+        self,
+        reservations: Mapping[str, Reservation],
+        *,
+        until: float,
+        view: View,
+        pools: Collection[PoolID] = (),
+    ) -> ReservationRefusal | None:
+        """Reserve devices for claims by UID, all or none, until the time `until`.
+
+        `view` is the basis of the decision. The reservation is refused if the use of one of its
+        pools, or of the other `pools` that it depends on, changed since. An equal reservation or
+        allocation of a claim only has its time extended.
+        """
+        for uid, reservation in reservations.items():
+            if refusal := self._check_reservation(uid, reservation):
+                return refusal
+        new = {
+            uid: self._read_reservation_holds(each)
+            for uid, each in reservations.items()
+            if not self._is_held(uid)
+        }
+        concerned = {each.pool for held in new.values() for each in held}
+        now = self.view()
+        if new and any(view.use(pool) is not now.use(pool) for pool in concerned.union(pools)):
+            return ReservationRefusal.STALE
+        if self._conflicts(new):
+            return ReservationRefusal.HELD
+        for uid, held in new.items():
+            self._reservations[uid] = ActiveReservation(reservations[uid], held, until)
+            self._add_holds(uid, held)
+        for uid in reservations.keys() - new.keys():
+            renewed = self._reservations.get(uid)
+            if renewed is not None and renewed.until is not None:
+                self._reservations[uid] = renewed._replace(until=max(until, renewed.until))
+        return None
+
+    def keep(self, key: str, held: Iterable[Hold]) -> None:
+        """Hold devices under a key that is no claim's, in place of those before.
+
+        Nothing is checked: the devices are those of a claim that was just released, or free.
+        """
+        self._remove_holds(key, self._kept.pop(key, ()))
+        if holds := tuple(held):
+            self._kept[key] = holds
+            self._add_holds(key, holds)
+
+    def commit(self, uids: Iterable[str]) -> ReservationRefusal | None:
+        """Keep reservations from expiring, all or none, before they are written.
+
+        From now on the API server may have the allocations; only its events or a rollback end the
+        reservations. Refused if a reservation was lost or another claim got its devices.
+        """
+        requested = list(uids)
+        kept = {uid: self._reservations[uid] for uid in requested if uid in self._reservations}
+        for uid in requested:
+            if uid not in kept and not self._allocation_of(uid):
+                return ReservationRefusal.LOST if uid in self._records else ReservationRefusal.GONE
+        if self._conflicts({uid: each.holds for uid, each in kept.items()}):
+            return ReservationRefusal.HELD
+        for uid, each in kept.items():
+            self._reservations[uid] = each._replace(until=None)
+        return None
+
+    def forget(self, uids: Iterable[str]) -> None:
+        """Remove reservations that are not committed."""
+        for uid in uids:
+            if uid in self._reservations and self._reservations[uid].until is not None:
+                self._remove_reservation(uid)
+
+    def rollback(self, uids: Iterable[str]) -> None:
+        """Remove reservations, committed or not, that the API server rejected.
+
+        Observed allocations stay until the API server reports a change.
+        """
+        for uid in uids:
+            self._remove_reservation(uid)
+
+    def expire(self, now: float) -> tuple[str, ...]:
+        """Remove expired reservations and return the UIDs of their claims."""
+        expired = [
+            u for u, p in self._reservations.items() if p.until is not None and p.until <= now
+        ]
+        for uid in expired:
+            self._remove_reservation(uid)
+        return tuple(expired)
+
+    # --- current use ---
+
+    def view(self) -> View:
+        """Return the current use of all pools; the same object until something changes.
+
+        The cost depends only on the changes since the last call.
+        """
+        if not self._changed_devices:
+            return self._view
+        changes = {}
+        for pool, devices in self._changed_devices.items():
+            before = self._view.use(pool)
+            held = self._holders.get(pool)
+            after = updated_use(before, devices, held) if held else UNUSED
+            if after is not before:
+                changes[pool] = after
+        self._changed_devices = {}
+        self._view = replace_uses(self._view, changes)
+        return self._view
+
+    def view_without(self, uids: Collection[str]) -> View:
+        """Return the current use as if these claims, or keys of `keep`, held nothing."""
+        view = self.view()
+        concerned: dict[PoolID, set[str]] = {}
+        for uid in uids:
+            record, active = self._records.get(uid), self._reservations.get(uid)
+            of_claim = (*(record.holds if record else ()), *(active.holds if active else ()))
+            for each in (*of_claim, *self._kept.get(uid, ())):
+                concerned.setdefault(each.pool, set()).add(each.device)
+        changes = {}
+        for pool, devices in concerned.items():
+            held = self._holders.get(pool, {})
+            others = {
+                name: {uid: each for uid, each in held[name].items() if uid not in uids}
+                for name in devices & held.keys()
+            }
+            changes[pool] = updated_use(view.use(pool), devices, others)
+        return replace_uses(view, changes)
+
+    def holders(self, device: DeviceID) -> Mapping[str, tuple[Hold, ...]]:
+        """Return the claims that hold a device or shares of it, by UID."""
+        found = self._holders.get(device.pool, {}).get(device.name, {})
+        return {uid: tuple(found[uid]) for uid in sorted(found)}
+
+    def holders_in(self, pool: PoolID) -> Mapping[str, Mapping[str, Sequence[Hold]]]:
+        """Return what is held of a pool, by device and UID or key; valid until the next change."""
+        return self._holders.get(pool, {})
+
+    def claims_in(self, pool: PoolID) -> Collection[str]:
+        """Return the UIDs of the claims that hold devices of a pool."""
+        return {uid for claims in self._holders.get(pool, {}).values() for uid in claims}
+
+    def devices(self) -> tuple[DeviceID, ...]:
+        """Return all held devices, sorted."""
+        held = (DeviceID(pool, name) for pool, names in self._holders.items() for name in names)
+        return tuple(sorted(held))
+
+    @property
+    def claims(self) -> Mapping[str, ClaimRecord]:
+        """The observed claims, by UID."""
+        return self._records
+
+    @property
+    def reservations(self) -> Mapping[str, ActiveReservation]:
+        """The reservations, by UID."""
+        return self._reservations
+
+    @property
+    def kept(self) -> Mapping[str, tuple[Hold, ...]]:
+        """The devices that are kept, by key."""
+        return self._kept
+
+    # --- the index of holders ---
+
+    def _add_holds(self, uid: str, held: Iterable[Hold]) -> None:
+        for each in held:
+            devices = self._holders.setdefault(each.pool, {})
+            devices.setdefault(each.device, {}).setdefault(uid, []).append(each)
+            self._changed_devices.setdefault(each.pool, set()).add(each.device)
+
+    def _remove_holds(self, uid: str, held: Iterable[Hold]) -> None:
+        for each in held:
+            devices = self._holders.get(each.pool, {})
+            claims = devices.get(each.device, {})
+            claims.pop(uid, None)
+            if not claims:
+                devices.pop(each.device, None)
+            if not devices:
+                self._holders.pop(each.pool, None)
+            self._changed_devices.setdefault(each.pool, set()).add(each.device)
+
+    def _remove_reservation(self, uid: str) -> None:
+        reservation = self._reservations.pop(uid, None)
+        if reservation is not None:
+            self._remove_holds(uid, reservation.holds)
+
+    def _read_reservation_holds(self, reservation: Reservation) -> tuple[Hold, ...]:
+        return read_holds(reservation.allocation, reservation.mark, sharing=self._sharing)
+
+    def _allocation_of(self, uid: str) -> Allocation | None:
+        record = self._records.get(uid)
+        return record.allocation if record else None
+
+    def _is_held(self, uid: str) -> bool:
+        return uid in self._reservations or self._allocation_of(uid) is not None
+
+    def _check_reservation(self, uid: str, reservation: Reservation) -> ReservationRefusal | None:
+        if uid not in self._records:
+            return ReservationRefusal.GONE
+        allocation = self._allocation_of(uid)
+        if allocation is not None:
+            same = _is_same_allocation(allocation, reservation.allocation)
+            return None if same else ReservationRefusal.ALLOCATED
+        active = self._reservations.get(uid)
+        if active is not None and not _is_same_allocation(
+            active.reservation.allocation, reservation.allocation
+        ):
+            return ReservationRefusal.RESERVED
+        return None
+
+    def _conflicts(self, new: Mapping[str, Iterable[Hold]]) -> bool:
+        """Return whether one of these claims shares a device that a claim holds as a whole."""
+        taken: dict[DeviceID, list[bool]] = {}
+        for held in new.values():
+            for each in held:
+                taken.setdefault(DeviceID(each.pool, each.device), []).append(each.shared)
+        for device, shared in taken.items():
+            for uid, held in self.holders(device).items():
+                shared += [each.shared for each in held if uid not in new]
+        return any(len(shared) > 1 and not all(shared) for shared in taken.values())
+
+
+def _is_same_allocation(one: Allocation, other: Allocation) -> bool:
+    """Return whether two allocations give the same devices to the same requests."""
+    first, second = (
+        [
+            (r.request, r.driver, r.pool, r.device, r.share_id, r.admin_access)
+            for r in each.devices.results
+        ]
+        for each in (one, other)
+    )
+    return first == second
+
+
+_NUMBER = re.compile(r"[0-9]{1,40}")
+
+
+def _parse_version(text: str) -> int:
+    """Parse a resourceVersion, which grows with time; 0 for an object from a file without one."""
+    return int(text) if _NUMBER.fullmatch(text) else 0

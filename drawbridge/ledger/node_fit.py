@@ -1,0 +1,199 @@
+"""Filters the nodes for a pod by the fields that concern devices.
+
+The filters are nodeName, nodeSelector, required node affinity, unschedulable, the resource names
+that device plugins serve, and the node selectors of allocated claims. The other filters of the
+scheduler are not evaluated.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.dra.allocation import Consumer
+from drawbridge.dra.claim import CLAIM, Claim
+from drawbridge.dra.device import Taint
+from drawbridge.dra.nodes import Node, matches_selector, selector_problems
+from drawbridge.dra.taints import tolerates
+from drawbridge.finding import Code, Finding
+from drawbridge.ledger import codes, extended_resources
+from drawbridge.ledger.ledger import name_of
+from drawbridge.ledger.pods import Pod
+from drawbridge.names import OWNED_TAINT
+from drawbridge.solver.reasons import Reason
+
+_FENCE: Final = Taint(OWNED_TAINT, "NoSchedule")
+
+
+class ClusterNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of a cluster, and their properties other than devices.
+
+    `fenced` nodes have the taint of owned nodes, which pods of other schedulers do not tolerate;
+    their other taints are not known. `advertised` holds the resource names that device plugins
+    serve on a node; `classes` maps each resource name to the class that serves it.
+    """
+
+    nodes: tuple[Node, ...]
+    unschedulable: frozenset[str] = frozenset()
+    fenced: frozenset[str] = frozenset()
+    advertised: Mapping[str, frozenset[str]] = {}
+    classes: Mapping[str, str] = {}
+
+
+class ServedNodes(msgspec.Struct, frozen=True):
+    """Nodes that serve a pod's extended resources, by the names that classes serve there."""
+
+    groups: Mapping[tuple[str, ...], list[Node]]
+    reasons: tuple[Reason, ...] = ()
+
+
+def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[Reason, ...]]:
+    """Return the nodes that nodeName, nodeSelector and node affinity allow, and other reasons."""
+    requested = pod.spec.node_name
+    if requested and cluster.nodes:
+        # A pod with nodeName bypasses the scheduler, so unschedulable has no effect.
+        found = [node for node in cluster.nodes if node.name == requested]
+        reasons = _exclusion_reasons(
+            f"excluded by nodeName {requested}", len(cluster.nodes), len(found)
+        )
+    else:
+        found, reasons = schedulable_nodes(cluster.nodes, cluster)
+        found, fenced = _reachable_behind_fence(pod, found, cluster)
+        reasons = (*reasons, *fenced)
+    selector = pod.spec.node_selector
+    chosen = [node for node in found if has_labels(selector, node)] if selector else [*found]
+    text = "excluded by nodeSelector " + ", ".join(f"{k}={v}" for k, v in sorted(selector.items()))
+    reasons = (*reasons, *_exclusion_reasons(text, len(found), len(chosen)))
+    required = pod.required_nodes
+    if required is None:
+        return chosen, reasons
+    near = [] if selector_problems(required) else chosen
+    near = [node for node in near if matches_selector(required, node)]
+    text = "excluded by the required node affinity"
+    return near, (*reasons, *_exclusion_reasons(text, len(chosen), len(near)))
+
+
+def _reachable_behind_fence(
+    pod: Pod, nodes: list[Node], cluster: ClusterNodes
+) -> tuple[list[Node], tuple[Reason, ...]]:
+    """Return the nodes whose fence the pod tolerates or that have none, and the other reasons."""
+    if not cluster.fenced or any(tolerates(each, _FENCE) for each in pod.spec.tolerations):
+        return nodes, ()
+    found = [node for node in nodes if node.name not in cluster.fenced]
+    text = f"excluded by the taint {_FENCE.key}:{_FENCE.effect}"
+    return found, _exclusion_reasons(text, len(nodes), len(found))
+
+
+def schedulable_nodes(
+    nodes: Sequence[Node], cluster: ClusterNodes
+) -> tuple[list[Node], tuple[Reason, ...]]:
+    """Return the schedulable nodes, and reasons for the others."""
+    if not nodes:
+        return [], (make_reason(codes.NODE_UNFIT, "nodes", "there are no nodes"),)
+    found = [node for node in nodes if node.name not in cluster.unschedulable]
+    reasons = _exclusion_reasons("unschedulable", len(nodes), len(found))
+    return found, reasons
+
+
+def group_nodes_by_service(pod: Pod, nodes: Sequence[Node], cluster: ClusterNodes) -> ServedNodes:
+    """Group nodes by the extended resources of a pod that a class must serve there.
+
+    A device plugin takes precedence over a class.
+    """
+    requested = extended_resources.requested_names(pod)
+    if not requested:
+        return ServedNodes({(): [*nodes]} if nodes else {})
+    groups: dict[tuple[str, ...], list[Node]] = {}
+    unserved: dict[str, int] = {}
+    for node in nodes:
+        plugins = cluster.advertised.get(node.name, frozenset())
+        class_names = tuple(name for name in requested if name not in plugins)
+        unserved_names = [name for name in class_names if name not in cluster.classes]
+        if not unserved_names:
+            groups.setdefault(class_names, []).append(node)
+        for name in unserved_names:
+            unserved[name] = unserved.get(name, 0) + 1
+    reasons = [
+        make_reason(
+            codes.SERVED_BY_NOBODY,
+            "resources",
+            f"no device plugin or DeviceClass serves {name}",
+            before=len(nodes),
+            after=len(nodes) - count,
+            nodes=count,
+        )
+        for name, count in sorted(unserved.items())
+    ]
+    return ServedNodes(groups, tuple(reasons))
+
+
+def extended_resource_findings(pod: Pod, cluster: ClusterNodes, about: str) -> tuple[Finding, ...]:
+    """Return findings for extended resources of a pod that get no claim."""
+    found = []
+    for name in extended_resources.requested_names(pod):
+        count = sum(name in names for names in cluster.advertised.values())
+        if count:
+            where = "1 node" if count == 1 else f"{count} nodes"
+            message = f"a device plugin serves {name} on {where}, so the pod gets no claim for it"
+            found.append(codes.SERVED_BY_PLUGIN.at("spec", message, object=about))
+        elif name not in cluster.classes:
+            message = f"no node advertises {name}, and no DeviceClass serves it"
+            found.append(codes.SERVED_BY_NOBODY.at("spec", message, object=about))
+    return tuple(found)
+
+
+def reachable_nodes(
+    claims: Sequence[Claim], nodes: Sequence[Node]
+) -> tuple[list[Node], tuple[Reason, ...]]:
+    """Return the nodes where allocated claims can be used, and reasons for the others."""
+    left, reasons = list(nodes), []
+    for claim in claims:
+        allocation = claim.status.allocation
+        selector = allocation.node_selector if allocation else None
+        if selector is None:
+            continue
+        invalid = selector_problems(selector)
+        found = [node for node in left if not invalid and matches_selector(selector, node)]
+        if len(found) < len(left):
+            text = f"{CLAIM} {name_of(claim)} is allocated on other nodes"
+            reasons.append(
+                make_reason(
+                    codes.ALLOCATED_ELSEWHERE,
+                    "nodes",
+                    text,
+                    before=len(left),
+                    after=len(found),
+                    nodes=len(left) - len(found),
+                )
+            )
+        left = found
+    return left, tuple(reasons)
+
+
+def with_consumer(claim: Claim, pod: Pod) -> Claim:
+    """Return a claim that is also reserved for a pod."""
+    user = Consumer("pods", pod.metadata.name, pod.metadata.uid)
+    if user in claim.status.reserved_for:
+        return claim
+    users = (*claim.status.reserved_for, user)
+    return replace(claim, status=replace(claim.status, reserved_for=users))
+
+
+def make_reason(  # noqa: PLR0913  # the fields of a reason
+    code: Code, stage: str, message: str, *, before: int = 0, after: int = 0, nodes: int = 0
+) -> Reason:
+    """Create a reason; without `nodes` it is about the pod."""
+    return Reason(code.name, stage, before, after, nodes, "", message)
+
+
+def has_labels(selector: Mapping[str, str], node: Node) -> bool:
+    """Tell whether a node has all labels of a nodeSelector."""
+    return all(node.labels.get(key) == value for key, value in selector.items())
+
+
+def _exclusion_reasons(text: str, before: int, after: int) -> tuple[Reason, ...]:
+    if before == after:
+        return ()
+    lost = before - after
+    return (make_reason(codes.NODE_UNFIT, "nodes", text, before=before, after=after, nodes=lost),)

@@ -1,0 +1,264 @@
+"""Simulates the placement of pods on nodes, one after the other, in memory.
+
+Of the scheduler's node filters, only nodeName, nodeSelector, node affinity and unschedulable apply,
+not cpu, memory, taints or affinity to pods. Each placement reserves its devices in the ledger.
+"""
+
+import copy
+import heapq
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.nodes import Node
+from drawbridge.ledger import codes, extended_resources, generated_claims, node_fit
+from drawbridge.ledger.claim_references import PodClaims, find_pod_claims
+from drawbridge.ledger.holdings import decode_allocation
+from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_of
+from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.ranking import preferred_nodes, rank_solution, rank_use
+from drawbridge.solver.answers import Failure, FailureKind, Solution, SolverResult
+from drawbridge.solver.reasons import Reason, merge_reasons
+from drawbridge.solver.results import AllocationJSON
+from drawbridge.solver.world import View
+
+
+class PodPlacement(msgspec.Struct, frozen=True):
+    """The result for a pod, or for claims without a pod: a node and allocations, or reasons.
+
+    `preempted` names the pods that were evicted for it.
+    """
+
+    pod: str | None
+    node: str | None
+    claims: tuple[tuple[str, AllocationJSON | None], ...]
+    reasons: tuple[Reason, ...] = ()
+    preempted: tuple[str, ...] = ()
+
+
+# The claims of a pod, the answer of each node with the claims there, and reasons of other nodes.
+_Answers: TypeAlias = tuple[
+    Sequence[Claim], dict[str, tuple[Sequence[Claim], SolverResult]], tuple[Reason, ...]
+]
+
+
+class Placer:
+    """Places pods; keeps the claims and the ledger from one pod to the next."""
+
+    def __init__(
+        self,
+        planner: Planner,
+        ledger: Ledger,
+        cluster: ClusterNodes,
+        claims: Iterable[tuple[Claim, AllocationJSON | None]],
+        templates: Iterable[Template],
+    ) -> None:
+        self._planner = planner
+        self._cluster = cluster
+        self.ledger = ledger
+        self._claims: dict[str, Claim] = {}
+        self._written: dict[str, AllocationJSON] = {}
+        self._templates = {name_of(each): each for each in templates}
+        for claim, written in claims:
+            self._claims[name_of(claim)] = claim
+            if claim.status.allocation is not None:
+                kept = written or msgspec.to_builtins(claim.status.allocation, enc_hook=str)
+                self._written[name_of(claim)] = kept
+            ledger.observe(claim)
+
+    def beside(self, planner: Planner, cluster: ClusterNodes) -> "Placer":
+        """Return a placer for the pods of another scheduler, with the same claims and ledger."""
+        other = copy.copy(self)
+        other._planner, other._cluster = planner, cluster  # noqa: SLF001  # its own class
+        return other
+
+    def place_pod(self, pod: Pod) -> PodPlacement:
+        """Place a pod, or return the reasons of all nodes why not."""
+        name = f"{pod.namespace}/{pod.metadata.name}"
+        claims, answers, reasons = self._answer(pod, self.ledger.view())
+        return self._choose_node(name, pod, claims, answers, reasons)
+
+    def fitting_nodes(
+        self, pod: Pod, released: Collection[str], only: Collection[str] | None = None
+    ) -> Collection[str]:
+        """Return the nodes on which a pod fits if claims, by name, are deallocated before.
+
+        None fits if the pod has an error on one of them, as in the scheduler.
+        """
+        uids = [uid_of(self._claims[name]) for name in released]
+        _, answers, _ = self._answer(pod, self.ledger.view_without(uids), only)
+        found = {node: answer for node, (_, answer) in answers.items()}
+        if any(_is_error(each) for each in found.values()):
+            return ()
+        return [node for node, each in found.items() if isinstance(each, Solution)]
+
+    def release(self, names: Iterable[str]) -> None:
+        """Deallocate claims, as after all their pods ended."""
+        for name in names:
+            claim = self._claims[name]
+            version = f"{self.ledger.claims[uid_of(claim)].version + 1}"
+            metadata = replace(claim.metadata, resource_version=version)
+            status = replace(claim.status, allocation=None, reserved_for=())
+            self._claims[name] = replace(claim, metadata=metadata, status=status)
+            self._written.pop(name, None)
+            self.ledger.rollback([uid_of(claim)])
+            self.ledger.observe(self._claims[name])
+
+    @property
+    def claims(self) -> Mapping[str, Claim]:
+        """The claims by name, as they are after the placements so far."""
+        return self._claims
+
+    def _answer(self, pod: Pod, view: View, only: Collection[str] | None = None) -> _Answers:
+        """Solve for the nodes that the pod can use."""
+        pod_claims = find_pod_claims(pod, self._claims, self._templates)
+        nodes, unfit = node_fit.selected_nodes(pod, self._cluster)
+        if only is not None:
+            nodes = [each for each in nodes if each.name in only]
+        served = node_fit.group_nodes_by_service(pod, nodes, self._cluster)
+        reasons = (*pod_claims.problems, *unfit, *served.reasons)
+        groups = [
+            (names, _with_extended_claim(pod, pod_claims, names, self._cluster))
+            for names in served.groups
+        ]
+        claims = groups[0][1] if groups else pod_claims.claims
+        answers: dict[str, tuple[Sequence[Claim], SolverResult]] = {}
+        if pod_claims.problems:
+            return claims, answers, reasons
+        for names, of_group in groups:
+            found, elsewhere = self._solve(of_group, served.groups[names], view)
+            answers |= {node: (of_group, answer) for node, answer in found.items()}
+            reasons = (*reasons, *elsewhere)
+        return claims, answers, reasons
+
+    def place_claims(self, names: Sequence[str], nodes: Sequence[Node]) -> PodPlacement:
+        """Place existing claims together, in their order, as if they were one pod's."""
+        claims = tuple(self._claims[name] for name in names)
+        open_nodes, unfit = node_fit.schedulable_nodes(nodes, self._cluster)
+        found, elsewhere = self._solve(claims, open_nodes, self.ledger.view())
+        answers = {node: (claims, answer) for node, answer in found.items()}
+        return self._choose_node(None, None, claims, answers, (*unfit, *elsewhere))
+
+    def _solve(
+        self, claims: Sequence[Claim], nodes: Sequence[Node], view: View
+    ) -> tuple[dict[str, SolverResult], tuple[Reason, ...]]:
+        """Solve for the nodes on which the allocated claims can be used."""
+        reachable, elsewhere = node_fit.reachable_nodes(claims, nodes)
+        unallocated = [each for each in claims if each.status.allocation is None]
+        names = [node.name for node in reachable]
+        if not unallocated:
+            return {name: Solution(name, ()) for name in names}, elsewhere
+        ids = iter(range(1 << 62))
+        found = self._planner.solve_nodes(view, unallocated, names, ids=lambda: f"{next(ids)}")
+        return found, elsewhere
+
+    def _choose_node(
+        self,
+        name: str | None,
+        pod: Pod | None,
+        claims: Sequence[Claim],
+        answers: Mapping[str, tuple[Sequence[Claim], SolverResult]],
+        reasons: tuple[Reason, ...],
+    ) -> PodPlacement:
+        """Choose the node with the best-ranked solution; of equal nodes the first by name.
+
+        An error on any node stops the pod, as in the scheduler.
+        """
+        failed = [each for _, each in answers.values() if isinstance(each, Failure)]
+        errors = sum(map(_is_error, failed))
+        ranked = [
+            (*self._rank(of_node, answer), node)
+            for node, (of_node, answer) in answers.items()
+            if isinstance(answer, Solution)
+        ]
+        reasons = (*reasons, *_errors_that_stop_pod(errors, len(ranked)))
+        # A reservation rarely fails, so the nodes behind the first are not sorted.
+        heapq.heapify(ranked)
+        while ranked and not errors:
+            *_, node = heapq.heappop(ranked)
+            of_node, answer = answers[node]
+            refusal = self._reserve(of_node, answer, pod)
+            if refusal is None:
+                written = ((name_of(each), self._written[name_of(each)]) for each in of_node)
+                return PodPlacement(name, node, tuple(written))
+            message = f"cannot reserve the devices: {refusal}"
+            failure = node_fit.make_reason(codes.NOT_PROMISED, "ledger", message, nodes=1)
+            reasons = (*reasons, failure)
+        of_nodes = chain.from_iterable(each.reasons for each in failed)
+        return _failed(name, claims, (*reasons, *merge_reasons(of_nodes)))
+
+    def _rank(self, claims: Sequence[Claim], solution: Solution) -> tuple[int, int, float]:
+        """Return the rank of a solution; the smallest one is the best."""
+        alternatives, preferences = rank_solution(claims, solution)
+        policy = preferred_nodes(claims) if self._planner.obeys_rules else None
+        used = self._planner.part_in_use(solution.node, self.ledger.view()) if policy else 0.0
+        return -alternatives, -preferences, -rank_use(policy, used)
+
+    def _reserve(
+        self, claims: Sequence[Claim], answer: SolverResult, pod: Pod | None
+    ) -> ReservationRefusal | None:
+        """Reserve a solution, and keep the claims as they would be written."""
+        allocations = answer.allocations if isinstance(answer, Solution) else ()
+        unallocated = [each for each in claims if each.status.allocation is None]
+        allocated: dict[str, tuple[Claim, AllocationJSON]] = {}
+        reservations = {}
+        for claim, plain in zip(unallocated, allocations, strict=True):
+            written = generated_claims.with_share_ids(plain, name_of(claim))
+            allocation = decode_allocation(written)
+            status = replace(claim.status, allocation=allocation)
+            allocated[name_of(claim)] = (replace(claim, status=status), written)
+            reservations[uid_of(claim)] = Reservation(allocation)
+            self.ledger.observe(claim)
+        # The view is current, so only a whole device with shares in use can be refused.
+        refusal = self.ledger.assume(reservations, until=math.inf, view=self.ledger.view())
+        if refusal is not None:
+            return refusal
+        for name, (claim, written) in allocated.items():
+            self._claims[name], self._written[name] = claim, written
+        if pod is not None:
+            for name in map(name_of, claims):
+                self._claims[name] = node_fit.with_consumer(self._claims[name], pod)
+        return None
+
+
+def _with_extended_claim(
+    pod: Pod, pod_claims: PodClaims, names: Sequence[str], cluster: ClusterNodes
+) -> tuple[Claim, ...]:
+    """Return a pod's claims; the last one is for extended resources that classes serve."""
+    if not names:
+        return pod_claims.claims
+    requests = extended_resources.compose_requests(
+        pod, {name: cluster.classes[name] for name in names}
+    )
+    return (
+        (*pod_claims.claims, generated_claims.claim_for_extended_resources(pod, requests))
+        if requests
+        else pod_claims.claims
+    )
+
+
+def _errors_that_stop_pod(errors: int, solutions: int) -> Iterator[Reason]:
+    if not errors or not solutions:
+        return
+    text = f"an error on {_nodes(errors)} stops the pod, although {_nodes(solutions)} "
+    text += "has a solution" if solutions == 1 else "have a solution"
+    yield node_fit.make_reason(codes.ERROR_STOPS_POD, "nodes", text, nodes=errors)
+
+
+def _is_error(answer: SolverResult) -> bool:
+    return isinstance(answer, Failure) and answer.outcome is FailureKind.ERROR
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _failed(pod: str | None, claims: Iterable[Claim], reasons: tuple[Reason, ...]) -> PodPlacement:
+    return PodPlacement(pod, None, tuple((name_of(each), None) for each in claims), reasons)

@@ -1,0 +1,245 @@
+"""Keeps the world and the solver's memo between decisions.
+
+The caller applies object events one by one. Each change invalidates only what depends on it; an
+equal object changes nothing. The caches never change a result. The ledger tracks device use.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias, TypeVar
+
+from drawbridge.dra.claim import Claim, ClaimMetadata
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.compatibility import Declaration, UnsetGroups
+from drawbridge.dra.device import CounterUse
+from drawbridge.dra.gates import DEFAULTS, Gates
+from drawbridge.dra.inventory import Inventory, PoolID, build_inventory
+from drawbridge.dra.layered_map import LayeredMap
+from drawbridge.dra.nodes import Node, NodeSelectorError
+from drawbridge.dra.partitions import PartitionTable
+from drawbridge.dra.slices import Slice
+from drawbridge.dra.taints import DeviceTaintRule
+from drawbridge.ledger.published_pools import find_published_pool
+from drawbridge.solver.all_nodes import solve_all
+from drawbridge.solver.answers import SolverResult
+from drawbridge.solver.deviations import Allocator
+from drawbridge.solver.memo import Memo
+from drawbridge.solver.search import STEPS
+from drawbridge.solver.solve import solve
+from drawbridge.solver.world import View, World
+
+PlannerObject: TypeAlias = Slice | DeviceTaintRule | DeviceClass | Node
+T = TypeVar("T")
+_NO_CLASS = DeviceClass(metadata=ClaimMetadata())
+
+
+class OutOfTimeError(Exception):
+    """A call ends before its result; the next one with equal arguments continues."""
+
+
+def _make_interrupt(out_of_time: Callable[[], bool]) -> Callable[[], None]:
+    asked = itertools.count()
+
+    def interrupt() -> None:
+        if next(asked) and out_of_time():
+            raise OutOfTimeError
+
+    return interrupt
+
+
+@contextlib.contextmanager
+def _interrupted(memo: Memo, out_of_time: Callable[[], bool] | None) -> Iterator[None]:
+    """Let calls with a memo end when they are out of time."""
+    if out_of_time is None:
+        yield
+        return
+    memo.before_node = _make_interrupt(out_of_time)
+    memo.expressions.interrupt = _make_interrupt(out_of_time)
+    try:
+        yield
+    finally:
+        del memo.before_node, memo.expressions.interrupt  # the defaults remain
+
+
+class Planner:
+    """The world and its memo; gates, configuration and allocator are fixed."""
+
+    def __init__(
+        self,
+        gates: Gates = DEFAULTS,
+        *,
+        compatibility: Sequence[Declaration] = (),
+        unset_groups: UnsetGroups = UnsetGroups.ALONE,
+        partitions: Sequence[PartitionTable] = (),
+        allocator: Allocator = Allocator.DRAWBRIDGE,
+    ) -> None:
+        self._compatibility = tuple(compatibility)
+        self._unset_groups = unset_groups
+        self._partitions = tuple(partitions)
+        self._allocator = allocator
+        self._slices: dict[str, Slice] = {}
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self._classes: LayeredMap[str, DeviceClass] = LayeredMap(_NO_CLASS)
+        self._nodes: dict[str, Node] = {}
+        self._inventory = build_inventory((), gates=gates)
+        # The changes that the inventory does not have yet: changed slices as it has them, by name.
+        self._changed_slices: dict[str, Slice | None] = {}
+        self._rules_changed = False
+        self._world: World | None = None
+        self._memo = Memo()
+
+    def update(self, each: PlannerObject) -> bool:
+        """Apply an added or changed object; False if it equals the known one."""
+        name = _name(each)
+        before = self._find(type(each), name)
+        if before == each:
+            # Keep the known object, because the memo compares by identity.
+            return False
+        self._replace(name, before, each)
+        return True
+
+    def remove(self, kind: type[PlannerObject], name: str) -> bool:
+        """Remove a deleted object; False if it is unknown."""
+        before = self._find(kind, name)
+        if before is None:
+            return False
+        self._replace(name, before, None)
+        return True
+
+    @property
+    def obeys_rules(self) -> bool:
+        """Whether the allocator obeys the rules of claims."""
+        return self._allocator is Allocator.DRAWBRIDGE
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes by name."""
+        return self._nodes
+
+    def world(self) -> World:
+        """Return the current world as the allocator sees it; the same object until a change."""
+        if self._world is None:
+            world = self.declared_world()
+            self._world = world.as_upstream() if self._allocator is Allocator.UPSTREAM else world
+        return self._world
+
+    def declared_world(self) -> World:
+        """Return the world with all compatibility declarations, whichever the allocator reads."""
+        return World(
+            inventory=self._current_inventory(),
+            classes=self._classes,
+            compatibility=self._compatibility,
+            unset_groups=self._unset_groups,
+            partitions=self._partitions,
+        )
+
+    def solve_nodes(  # noqa: PLR0913  # all but three by name
+        self,
+        view: View,
+        claims: Sequence[Claim],
+        nodes: Iterable[str] | None = None,
+        *,
+        ids: Callable[[], str],
+        steps: int = STEPS,
+        max_work: int | None = None,
+        out_of_time: Callable[[], bool] | None = None,
+    ) -> dict[str, SolverResult]:
+        """Solve for nodes by name, or for all nodes; unknown names are ignored.
+
+        `out_of_time` is asked between nodes and between evaluations of expressions, but not before
+        the first one. Raises OutOfTimeError then; what was decided is kept for the next call.
+        """
+        world, memo = self.world(), self._memo
+        memo.bind(world)
+        with _interrupted(memo, out_of_time):
+            if nodes is None:
+                return solve_all(world, view, claims, self._nodes, ids=ids, memo=memo, steps=steps)
+            requested = [self._nodes[name] for name in nodes if name in self._nodes]
+            return solve(
+                world, view, claims, requested, ids=ids, memo=memo, steps=steps, max_work=max_work
+            )
+
+    def pools_for(self, node: str) -> tuple[PoolID, ...]:
+        """Return the pools that a decision about a node depends on."""
+        self._memo.bind(self.world())
+        try:
+            return tuple(pool.id for pool in self._memo.pools_for(self._nodes[node]))
+        except NodeSelectorError:
+            return ()
+
+    def part_in_use(self, node: str, view: View) -> float:
+        """Return the part of the devices of a node that claims hold."""
+        self._memo.bind(self.world())
+        held = total = 0
+        for pool in self._memo.pools_for(self._nodes[node]):
+            use = view.use(pool.id)
+            held += len(use.dedicated | use.shares.keys())
+            total += sum(len(each.devices) for each in pool.slices)
+        return held / total if total else 0.0
+
+    def counter_uses(self, pool: PoolID, device: str) -> tuple[CounterUse, ...]:
+        """Return the counters that a device consumes, with its effective groups."""
+        self._memo.bind(self.world())
+        published = find_published_pool(self.world().inventory, pool)
+        slices = published.slices if published else ()
+        candidates = (each for one in slices for each in self._memo.candidates.of_slice(one))
+        return next((each.counter_uses for each in candidates if each.name == device), ())
+
+    def clear_cache(self) -> None:
+        """Clear the caches; the world stays."""
+        self._memo = Memo()
+
+    def _current_inventory(self) -> Inventory:
+        """Return the inventory with all changes, at a cost that depends on the changed pools."""
+        if self._rules_changed:
+            self._inventory = self._inventory.with_taint_rules(self._rules.values())
+            self._rules_changed = False
+        if self._changed_slices:
+            removed = [each for each in self._changed_slices.values() if each is not None]
+            added = [self._slices[each] for each in self._changed_slices if each in self._slices]
+            self._inventory = self._inventory.with_slices(removed, added)
+            self._changed_slices = {}
+        return self._inventory
+
+    def _find(self, kind: type[PlannerObject], name: str) -> PlannerObject | None:
+        objects: dict[type, Mapping[str, PlannerObject]] = {
+            Slice: self._slices,
+            DeviceTaintRule: self._rules,
+            DeviceClass: self._classes,
+            Node: self._nodes,
+        }
+        return objects[kind].get(name)
+
+    def _replace(
+        self, name: str, before: PlannerObject | None, after: PlannerObject | None
+    ) -> None:
+        match after or before:
+            case Slice():
+                _put(self._slices, Slice, name, after)
+                known = before if isinstance(before, Slice) else None
+                self._changed_slices.setdefault(name, known)
+            case DeviceTaintRule():
+                _put(self._rules, DeviceTaintRule, name, after)
+                self._rules_changed = True
+            case DeviceClass():
+                changed = after if isinstance(after, DeviceClass) else _NO_CLASS
+                self._classes = self._classes.updated({name: changed})
+            case Node():
+                _put(self._nodes, Node, name, after)
+                self._memo.change_node(name)
+                if after is None:
+                    self._memo.drop_node(name)
+                return
+        self._world = None
+
+
+def _put(objects: dict[str, T], kind: type[T], name: str, after: PlannerObject | None) -> None:
+    if isinstance(after, kind):
+        objects[name] = after
+    else:
+        objects.pop(name, None)
+
+
+def _name(each: PlannerObject) -> str:
+    return each.metadata.name if isinstance(each, DeviceClass) else each.name

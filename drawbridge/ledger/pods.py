@@ -1,0 +1,123 @@
+"""The parts of pods that concern devices: claim references, resource requests and priorities.
+
+The API server validates everything else.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from drawbridge.dra.claim import ClaimMetadata
+from drawbridge.dra.decode import Object, Reader
+from drawbridge.dra.device import NodeSelector
+from drawbridge.dra.quantity import Quantity
+from drawbridge.dra.taints import Toleration
+
+SIDECAR = "Always"
+FINISHED = ("Succeeded", "Failed")
+
+
+class PodClaim(msgspec.Struct, frozen=True, rename="camel"):
+    """A claim reference of a pod: an existing claim or a template."""
+
+    name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class ContainerClaim(msgspec.Struct, frozen=True):
+    """A claim of the pod that a container uses."""
+
+    name: str
+    request: str = ""
+
+
+class ContainerResources(msgspec.Struct, frozen=True):
+    """The resources of a container."""
+
+    requests: Mapping[str, Quantity] = {}
+    limits: Mapping[str, Quantity] = {}
+    claims: tuple[ContainerClaim, ...] = ()
+
+    def effective_requests(self) -> Mapping[str, Quantity]:
+        """Return the requests; a limit without a request is the request, as API defaults set it."""
+        return {**self.limits, **self.requests}
+
+
+class PodContainer(msgspec.Struct, frozen=True, rename="camel"):
+    """A container or an init container."""
+
+    name: str = ""
+    resources: ContainerResources = ContainerResources()
+    restart_policy: str | None = None
+
+
+class NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
+    """The node affinity of a pod; preferences do not exclude a node."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(msgspec.Struct, frozen=True, rename="camel"):
+    """The affinity of a pod; affinity to other pods is not read."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of a pod that decide its nodes, its devices and its preemption."""
+
+    scheduler_name: str = ""
+    node_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    node_selector: Mapping[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    resource_claims: tuple[PodClaim, ...] = ()
+    init_containers: tuple[PodContainer, ...] = ()
+    containers: tuple[PodContainer, ...] = ()
+
+
+class GeneratedClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The claim generated for a reference; without a name, no claim was needed."""
+
+    name: str
+    resource_claim_name: str | None = None
+
+
+class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The status of a pod."""
+
+    phase: str = ""
+    start_time: str | None = None
+    resource_claim_statuses: tuple[GeneratedClaimStatus, ...] = ()
+
+
+class Pod(Object, frozen=True, rename="camel", kw_only=True):
+    """A Pod."""
+
+    metadata: ClaimMetadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def namespace(self) -> str:
+        """The namespace; `default` if a file omits it."""
+        return self.metadata.namespace or "default"
+
+    @property
+    def required_nodes(self) -> NodeSelector | None:
+        """The required node affinity."""
+        affinity = self.spec.affinity and self.spec.affinity.node_affinity
+        return affinity.required_during_scheduling_ignored_during_execution if affinity else None
+
+    def containers(self) -> tuple[PodContainer, ...]:
+        """Return the init containers, then the containers."""
+        return (*self.spec.init_containers, *self.spec.containers)
+
+
+def pod_reader() -> Reader[Pod]:
+    """Return a reader of pods."""
+    return Reader("Pod", {"v1": Pod}, lambda wire: wire)

@@ -1,0 +1,181 @@
+"""Places pods that may preempt pods with a lower priority to get their devices.
+
+As in `drawbridge.ledger.placing`, CPU and memory do not count: victims are pods that hold devices.
+"""
+
+import copy
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.counted import count_noun
+from drawbridge.ledger import codes
+from drawbridge.ledger.disruption_budgets import DisruptionBudget
+from drawbridge.ledger.node_fit import make_reason
+from drawbridge.ledger.placing import Placer, PodPlacement
+from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.priorities import Priorities
+from drawbridge.ledger.victims import NodeVictims, RunningPod, choose_victims, find_victims
+from drawbridge.solver.reasons import Reason
+
+
+class Holders(msgspec.Struct, frozen=True):
+    """Which pods keep each allocated claim from being released, by name of the claim.
+
+    A claim with a consumer that is no known pod is not in it: nobody can release it.
+    """
+
+    by_claim: Mapping[str, frozenset[str]]
+
+    def released_without(self, pods: Collection[str]) -> Collection[str]:
+        """Return the claims that are released when these pods end."""
+        return [claim for claim, held in self.by_claim.items() if held.issubset(pods)]
+
+
+class _Attempt(NamedTuple):
+    """One pod that preempts, and what it may evict."""
+
+    pod: Pod
+    holders: Holders
+    leaving: frozenset[str]
+
+
+class PreemptingPlacer:
+    """Places pods one after the other, each with preemption if it does not fit."""
+
+    def __init__(
+        self,
+        placer: Placer,
+        running: Iterable[RunningPod],
+        budgets: Sequence[DisruptionBudget],
+        priorities: Priorities,
+    ) -> None:
+        self._placer = placer
+        self._running = {each.name: each for each in running}
+        self._budgets = budgets
+        self._priorities = priorities
+
+    def beside(self, placer: Placer) -> "PreemptingPlacer":
+        """Return a placer for the pods of another scheduler, with the same running pods."""
+        other = copy.copy(self)
+        other._placer = placer  # noqa: SLF001  # its own class
+        return other
+
+    def place_pod(self, pod: Pod) -> PodPlacement:
+        """Place a pod, on a node where it evicts others if it fits on none without that."""
+        placement = self._placer.place_pod(pod)
+        if placement.node is None and placement.claims:
+            placement = self._preempt(pod, placement)
+        if placement.node is not None:
+            self._add(pod, placement.node)
+        return placement
+
+    def _preempt(self, pod: Pod, refused: PodPlacement) -> PodPlacement:
+        priority = self._priorities.find(pod)
+        if priority is None:
+            name = pod.spec.priority_class_name
+            return _explain(refused, f"PriorityClass {name} does not exist")
+        if not priority.may_preempt:
+            return _explain(refused, "the preemptionPolicy of the pod is Never")
+        attempt = _Attempt(pod, self._holders(), self._leaving())
+        waits = self._fitting(attempt, ())
+        if waits:
+            return _explain(
+                refused, f"the pod waits for devices of terminating pods on node {min(waits)}"
+            )
+        lower = [
+            each
+            for each in self._running.values()
+            if each.priority < priority.value and not each.terminating
+        ]
+        victims = self._choose(attempt, lower)
+        if victims is None:
+            text = f"the devices of pods with a priority below {priority.value} are not enough"
+            return _explain(refused, text)
+        return self._evict(attempt, victims)
+
+    def _choose(self, attempt: _Attempt, lower: Sequence[RunningPod]) -> NodeVictims | None:
+        found = []
+        holders = frozenset().union(*attempt.holders.by_claim.values())
+        for node in self._fitting(attempt, lower):
+            there = [each for each in lower if each.node == node and each.name in holders]
+            victims = find_victims(node, there, self._budgets, self._fits_on(attempt, node))
+            if victims is not None:
+                found.append(victims)
+        return choose_victims(found)
+
+    def _fits_on(self, attempt: _Attempt, node: str) -> Callable[[Collection[RunningPod]], bool]:
+        return lambda removed: bool(self._fitting(attempt, removed, {node}))
+
+    def _fitting(
+        self,
+        attempt: _Attempt,
+        removed: Collection[RunningPod],
+        nodes: Collection[str] | None = None,
+    ) -> Collection[str]:
+        """Return the nodes on which the pod fits after pods were removed."""
+        names = attempt.leaving.union(each.name for each in removed)
+        released = attempt.holders.released_without(names)
+        return self._placer.fitting_nodes(attempt.pod, released, nodes) if released else ()
+
+    def _evict(self, attempt: _Attempt, victims: NodeVictims) -> PodPlacement:
+        names = [each.name for each in victims.pods]
+        self._placer.release(attempt.holders.released_without({*names, *attempt.leaving}))
+        for name in (*names, *attempt.leaving):
+            del self._running[name]
+        pinned = replace(attempt.pod, spec=replace(attempt.pod.spec, node_name=victims.node))
+        placement = self._placer.place_pod(pinned)
+        reasons = (_budget_reason(victims),) if victims.violations else ()
+        return replace(placement, preempted=tuple(names), reasons=reasons)
+
+    def _holders(self) -> Holders:
+        found = {}
+        for name, claim in self._placer.claims.items():
+            pods = _consumers(claim)
+            if pods and claim.status.allocation is not None and pods <= self._running.keys():
+                found[name] = pods
+        return Holders(found)
+
+    def _leaving(self) -> frozenset[str]:
+        return frozenset(each.name for each in self._running.values() if each.terminating)
+
+    def _add(self, pod: Pod, node: str) -> None:
+        priority = self._priorities.find(pod)
+        added = running_pod(pod, priority.value if priority else 0)
+        self._running[added.name] = replace(added, node=node)
+
+
+def running_pod(pod: Pod, priority: int) -> RunningPod:
+    """Return a pod as preemption sees it."""
+    return RunningPod(
+        namespace=pod.namespace,
+        pod_name=pod.metadata.name,
+        node=pod.spec.node_name,
+        priority=priority,
+        started=pod.status.start_time or "",
+        terminating=pod.metadata.deletion_timestamp is not None,
+        labels=pod.metadata.labels,
+    )
+
+
+def _consumers(claim: Claim) -> frozenset[str]:
+    """Return the pods that use a claim; `""` stands for a consumer that is no pod."""
+    namespace = claim.metadata.namespace or "default"
+    return frozenset(
+        f"{namespace}/{each.name}" if each.resource == "pods" and not each.api_group else ""
+        for each in claim.status.reserved_for
+    )
+
+
+def _explain(refused: PodPlacement, text: str) -> PodPlacement:
+    reason = make_reason(codes.NOTHING_PREEMPTED, "preemption", f"no preemption: {text}")
+    return replace(refused, reasons=(*refused.reasons, reason))
+
+
+def _budget_reason(victims: NodeVictims) -> Reason:
+    pods = count_noun(victims.violations, "pod")
+    text = f"the eviction of {pods} violates a PodDisruptionBudget"
+    return make_reason(codes.BUDGET_VIOLATED, "preemption", text)

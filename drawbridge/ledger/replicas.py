@@ -1,0 +1,80 @@
+"""Places the equal pods of a workload one after the other, until one does not fit.
+
+Equal pods share an answer: after one that does not fit, the others do not fit either.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.ledger import node_fit
+from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.placing import PodPlacement
+from drawbridge.ledger.pods import Pod
+
+# Shares of a device can be so small that nearly any number of pods fits.
+MAX_PLACED: Final = 5_000
+
+
+class PodPlacer(Protocol):
+    """Places pods one after the other."""
+
+    def place_pod(self, pod: Pod) -> PodPlacement:
+        """Place a pod, or return the reasons why not."""
+
+
+class ReplicaPlacement(msgspec.Struct, frozen=True):
+    """How many of the `number` pods of a template fit, and the first one that does not.
+
+    `placed` has the pods that need devices, and one of those that need none. Pods that are neither
+    placed nor refused were not tried.
+    """
+
+    number: int
+    fits: int
+    placed: tuple[PodPlacement, ...] = ()
+    refused: PodPlacement | None = None
+
+    @property
+    def untried(self) -> int:
+        """The number of pods whose answer is unknown."""
+        return self.number - self.fits if self.refused is None else 0
+
+
+def place_replicas(placer: PodPlacer, pod: Pod, number: int) -> ReplicaPlacement:
+    """Place `number` pods; at most MAX_PLACED of those that need devices."""
+    placed: list[PodPlacement] = []
+    for replica in _replicas(pod, range(min(number, MAX_PLACED))):
+        answer = placer.place_pod(replica)
+        if answer.node is None:
+            # The others are equal, and nothing is released meanwhile.
+            return ReplicaPlacement(number, len(placed), tuple(placed), answer)
+        placed.append(answer)
+        if not answer.claims:
+            # Without devices, nothing is used up.
+            return ReplicaPlacement(number, number, tuple(placed))
+    return ReplicaPlacement(number, len(placed), tuple(placed))
+
+
+def place_on_each_node(placer: PodPlacer, pod: Pod, cluster: ClusterNodes) -> ReplicaPlacement:
+    """Place one pod on each node that the template selects, as for a DaemonSet."""
+    # The pods of a DaemonSet tolerate unschedulable nodes.
+    nodes, reasons = node_fit.selected_nodes(pod, replace(cluster, unschedulable=frozenset()))
+    if not nodes:
+        nowhere = PodPlacement(f"{pod.namespace}/{pod.metadata.name}", None, (), reasons)
+        return ReplicaPlacement(0, 0, refused=nowhere)
+    answers = [
+        placer.place_pod(replace(replica, spec=replace(replica.spec, node_name=node.name)))
+        for replica, node in zip(_replicas(pod, range(len(nodes))), nodes, strict=True)
+    ]
+    placed = tuple(each for each in answers if each.node is not None)
+    refused = next((each for each in answers if each.node is None), None)
+    return ReplicaPlacement(len(nodes), len(placed), placed, refused)
+
+
+def _replicas(pod: Pod, numbers: Iterable[int]) -> Iterator[Pod]:
+    for number in numbers:
+        name = f"{pod.metadata.name}-{number}"
+        yield replace(pod, metadata=replace(pod.metadata, name=name))

@@ -1,0 +1,126 @@
+"""Checks whether the devices of allocated claims still satisfy their required rules.
+
+A driver can change the attributes of allocated devices, a tenant the rules of a claim, and another
+allocator does not read them. Attributes are those that the search reads, so that the audit and the
+search agree: published, derived by the request, or declared for partitions of a fabric.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from drawbridge.dra.allocation import AllocationResult
+from drawbridge.dra.claim import CLAIM, Claim, request_choices
+from drawbridge.dra.device import Attribute
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.rules import Distinct, Rules, read_claim_rules
+from drawbridge.dra.validation import format_object_name
+from drawbridge.finding import Finding
+from drawbridge.ledger import codes
+from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, read_mark
+from drawbridge.ledger.published_pools import find_published_pool
+from drawbridge.solver.candidates import Candidate, CandidateCache
+from drawbridge.solver.constraints import TypedValues, typed_values
+from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
+from drawbridge.solver.rules import ActiveRules, FindAttribute, RuleDevice, compile_rules
+from drawbridge.solver.world import World
+
+# The results of each request of a claim, and how to find attributes of the devices there.
+_Devices: TypeAlias = Mapping[str, Sequence[FindAttribute]]
+
+
+class RuleAudit:
+    """The audit of claims against what a world publishes and declares."""
+
+    def __init__(
+        self, world: World, candidates: CandidateCache, expressions: ExpressionEvaluator
+    ) -> None:
+        self._inventory = world.inventory
+        self._candidates = candidates
+        self._expressions = expressions
+        self._published: dict[PoolID, Mapping[str, Candidate]] = {}
+
+    def check(self, claims: Iterable[Claim]) -> Iterator[Finding]:
+        """Report the required rules that the devices of our allocator's claims violate.
+
+        Skips claims with devices that are not published, because their attributes are not known.
+        """
+        for claim in claims:
+            rules = read_claim_rules(claim)
+            mark = read_mark(claim.metadata)
+            ours = isinstance(mark, Mark) and mark.allocator == ALLOCATOR
+            if not ours or not isinstance(rules, Rules):
+                continue
+            devices = self._find_devices(claim)
+            for name in _broken_rules(claim, rules, devices) if devices is not None else ():
+                message = f"the allocated devices do not satisfy {name}"
+                name_of_claim = format_object_name(CLAIM, claim.metadata)
+                yield codes.RULE_BROKEN.at("", message, object=name_of_claim)
+
+    def _find_devices(self, claim: Claim) -> _Devices | None:
+        """Return the devices of a claim by request; None if they are not known."""
+        allocation = claim.status.allocation
+        derived = {
+            choice.name: {
+                each.name: each.expression for each in choice.requested.derived_attributes
+            }
+            for request in claim.spec.devices.requests
+            for choice in request_choices(request)
+        }
+        found: dict[str, list[FindAttribute]] = {}
+        for result in allocation.devices.results if allocation is not None else ():
+            candidate = self._find_candidate(result)
+            if candidate is None:
+                return None
+            finder = self._finder(candidate, derived.get(result.request, {}))
+            found.setdefault(result.request.partition("/")[0], []).append(finder)
+        return found or None
+
+    def _find_candidate(self, result: AllocationResult) -> Candidate | None:
+        pool = PoolID(result.driver, result.pool)
+        if pool not in self._published:
+            current = find_published_pool(self._inventory, pool)
+            known: dict[str, Candidate] = {}
+            for each in current.slices if current is not None else ():
+                for candidate in self._candidates.of_slice(each):
+                    known.setdefault(candidate.name, candidate)
+            self._published[pool] = known
+        return self._published[pool].get(result.device)
+
+    def _finder(self, candidate: Candidate, derived: Mapping[str, str]) -> FindAttribute:
+        def find(name: str) -> Attribute | None:
+            source = derived.get(name)
+            if source is None:
+                return candidate.find_attribute(name)
+            value = self._expressions.derive(source, candidate.pool.driver, candidate.device)
+            return None if isinstance(value, EvaluationFailure) else value
+
+        return find
+
+
+def _broken_rules(claim: Claim, rules: Rules, devices: _Devices) -> Iterator[str]:
+    names = [each.name for each in claim.spec.devices.requests]
+    most = [len(devices.get(name, ())) for name in names]
+    indexes = {name: at for at, name in enumerate(names)}
+    compiled = compile_rules([(rules, indexes)], most)
+    of_rules = [
+        RuleDevice(at, most[at], find)
+        for at, name in enumerate(names)
+        for find in devices.get(name, ())
+    ]
+    alone = ActiveRules((), most)
+    yield from (r.name for r in compiled.required.rules if not alone.holds(r, of_rules))
+    for number, rule in enumerate(rules.distinct):
+        if not _is_distinct(rule, devices):
+            yield f"distinct[{number}]"
+
+
+def _is_distinct(rule: Distinct, devices: _Devices) -> bool:
+    """Return whether all devices of a rule publish its attribute, no two with a common value."""
+    seen: TypedValues = frozenset()
+    for find in (find for name in rule.requests for find in devices.get(name, ())):
+        attribute = find(rule.attribute)
+        values = typed_values(attribute) if attribute is not None else frozenset()
+        if not values or values & seen:
+            return False
+        seen |= values
+    return True

@@ -1,0 +1,222 @@
+"""The listener of what others call: TLS, bounded connections, and a graceful shutdown.
+
+The API server reuses open connections to a process that is about to stop. A graceful shutdown
+therefore has three steps: responses close their connection, the listener accepts no new
+connections, and the remaining requests get a limited time.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from drawbridge.process.health import Address, open_listening_socket
+from drawbridge.process.http_server import HTTPServer
+from drawbridge.process.logs import connection_logger, log_event
+from drawbridge.process.tls import CertificateSource
+
+_LOG: Final = logging.getLogger("drawbridge.process")
+# Longer than the 90 s for which the API server keeps an idle connection. A shorter timeout could
+# close a connection while a request is on its way.
+_IDLE_TIMEOUT: Final = 120.0
+_HANDSHAKE_TIMEOUT: Final = 10.0
+_TLS_SHUTDOWN_TIMEOUT: Final = 2.0
+# A response that is sent before the whole request has arrived is lost, unless the rest of the
+# request is still read for a while.
+LINGER: Final = 1.0
+MAX_CONNECTIONS: Final = 800
+# A handshake takes milliseconds, and no client has shown who it is.
+MAX_HANDSHAKES: Final = 128
+HandleFunction = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+# asyncio allocates this much for each TLS connection when it accepts it: 256 KiB unless changed.
+# Only a full garbage collection frees the memory of a failed handshake, because asyncio's exception
+# refers to itself.
+SSLProtocol.max_size = 32 * 1024
+
+
+class _BoundedServer(HTTPServer):
+    """Bounds the number of connections after the TLS handshake.
+
+    A new one ends the longest idle one, else the one whose request has been arriving for longest.
+    A request that has arrived is always answered: the handler limits their number.
+    """
+
+    def __init__(
+        self,
+        handle: HandleFunction,
+        max_connections: int,
+        handshakes: "_Handshakes",
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(self._handle_tracked, **options)
+        self._handle = handle
+        self._max_connections = max_connections
+        self._handshakes = handshakes
+        self._idle: dict[object, RequestHandler] = {}  # in the order of their last response
+        self._active: dict[RequestHandler, web.BaseRequest] = {}  # in the order of their requests
+
+    async def _handle_tracked(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = request.protocol
+        self._idle.pop(connection, None)
+        self._active[connection] = request
+        try:
+            return await self._handle(request)
+        finally:
+            del self._active[connection]
+            if connection.transport is not None:
+                self._idle[connection] = connection
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._handshakes.complete(transport.get_extra_info("socket"))
+        if len(self._idle) + len(self._active) >= self._max_connections:
+            self._end_one()
+        self._idle[handler] = handler
+
+    def _end_one(self) -> None:
+        idle = next(iter(self._idle.values()), None)
+        arriving = (each for each, request in self._active.items() if not request.content.is_eof())
+        ended = idle or next(arriving, None)
+        if ended is not None and ended.transport is not None:
+            self._idle.pop(ended, None)
+            # The API server retries on a new connection. A graceful end would wait for the client.
+            ended.transport.abort()
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        self._idle.pop(handler, None)
+        super().connection_lost(handler, exc)
+
+
+class _Handshakes:
+    """Bounds the number of connections before the end of the TLS handshake.
+
+    The protocol of a connection learns nothing of a handshake that fails.
+    """
+
+    def __init__(self, max_handshakes: int) -> None:
+        self._max_handshakes = max_handshakes
+        self._pending: dict[int, _AcceptedSocket] = {}  # by descriptor, the oldest first
+
+    def begin(self, accepted: "_AcceptedSocket") -> None:
+        """Add a connection; a client that holds the oldest one open for long loses it."""
+        if len(self._pending) >= self._max_handshakes:
+            oldest = self._pending.pop(next(iter(self._pending)))
+            with contextlib.suppress(OSError):  # the client has closed it
+                oldest.shutdown(socket.SHUT_RDWR)
+        self._pending[accepted.fileno()] = accepted
+
+    def complete(self, accepted: Any) -> None:  # noqa: ANN401  # a socket, or asyncio's view of one
+        """Remove a connection, if it is still there."""
+        self._pending.pop(accepted.fileno(), None)
+
+
+class _ListeningSocket(socket.socket):
+    """A listening socket that tells of each connection that it accepts."""
+
+    handshakes: _Handshakes
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection."""
+        accepted, address = super().accept()
+        tracked = _AcceptedSocket(
+            accepted.family, accepted.type, accepted.proto, fileno=accepted.detach()
+        )
+        tracked.handshakes = self.handshakes
+        self.handshakes.begin(tracked)
+        return tracked, address
+
+
+class _AcceptedSocket(socket.socket):
+    """A connection that tells of its end."""
+
+    handshakes: _Handshakes
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self.fileno() >= 0:
+            self.handshakes.complete(self)
+        super().close()
+
+
+class TLSListener:
+    """Accepts TLS connections from `open` to `close`; without a certificate, plain connections."""
+
+    def __init__(  # noqa: PLR0913  # what is served, and its limits
+        self,
+        at: Address,
+        certificate: CertificateSource | None,
+        handle: HandleFunction,
+        *,
+        name: str = "admission",
+        max_connections: int = MAX_CONNECTIONS,
+        max_handshakes: int = MAX_HANDSHAKES,
+        linger: float = LINGER,
+    ) -> None:
+        self._at = at
+        self._certificate = certificate
+        self._handle = handle
+        self._name = name
+        self._max_connections = max_connections
+        self._handshakes = _Handshakes(max_handshakes)
+        self._linger = linger
+        self._server: _BoundedServer | None = None
+        self._listening: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Start to listen. Raise OSError if the address is not available."""
+        self._server = _BoundedServer(
+            self._handle,
+            self._max_connections,
+            self._handshakes,
+            logger=connection_logger(),
+            access_log=None,
+            keepalive_timeout=_IDLE_TIMEOUT,
+            lingering_time=self._linger,
+            auto_decompress=False,
+        )
+        self._listening = await asyncio.get_running_loop().create_server(
+            self._server,
+            sock=self._open_socket(),
+            **self._tls_options(),
+        )
+
+    def _tls_options(self) -> dict[str, Any]:
+        if self._certificate is None:
+            return {}
+        return {
+            "ssl": self._certificate.context,
+            "ssl_handshake_timeout": _HANDSHAKE_TIMEOUT,
+            "ssl_shutdown_timeout": _TLS_SHUTDOWN_TIMEOUT,
+        }
+
+    def _open_socket(self) -> socket.socket:
+        opened = open_listening_socket(self._at, self._name)
+        listening = _ListeningSocket(opened.family, opened.type, opened.proto, opened.detach())
+        listening.handshakes = self._handshakes
+        listening.setblocking(False)  # noqa: FBT003  # the signature of the socket module
+        return listening
+
+    @property
+    def port(self) -> int:
+        """The port number."""
+        if self._listening is None:
+            raise RuntimeError("the listener is not open")
+        port: int = self._listening.sockets[0].getsockname()[1]
+        return port
+
+    async def close(self, seconds: float) -> None:
+        """Accept no more connections, and give open requests this many seconds."""
+        if self._listening is None or self._server is None:
+            return
+        self._listening.close()
+        self._server.pre_shutdown()
+        await self._server.shutdown(seconds)
+        log_event(_LOG, logging.INFO, f"{self._name} listener closed")

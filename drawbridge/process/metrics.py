@@ -1,0 +1,366 @@
+"""The metrics of all processes, with the names of controller-runtime where it has the same metric.
+
+Label values are bounded: never text that a user writes. Each process has one registry.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from drawbridge.process.counters import UnlockedCounter, UnlockedHistogram
+
+REGISTRY: Final = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
+PlatformCollector(registry=REGISTRY)
+
+BUILD_INFO: Final = Gauge(
+    "drawbridge_build_info",
+    "1; the labels are the version, the commit and the version of Python.",
+    ["version", "commit", "python"],
+    registry=REGISTRY,
+)
+REQUESTS: Final = UnlockedCounter(
+    "controller_runtime_webhook_requests",
+    "Admission requests by webhook and HTTP status.",
+    ["webhook", "code"],
+    REGISTRY,
+)
+LATENCY: Final = UnlockedHistogram(
+    "controller_runtime_webhook_latency_seconds",
+    "Duration of admission requests in seconds.",
+    "webhook",
+    (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+    REGISTRY,
+)
+IN_FLIGHT: Final = Gauge(
+    "controller_runtime_webhook_requests_in_flight",
+    "Admission requests in progress.",
+    ["webhook"],
+    registry=REGISTRY,
+)
+PANICS: Final = Counter(
+    "controller_runtime_webhook_panics",
+    "Admission requests that ended in an unhandled exception.",
+    registry=REGISTRY,
+)
+TRANSLATIONS: Final = UnlockedCounter(
+    "drawbridge_translations",
+    "Admission responses by webhook, operation and outcome.",
+    ["webhook", "operation", "outcome"],
+    REGISTRY,
+)
+FINDINGS: Final = UnlockedCounter(
+    "drawbridge_findings", "Findings in admission responses, by code.", ["code"], REGISTRY
+)
+TEMPLATES: Final = Counter(
+    "drawbridge_templates_ensured",
+    "ResourceClaimTemplates ensured for pods, by result.",
+    ["result"],
+    registry=REGISTRY,
+)
+CERTIFICATE: Final = Gauge(
+    "drawbridge_certificate_expiry_seconds",
+    "Unix time at which the serving certificate expires.",
+    registry=REGISTRY,
+)
+CERTIFICATE_READS: Final = Counter(
+    "drawbridge_certificate_reads",
+    "Reads of the serving certificate, by result.",
+    ["result"],
+    registry=REGISTRY,
+)
+# Every process that reads the Secret of the CA sets the next two; they are 0 if files are used.
+AUTHORITY: Final = Gauge(
+    "drawbridge_ca_expiry_seconds",
+    "Unix time at which the CA that signs serving certificates expires.",
+    registry=REGISTRY,
+)
+AUTHORITY_SECRET_VALID: Final = Gauge(
+    "drawbridge_ca_secret_valid",
+    "1 if the Secret of the CA is complete and was written by Drawbridge.",
+    registry=REGISTRY,
+)
+AUTHORITY_STEPS: Final = Counter(
+    "drawbridge_ca_steps",
+    "Changes of the Secret of the CA by the leading controller, by step.",
+    ["step"],
+    registry=REGISTRY,
+)
+INJECTIONS: Final = Counter(
+    "drawbridge_ca_injections",
+    "Writes of caBundle into webhook configurations, by result.",
+    ["result"],
+    registry=REGISTRY,
+)
+BUNDLES_MISSING: Final = Gauge(
+    "drawbridge_ca_bundles_missing",
+    "Webhook configurations that lack a certificate of the CA; only in the leading controller.",
+    registry=REGISTRY,
+)
+CONFIGURATION_READS: Final = Counter(
+    "drawbridge_configuration_reads",
+    "Reads of a changed configuration, by result.",
+    ["result"],
+    registry=REGISTRY,
+)
+CONFIGURATION_GOOD: Final = Gauge(
+    "drawbridge_configuration_good",
+    "1 if the configuration in the file is in use.",
+    registry=REGISTRY,
+)
+FACTS_READS: Final = Counter(
+    "drawbridge_facts_reads",
+    "Reads of published facts, by result.",
+    ["result"],
+    registry=REGISTRY,
+)
+CONTROLLER_STEPS: Final = Counter(
+    "drawbridge_controller_steps",
+    "Reconciliations by reconciler and outcome.",
+    ["reconciler", "outcome"],
+    registry=REGISTRY,
+)
+CONTROLLER_PANICS: Final = Counter(
+    "drawbridge_controller_panics",
+    "Reconciliations that ended in an unhandled exception.",
+    registry=REGISTRY,
+)
+CONTROLLER_EVENTS: Final = Counter(
+    "drawbridge_controller_events",
+    "Changes and problems by reconciler.",
+    ["reconciler", "what"],
+    registry=REGISTRY,
+)
+# Only the leading controller sets the gauges below; in every other process they are 0.
+CONTROLLER_LEADING: Final = Gauge(
+    "drawbridge_controller_leading",
+    "1 in the controller that holds the Lease.",
+    registry=REGISTRY,
+)
+PODS_WITHOUT_TEMPLATE: Final = Gauge(
+    "drawbridge_pods_without_template",
+    "Pending pods whose ResourceClaimTemplate the controller cannot create.",
+    registry=REGISTRY,
+)
+MATCH_CONDITIONS_INACTIVE: Final = Gauge(
+    "drawbridge_match_conditions_inactive",
+    "Match conditions of the webhooks that differ from the configuration.",
+    registry=REGISTRY,
+)
+DUAL_NODES: Final = Gauge(
+    "drawbridge_dual_nodes",
+    "Nodes where a device plugin and a DRA driver advertise the same devices.",
+    registry=REGISTRY,
+)
+DUAL_NODE_IDLE_DEVICES: Final = Gauge(
+    "drawbridge_dual_node_idle_devices",
+    "Idle DRA devices on nodes where a device plugin advertises the same devices.",
+    registry=REGISTRY,
+)
+OWNED_NODES: Final = Gauge(
+    "drawbridge_owned_nodes",
+    "Nodes with pools that only the allocator of Drawbridge allocates from.",
+    registry=REGISTRY,
+)
+UNFENCED_NODES: Final = Gauge(
+    "drawbridge_unfenced_nodes",
+    "Owned nodes that lack the taint that keeps pods of other schedulers away.",
+    registry=REGISTRY,
+)
+ALLOCATOR_LEADING: Final = Gauge(
+    "drawbridge_allocator_leading",
+    "1 in the allocator beside the kube-scheduler that leads, after its recovery.",
+    registry=REGISTRY,
+)
+ALLOCATOR_READY: Final = Gauge(
+    "drawbridge_allocator_ready",
+    "1 if the allocator could decide, whether or not its kube-scheduler leads.",
+    registry=REGISTRY,
+)
+ALLOCATOR_BINDS: Final = UnlockedCounter(
+    "drawbridge_allocator_binds",
+    "Bindings of pods by outcome: bound, or failed, also while devices get ready.",
+    ["outcome"],
+    REGISTRY,
+)
+ALLOCATOR_CALLS: Final = UnlockedCounter(
+    "drawbridge_allocator_calls",
+    "Calls of the scheduler plugin, by call and result.",
+    ["call", "result"],
+    REGISTRY,
+)
+ALLOCATOR_LATENCY: Final = UnlockedHistogram(
+    "drawbridge_allocator_call_seconds",
+    "Duration of the calls of the scheduler plugin in seconds.",
+    "call",
+    (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 120),
+    REGISTRY,
+)
+API_REQUESTS: Final = UnlockedCounter(
+    "drawbridge_api_requests",
+    "Requests to the API of the allocator, by call and HTTP status.",
+    ["call", "code"],
+    REGISTRY,
+)
+API_LATENCY: Final = UnlockedHistogram(
+    "drawbridge_api_request_seconds",
+    "Duration of requests to the API of the allocator in seconds.",
+    "call",
+    (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+    REGISTRY,
+)
+ALLOCATOR_WAITING: Final = Gauge(
+    "drawbridge_allocator_waiting_pods",
+    "Pods that wait for devices, or for the scheduler after they were told where devices are.",
+    registry=REGISTRY,
+)
+ALLOCATOR_PREEMPTIONS: Final = UnlockedCounter(
+    "drawbridge_allocator_preemptions",
+    "Requests for victims by outcome: victims, waits for devices that are released, or none.",
+    ["outcome"],
+    REGISTRY,
+)
+ALLOCATOR_VICTIMS: Final = Counter(
+    "drawbridge_allocator_victims",
+    "Pods that had to go so that a pod with a higher priority gets their devices.",
+    registry=REGISTRY,
+)
+ALLOCATOR_VIOLATIONS: Final = Counter(
+    "drawbridge_allocator_budget_violations",
+    "Victims of preemption for devices whose eviction violates a PodDisruptionBudget.",
+    registry=REGISTRY,
+)
+ALLOCATOR_DOUBLES: Final = Counter(
+    "drawbridge_allocator_double_allocations",
+    "Devices that were found allocated to several claims although only one can have them.",
+    registry=REGISTRY,
+)
+ALLOCATOR_MARKS_REMOVED: Final = Counter(
+    "drawbridge_allocator_marks_removed",
+    "Marks without an allocation that were removed, because nobody continued the write.",
+    registry=REGISTRY,
+)
+OTHER_WEBHOOKS: Final = Gauge(
+    "drawbridge_other_webhooks",
+    "Known webhooks of other projects that act on the same pods.",
+    registry=REGISTRY,
+)
+
+
+class CacheStatistics(Protocol):
+    """The statistics of a watch cache."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first list is complete."""
+
+    @property
+    def restarts(self) -> int:
+        """The number of restarts of the watch."""
+
+    def age(self) -> float:
+        """Return the seconds since the last data from the API server."""
+
+
+class CacheCollector(Collector):
+    """Reads the statistics of the watch caches at scrape time."""
+
+    def __init__(self, caches: Callable[[], Iterable[tuple[str, CacheStatistics]]]) -> None:
+        self._caches = caches
+
+    def collect(self) -> Iterator[Metric]:
+        """Return age, state and restarts by resource."""
+        age = GaugeMetricFamily(
+            "drawbridge_cache_age_seconds",
+            "Seconds since the last data from the API server for a cache.",
+            labels=["resource"],
+        )
+        synced = GaugeMetricFamily(
+            "drawbridge_cache_synced",
+            "1 if the first list of a cache is complete.",
+            labels=["resource"],
+        )
+        restarts = CounterMetricFamily(
+            "drawbridge_watch_restarts", "Restarts of a watch.", labels=["resource"]
+        )
+        for name, cache in self._caches():
+            age.add_metric([name], cache.age())
+            synced.add_metric([name], float(cache.synced))
+            restarts.add_metric([name], cache.restarts)
+        yield from (age, synced, restarts)
+
+
+class ReachabilityStatistics(Protocol):
+    """The statistics of a session with the API server."""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the API server responded to the last request."""
+
+    @property
+    def failures(self) -> int:
+        """The number of requests without a response."""
+
+
+class ReachabilityCollector(Collector):
+    """Reads at scrape time whether the API server responds."""
+
+    def __init__(self, session: ReachabilityStatistics) -> None:
+        self._session = session
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the state and the number of failures."""
+        yield GaugeMetricFamily(
+            "drawbridge_api_server_reachable",
+            "1 if the API server responded to the last request.",
+            float(self._session.reachable),
+        )
+        yield CounterMetricFamily(
+            "drawbridge_api_server_unreachable",
+            "Requests to the API server that got no response.",
+            self._session.failures,
+        )
+
+
+class AnswerCacheStatistics(Protocol):
+    """The statistics of an answer cache."""
+
+    @property
+    def hits(self) -> int:
+        """The number of lookups that found a response."""
+
+    @property
+    def misses(self) -> int:
+        """The number of lookups that found nothing."""
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+
+
+class AnswerCacheCollector(Collector):
+    """Reads the statistics of the answer cache at scrape time."""
+
+    def __init__(self, cache: AnswerCacheStatistics) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the number of entries, hits and misses."""
+        name = "drawbridge_remembered_answers"
+        yield GaugeMetricFamily(name, "Cached responses for equal pods.", len(self._cache))
+        lookups = CounterMetricFamily(
+            "drawbridge_remembered_questions",
+            "Lookups in the answer cache, by result.",
+            labels=["result"],
+        )
+        lookups.add_metric(["hit"], self._cache.hits)
+        lookups.add_metric(["miss"], self._cache.misses)
+        yield lookups

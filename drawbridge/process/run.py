@@ -1,0 +1,92 @@
+"""Run a process: connect to the API server, run background tasks, and return an exit code."""
+
+import argparse
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from typing import Any, Final
+
+from drawbridge.agreement.codes import CODES
+from drawbridge.cluster.session import AccessError, Session
+from drawbridge.process import logs, metrics
+from drawbridge.process.build_info import read_build_info
+from drawbridge.process.logs import log_event
+from drawbridge.process.settings import Settings
+from drawbridge.process.shutdown import StopSignal
+
+REFUSED: Final = 2
+BUG: Final = 3
+ServeFunction = Callable[[StopSignal, Session], Awaitable[None]]
+ServeConfigured = Callable[[Settings, StopSignal, Session], Awaitable[None]]
+
+
+async def run_configured(
+    options: argparse.Namespace, log: logging.Logger, serve: ServeConfigured
+) -> int:
+    """Read the configuration, and run a process with it; 2 if the configuration is invalid."""
+    logs.configure(options.log_level)
+    settings = Settings(options.config, known=CODES)
+    if settings.load():
+        return REFUSED
+    return await run_process(options, log, functools.partial(serve, settings))
+
+
+async def run_process(
+    options: argparse.Namespace, log: logging.Logger, serve: ServeFunction
+) -> int:
+    """Serve until a stop signal.
+
+    Return 0 after a graceful stop, 2 if the process cannot continue, or 3 after an unhandled
+    exception.
+    """
+    _announce_build(log)
+    stop = StopSignal()
+    stop.install()
+    try:
+        async with await Session.open(options.kubeconfig, options.context) as session:
+            with _reachability_measured(session):
+                await serve(stop, session)
+    except AccessError as error:
+        log_event(log, logging.ERROR, "cannot access the API server", reason=str(error))
+        return REFUSED
+    except OSError as error:
+        reason = error.strerror or str(error)
+        log_event(log, logging.ERROR, "the process cannot continue", reason=reason)
+        return REFUSED
+    except ExceptionGroup as errors:
+        log.critical("the process ended in an unhandled exception", exc_info=errors)
+        return BUG
+    finally:
+        stop.remove()
+    log_event(log, logging.INFO, "stopped")
+    return 0
+
+
+def _announce_build(log: logging.Logger) -> None:
+    info = read_build_info()
+    metrics.BUILD_INFO.labels(**info._asdict()).set(1)
+    log_event(log, logging.INFO, "starting", **info._asdict())
+
+
+@contextlib.contextmanager
+def _reachability_measured(session: Session) -> Iterator[None]:
+    collector = metrics.ReachabilityCollector(session.reachability)
+    metrics.REGISTRY.register(collector)
+    try:
+        yield
+    finally:
+        metrics.REGISTRY.unregister(collector)
+
+
+@contextlib.asynccontextmanager
+async def run_background(coroutines: Iterable[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Run coroutines while the context is open. If one fails, the context fails as well."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in coroutines]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()

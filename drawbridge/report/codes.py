@@ -1,0 +1,130 @@
+"""Finding codes of `drawbridge explain`: problems of a pod and its claims."""
+
+from typing import Final
+
+from drawbridge.finding import Activity, Code, Codes, Severity
+
+NOT_TRANSLATED = Code(
+    name="NotTranslated",
+    severity=Severity.INFO,
+    text="The pod requests device-plugin resources and was not translated.",
+    example="Pod/team-a/train: requests nvidia.com/gpu; its namespace is not opted in",
+    remedy=(
+        "To translate it, label its namespace with drawbridge.dev/translate=enforce and create the "
+        "pod again."
+    ),
+)
+# The remedy for a pod in a namespace with the label.
+ASK_WHY: Final = (
+    "Run `drawbridge translate -f FILE --context` with the manifest of the pod to see why. If that "
+    "translates it, the API server did not call the webhook: check `kubectl get events -n default "
+    "--field-selector reason=NameNotActive`, or create the pod again."
+)
+ORIGINAL_UNREADABLE = Code(
+    name="OriginalUnreadable",
+    severity=Severity.WARNING,
+    text=(
+        "The original requests cannot be restored from the annotation drawbridge.dev/original, "
+        "because the annotation or the pod was changed, the annotation was copied from another "
+        "pod, or it takes too much work for a pod of this size. This does not affect the pod."
+    ),
+    example=(
+        "Pod/team-a/train metadata.annotations[drawbridge.dev/original]: does not match this pod"
+    ),
+    remedy="Read the original requests in the manifest of the pod.",
+)
+TEMPLATE_MISSING = Code(
+    name="TemplateMissing",
+    severity=Severity.WARNING,
+    text=(
+        "The pod refers to a ResourceClaimTemplate that does not exist, so Kubernetes cannot "
+        "create the claim."
+    ),
+    example=(
+        "Pod/team-a/train spec.resourceClaims[0]: ResourceClaimTemplate drawbridge-77ab not found"
+    ),
+    remedy=(
+        "If Drawbridge generated the template, check the log of the controller, which creates "
+        "missing templates, or create the pod again from its manifest. Otherwise create the "
+        "template."
+    ),
+)
+TEMPLATE_DIFFERS = Code(
+    name="TemplateDiffers",
+    severity=Severity.WARNING,
+    text=(
+        "The content of a ResourceClaimTemplate of Drawbridge does not match the hash in its name, "
+        "so the pod may get other devices than it requested. Another client wrote the template."
+    ),
+    example="ResourceClaimTemplate/team-a/drawbridge-77ab: content has the hash of drawbridge-91c0",
+    remedy="Delete the template, then create the pods that use it again from their manifests.",
+)
+CLAIM_NOT_GENERATED = Code(
+    name="ClaimNotGenerated",
+    severity=Severity.WARNING,
+    text="Kubernetes has not created the claim of the pod from its template yet.",
+    example=(
+        "Pod/team-a/train spec.resourceClaims[0]: no claim created from template drawbridge-77ab "
+        "yet"
+    ),
+    remedy="Check the events of the pod. A quota on claims or devices may deny the claim.",
+)
+CLAIM_GONE = Code(
+    name="ClaimGone",
+    severity=Severity.WARNING,
+    text="The pod refers to a ResourceClaim that does not exist.",
+    example="Pod/team-a/train spec.resourceClaims[0]: ResourceClaim train-gpu not found",
+    remedy="Create the claim. If Kubernetes generated it for the pod, create the pod again.",
+)
+CLAIM_PENDING = Code(
+    name="ClaimPending",
+    severity=Severity.WARNING,
+    text="The scheduler has not allocated devices to the claim yet.",
+    example="ResourceClaim/team-a/train-drawbridge-x7k2p: no devices allocated",
+    remedy=(
+        "Check the events of the pod. Save the pod, its claims, and the Nodes, ResourceSlices and "
+        "DeviceClasses of the cluster to files, and run `drawbridge simulate --cluster PATH` on "
+        "them to see why no node fits."
+    ),
+)
+CLAIM_NOT_RESERVED = Code(
+    name="ClaimNotReserved",
+    severity=Severity.WARNING,
+    text="The claim has devices, but it is not reserved for this pod.",
+    example="ResourceClaim/team-a/train-gpu: reserved for other, not for this pod",
+    remedy="Wait until the pods that use the claim end, or give this pod a claim of its own.",
+)
+POD_PENDING = Code(
+    name="PodPending",
+    severity=Severity.WARNING,
+    text="The scheduler has not assigned the pod to a node. The message is from the scheduler.",
+    example="Pod/team-a/train: 0/8 nodes are available: 8 cannot allocate all claims",
+    remedy=(
+        "Free or add the resources that the message names. Run `drawbridge simulate --cluster "
+        "PATH` on the objects of the cluster to see the reason for each device."
+    ),
+)
+NOT_PREPARED = Code(
+    name="DevicesNotPrepared",
+    severity=Severity.WARNING,
+    text="The pod has a node and devices, but the kubelet has not started its containers.",
+    example="Pod/team-a/train: FailedPrepareDynamicResources: gpu-0 is not healthy",
+    remedy="Check the events of the pod and the log of the device driver on that node.",
+)
+
+CODES = Codes(
+    "explain",
+    Activity.EXPLAIN,
+    (
+        NOT_TRANSLATED,
+        ORIGINAL_UNREADABLE,
+        TEMPLATE_MISSING,
+        TEMPLATE_DIFFERS,
+        CLAIM_NOT_GENERATED,
+        CLAIM_GONE,
+        CLAIM_PENDING,
+        CLAIM_NOT_RESERVED,
+        POD_PENDING,
+        NOT_PREPARED,
+    ),
+)

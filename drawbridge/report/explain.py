@@ -1,0 +1,396 @@
+"""Explains one pod: its original requests, its claims, the allocated devices, and what is missing.
+
+Takes plain objects from the API server or from files. Ignores malformed parts of them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from drawbridge.documents.document import name_object
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding
+from drawbridge.names import (
+    FACTS_ANNOTATION,
+    ORIGINAL_ANNOTATION,
+    TEMPLATE_PREFIX,
+    TRANSLATE_LABEL,
+    USED_ANNOTATION,
+)
+from drawbridge.report import codes, scheduling
+from drawbridge.report.claim_requests import describe_claim, read_amounts
+from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.changes.template import content_digest, normalize_spec
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping, is_device_resource
+from drawbridge.translate.work_budget import WorkBudget
+
+# The name of the claim that the scheduler creates. No entry of a pod can have it.
+EXTENDED_RESOURCES: Final = "of extended resources"
+ENFORCE: Final = "enforce"
+_MODE_TEXTS: Final = {"report": "in report mode", "off": "opted out"}
+_MAX_EVENTS: Final = 5
+_STARTED: Final = frozenset({"Running", "Succeeded", "Failed"})
+_CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
+
+
+@dataclass(frozen=True)
+class PodObjects:
+    """A pod, its claims and templates by name, its events, and its namespace if known.
+
+    `lease` is the Lease of Drawbridge's scheduler: empty if there is none, None if unknown.
+    """
+
+    pod: Value
+    claims: Mapping[str, Value] = field(default_factory=dict)
+    templates: Mapping[str, Value] = field(default_factory=dict)
+    events: Sequence[Value] = ()
+    namespace: Value = None
+    lease: Value = None
+
+
+class RequestedResource(msgspec.Struct, frozen=True):
+    """A device resource that one container requested in the original manifest."""
+
+    container: str
+    resource: str
+    amount: str
+
+
+class AllocatedDevice(msgspec.Struct, frozen=True):
+    """A device, or a share of one, that is allocated to the pod."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    consumed: Mapping[str, str] = {}
+
+
+class ExplainedClaim(msgspec.Struct, frozen=True):
+    """A claim of the pod: its requests, state and devices."""
+
+    name: str  # the name in the pod spec
+    # template missing, not generated, missing, pending, being allocated, allocated, reserved
+    state: str
+    template: str | None = None
+    claim: str | None = None
+    containers: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
+    devices: tuple[AllocatedDevice, ...] = ()
+    allocator: str | None = None  # of an allocated claim, if it is Drawbridge's
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """The state of a pod and its claims."""
+
+    pod: str
+    phase: str
+    node: str | None
+    scheduler: str
+    placed: bool
+    translated: bool
+    mode: str | None
+    facts: str | None
+    asked: tuple[RequestedResource, ...]
+    hints: Mapping[str, str]  # annotations and labels that the translation removed
+    claims: tuple[ExplainedClaim, ...]
+    findings: tuple[Finding, ...]
+    events: tuple[str, ...]
+
+
+def explain(objects: PodObjects) -> Explanation:
+    """Explain the pod of these objects."""
+    pod = objects.pod
+    metadata = as_mapping(get_value(pod, ("metadata",)))
+    status = as_mapping(get_value(pod, ("status",)))
+    budget = WorkBudget(pod)
+    before = restore_original(pod, budget)
+    marked = get_value(pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)) is not None
+    node = _text(get_value(pod, ("spec", "nodeName")))
+    claims = tuple(_claims(objects))
+    labels = as_mapping(get_value(objects.namespace, ("metadata", "labels")))
+    explanation = Explanation(
+        pod=f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}",
+        phase=_text(status.get("phase")) or "Pending",
+        node=node or None,
+        scheduler=scheduling.scheduler_of(pod),
+        placed=bool(node) and all(each.state in _HELD for each in claims),
+        translated=marked,
+        mode=None
+        if objects.namespace is None
+        else _text(labels.get(TRANSLATE_LABEL)) or "not opted in",
+        facts=_text(get_value(pod, ("metadata", "annotations", FACTS_ANNOTATION))) or None,
+        asked=tuple(_requested_resources(pod, before)),
+        hints=_hints(pod, before),
+        claims=claims,
+        findings=(),
+        events=tuple(describe_events(objects.events)),
+    )
+    unreadable = _describe_unreadable(budget) if marked and before is None else ""
+    found = tuple(_findings(objects, explanation, unreadable))
+    return msgspec.structs.replace(explanation, findings=found)
+
+
+def referenced_names(pod: Value) -> tuple[list[str], list[str]]:
+    """Return the names of the claims and of the templates that a pod refers to."""
+    statuses = as_list(get_value(pod, ("status", "resourceClaimStatuses")))
+    entries = [*as_list(get_value(pod, ("spec", "resourceClaims"))), get_value(pod, _EXTENDED)]
+    keys = ("resourceClaimName", "resourceClaimTemplateName")
+    claims, templates = (
+        [_text(name) for each in (*entries, *statuses) if (name := as_mapping(each).get(key))]
+        for key in keys
+    )
+    return claims, templates
+
+
+# --- original requests ---------------------------------------------------------------------------
+
+
+def _requested_resources(pod: Value, before: Value | None) -> Iterator[RequestedResource]:
+    """Yield the resources that the translation removed, or those of an untranslated pod."""
+    now = {(each.container, each.resource) for each in _device_resources(pod)}
+    for each in _device_resources(pod if before is None else before):
+        if before is None or (each.container, each.resource) not in now:
+            yield each
+
+
+def _device_resources(pod: Value) -> Iterator[RequestedResource]:
+    for kind in _CONTAINERS:
+        for one in map(as_mapping, as_list(get_value(pod, ("spec", kind)))):
+            resources = as_mapping(one.get("resources"))
+            amounts = {
+                **as_mapping(resources.get("requests")),
+                **as_mapping(resources.get("limits")),
+            }
+            for name, amount in amounts.items():
+                if is_device_resource(name):
+                    yield RequestedResource(_text(one.get("name")), name, f"{amount}")
+
+
+def _hints(pod: Value, before: Value | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in ("annotations", "labels") if before is not None else ():
+        now = as_mapping(get_value(pod, ("metadata", part)))
+        for key, value in as_mapping(get_value(before, ("metadata", part))).items():
+            if now.get(key) != value and key not in (ORIGINAL_ANNOTATION, FACTS_ANNOTATION):
+                found[key] = _text(value)
+    return found
+
+
+# --- claims --------------------------------------------------------------------------------------
+
+_EXTENDED: Final = ("status", "extendedResourceClaimStatus")
+_MAPPINGS: Final = "requestMappings"
+_HELD: Final = ("allocated", "reserved", "not needed")
+
+
+def _claims(objects: PodObjects) -> Iterator[ExplainedClaim]:
+    statuses = as_list(get_value(objects.pod, ("status", "resourceClaimStatuses")))
+    generated = {_text(each.get("name")): each for each in map(as_mapping, statuses)}
+    for entry in map(as_mapping, as_list(get_value(objects.pod, ("spec", "resourceClaims")))):
+        name = _text(entry.get("name"))
+        template = _text(entry.get("resourceClaimTemplateName")) or None
+        claim = _text(entry.get("resourceClaimName")) or None
+        if template and name in generated:
+            claim = _text(generated[name].get("resourceClaimName")) or None
+        claim_object = objects.claims.get(claim or "")
+        source = claim_object
+        if source is None:
+            source = _template_spec(objects.templates.get(template or ""))
+        yield ExplainedClaim(
+            name=name,
+            state=_state(objects, template, claim, generated=name in generated),
+            template=template,
+            claim=claim,
+            containers=tuple(_containers_using(objects.pod, name)),
+            requests=tuple(describe_claim(source)),
+            devices=tuple(_devices(claim_object)),
+            allocator=_allocator(claim_object),
+        )
+    yield from _extended_resource_claim(objects)
+
+
+def _extended_resource_claim(objects: PodObjects) -> Iterator[ExplainedClaim]:
+    """Yield the claim that the scheduler created for extended resources of a DeviceClass."""
+    status = as_mapping(get_value(objects.pod, _EXTENDED))
+    claim = _text(status.get("resourceClaimName"))
+    if not claim:
+        return
+    claim_object = objects.claims.get(claim)
+    users = (
+        _text(as_mapping(each).get("containerName")) for each in as_list(status.get(_MAPPINGS))
+    )
+    yield ExplainedClaim(
+        name=EXTENDED_RESOURCES,
+        state=_state(objects, None, claim, generated=True),
+        claim=claim,
+        containers=tuple(dict.fromkeys(users)),
+        requests=tuple(describe_claim(claim_object)),
+        devices=tuple(_devices(claim_object)),
+    )
+
+
+def _state(objects: PodObjects, template: str | None, claim: str | None, *, generated: bool) -> str:
+    if claim is None:
+        if generated:
+            return "not needed"
+        return "not generated" if template in objects.templates else "template missing"
+    claim_object = objects.claims.get(claim)
+    if claim_object is None:
+        return "missing"
+    if not as_mapping(get_value(claim_object, ("status", "allocation"))):
+        return "being allocated" if scheduling.is_marked(claim_object) else "pending"
+    uid = get_value(objects.pod, ("metadata", "uid"))
+    users = map(as_mapping, as_list(get_value(claim_object, ("status", "reservedFor"))))
+    return "reserved" if any(each.get("uid") == uid for each in users) else "allocated"
+
+
+def _allocator(claim: Value) -> str | None:
+    is_allocated = bool(as_mapping(get_value(claim, ("status", "allocation"))))
+    return "drawbridge" if is_allocated and scheduling.is_marked(claim) else None
+
+
+def _template_spec(template: Value) -> Value:
+    return get_value(template, ("spec",))
+
+
+def _containers_using(pod: Value, name: str) -> Iterator[str]:
+    for kind in _CONTAINERS:
+        for one in map(as_mapping, as_list(get_value(pod, ("spec", kind)))):
+            uses = map(as_mapping, as_list(get_value(one.get("resources"), ("claims",))))
+            if any(use.get("name") == name for use in uses):
+                yield _text(one.get("name"))
+
+
+def _devices(claim: Value) -> Iterator[AllocatedDevice]:
+    results = as_list(get_value(claim, ("status", "allocation", "devices", "results")))
+    for each in map(as_mapping, results):
+        yield AllocatedDevice(
+            request=_text(each.get("request")),
+            driver=_text(each.get("driver")),
+            pool=_text(each.get("pool")),
+            device=_text(each.get("device")),
+            consumed=read_amounts(each.get("consumedCapacity")),
+        )
+
+
+# --- findings ------------------------------------------------------------------------------------
+
+
+def _describe_unreadable(budget: WorkBudget) -> str:
+    """Return why the original requests cannot be restored."""
+    if budget.spent <= budget.limit:
+        return "does not match this pod"
+    return f"restoring the requests takes more than the {budget.limit} units of work of this pod"
+
+
+def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterator[Finding]:
+    about = name_object(objects.pod, 1)
+    if not pod.translated and pod.asked:
+        names = ", ".join(dict.fromkeys(each.resource for each in pod.asked))
+        if pod.mode == ENFORCE:
+            message = f"requests {names} and was not translated when it was created"
+            yield codes.NOT_TRANSLATED.at("", message, object=about, remedy=codes.ASK_WHY)
+        else:
+            mode = _MODE_TEXTS.get(pod.mode or "", pod.mode)
+            why = f"; its namespace is {mode}" if mode else ""
+            yield codes.NOT_TRANSLATED.at("", f"requests {names}{why}", object=about)
+    if unreadable:
+        path = f"metadata.annotations[{ORIGINAL_ANNOTATION}]"
+        yield codes.ORIGINAL_UNREADABLE.at(path, unreadable, object=about)
+    for i, each in enumerate(pod.claims):
+        path = "" if each.name == EXTENDED_RESOURCES else f"spec.resourceClaims[{i}]"
+        yield from _claim_findings(objects, each, about, path)
+    yield from _pod_findings(objects, pod, about)
+
+
+def _claim_findings(
+    objects: PodObjects, each: ExplainedClaim, about: str, path: str
+) -> Iterator[Finding]:
+    namespace = get_value(objects.pod, ("metadata", "namespace")) or "default"
+    claim = f"ResourceClaim/{namespace}/{each.claim}"
+    if other := _mismatched_hash(objects.templates.get(each.template or "")):
+        message = f"content has the hash of {other}"
+        template = f"ResourceClaimTemplate/{namespace}/{each.template}"
+        yield codes.TEMPLATE_DIFFERS.at("spec", message, object=template)
+    if each.state == "template missing":
+        message = f"ResourceClaimTemplate {each.template} not found"
+        yield codes.TEMPLATE_MISSING.at(path, message, object=about)
+    elif each.state == "not generated":
+        message = f"no claim created from template {each.template} yet"
+        yield codes.CLAIM_NOT_GENERATED.at(path, message, object=about)
+    elif each.state == "missing":
+        yield codes.CLAIM_GONE.at(path, f"ResourceClaim {each.claim} not found", object=about)
+    elif each.state == "pending":
+        yield codes.CLAIM_PENDING.at("", "no devices allocated", object=claim)
+    elif each.state == "allocated":
+        users = as_list(get_value(objects.claims[each.claim or ""], ("status", "reservedFor")))
+        names = ", ".join(_text(as_mapping(user).get("name")) for user in users) or "no pod"
+        message = f"reserved for {names}, not for this pod"
+        yield codes.CLAIM_NOT_RESERVED.at("", message, object=claim)
+
+
+def _mismatched_hash(template: Value) -> str:
+    """Return the name that the content of a template of Drawbridge hashes to, if it differs."""
+    name = _text(get_value(template, ("metadata", "name")))
+    if not name.startswith(TEMPLATE_PREFIX):
+        return ""
+    spec = as_mapping(_template_spec(template))
+    inner: dict[str, Value] = {"spec": normalize_spec(as_mapping(spec.get("spec")))}
+    if metadata := _labels_and_annotations(spec.get("metadata")):
+        inner["metadata"] = metadata
+    # Labels and annotations that others added later do not change the identity of a template.
+    outer: tuple[dict[str, Value], ...] = (
+        {},
+        _labels_and_annotations(get_value(template, ("metadata",))),
+    )
+    names = [TEMPLATE_PREFIX + content_digest({"metadata": each, "spec": inner}) for each in outer]
+    return "" if name in names else names[0]
+
+
+def _labels_and_annotations(metadata: Value) -> dict[str, Value]:
+    parts = {part: as_mapping(as_mapping(metadata).get(part)) for part in ("labels", "annotations")}
+    kept = {
+        part: {key: text for key, text in texts.items() if key != USED_ANNOTATION}
+        for part, texts in parts.items()
+    }
+    return {part: {**texts} for part, texts in kept.items() if texts}
+
+
+def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator[Finding]:
+    if pod.phase in _STARTED:
+        return
+    if scheduling.is_untried(objects.pod):
+        message = scheduling.describe_untried(objects.lease)
+        yield codes.POD_PENDING.at("", message, object=about, remedy=scheduling.REMEDY)
+    elif pod.node is None:
+        message = "; ".join(_conditions(objects.pod, "PodScheduled"))
+        yield codes.POD_PENDING.at("", message or "no message from the scheduler yet", object=about)
+    elif pod.placed and pod.claims:
+        message = next((each for each in reversed(pod.events) if "Prepare" in each), "")
+        yield codes.NOT_PREPARED.at("", message or f"not started on node {pod.node}", object=about)
+
+
+def _conditions(pod: Value, kind: str) -> Iterator[str]:
+    for each in map(as_mapping, as_list(get_value(pod, ("status", "conditions")))):
+        if each.get("type") == kind and each.get("status") != "True" and each.get("message"):
+            yield _text(each.get("message"))
+
+
+def describe_events(events: Sequence[Value]) -> list[str]:
+    """Return the latest distinct events, from both Event APIs, oldest first."""
+    last_seen: dict[str, str] = {}
+    for each in map(as_mapping, events):
+        series = as_mapping(each.get("series"))
+        dated = ("lastTimestamp", "eventTime", "firstTimestamp")
+        when = series.get("lastObservedTime") or next((each[k] for k in dated if each.get(k)), "")
+        text = f"{_text(each.get('reason'))}: {_text(each.get('note') or each.get('message'))}"
+        last_seen[text] = max(last_seen.get(text, ""), _text(when))
+    return sorted(last_seen, key=lambda text: (last_seen[text], text))[-_MAX_EVENTS:]
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else "" if value is None else f"{value}"

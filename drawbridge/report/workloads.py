@@ -1,0 +1,240 @@
+"""Explains a workload: which of its pods have their node and devices, and what one of them lacks.
+
+Takes plain objects, as `drawbridge.report.explain` does. The pods are found by the selector of the
+workload, or by the label that its controller writes.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+
+from drawbridge.documents.document import name_object
+from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.values import Value
+from drawbridge.report import codes
+from drawbridge.report.explain import ENFORCE, Explanation, PodObjects, describe_events, explain
+from drawbridge.translate.legacy.pod_view import as_mapping
+from drawbridge.translate.manifests.replicas import count_pods
+from drawbridge.translate.manifests.workloads import Place, find_places
+
+_JOB_NAME: Final = "batch.kubernetes.io/job-name"
+_FINISHED: Final = ("Succeeded", "Failed")
+MAX_NAMES: Final = 20
+
+
+class WorkloadKind(NamedTuple):
+    """A kind of workload: its API, the words for it, and how its pods are found.
+
+    `label` has the name of the workload, or the value at `named_by`. Without it, the selector of
+    the workload finds the pods.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    words: tuple[str, ...] = ()
+    label: str = ""
+    named_by: Path = ("metadata", "name")
+
+
+KINDS: Final = (
+    WorkloadKind("apps", "v1", "deployments", "Deployment", ("deploy",)),
+    WorkloadKind("apps", "v1", "replicasets", "ReplicaSet", ("rs",)),
+    WorkloadKind("apps", "v1", "statefulsets", "StatefulSet", ("sts",)),
+    WorkloadKind("apps", "v1", "daemonsets", "DaemonSet", ("ds",)),
+    WorkloadKind("", "v1", "replicationcontrollers", "ReplicationController", ("rc",)),
+    WorkloadKind("batch", "v1", "jobs", "Job", (), _JOB_NAME),
+    WorkloadKind("batch", "v1", "cronjobs", "CronJob", ("cj",), _JOB_NAME),
+    WorkloadKind(
+        "jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", (), "jobset.sigs.k8s.io/jobset-name"
+    ),
+    WorkloadKind(
+        "leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet", ("lws",),
+        "leaderworkerset.sigs.k8s.io/name",
+    ),
+    WorkloadKind(
+        "kubeflow.org", "v2beta1", "mpijobs", "MPIJob", (), "training.kubeflow.org/job-name"
+    ),
+    WorkloadKind(
+        "kubeflow.org", "v1", "pytorchjobs", "PyTorchJob", (), "training.kubeflow.org/job-name"
+    ),
+    WorkloadKind("kubeflow.org", "v1", "tfjobs", "TFJob", (), "training.kubeflow.org/job-name"),
+    WorkloadKind("ray.io", "v1", "rayclusters", "RayCluster", (), "ray.io/cluster"),
+    WorkloadKind(
+        "ray.io", "v1", "rayjobs", "RayJob", (), "ray.io/cluster", ("status", "rayClusterName")
+    ),
+    WorkloadKind(
+        "batch.volcano.sh", "v1alpha1", "jobs", "Job", ("vcjob", "vj"), "volcano.sh/job-name"
+    ),
+    WorkloadKind("argoproj.io", "v1alpha1", "rollouts", "Rollout", ("ro",)),
+)  # fmt: skip
+
+
+class WorkloadReference(NamedTuple):
+    """A workload that a person names."""
+
+    kind: WorkloadKind
+    name: str
+
+
+@dataclass(frozen=True)
+class WorkloadObjects:
+    """A workload, its pods, and the claims, templates and events of its namespace."""
+
+    workload: Value
+    kind: WorkloadKind
+    pods: Sequence[Value]
+    claims: Mapping[str, Value] = field(default_factory=dict)
+    templates: Mapping[str, Value] = field(default_factory=dict)
+    events: Sequence[Value] = ()
+    namespace: Value = None
+
+
+class WorkloadExplanation(msgspec.Struct, frozen=True):
+    """How many pods have their node and devices, and one pod or each template in detail.
+
+    `wanted` is the number of pods that should run; None if it depends on the nodes.
+    """
+
+    workload: str
+    wanted: int | None
+    pods: int
+    placed: int
+    finished: int
+    not_placed: tuple[str, ...]  # the first names
+    explained: tuple[Explanation, ...]
+    events: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all wanted pods exist and have their node and devices."""
+        return (
+            self.placed + self.finished == self.pods > 0
+            if self.wanted is None
+            else self.placed + self.finished == self.pods >= self.wanted
+        )
+
+
+def parse_reference(text: str) -> WorkloadReference | None:
+    """Parse `deploy/train`; None if the text is not the name of a workload."""
+    word, slash, name = text.partition("/")
+    lower = word.lower()
+    for each in KINDS:
+        full = (f"{each.plural}.{each.group}", f"{each.kind.lower()}.{each.group}")
+        if slash and lower in (each.plural, each.kind.lower(), *each.words, *full):
+            return WorkloadReference(each, name)
+    return None
+
+
+def is_kind(value: Value, kind: WorkloadKind) -> bool:
+    """Tell whether an object is a workload of this kind, in any version."""
+    group, _, _ = f"{get_value(value, ('apiVersion',))}".rpartition("/")
+    return (group, get_value(value, ("kind",))) == (kind.group, kind.kind)
+
+
+def pod_labels(workload: Value, kind: WorkloadKind) -> Mapping[str, str]:
+    """Return the labels that all pods of a workload have; none if they are unknown."""
+    if kind.kind == "CronJob":
+        return {}
+    if kind.label:
+        name = get_value(workload, kind.named_by)
+        return {kind.label: name} if isinstance(name, str) else {}
+    selector = as_mapping(get_value(workload, ("spec", "selector")))
+    # A ReplicationController has the labels themselves.
+    labels = as_mapping(selector.get("matchLabels")) if kind.group else selector
+    return {key: text for key, text in labels.items() if isinstance(text, str)}
+
+
+def find_pods(workload: Value, kind: WorkloadKind, pods: Sequence[Value]) -> Iterator[Value]:
+    """Yield the pods of a workload among those of its namespace."""
+    wanted = pod_labels(workload, kind)
+    name = re.escape(f"{get_value(workload, ('metadata', 'name'))}")
+    job_name = re.compile(rf"{name}-\d{{8,}}")
+    for pod in pods:
+        labels = as_mapping(get_value(pod, ("metadata", "labels")))
+        if kind.kind == "CronJob":
+            if job_name.fullmatch(f"{labels.get(_JOB_NAME)}"):
+                yield pod
+        elif wanted and all(labels.get(key) == text for key, text in wanted.items()):
+            yield pod
+
+
+def explain_workload(objects: WorkloadObjects) -> WorkloadExplanation:
+    """Explain a workload: its first pod that lacks something, or its templates without a pod."""
+    workload = objects.workload
+    places = find_places(workload)
+    running = [pod for pod in objects.pods if _phase(pod) not in _FINISHED]
+    explained = [explain(_objects_of(pod, objects)) for pod in running]
+    lacking = [each for each in explained if not each.placed]
+    shown = (lacking or explained)[:1]
+    if not objects.pods:
+        shown = [_explain_template(place, objects) for place in places]
+    return WorkloadExplanation(
+        workload=name_object(workload, 1),
+        wanted=_count_wanted(workload, places),
+        pods=len(objects.pods),
+        placed=len(explained) - len(lacking),
+        finished=len(objects.pods) - len(running),
+        not_placed=tuple(each.pod for each in lacking[:MAX_NAMES]),
+        explained=tuple(shown),
+        events=tuple(describe_events(_events_of(objects))),
+    )
+
+
+def _phase(pod: Value) -> Value:
+    return get_value(pod, ("status", "phase"))
+
+
+def _count_wanted(workload: Value, places: Sequence[Place]) -> int | None:
+    counts = [count_pods(workload, place) for place in places]
+    return (
+        None if any(each.on_each_node for each in counts) else sum(each.number for each in counts)
+    )
+
+
+def _objects_of(pod: Value, objects: WorkloadObjects) -> PodObjects:
+    name = get_value(pod, ("metadata", "name"))
+    events = [each for each in objects.events if _subject(each) == ("Pod", name)]
+    return PodObjects(pod, objects.claims, objects.templates, events, objects.namespace)
+
+
+def _explain_template(place: Place, objects: WorkloadObjects) -> Explanation:
+    """Explain a template as a pod that does not exist yet."""
+    metadata = as_mapping(get_value(place.pod, ("metadata",)))
+    owner = as_mapping(get_value(objects.workload, ("metadata",)))
+    names: dict[str, Value] = {key: owner[key] for key in ("name", "namespace") if key in owner}
+    spec = get_value(place.pod, ("spec",))
+    pod: dict[str, Value] = {"kind": "Pod", "metadata": {**metadata, **names}, "spec": spec}
+    found = explain(PodObjects(pod, objects.claims, objects.templates, (), objects.namespace))
+    # Pods are translated when they are created, and wait only then.
+    absent = {codes.POD_PENDING.name, codes.CLAIM_NOT_GENERATED.name}
+    if found.mode == ENFORCE:
+        absent.add(codes.NOT_TRANSLATED.name)
+    kept = tuple(each for each in found.findings if each.code not in absent)
+    path = format_path(place.path)
+    return msgspec.structs.replace(found, pod=f"template {path}", phase="no pod", findings=kept)
+
+
+def _events_of(objects: WorkloadObjects) -> list[Value]:
+    """Return the events of a workload, and of the ReplicaSets or Jobs that it creates."""
+    name = f"{get_value(objects.workload, ('metadata', 'name'))}"
+    found = []
+    for each in objects.events:
+        kind, about = _subject(each)
+        own = about == name and kind == objects.kind.kind
+        made = kind in ("ReplicaSet", "Job") and f"{about}".startswith(f"{name}-")
+        if own or made:
+            found.append(each)
+    return found
+
+
+def _subject(event: Value) -> tuple[Value, Value]:
+    for part in ("regarding", "involvedObject"):
+        subject = as_mapping(get_value(event, (part,)))
+        if subject:
+            return subject.get("kind"), subject.get("name")
+    return None, None

@@ -1,0 +1,138 @@
+"""Caches results between calls: a node is solved again only if something relevant changed.
+
+Results are keyed by the specs of the claims and their classes. They depend on the node, its pools
+and the use of these pools. The caller passes unchanged pool uses as the same objects.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.inventory import Inventory, Pool, PoolID
+from drawbridge.dra.layered_map import LayeredMap
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import Quantity
+from drawbridge.names import RULES_ANNOTATION
+from drawbridge.solver.answers import SolverResult
+from drawbridge.solver.demand import Demand
+from drawbridge.solver.node_classes import SearchCache
+from drawbridge.solver.world import PoolUse, World
+
+MAX_DEMANDS = 128
+MAX_CHANGED_NODES = 1024
+
+
+class CachedResult(msgspec.Struct, frozen=True, eq=False):
+    """A result and its inputs; a solution with shares needs new share IDs in each call.
+
+    `work` is the work of the search, also if an equal node did it.
+    """
+
+    node: Node
+    pools: tuple[Pool, ...]
+    uses: tuple[PoolUse, ...]
+    result: SolverResult
+    has_shares: bool = False
+    work: int = 0
+
+    def is_current(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> bool:
+        """Return whether the inputs are unchanged."""
+        if self.uses != uses or not (self.node is node or _alike(self.node, node)):
+            return False
+        return self.pools is pools or (
+            len(self.pools) == len(pools)
+            and all(_same(one, other) for one, other in zip(self.pools, pools, strict=True))
+        )
+
+
+def _alike(one: Node, other: Node) -> bool:
+    """Return whether two states of a node are the same to devices."""
+    return one.labels == other.labels and one.declared_features == other.declared_features
+
+
+def _same(one: Pool, other: Pool) -> bool:
+    # Unchanged slices are the same objects, so this does not compare their contents.
+    return one is other or (
+        one.id == other.id
+        and one.incomplete == other.incomplete
+        and one.invalid == other.invalid
+        and one.slices == other.slices
+        and one.other_slices == other.other_slices
+        and one.counter_sets == other.counter_sets
+    )
+
+
+class AllNodesResults(msgspec.Struct, eq=False):
+    """The results of a call for all nodes, and the inventory and use that they depend on.
+
+    `with_shares` are the nodes whose solutions need new share IDs in each call, `errors` those
+    whose result names the claims of the call. `changed_nodes` changed since.
+    """
+
+    inventory: Inventory
+    uses: LayeredMap[PoolID, PoolUse]
+    steps: int
+    results: dict[str, SolverResult]
+    with_shares: set[str]
+    errors: set[str]
+    changed_nodes: set[str] = msgspec.field(default_factory=set)
+
+    def nodes_to_solve(
+        self,
+        inventory: Inventory,
+        uses: LayeredMap[PoolID, PoolUse],
+        nodes: Mapping[str, Node],
+    ) -> set[str]:
+        """Return the nodes that changed or that a changed pool may concern, and the errors."""
+        names = {*self.errors, *self.changed_nodes}
+        pools, before = inventory.pools, self.inventory.pools
+        for pool in pools.changed_keys(before) | uses.changed_keys(self.uses):
+            for each in {pools.value(pool), before.value(pool)}:
+                names.update(each.nodes.may_concern(nodes))
+        return names
+
+
+class DemandResults(msgspec.Struct, eq=False):
+    """A demand, and the last result for each node by name."""
+
+    demand: Demand
+    classes: dict[str, DeviceClass]
+    results: dict[str, CachedResult] = {}
+    searches: SearchCache = msgspec.field(default_factory=SearchCache)
+    of_all_nodes: AllNodesResults | None = None
+
+    def change_node(self, name: str) -> None:
+        """Note that a node was added, changed or deleted."""
+        if self.of_all_nodes is not None:
+            self.of_all_nodes.changed_nodes.add(name)
+            if len(self.of_all_nodes.changed_nodes) > MAX_CHANGED_NODES:
+                self.of_all_nodes = None
+
+    def is_current(self, world: World) -> bool:
+        """Return whether the classes are unchanged."""
+        return all(world.classes.get(name) is each for name, each in self.classes.items())
+
+
+def demand_key(claims: Sequence[Claim]) -> bytes:
+    """Return a key that is equal for claims with equal specs and equal rules."""
+    specs = _ENCODER.encode([claim.spec for claim in claims])
+    rules = [claim.metadata.annotations.get(RULES_ANNOTATION) for claim in claims]
+    return specs + _ENCODER.encode(rules) if any(each is not None for each in rules) else specs
+
+
+def new_demand_results(demand: Demand) -> DemandResults:
+    """Return an empty cache entry for a demand."""
+    used = {o.device_class.metadata.name: o.device_class for o in demand.options()}
+    return DemandResults(demand, used)
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401  # any value that msgspec does not know
+    if isinstance(value, Quantity):
+        return f"{value}"
+    raise TypeError(f"cannot encode {type(value).__name__}")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_plain)

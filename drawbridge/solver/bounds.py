@@ -1,0 +1,380 @@
+"""Pruning of a search: counting bounds, and keys for interchangeable devices.
+
+Pruning is sound: it loses no solution and no error that the scheduler would report. Counting
+therefore stops before the first request whose devices may cause an error.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import product
+
+from drawbridge.dra.device import Attribute
+from drawbridge.solver.abort import Abort
+from drawbridge.solver.candidates import Candidate
+from drawbridge.solver.constraints import DistinctConstraint, typed_values
+from drawbridge.solver.demand import Option, RequestDemand
+from drawbridge.solver.needs import (
+    MAX_COMBINATIONS,
+    Bits,
+    Choice,
+    DeviceNeed,
+    OptionProfile,
+    exceeds_supply,
+    restrict,
+)
+from drawbridge.solver.rule_bounds import RuleBounds
+from drawbridge.solver.search import Search
+from drawbridge.solver.state import Rejection, State
+
+
+class SearchBounds:
+    """The pruning of one search."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.state = search.state
+        self.demand = search.state.demand
+        self.candidates = self.state.node_view.candidates
+        self.active_rules = self.state.active_rules
+        self.initial = State(self.demand, self.state.node_view, self.active_rules)
+        self.bit = {candidate: 1 << i for i, candidate in enumerate(self.candidates)}
+        self._all: Bits = (1 << len(self.candidates)) - 1
+        # The last candidates of each order, by their number. The search keeps the orders.
+        self._behind: dict[int, list[Bits]] = {}
+        self.shared: Bits = sum(bit for each, bit in self.bit.items() if each.shared)
+        self._profiles_by_key: dict[Hashable, OptionProfile] = {}
+        self._equivalence_classes: dict[Candidate, int] = {}
+        self._kinds: dict[Hashable, int] = {}
+        self.profiles = {option: self._profile(option) for option in self.demand.options()}
+        self._rule_bounds = RuleBounds(self.active_rules, self.profiles)
+        # Mode All takes its devices in order, and the order decides between a rejection and an
+        # error. Devices are not interchangeable then.
+        self._order_matters = any(o.all_mode and self._may_abort(o) for o in self.profiles)
+
+    def is_impossible(self) -> bool:
+        """Return whether counting proves that there is no solution."""
+        needs = self._needs_from(0, 0)
+        return needs is None or self._cannot_satisfy(self.initial, needs)
+
+    def is_hopeless(self, option: Option, number: int, start: int) -> bool:
+        """Return whether counting proves that no solution follows."""
+        profile = self.profiles[option]
+        if self._may_abort(option):
+            return False
+        taken = 0 if option.admin else self._exclusive_devices(self.state)
+        free = profile.eligible & ~taken
+        behind = free if option.all_mode else free & self._candidates_from(option, start)
+        first = DeviceNeed(self._count(option) - number, ((option, behind),))
+        if first.wanted > behind.bit_count():
+            return True
+        needs = self._needs_from(option.request_index + 1, taken)
+        return needs is None or self._cannot_satisfy(self.state, [first, *needs])
+
+    def equivalence_class(self, candidate: Candidate) -> int:
+        """Return a key that is equal for interchangeable candidates."""
+        cached = self._equivalence_classes.get(candidate)
+        if cached is None:
+            kind = candidate if self._order_matters else self._device_kind(candidate)
+            cached = self._equivalence_classes[candidate] = self._kinds.setdefault(
+                kind, len(self._kinds)
+            )
+        return cached
+
+    def state_key(self, option: Option) -> Hashable:
+        """Return a key that is equal for states that differ only in interchangeable devices."""
+        if self._order_matters:
+            return None
+        alone: list[tuple[object, ...]] = []
+        sharing: dict[Candidate, list[tuple[object, ...]]] = {}
+        for taken in self.state.trail:
+            mine = taken.option if taken.option.claim == option.claim else None
+            how: tuple[object, ...] = (taken.option.admin,)
+            if mine is not None:
+                sides = self.active_rules.sides_of(mine.request_index)
+                derives = id(mine) if mine.derived_attributes else 0
+                how = (*how, mine.constraint_indexes, derives, sides)
+            if taken.candidate.shared:
+                amounts = tuple(sorted((k, v.nanos()) for k, v in (taken.amounts or {}).items()))
+                sharing.setdefault(taken.candidate, []).append((how, amounts))
+            else:
+                alone.append((self.equivalence_class(taken.candidate), how))
+        together = [
+            (self.equivalence_class(each), tuple(sorted(held))) for each, held in sharing.items()
+        ]
+        return option, tuple(sorted(alone)), tuple(sorted(together))
+
+    def node_state_key(self) -> Hashable | None:
+        """Return a key that is equal for nodes with equal searches; None if there is none."""
+        if self._order_matters or any(each.failing for each in self._profiles_by_key.values()):
+            return None
+        node_view = self.state.node_view
+        if node_view.drivers_with_rules:
+            return None
+        left = [node_view.memo.baseline(each, node_view.uses[each.id]) for each in node_view.pools]
+        pools = tuple(
+            (
+                tuple(sorted(each.counters.remaining.items())),
+                tuple((key.name, company) for key, company in sorted(each.group_states.items())),
+            )
+            for each in left
+        )
+        kinds = tuple([self._device_kind(candidate) for candidate in self.candidates])
+        all_mode_devices = tuple(
+            len(taken) for taken in self.search.orders.all_mode_devices.values()
+        )
+        return kinds, pools, all_mode_devices, self.search.orders.positions()
+
+    def _candidates_from(self, option: Option, start: int) -> Bits:
+        """Return the candidates from a position on, in the order of an option."""
+        order = self.search.orders.candidates_for(option)
+        if order is self.candidates:
+            return self._all >> start << start
+        behind = self._behind.get(id(order))
+        if behind is None:
+            behind = self._behind[id(order)] = [0]
+            for candidate in reversed(order):
+                behind.append(behind[-1] | self.bit[candidate])
+        return behind[len(order) - start]
+
+    def _profile(self, option: Option) -> OptionProfile:
+        rules = self.active_rules.sides_of(option.request_index)
+        key = (option.equivalence_key(), rules)
+        cached = self._profiles_by_key.get(key)
+        if cached is None:
+            rule_attributes = sorted(self.active_rules.attributes_of(option.request_index))
+            keys: list[int | str] = [*option.constraint_indexes, *rule_attributes]
+            cached = self._profiles_by_key[key] = OptionProfile(keys)
+            all_mode_devices = self.search.orders.all_mode_devices
+            for candidate in all_mode_devices[option] if option.all_mode else self.candidates:
+                self._classify(cached, option, candidate)
+            if option.all_mode and cached.eligible.bit_count() < self._count(option):
+                cached.eligible = 0
+        return cached
+
+    def _classify(self, profile: OptionProfile, option: Option, candidate: Candidate) -> None:
+        """Add a candidate to the profile of an option."""
+        self.search.add_work(1)
+        bit = self.bit[candidate]
+        try:
+            if isinstance(self.initial.check_device(option, candidate), Rejection):
+                return
+        except Abort:
+            profile.failing |= bit
+            return
+        # Twice, because the attributes of rules are read once more.
+        self.search.add_work(2 * self.active_rules.step_cost(option.request_index) - 2)
+        profile.eligible |= bit
+        for index in option.constraint_indexes:
+            name = self.demand.constraints[option.claim][index].name
+            attribute = self.initial.attribute(option, candidate, name)
+            if attribute is not None:
+                profile.note(index, candidate, attribute, bit)
+        device = self.initial.rule_device(option, candidate)
+        for name in self.active_rules.attributes_of(option.request_index):
+            attribute = device.find_attribute(name)
+            if attribute is not None and typed_values(attribute):
+                profile.note(name, candidate, attribute, bit)
+
+    def _device_kind(self, candidate: Candidate) -> Hashable:
+        bit = self.bit[candidate]
+        eligibility = tuple(
+            (
+                bool(profile.eligible & bit),
+                bool(profile.failing & bit),
+                tuple(attributes.get(candidate) for attributes in profile.attributes.values()),
+            )
+            for profile in self._profiles_by_key.values()
+        )
+        draws = None
+        if candidate.counter_uses:
+            uses = tuple(
+                (use.counter_set, use.compatibility_groups) for use in candidate.counter_uses
+            )
+            # Pools by position, so that nodes with different pool names can share results.
+            pool = list(self.state.node_view.by_id).index(candidate.pool)
+            draws = (pool, uses, tuple(sorted(candidate.draw.items())))
+        has_rules = candidate.pool.driver in self.state.node_view.drivers_with_rules
+        alone = candidate if has_rules else None
+        return (eligibility, draws, alone, self._share_key(candidate) if candidate.shared else None)
+
+    def _share_key(self, candidate: Candidate) -> Hashable:
+        """Return a key of a shareable device: its capacity, allocated and requested amounts."""
+        held = self.state.node_view.uses[candidate.pool].shares.get(candidate.name)
+        filters = {option.request_filter for option in self.profiles}
+        requested = (
+            request_filter.required_capacity(candidate).amounts
+            for request_filter in sorted(filters, key=id)
+        )
+        amounts = [{k: each.value for k, each in candidate.device.capacity.items()}, *requested]
+        return (
+            held is not None,
+            tuple(sorted((k, v.nanos()) for k, v in (held or {}).items())),
+            tuple(tuple(sorted((k, v.nanos()) for k, v in each.items())) for each in amounts),
+        )
+
+    def _count(self, option: Option) -> int:
+        return (
+            len(self.search.orders.all_mode_devices[option])
+            if option.all_mode
+            else option.wanted.count
+        )
+
+    def _may_abort(self, option: Option) -> bool:
+        """Return whether an error can occur while the devices of the option are tried."""
+        aborts = option.all_mode and option.constraint_indexes
+        if aborts and not self.state.node_view.world.deviations.all_goes_back:
+            return True
+        return bool(self.profiles[option].failing)
+
+    def _exclusive_devices(self, state: State) -> Bits:
+        """Return the chosen devices that cannot be shared."""
+        taken = 0
+        for each in state.trail:
+            taken |= self.bit[each.candidate]
+        return taken & ~self.shared
+
+    def _needs_from(self, request: int, taken: Bits) -> list[DeviceNeed] | None:
+        """Return the needs of the requests from `request` on, up to the first that may abort.
+
+        Returns None if a request cannot be satisfied.
+        """
+        needs = []
+        for each in self.demand.requests[request:]:
+            if any(self._may_abort(option) for option in each.options):
+                break
+            need = self._need_of(each, taken)
+            if need is None:
+                return None
+            needs.append(need)
+        return needs
+
+    def _need_of(self, request: RequestDemand, taken: Bits) -> DeviceNeed | None:
+        parts: list[tuple[Option, Bits]] = []
+        count = 0
+        for option in request.options:
+            eligible = self.profiles[option].eligible
+            free = eligible if option.admin else eligible & ~taken
+            wanted = self._count(option)
+            if wanted and wanted <= free.bit_count():
+                count = min(count, wanted) if parts else wanted
+                parts.append((option, free))
+        return DeviceNeed(count, tuple(parts)) if parts else None
+
+    def _cannot_satisfy(self, state: State, needs: Sequence[DeviceNeed]) -> bool:
+        if self._has_shortage(needs):
+            return True
+        options = [option for need in needs for option, _ in need.parts]
+        by_rule = list(self._rule_bounds.choices(state.rules, needs, self.search.add_work))
+        if not by_rule and not any(option.constraint_indexes for option in options):
+            return False
+        if any(
+            self._lacks_distinct_values(state, about)
+            for about in self._by_constraint(needs, DistinctConstraint)
+        ):
+            return True
+        return all(
+            self._has_shortage(restricted)
+            for restricted in self._by_common_values(state, needs, by_rule)
+        )
+
+    def _has_shortage(self, needs: Sequence[DeviceNeed]) -> bool:
+        """Return whether there are too few devices for some of the needs together."""
+        self.search.add_work(1 + len(needs))
+        exclusive: dict[Bits, int] = {}
+        for need in needs:
+            union = need.union
+            count = need.wanted - (union & self.shared).bit_count()  # each shareable device once
+            if count > 0 and not need.parts[0][0].admin:
+                alone = union & ~self.shared
+                exclusive[alone] = exclusive.get(alone, 0) + count
+            elif need.wanted > union.bit_count():
+                return True
+        return exceeds_supply(exclusive)
+
+    def _by_constraint(
+        self, needs: Sequence[DeviceNeed], kind: type
+    ) -> Iterator[tuple[int, int, tuple[DeviceNeed, ...]]]:
+        """Yield the constraints of a kind with the needs that they always apply to."""
+        for claim, constraints in enumerate(self.demand.constraints):
+            for index, constraint in enumerate(constraints):
+                about = tuple(
+                    need
+                    for need in needs
+                    if all(
+                        o.claim == claim and index in o.constraint_indexes for o, _ in need.parts
+                    )
+                )
+                if about and isinstance(constraint, kind):
+                    yield claim, index, about
+
+    def _lacks_distinct_values(
+        self, state: State, about: tuple[int, int, tuple[DeviceNeed, ...]]
+    ) -> bool:
+        """Return whether the needs require more distinct values than there are."""
+        claim, index, needs = about
+        numbers: dict[Hashable, Bits] = {}
+        used: set[Hashable] = set()
+        now = state.constraints[claim][index]
+        for attribute in now if isinstance(now, tuple) else ():
+            used |= typed_values(attribute)
+        wanted: dict[Bits, int] = {}
+        for need in needs:
+            union = 0
+            for option, bits in need.parts:
+                for value, having in self.profiles[option].by_value.get(index, {}).items():
+                    if having & bits and value not in used:
+                        union |= numbers.setdefault(value, 1 << len(numbers))
+            wanted[union] = wanted.get(union, 0) + need.wanted
+        return exceeds_supply(wanted)
+
+    def _by_common_values(
+        self, state: State, needs: Sequence[DeviceNeed], by_rule: Sequence[Sequence[Choice]]
+    ) -> Iterator[Sequence[DeviceNeed]]:
+        """Yield the needs once for each choice of the values that devices must have in common."""
+        found: list[Sequence[Choice]] = []
+        combinations = 1
+        of_constraints = (
+            self._common_value_choices(state, claim, index, needs)
+            for claim, index in self._match_constraints(needs)
+        )
+        for choices in (*by_rule, *of_constraints):
+            if combinations * len(choices) <= MAX_COMBINATIONS:
+                combinations *= len(choices)
+                found.append(choices)
+        for chosen in product(*found):
+            yield [restrict(need, chosen) for need in needs]
+
+    def _match_constraints(self, needs: Sequence[DeviceNeed]) -> Iterator[tuple[int, int]]:
+        covered = {
+            (o.claim, index)
+            for need in needs
+            for o, _ in need.parts
+            for index in o.constraint_indexes
+        }
+        for claim, index in sorted(covered):
+            if not isinstance(self.demand.constraints[claim][index], DistinctConstraint):
+                yield claim, index
+
+    def _common_value_choices(
+        self, state: State, claim: int, index: int, needs: Sequence[DeviceNeed]
+    ) -> list[Choice]:
+        """Return, for each possible common value, the suitable devices of each option."""
+        about = [
+            option
+            for need in needs
+            for option, _ in need.parts
+            if option.claim == claim and index in option.constraint_indexes
+        ]
+        now = state.constraints[claim][index]
+        fixed = typed_values(now) if isinstance(now, Attribute) else now
+        assert fixed is None or isinstance(fixed, frozenset)  # noqa: S101  # the state of a MatchConstraint
+        by_value = {option: self.profiles[option].by_value.get(index, {}) for option in about}
+        common = fixed or {value for each in by_value.values() for value in each}
+        choices = (
+            {option: each.get(value, 0) for option, each in by_value.items()} for value in common
+        )
+        covered = [need for need in needs if all(option in by_value for option, _ in need.parts)]
+        return [
+            choice
+            for choice in choices
+            if all(restrict(need, [choice]).union.bit_count() >= need.wanted for need in covered)
+        ]

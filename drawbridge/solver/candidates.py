@@ -1,0 +1,139 @@
+"""Devices as candidates: the facts about a device that do not depend on requests or allocations.
+
+A candidate lives as long as its slice. Filters cache their results on it, so the results are
+dropped with the slice.
+"""
+
+from collections.abc import Callable, Mapping
+
+from drawbridge.dra.attributes import find_attribute
+from drawbridge.dra.compatibility import (
+    Declaration,
+    ExpressionEvaluationError,
+    Peer,
+    Rule,
+    effective_counter_uses,
+    find_rule,
+    read_declarations,
+)
+from drawbridge.dra.counters import ConsumedCounters, consumed_counters
+from drawbridge.dra.device import Attribute, CounterUse, Device
+from drawbridge.dra.inventory import Pool, PoolID
+from drawbridge.dra.partitions import partition_attributes
+from drawbridge.dra.slices import Slice
+from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
+from drawbridge.solver.world import World
+
+
+class Candidate:
+    """One device of a slice; compared by identity."""
+
+    __slots__ = (
+        "counter_uses", "derived_values", "device", "draw", "group_error", "name", "needs",
+        "partitions", "pool", "rule", "shared", "slice", "verdicts",
+    )  # fmt: skip
+
+    def __init__(self, each: Slice, pool: PoolID, device: Device, *, sharing: bool) -> None:
+        self.slice = each
+        self.device = device
+        self.name = device.name
+        self.pool = pool
+        self.shared = sharing and device.allow_multiple_allocations
+        self.counter_uses: tuple[CounterUse, ...] = device.consumes_counters
+        self.draw: ConsumedCounters = consumed_counters(device) if device.consumes_counters else {}
+        self.rule: Rule | None = None
+        self.group_error = ""
+        self.verdicts: dict[object, object] = {}
+        self.needs: dict[object, object] = {}
+        # The attributes that the Configuration declares for partitions of a fabric.
+        self.partitions: Mapping[str, Attribute] = {}
+        self.derived_values: dict[str, Attribute | EvaluationFailure] = {}
+
+    def find_attribute(self, name: str) -> Attribute | None:
+        """Return an attribute as rules of claims see it: published, or else declared."""
+        published = find_attribute(self.device, self.pool.driver, name)
+        return published if published is not None else self.partitions.get(name)
+
+    def __repr__(self) -> str:
+        return f"{self.pool.driver}/{self.pool.name}/{self.name}"
+
+
+class CandidateCache:
+    """Creates the candidates of each slice once."""
+
+    def __init__(self, world: World, expressions: ExpressionEvaluator) -> None:
+        self._expressions = expressions
+        self._declarations = world.compatibility
+        self._partition_tables = world.partitions
+        self._sharing = world.gates.consumable_capacity
+        # Keyed by id(); the entry holds the slice, so that its id is not reused.
+        self._by_slice: dict[int, tuple[Slice, tuple[Candidate, ...]]] = {}
+
+    def of_slice(self, each: Slice) -> tuple[Candidate, ...]:
+        """Return the devices of a slice as candidates, in listed order."""
+        cached = self._by_slice.get(id(each))
+        if cached is None:
+            pool = PoolID(each.driver, each.pool)
+            candidates = tuple(
+                [Candidate(each, pool, device, sharing=self._sharing) for device in each.devices]
+            )
+            self._declare(each, candidates)
+            if self._partition_tables:
+                evaluate = rule_evaluator(self._expressions)
+                for candidate in candidates:
+                    peer = Peer(pool, candidate.device)
+                    candidate.partitions = partition_attributes(
+                        peer, self._partition_tables, evaluate
+                    )
+            cached = self._by_slice[id(each)] = (each, candidates)
+        return cached[1]
+
+    def in_pool(self, pool: Pool) -> tuple[Candidate, ...]:
+        """Return the candidates of a pool in search order."""
+        return tuple(candidate for each in pool.slices for candidate in self.of_slice(each))
+
+    def drop(self, each: Slice) -> None:
+        """Drop the candidates of a slice."""
+        self._by_slice.pop(id(each), None)
+
+    def clear(self) -> None:
+        """Drop all candidates."""
+        self._by_slice.clear()
+
+    def _declare(self, each: Slice, candidates: tuple[Candidate, ...]) -> None:
+        """Apply compatibility declarations of the slice annotation and the configuration."""
+        if self._declarations is None:
+            return
+        annotation_declarations, _ = read_declarations(each)
+        has_rules = any(device.compatible_only_with for device in each.devices)
+        if not (annotation_declarations or self._declarations or has_rules):
+            return
+        for candidate in candidates:
+            self._declare_one(candidate, self._declarations, annotation_declarations)
+
+    def _declare_one(
+        self,
+        candidate: Candidate,
+        configured: tuple[Declaration, ...],
+        annotated: tuple[Declaration, ...],
+    ) -> None:
+        peer = Peer(candidate.pool, candidate.device)
+        evaluate = rule_evaluator(self._expressions)
+        candidate.rule = find_rule(peer, configured, annotated, evaluate)
+        try:
+            candidate.counter_uses = effective_counter_uses(peer, configured, annotated, evaluate)
+        except ExpressionEvaluationError as error:
+            # Without its groups, the device cannot be allocated safely.
+            candidate.group_error = f"cannot evaluate its compatibility groups: {error}"
+
+
+def rule_evaluator(expressions: ExpressionEvaluator) -> Callable[[str, Peer], bool]:
+    """Return the function that evaluates `compatibleOnlyWith` expressions."""
+
+    def evaluate(expression: str, peer: Peer) -> bool:
+        outcome = expressions.selects(expression, peer.pool.driver, peer.device)
+        if isinstance(outcome, EvaluationFailure):
+            raise ExpressionEvaluationError(str(outcome))
+        return outcome
+
+    return evaluate

@@ -1,0 +1,305 @@
+"""The requests of a pod's claims, validated as kube-scheduler validates them before its search.
+
+The claims become one list of requests, each with the options that satisfy it. A demand does not
+depend on a node, so one demand serves all nodes.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.dra.capacity import Amounts
+from drawbridge.dra.claim import (
+    ALL,
+    EXACT_COUNT,
+    Choice,
+    Claim,
+    Constraint,
+    ExactRequest,
+    Request,
+    RequestedDevices,
+    refers_to,
+    request_choices,
+)
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.rules import Rules, read_claim_rules, read_rules
+from drawbridge.names import RULES_ANNOTATION
+from drawbridge.solver.abort import Abort, Cause
+from drawbridge.solver.constraints import AttributeConstraint, DistinctConstraint, MatchConstraint
+from drawbridge.solver.eligibility import RequestFilter
+from drawbridge.solver.rules import ClaimRules, compile_rules
+
+MAX_RESULTS = 32
+
+
+class FilterFactory(Protocol):
+    """Creates the filter for the selectors of a class and a request and the requested amounts."""
+
+    def __call__(
+        self, selectors: tuple[tuple[str, ...], tuple[str, ...]], requested: Amounts
+    ) -> RequestFilter:
+        """Return the same filter for equal arguments."""
+
+
+class Option(msgspec.Struct, frozen=True, eq=False):
+    """One way to satisfy a request.
+
+    `constraint_indexes` are the constraints of the claim that apply to it.
+    """
+
+    claim: int
+    request_index: int
+    name: str
+    wanted: RequestedDevices
+    admin: bool
+    all_mode: bool
+    device_class: DeviceClass
+    request_filter: RequestFilter
+    constraint_indexes: tuple[int, ...]
+    derived_attributes: Mapping[str, str]
+
+    def equivalence_key(self) -> Hashable:
+        """Return a key that is equal for options that treat every device alike."""
+        return (
+            self.request_filter,
+            self.wanted.tolerations,
+            self.admin,
+            self if self.all_mode else None,
+            self.constraint_indexes,
+            self.claim if self.constraint_indexes else -1,
+            tuple(sorted(self.derived_attributes.items())),
+        )
+
+
+class RequestDemand(msgspec.Struct, frozen=True, eq=False):
+    """One request of a claim; if `prioritized`, the first option with a solution is used."""
+
+    claim: int
+    request: Request
+    options: tuple[Option, ...]
+    prioritized: bool
+
+
+class Demand(msgspec.Struct, frozen=True, eq=False):
+    """The requests of all claims in order, the constraints of each claim, and their rules."""
+
+    claims: tuple[Claim, ...]
+    requests: tuple[RequestDemand, ...]
+    constraints: tuple[tuple[AttributeConstraint, ...], ...]
+    rules: ClaimRules = ClaimRules()
+
+    def options(self) -> Iterator[Option]:
+        """Return all options of all requests."""
+        return (option for request in self.requests for option in request.options)
+
+
+def build_demand(
+    claims: Sequence[Claim],
+    classes: Mapping[str, DeviceClass],
+    gates: Gates,
+    make_filter: FilterFactory,
+    *,
+    obeys_rules: bool = False,
+) -> Demand:
+    """Validate claims in the scheduler's order; raises Abort with the first error.
+
+    Only with `obeys_rules`, the rules in the annotations of the claims count.
+    """
+    if obeys_rules:
+        claims = [_with_distinct_rules(claim) for claim in claims]
+    context = _CheckContext(claims, classes, gates, make_filter)
+    requests: list[RequestDemand] = []
+    constraints = []
+    for number, claim in enumerate(claims):
+        for request in claim.spec.devices.requests:
+            try:
+                requests.append(_build_request(number, len(requests), request, context))
+            except _RequestError as error:
+                where = f"claim {claim_name(claim)}, request {request.name}"
+                raise Abort(Cause.REFUSED, f"{where}: {error}") from None
+        _check_size(claim)
+        constraints.append(_constraints(claim, gates))
+    rules = _rules(claims, requests) if obeys_rules else ClaimRules()
+    return Demand(tuple(claims), tuple(requests), tuple(constraints), rules)
+
+
+class _CheckContext(NamedTuple):
+    """What the claims are validated against."""
+
+    claims: Sequence[Claim]
+    classes: Mapping[str, DeviceClass]
+    gates: Gates
+    make_filter: FilterFactory
+
+
+def claim_name(claim: Claim) -> str:
+    """Return the name of a claim for messages."""
+    metadata = claim.metadata
+    name = metadata.name or metadata.generate_name
+    return f"{metadata.namespace}/{name}" if metadata.namespace else name
+
+
+class _RequestError(Exception):
+    """An error in a request."""
+
+
+def _build_request(number: int, at: int, request: Request, context: _CheckContext) -> RequestDemand:
+    prioritized = bool(request.first_available)
+    if prioritized and not context.gates.prioritized_list:
+        raise _RequestError("has subrequests, but the DRAPrioritizedList feature is disabled")
+    # The API server rejects a request with both forms; here firstAvailable takes precedence.
+    alternatives = request_choices(
+        Request(request.name, None, request.first_available) if prioritized else request
+    )
+    if not context.gates.consumable_capacity and any(
+        alternative.requested.capacity for alternative in alternatives
+    ):
+        text = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
+        raise _RequestError(text)
+    if not alternatives:
+        raise _RequestError("missing device class name (unsupported request type?)")
+    return RequestDemand(
+        number,
+        request,
+        tuple(_build_option(number, at, alternative, context) for alternative in alternatives),
+        prioritized,
+    )
+
+
+def _build_option(number: int, at: int, alternative: Choice, context: _CheckContext) -> Option:
+    wanted = alternative.requested
+    device_class = _check_alternative(alternative, context.classes, context.gates)
+    amounts = wanted.capacity.requests if wanted.capacity else {}
+    return Option(
+        claim=number,
+        request_index=at,
+        name=alternative.name,
+        wanted=wanted,
+        admin=alternative.admin_access,
+        all_mode=wanted.allocation_mode == ALL,
+        device_class=device_class,
+        request_filter=context.make_filter(_selectors(device_class, wanted), amounts),
+        constraint_indexes=_covering_constraints(context.claims[number], alternative.name),
+        derived_attributes={each.name: each.expression for each in wanted.derived_attributes},
+    )
+
+
+def _check_alternative(
+    alternative: Choice, classes: Mapping[str, DeviceClass], gates: Gates
+) -> DeviceClass:
+    wanted = alternative.requested
+    if wanted.derived_attributes and not gates.derived_attributes:
+        raise _RequestError("has derived attributes, but the feature is disabled")
+    for index, selector in enumerate(wanted.selectors):
+        if selector.cel is None:
+            text = f"selector #{index}: CEL expression empty (unsupported selector type?)"
+            raise _RequestError(text)
+    requests_admin = isinstance(wanted, ExactRequest) and wanted.admin_access is not None
+    if requests_admin and not gates.admin_access:
+        raise _RequestError("admin access is requested, but the feature is disabled")
+    name = wanted.device_class_name
+    if not name:
+        raise _RequestError("missing device class name (unsupported request type?)")
+    if name not in classes:
+        raise _RequestError(f"device class {name} does not exist")
+    if wanted.allocation_mode not in (ALL, EXACT_COUNT):
+        raise _RequestError(f"unsupported count mode {wanted.allocation_mode}")
+    for index, selector in enumerate(classes[name].spec.selectors):
+        if selector.cel is None:
+            raise _RequestError(f"device class {name}: selector #{index} has no CEL expression")
+    return classes[name]
+
+
+def _selectors(
+    device_class: DeviceClass, wanted: RequestedDevices
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    of_class, of_request = (
+        tuple(selector.cel.expression for selector in selectors if selector.cel is not None)
+        for selectors in (device_class.spec.selectors, wanted.selectors)
+    )
+    return of_class, of_request
+
+
+def _covering_constraints(claim: Claim, name: str) -> tuple[int, ...]:
+    return tuple(
+        index
+        for index, constraint in enumerate(claim.spec.devices.constraints)
+        if refers_to(constraint.requests, name)
+    )
+
+
+def _check_size(claim: Claim) -> None:
+    """Raise Abort if the exact counts exceed the limit; mode All is counted per node."""
+    minimum = minimum_devices(claim, {})
+    if minimum > MAX_RESULTS:
+        text = f"needs at least {minimum} devices, but a claim can have at most {MAX_RESULTS}"
+        raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}: {text}")
+
+
+def minimum_devices(claim: Claim, all_mode_counts: Mapping[str, int]) -> int:
+    """Return the least number of devices a claim needs.
+
+    `all_mode_counts` gives the number for each option with mode All, by name.
+    """
+    total = 0
+    for request in claim.spec.devices.requests:
+        total += min(
+            all_mode_counts.get(alternative.name, 0)
+            if alternative.requested.allocation_mode == ALL
+            else alternative.requested.count
+            for alternative in request_choices(request)
+        )
+    return total
+
+
+def _constraints(claim: Claim, gates: Gates) -> tuple[AttributeConstraint, ...]:
+    # Schedulers before 1.37 do not pass the gate to their allocator, so lists do not match there.
+    lists = gates.list_type_attributes and gates.version >= "1.37"
+    constraints: list[AttributeConstraint] = []
+    for index, constraint in enumerate(claim.spec.devices.constraints):
+        if constraint.match_attribute is not None:
+            constraints.append(MatchConstraint(constraint.match_attribute, lists=lists))
+        elif constraint.distinct_attribute is not None:
+            constraints.append(DistinctConstraint(constraint.distinct_attribute, lists=lists))
+        else:
+            text = f"constraint #{index}: empty constraint (unsupported constraint type?)"
+            raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}, {text}")
+    return tuple(constraints)
+
+
+def _with_distinct_rules(claim: Claim) -> Claim:
+    """Return the claim with its rules about distinct devices as constraints."""
+    text = claim.metadata.annotations.get(RULES_ANNOTATION)
+    rules = read_rules(text) if text is not None else Rules()
+    if not isinstance(rules, Rules) or not rules.distinct:
+        return claim
+    added = [
+        Constraint(requests=each.requests, distinct_attribute=each.attribute)
+        for each in rules.distinct
+    ]
+    devices = claim.spec.devices
+    devices = replace(devices, constraints=(*devices.constraints, *added))
+    return replace(claim, spec=replace(claim.spec, devices=devices))
+
+
+def _rules(claims: Sequence[Claim], requests: Sequence[RequestDemand]) -> ClaimRules:
+    """Compile the rules of claims; raises Abort if they are not valid."""
+    if not any(RULES_ANNOTATION in claim.metadata.annotations for claim in claims):
+        return ClaimRules()
+    most = [max(option.wanted.count for option in each.options) for each in requests]
+    indexes: list[dict[str, int]] = [{} for _ in claims]
+    for at, each in enumerate(requests):
+        indexes[each.claim][each.request.name] = at
+    read = [_read_rules(claim) for claim in claims]
+    return compile_rules(list(zip(read, indexes, strict=True)), most)
+
+
+def _read_rules(claim: Claim) -> Rules:
+    rules = read_claim_rules(claim)
+    if isinstance(rules, Rules):
+        return rules
+    message = f"{rules[0].path}: {rules[0].message}"
+    raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}: {message}")

@@ -1,0 +1,64 @@
+"""Deliberate differences from the allocator of Kubernetes 1.37, each with its reason.
+
+Everything else must be equal. `UPSTREAM` turns all deviations off. The differential tests use it to
+compare the solver with the stock scheduler.
+"""
+
+import enum
+
+import msgspec
+
+from drawbridge.dra.counters import ConsumedCounters, Counters
+
+
+class Allocator(enum.StrEnum):
+    """The allocator whose results the solver returns: kube-scheduler's, or Drawbridge's."""
+
+    UPSTREAM = "upstream"
+    DRAWBRIDGE = "drawbridge"
+
+
+class Deviations(msgspec.Struct, frozen=True):
+    """Each field is one deviation: true is our behavior, false is upstream's."""
+
+    # kubernetes#140729: upstream requires free counters for a request with admin access and holds
+    # them during the search. Admin access is for devices in use, whose counters are consumed
+    # already, so it needs no counters.
+    admin_draws_nothing: bool = True
+    # kubernetes#140802: upstream reads the counters and groups of allocated devices from current
+    # slices, so a driver that edits its slices over-commits the hardware. If a snapshot was kept at
+    # allocation, we apply the stricter of both.
+    snapshots_count: bool = True
+    # Unnumbered: an over-committed counter rejects all devices of the pool that consume any
+    # counter. Sets represent separate hardware, so we reject only devices on the same set.
+    overdraft_stays_in_its_set: bool = True
+    # Unnumbered: mode All with an unsatisfied constraint aborts the pod, even if another node,
+    # another device of an earlier request or another alternative works. We backtrack.
+    all_goes_back: bool = True
+    # Unnumbered: a chosen device whose node selector has several terms aborts the finished
+    # allocation. The current node satisfies the selector, so we bind the allocation to it.
+    several_terms_bind: bool = True
+    # Unnumbered: upstream has no rules about groups of devices. We obey those in the annotation
+    # drawbridge.dev/rules of a claim.
+    obeys_rules: bool = True
+
+
+OURS = Deviations()
+UPSTREAM = Deviations(
+    admin_draws_nothing=False,
+    snapshots_count=False,
+    overdraft_stays_in_its_set=False,
+    all_goes_back=False,
+    several_terms_bind=False,
+    obeys_rules=False,
+)
+
+
+def relevant_overdrafts(counters: Counters, drawn: ConsumedCounters) -> Counters:
+    """Keep only the over-committed counters in sets that a device consumes."""
+    if not counters.over_committed:
+        return counters
+    sets = {key[0] for key in drawn}
+    return Counters(
+        counters.remaining, frozenset(k for k in counters.over_committed if k[0] in sets)
+    )

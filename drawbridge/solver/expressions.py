@@ -1,0 +1,208 @@
+"""Evaluates CEL expressions on devices, once for each distinct projection of the read fields.
+
+The results, including errors, equal those of kube-scheduler for selectors, derived attributes and
+compatibility rules. The callers decide what an error means for the pod.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from drawbridge.cel.dra.environment import device_environment, device_variables, lists_readable
+from drawbridge.cel.dra.projections import PublishedProjection, is_readable, published_projection
+from drawbridge.cel.dra.reads import Reads, find_reads
+from drawbridge.cel.environment import Environment, Program
+from drawbridge.cel.errors import CompileError, EvaluationError
+from drawbridge.cel.semver import Semver
+from drawbridge.cel.values import CelValue
+from drawbridge.dra.device import Attribute, Device
+from drawbridge.dra.gates import Gates
+
+# Of all expressions together: a tenant can write expressions whose result differs by device.
+MAX_OUTCOMES = 300_000
+MAX_SEEN_DEVICES = 256
+MAX_EXPRESSIONS = 4096
+# The result of an evaluation: a value, or an error.
+EvaluationOutcome: TypeAlias = "bool | Attribute | EvaluationFailure"
+
+
+class EvaluationFailure(str):
+    """The error of an evaluation."""
+
+    __slots__ = ()
+
+
+class _CompiledExpression:
+    """A compiled expression and its cached results."""
+
+    def __init__(self, source: str, environment: Environment) -> None:
+        self.outcomes: dict[Hashable, EvaluationOutcome] = {}
+        self.program: Program | None = None
+        self.reads = Reads(())
+        self.published: PublishedProjection | None = None
+        self.error = EvaluationFailure("")
+        try:
+            self.program = environment.compile(source)
+            self.reads = find_reads(self.program)
+            self.published = published_projection(self.reads)
+        except CompileError as error:
+            self.error = EvaluationFailure(f"CEL compile error: {error}")
+
+
+class _SeenDevice:
+    """A device, and its CEL view as soon as one is needed."""
+
+    __slots__ = ("_device", "_driver", "_lists", "_view", "is_readable")
+
+    def __init__(self, driver: str, device: Device, *, lists: bool) -> None:
+        self._driver = driver
+        self._device = device
+        self._lists = lists
+        self._view: Mapping[str, CelValue] | None = None
+        self.is_readable = is_readable(device, lists=lists)
+
+    def view(self) -> Mapping[str, CelValue]:
+        """Return the CEL variables."""
+        if self._view is None:
+            self._view = device_variables(self._driver, self._device, list_attributes=self._lists)
+        return self._view
+
+    def project(self, compiled: _CompiledExpression) -> Hashable:
+        """Return a key of what the expression reads of the device."""
+        if self.is_readable and compiled.published is not None:
+            return compiled.published.of(self._driver, self._device)
+        return compiled.reads.projection(self.view())
+
+
+def _never() -> None:
+    return None
+
+
+class ExpressionEvaluator:
+    """Evaluates expressions like the scheduler with these gates; reusable for these gates.
+
+    `interrupt` is called before each evaluation for a request whose result is not known, and may
+    raise. What was evaluated before is kept, so that the same call continues there.
+    """
+
+    interrupt: Callable[[], None] = staticmethod(_never)
+
+    def __init__(self, gates: Gates) -> None:
+        self._gates = gates
+        self._lists = lists_readable(gates.version, list_attributes=gates.list_type_attributes)
+        self._selectors: dict[str, _CompiledExpression] = {}
+        self._derived: dict[str, _CompiledExpression] = {}
+        self._environments: dict[bool, Environment] = {}
+        self._outcomes = 0
+        # Keyed by id(); the value holds the device, so that its id is not reused.
+        self._seen: dict[tuple[int, str], _SeenDevice] = {}
+
+    def selects(
+        self, source: str, driver: str, device: Device, *, of_request: bool = False
+    ) -> bool | EvaluationFailure:
+        """Evaluate a selector, or a compatibility rule, on a device."""
+        if of_request and source not in self._selectors:
+            self.interrupt()  # the compilation takes time as well
+        compiled = self._selectors.get(source) or self._compile(self._selectors, source)
+        outcome = self._evaluate(compiled, driver, device, derived=False, of_request=of_request)
+        return outcome if isinstance(outcome, EvaluationFailure) else bool(outcome)
+
+    def derive(self, source: str, driver: str, device: Device) -> Attribute | EvaluationFailure:
+        """Evaluate a derived attribute on a device."""
+        compiled = self._derived.get(source) or self._compile(self._derived, source)
+        outcome = self._evaluate(compiled, driver, device, derived=True, of_request=True)
+        return EvaluationFailure("no attribute") if isinstance(outcome, bool) else outcome
+
+    def _compile(self, known: dict[str, _CompiledExpression], source: str) -> _CompiledExpression:
+        if len(known) >= MAX_EXPRESSIONS:
+            known.clear()
+        environment = self._environment(derived=known is self._derived)
+        compiled = known[source] = _CompiledExpression(source, environment)
+        return compiled
+
+    def _environment(self, *, derived: bool) -> Environment:
+        compiled = self._environments.get(derived)
+        if compiled is None:
+            compiled = self._environments[derived] = device_environment(
+                self._gates.version,
+                list_attributes=self._gates.list_type_attributes,
+                derived=derived,
+            )
+        return compiled
+
+    def _evaluate(
+        self,
+        compiled: _CompiledExpression,
+        driver: str,
+        device: Device,
+        *,
+        derived: bool,
+        of_request: bool,
+    ) -> EvaluationOutcome:
+        if compiled.program is None:
+            return compiled.error
+        seen = self._see_device(driver, device)
+        projection = seen.project(compiled)
+        outcome = compiled.outcomes.get(projection)
+        if outcome is None:
+            if of_request:
+                self.interrupt()
+            self._count_outcome()
+            outcome = _run(compiled.program, seen.view(), derived=derived)
+            compiled.outcomes[projection] = outcome
+        return outcome
+
+    def _count_outcome(self) -> None:
+        """Count a result that is kept, and drop all of them beyond the limit."""
+        self._outcomes += 1
+        if self._outcomes > MAX_OUTCOMES:
+            self._outcomes = 1
+            for each in (*self._selectors.values(), *self._derived.values()):
+                each.outcomes.clear()
+
+    def _see_device(self, driver: str, device: Device) -> _SeenDevice:
+        """Return a device for evaluation; keeps those of a few nodes, which are needed again."""
+        key = id(device), driver
+        seen = self._seen.get(key)
+        if seen is None:
+            if len(self._seen) >= MAX_SEEN_DEVICES:
+                self._seen.clear()
+            seen = self._seen[key] = _SeenDevice(driver, device, lists=self._lists)
+        return seen
+
+
+def _run(program: Program, seen: Mapping[str, CelValue], *, derived: bool) -> EvaluationOutcome:
+    try:
+        value = program.evaluate(seen).value
+        return _attribute(value) if derived else bool(value)
+    except EvaluationError as error:
+        return EvaluationFailure(f"CEL runtime error: {error.message}")
+
+
+# Field names in the wire format, by type of the value.
+_FIELDS = {bool: "bool", int: "int", str: "string", Semver: "version"}
+_LISTS = {bool: "bools", int: "ints", str: "strings", Semver: "versions"}
+
+
+def _attribute(value: object) -> EvaluationOutcome:
+    """Convert the value of a derived attribute to an attribute."""
+    field = _FIELDS.get(type(value))
+    if field is not None:
+        return msgspec.convert({field: _plain(value)}, Attribute)
+    if not isinstance(value, list | tuple):
+        return EvaluationFailure(f"unsupported CEL return type: {type(value).__name__}")
+    if not value:
+        return Attribute(strings=())
+    kind = type(value[0])
+    if kind not in _LISTS:
+        return EvaluationFailure(f"unsupported list element type: {kind.__name__}")
+    if any(type(item) is not kind for item in value):
+        return EvaluationFailure(
+            f"expected all elements of the list to be of one type, {kind.__name__}"
+        )
+    return msgspec.convert({_LISTS[kind]: [_plain(item) for item in value]}, Attribute)
+
+
+def _plain(value: object) -> str | int | bool:
+    return value if isinstance(value, str | int) else str(value)

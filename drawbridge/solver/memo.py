@@ -1,0 +1,196 @@
+"""Caches that the solver keeps between calls; they never change a result.
+
+A memo is bound to one world at a time. Other feature gates or compatibility rules clear it; another
+inventory drops only what belongs to changed pools.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from drawbridge.dra.capacity import Amounts
+from drawbridge.dra.compatibility import CounterSetID, GroupState, GroupStates, initial_states
+from drawbridge.dra.counters import (
+    ConsumedCounters,
+    Counters,
+    available_counters,
+    consumed_counters,
+)
+from drawbridge.dra.device import CounterUse, Device
+from drawbridge.dra.inventory import IndexedPool, Pool, PoolCache, PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.solver.candidates import Candidate, CandidateCache
+from drawbridge.solver.eligibility import RequestFilter
+from drawbridge.solver.expressions import ExpressionEvaluator
+from drawbridge.solver.world import PoolUse, World
+
+MAX_FILTERS = 512
+SelectorTexts = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+class Baseline(NamedTuple):
+    """The counters that allocated devices leave in a pool, and the groups on its counter sets."""
+
+    use: PoolUse
+    counters: Counters
+    group_states: GroupStates
+
+
+def _never() -> None:
+    return None
+
+
+class Memo:
+    """Caches filter results of devices, the pools of nodes and the free counters of pools.
+
+    `before_node` is called before a node is searched whose result is not known, and may raise.
+    """
+
+    before_node: Callable[[], None] = staticmethod(_never)
+
+    def __init__(self) -> None:
+        self._settings: tuple[object, ...] = ()
+        self._world: World | None = None
+        self.demands: dict[bytes, Any] = {}
+
+    def bind(self, world: World) -> None:
+        """Drop what is not valid for this world. The cost depends only on the changed pools."""
+        before, self._world = self._world, world
+        if world is before:
+            return
+        settings = (
+            world.gates,
+            world.compatibility,
+            world.unset_groups,
+            world.partitions,
+            world.deviations,
+            world.errors_reject,
+        )
+        if before is None or settings != self._settings:
+            self._settings = settings
+            self._clear(world)
+            return
+        pools, pools_before = world.inventory.pools, before.inventory.pools
+        if pools is not pools_before:
+            for pool in pools.changed_keys(pools_before):
+                self._drop_pool(pool, pools_before.value(pool), pools.value(pool))
+
+    def _clear(self, world: World) -> None:
+        self.demands = {}
+        self.expressions = ExpressionEvaluator(world.gates)
+        self.candidates = CandidateCache(world, self.expressions)
+        self._gates = world.gates
+        self._deviations = world.deviations
+        self._unset_groups = world.unset_groups
+        self._filters: dict[tuple[object, ...], RequestFilter] = {}
+        self._pools = PoolCache()
+        self._pools_by_node: dict[str, tuple[Node, tuple[Pool, ...]]] = {}
+        self._candidates_by_pool: dict[Pool, tuple[Candidate, ...]] = {}
+        self._baselines: dict[Pool, Baseline] = {}
+
+    def _drop_pool(self, pool: PoolID, before: IndexedPool, after: IndexedPool) -> None:
+        """Drop what belongs to a changed pool, but not the candidates of unchanged slices."""
+        for each in self._pools.drop(pool):
+            self._candidates_by_pool.pop(each, None)
+            self._baselines.pop(each, None)
+        kept = {id(each) for each in after.slices}
+        for of_pool in before.slices:
+            if id(of_pool) not in kept:
+                self.candidates.drop(of_pool)
+        if before.nodes.only_named and after.nodes.only_named:
+            for node in (*before.nodes.by_name, *after.nodes.by_name):
+                self._pools_by_node.pop(node, None)
+        else:
+            self._pools_by_node.clear()
+
+    def change_node(self, name: str) -> None:
+        """Note that a node was added, changed or deleted."""
+        for demand in self.demands.values():
+            demand.change_node(name)
+
+    def drop_node(self, name: str) -> None:
+        """Drop what belongs to a deleted node."""
+        for demand in self.demands.values():
+            demand.results.pop(name, None)
+        if self._world is not None:
+            self._pools_by_node.pop(name, None)
+
+    def pools_for(self, node: Node) -> tuple[Pool, ...]:
+        """Return the pools visible from a node; raises NodeSelectorError."""
+        cached = self._pools_by_node.get(node.name)
+        if cached is None or cached[0] is not node:
+            assert self._world is not None  # noqa: S101  # bound before
+            pools = self._world.inventory.pools_for(node, self._pools)
+            cached = self._pools_by_node[node.name] = (node, pools)
+        return cached[1]
+
+    def candidates_in_pool(self, pool: Pool) -> tuple[Candidate, ...]:
+        """Return the candidates of a pool."""
+        cached = self._candidates_by_pool.get(pool)
+        if cached is None:
+            cached = self._candidates_by_pool[pool] = self.candidates.in_pool(pool)
+        return cached
+
+    def request_filter(self, selectors: SelectorTexts, requested: Amounts) -> RequestFilter:
+        """Return the filter of selectors and amounts: the same object while it is cached."""
+        key = (selectors, tuple(sorted((name, str(amount)) for name, amount in requested.items())))
+        cached = self._filters.get(key)
+        if cached is None:
+            if len(self._filters) >= MAX_FILTERS:
+                # Candidates hold the results of filters, so both are dropped together.
+                self._filters.clear()
+                self.demands.clear()
+                self.candidates.clear()
+                self._candidates_by_pool.clear()
+            gates = self._gates
+            cached = self._filters[key] = RequestFilter(
+                self.expressions,
+                selectors,
+                requested,
+                binding=gates.supports_binding_conditions,
+                fractional=gates.fractional_capacity_range,
+            )
+        return cached
+
+    def baseline(self, pool: Pool, use: PoolUse) -> Baseline:
+        """Return what the allocated devices of a pool leave; caches the last result."""
+        cached = self._baselines.get(pool)
+        if cached is None or cached.use is not use:
+            cached = self._baselines[pool] = self._compute_baseline(pool, use)
+        return cached
+
+    def _compute_baseline(self, pool: Pool, use: PoolUse) -> Baseline:
+        slices = (*pool.slices, *pool.other_slices)
+        published = [candidate for each in slices for candidate in self.candidates.of_slice(each)]
+        held = [candidate for candidate in published if use.holds(candidate.name)]
+        devices = (candidate.device for candidate in published)
+        counters = available_counters(pool.counter_sets, devices, {each.name for each in held})
+        groups = [(pool.id, each.counter_uses) for each in held]
+        if self._deviations.snapshots_count and use.snapshots:
+            counters = _stricter(counters, use.snapshots, {each.name: each.draw for each in held})
+            groups += [(pool.id, use.snapshots[name]) for name in sorted(use.snapshots)]
+        group_states = dict(initial_states(groups, self._unset_groups))
+        for each in held:
+            if each.group_error:
+                # No device can safely join a device with unknown groups.
+                group_states |= {
+                    CounterSetID(pool.id, u.counter_set): CLOSED_COMPANY for u in each.counter_uses
+                }
+        return Baseline(use, counters, group_states)
+
+
+CLOSED_COMPANY = GroupState(members=True, groups=frozenset())
+
+
+def _stricter(
+    counters: Counters,
+    snapshots: Mapping[str, tuple[CounterUse, ...]],
+    current_draws: Mapping[str, ConsumedCounters],
+) -> Counters:
+    """Subtract what devices consumed at allocation beyond what their slices state now."""
+    left = dict(counters.remaining)
+    for name, uses in snapshots.items():
+        now = current_draws.get(name, {})
+        for key, amount in consumed_counters(Device(name, consumes_counters=uses)).items():
+            if key in left:
+                left[key] -= max(0, amount - now.get(key, 0))
+    return Counters(left, frozenset(key for key, amount in left.items() if amount < 0))

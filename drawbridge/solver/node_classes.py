@@ -1,0 +1,196 @@
+"""Shares search results between nodes in the same state.
+
+Two nodes are in the same state if the claims cannot distinguish their candidates and their pools
+have the same free counters. The key is computed only for searches that meet several dead ends.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from drawbridge.solver.abort import Abort
+from drawbridge.solver.bounds import SearchBounds
+from drawbridge.solver.candidates import Candidate
+from drawbridge.solver.demand import Demand, Option
+from drawbridge.solver.node_view import NodeView
+from drawbridge.solver.orders import CandidateOrders
+from drawbridge.solver.rules import ActiveRules, GroupRule
+from drawbridge.solver.search import DeadEnd, Search, SearchLimitExceeded
+from drawbridge.solver.state import ChosenDevice, State
+
+MAX_NODE_STATES = 2048
+# Options with the positions of the chosen candidates.
+_Choices: TypeAlias = tuple[tuple[Option, int], ...]
+
+
+class SearchResult(NamedTuple):
+    """The result of a search: a solution, the deepest dead end, or the step limit.
+
+    `preferences` is how many preferred rules the solution satisfies.
+    """
+
+    solution: tuple[ChosenDevice, ...] | None = None
+    deepest: DeadEnd | None = None
+    gave_up: bool = False
+    work: int = 0
+    preferences: int = 0
+
+
+class SearchLimits(NamedTuple):
+    """The limits of a search: its steps, and its steps and the work of its pruning together."""
+
+    steps: int
+    max_work: int | None = None
+
+    def after(self, work: int) -> "SearchLimits":
+        """Return what is left of the limits."""
+        left = None if self.max_work is None else self.max_work - work
+        return SearchLimits(self.steps - work, left)
+
+
+class _CachedSearch(NamedTuple):
+    """The result of a search, by positions of candidates, valid for all nodes in the same state."""
+
+    choices: _Choices
+    solved: bool
+    dead_end: tuple[Option, int] | None
+    gave_up: bool
+    work: int
+
+
+class _CacheHit(Exception):  # noqa: N818  # not an error: the search is unnecessary
+    """A result for a node in the same state is cached."""
+
+    def __init__(self, cached: _CachedSearch) -> None:
+        super().__init__()
+        self.cached = cached
+
+
+class SearchCache:
+    """The search results for one demand, by node state."""
+
+    def __init__(self) -> None:
+        self._cached: dict[Hashable, _CachedSearch] = {}
+
+    def search(
+        self,
+        state: State,
+        all_mode_devices: Mapping[Option, Sequence[Candidate]],
+        limits: SearchLimits,
+    ) -> SearchResult:
+        """Search a node, or reuse the result of an equal node; raises Abort.
+
+        All searches share the limits; the last solution stands.
+        """
+        demand, node_view = state.demand, state.node_view
+        orders = CandidateOrders(demand, node_view, all_mode_devices)
+        result = self._search(state, orders, limits)
+        if result.solution is None or not demand.rules.preferences:
+            return result
+        return self._prefer(demand, node_view, orders, limits, result)
+
+    def _prefer(  # one search after the other
+        self,
+        demand: Demand,
+        node_view: NodeView,
+        orders: CandidateOrders,
+        limits: SearchLimits,
+        result: SearchResult,
+    ) -> SearchResult:
+        """Keep each preferred rule that the required rules and the preferences before it allow."""
+        active = demand.rules.required
+        for preference in demand.rules.preferences:
+            wanted = active.with_rule(preference)
+            if not _holds(preference, active, result, State(demand, node_view)):
+                left = limits.after(result.work)
+                try:
+                    state = State(demand, node_view, wanted)
+                    better = self._search(state, orders, left)
+                except Abort:
+                    # A preference must not add an error to a solution.
+                    continue
+                result = _replace(result, better)
+                if better.gave_up:
+                    break
+                if better.solution is None:
+                    continue
+            active = wanted
+            result = result._replace(preferences=result.preferences + 1)
+        return result
+
+    def _search(
+        self,
+        state: State,
+        orders: CandidateOrders,
+        limits: SearchLimits,
+    ) -> SearchResult:
+        keys: list[Hashable] = []
+
+        def make_pruning(search: Search) -> SearchBounds:
+            bounds = SearchBounds(search)
+            node_state_key = bounds.node_state_key()
+            if node_state_key is not None:
+                key = (limits, state.active_rules.rules, node_state_key)
+                if key in self._cached:
+                    raise _CacheHit(self._cached[key])
+                keys.append(key)
+            return bounds
+
+        search = Search(state, orders, make_pruning, limits.steps, limits.max_work)
+        try:
+            result = _run(search)
+        except _CacheHit as hit:
+            return _replay(State(state.demand, state.node_view, state.active_rules), hit.cached)
+        for key in keys:
+            if len(self._cached) >= MAX_NODE_STATES:
+                self._cached.clear()
+            self._cached[key] = _to_cached(state.node_view, result)
+        return result
+
+
+def _holds(preference: GroupRule, active: ActiveRules, result: SearchResult, state: State) -> bool:
+    """Return whether a solution satisfies a preferred rule."""
+    taken = result.solution or ()
+    devices = (state.rule_device(each.option, each.candidate) for each in taken)
+    return active.holds(preference, devices)
+
+
+def _replace(result: SearchResult, better: SearchResult) -> SearchResult:
+    """Return a better solution, or the known one, with the work of both searches."""
+    solution = better.solution or result.solution
+    return result._replace(solution=solution, work=result.work + better.work)
+
+
+def _run(search: Search) -> SearchResult:
+    try:
+        solved = search.run() is None
+    except SearchLimitExceeded:
+        return SearchResult(gave_up=True, work=search.work)
+    return (
+        SearchResult(solution=tuple(search.state.trail), work=search.work)
+        if solved
+        else SearchResult(deepest=search.deepest, work=search.work)
+    )
+
+
+def _to_cached(node_view: NodeView, result: SearchResult) -> _CachedSearch:
+    at = {candidate: i for i, candidate in enumerate(node_view.candidates)}
+    deepest = result.deepest
+    taken = result.solution or (deepest.taken if deepest else ())
+    return _CachedSearch(
+        choices=tuple((each.option, at[each.candidate]) for each in taken),
+        solved=result.solution is not None,
+        dead_end=(deepest.option, deepest.number) if deepest else None,
+        gave_up=result.gave_up,
+        work=result.work,
+    )
+
+
+def _replay(state: State, cached: _CachedSearch) -> SearchResult:
+    for option, position in cached.choices:
+        rejection = state.take(option, state.node_view.candidates[position])
+        assert rejection is None, rejection  # noqa: S101  # equal nodes accept equal choices
+    taken = tuple(state.trail)
+    if cached.solved:
+        return SearchResult(solution=taken, work=cached.work)
+    deepest = DeadEnd(*cached.dead_end, taken) if cached.dead_end else None
+    return SearchResult(deepest=deepest, gave_up=cached.gave_up, work=cached.work)

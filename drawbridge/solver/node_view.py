@@ -1,0 +1,106 @@
+"""A node as the solver sees it: its pools, its candidates and their use."""
+
+from functools import cached_property
+
+from drawbridge.dra.compatibility import GroupStates, Peer, PlacedDevice
+from drawbridge.dra.counters import Counters
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.inventory import Pool, PoolID, is_device_for_node
+from drawbridge.dra.nodes import Node
+from drawbridge.solver.candidates import Candidate
+from drawbridge.solver.memo import Memo
+from drawbridge.solver.world import PoolUse, World
+
+OPTIONAL_OPERATIONS = "DRAOptionalNodeOperations"
+
+
+def reads_skip_node_operations(gates: Gates) -> bool:
+    """Return whether the scheduler reads skipNodeOperations.
+
+    Only the allocator variant that these alpha features select reads it.
+    """
+    return (
+        gates.optional_node_operations
+        or gates.list_type_attributes
+        or gates.derived_attributes
+        or gates.device_compatibility_groups
+    )
+
+
+class NodeView:
+    """A node, the pools visible from it, and the candidates of the usable pools."""
+
+    def __init__(
+        self,
+        world: World,
+        memo: Memo,
+        node: Node,
+        pools: tuple[Pool, ...],
+        uses: tuple[PoolUse, ...],
+    ) -> None:
+        self.world = world
+        self.gates = world.gates
+        self.node = node
+        self.memo = memo
+        self.pools = pools
+        self.by_id = {pool.id: pool for pool in pools}
+        self.uses: dict[PoolID, PoolUse] = dict(zip(self.by_id, uses, strict=True))
+        self.candidates: tuple[Candidate, ...] = tuple(
+            [
+                candidate
+                for pool in pools
+                if pool.usable
+                for candidate in memo.candidates_in_pool(pool)
+            ]
+        )
+
+    def supports_node_operations(self, candidate: Candidate) -> bool:
+        """Return whether the node supports the operations that the device's slice skips."""
+        if not candidate.slice.skip_node_operations or not reads_skip_node_operations(self.gates):
+            return True
+        declared = OPTIONAL_OPERATIONS in self.node.declared_features
+        return self.gates.optional_node_operations and declared
+
+    @property
+    def invalid(self) -> Pool | None:
+        """The first invalid pool, if any."""
+        return next((pool for pool in self.pools if pool.invalid), None)
+
+    def counters(self, pool: PoolID) -> Counters:
+        """Return the counters that the allocated devices of a pool leave."""
+        return self.memo.baseline(self.by_id[pool], self.uses[pool]).counters
+
+    @cached_property
+    def group_states(self) -> GroupStates:
+        """The compatibility groups of allocated devices on the counter sets of all pools."""
+        group_states: dict[object, object] = {}
+        for pool in self.pools:
+            if pool.counter_sets:
+                group_states |= self.memo.baseline(pool, self.uses[pool.id]).group_states
+        return group_states  # type: ignore[return-value]  # merged from such mappings
+
+    def is_on_node(self, candidate: Candidate) -> bool:
+        """Return whether the device is available to this node; raises NodeSelectorError."""
+        each = candidate.slice
+        return not each.per_device_node_selection or is_device_for_node(
+            each, candidate.device, self.node
+        )
+
+    @cached_property
+    def allocated_devices(self) -> tuple[PlacedDevice, ...]:
+        """The allocated devices on this node, for `compatibleOnlyWith` rules."""
+        return tuple(
+            self.placed_device(candidate)
+            for candidate in self.candidates
+            if self.uses[candidate.pool].holds(candidate.name) and self.is_on_node(candidate)
+        )
+
+    @cached_property
+    def drivers_with_rules(self) -> frozenset[str]:
+        """The drivers with a device that has a `compatibleOnlyWith` rule."""
+        return frozenset(each.pool.driver for each in self.candidates if each.rule is not None)
+
+    def placed_device(self, candidate: Candidate, *, admin: bool = False) -> PlacedDevice:
+        """Return a device in the form that `compatibleOnlyWith` rules evaluate."""
+        peer = Peer(candidate.pool, candidate.device)
+        return PlacedDevice(self.node.name, peer, candidate.rule, admin)

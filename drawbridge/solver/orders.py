@@ -1,0 +1,116 @@
+"""The order in which the search tries devices: as listed, or as the strategy of the claim says.
+
+The strategy compares the groups of the first rule about the request, then those of the next one.
+Without such a rule, it compares pools. Only the devices of one driver count for each other. If the
+rule is about partitions, a strategy that packs devices breaks no large free partition needlessly.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Final
+
+from drawbridge.dra.rules import PackingPolicy
+from drawbridge.solver.candidates import Candidate
+from drawbridge.solver.constraints import typed_values
+from drawbridge.solver.demand import Demand, Option
+from drawbridge.solver.node_view import NodeView
+from drawbridge.solver.rules import GroupRule
+
+# An attribute such as gpu.nvidia.com/partition4: the partition of four devices.
+_PARTITION: Final = re.compile(r"(?P<name>.*partition)(?P<size>[1-9][0-9]{0,2})", re.DOTALL)
+
+
+class CandidateOrders:
+    """The candidates of a node in the orders of one demand, and those of mode All."""
+
+    def __init__(
+        self,
+        demand: Demand,
+        node_view: NodeView,
+        all_mode_devices: Mapping[Option, Sequence[Candidate]],
+    ) -> None:
+        self.all_mode_devices = all_mode_devices
+        self._demand = demand
+        self._strategies = demand.rules.strategies
+        self._node_view = node_view
+        self._sorted: dict[tuple[object, ...], tuple[Candidate, ...]] = {}
+
+    def candidates_for(self, option: Option) -> Sequence[Candidate]:
+        """Return the candidates in the order in which they are tried for an option."""
+        if option.all_mode:
+            return self.all_mode_devices[option]
+        if not self._strategies:
+            return self._node_view.candidates
+        strategy = self._strategies[option.claim]
+        if strategy is None or strategy.devices is None:
+            return self._node_view.candidates
+        rules = [each for each in self._demand.rules.all if each.is_about(option.request_index)]
+        key = (strategy.devices, *rules)
+        if key not in self._sorted:
+            self._sorted[key] = _sort(self._node_view, strategy.devices, rules)
+        return self._sorted[key]
+
+    def positions(self) -> tuple[tuple[int, ...], ...]:
+        """Return the orders of all options that differ from the listed order."""
+        at = {candidate: number for number, candidate in enumerate(self._node_view.candidates)}
+        for option in self._demand.options():
+            self.candidates_for(option)
+        return tuple(tuple(at[each] for each in order) for order in self._sorted.values())
+
+
+def _sort(
+    node_view: NodeView, policy: PackingPolicy, rules: Sequence[GroupRule]
+) -> tuple[Candidate, ...]:
+    """Sort the candidates by the use of their groups, rule by rule; equal ones stay as listed."""
+    packs = policy == "packed"
+    in_use = {each: node_view.uses[each.pool].holds(each.name) for each in node_view.candidates}
+    keys: dict[Candidate, list[int]] = {candidate: [] for candidate in node_view.candidates}
+    for names in [rule.attributes for rule in rules] or [()]:
+        groups = {each: _group(each, names) for each in keys}
+        used = Counter(group for each, group in groups.items() if in_use[each])
+        partitions = _free_partitions(names, in_use) if packs else {}
+        for candidate in keys:
+            number = used[groups[candidate]]
+            keys[candidate] += [*partitions.get(candidate, ()), -number if packs else number]
+    for candidate, key in keys.items():
+        # Only a device that others share can be in use and be taken.
+        key.append(-in_use[candidate] if packs else in_use[candidate])
+    return tuple(sorted(keys, key=keys.__getitem__))
+
+
+def _group(candidate: Candidate, names: Sequence[str]) -> Hashable:
+    """Return the group of a device: the values of the first attribute that it publishes."""
+    for name in names:
+        attribute = candidate.find_attribute(name)
+        if attribute is not None:
+            return (candidate.pool.driver, name, typed_values(attribute))
+    return candidate.pool
+
+
+def _free_partitions(
+    names: Sequence[str], in_use: Mapping[Candidate, bool]
+) -> dict[Candidate, list[int]]:
+    """Return, for each device, whether its partitions are free as a whole, the largest first."""
+    partition = next(filter(None, map(_PARTITION.fullmatch, names)), None)
+    if partition is None:
+        return {}
+    name = partition["name"]
+    sizes = {size for each in in_use for size in _sizes(each, name)}
+    found: dict[Candidate, list[int]] = {each: [] for each in in_use}
+    for size in sorted(sizes, reverse=True):
+        groups = {each: _group(each, (f"{name}{size}",)) for each in in_use}
+        broken = {group for each, group in groups.items() if in_use[each]}
+        for each, group in groups.items():
+            found[each].append(group not in broken)
+    return found
+
+
+def _sizes(candidate: Candidate, name: str) -> Iterator[int]:
+    """Yield the sizes of the partitions of a device whose attributes have this name."""
+    driver = candidate.pool.driver
+    for attribute in (*candidate.device.attributes, *candidate.partitions):
+        full = attribute if "/" in attribute else f"{driver}/{attribute}"
+        partition = _PARTITION.fullmatch(full)
+        if partition is not None and partition["name"] == name:
+            yield int(partition["size"])

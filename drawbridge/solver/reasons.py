@@ -1,0 +1,248 @@
+"""Reasons why a node has no solution, with numbers and the nearest miss.
+
+The reason is the first request that the node cannot satisfy even alone, or else the deepest dead
+end of the search. `merge_reasons` and `summarize_reasons` combine the reasons of several nodes.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from drawbridge.finding import Code
+from drawbridge.solver import codes
+from drawbridge.solver.abort import Abort, Cause
+from drawbridge.solver.candidates import Candidate
+from drawbridge.solver.constraints import DistinctConstraint, typed_values
+from drawbridge.solver.demand import Demand, Option
+from drawbridge.solver.eligibility import Stage
+from drawbridge.solver.filter_stages import FilterResult, filter_candidates
+from drawbridge.solver.messages import constraint_message, stage_message
+from drawbridge.solver.node_view import NodeView
+from drawbridge.solver.rule_shortage import find_rule_shortage
+from drawbridge.solver.search import DeadEnd
+from drawbridge.solver.state import State
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One reason: the number of devices before and after a stage, on a number of nodes.
+
+    `example` names a node, and a device if the reason is about devices.
+    """
+
+    code: str
+    stage: str
+    before: int
+    after: int
+    nodes: int
+    example: str
+    message: str
+
+
+_CODE_BY_CAUSE = {
+    Cause.REFUSED: codes.CLAIM_REFUSED,
+    Cause.SELECTOR: codes.SELECTOR_FAILS,
+    Cause.DERIVED: codes.SELECTOR_FAILS,
+    Cause.CAPACITY: codes.CAPACITY_UNCOUNTABLE,
+    Cause.POOL: codes.POOL_UNUSABLE,
+    Cause.NODE_SELECTOR: codes.SELECTOR_OF_NODES_FAILS,
+}
+
+
+def error_reason(node: str, abort: Abort) -> Reason:
+    """Return the reason for an error."""
+    return _plain_reason(_CODE_BY_CAUSE[abort.cause], abort.cause.value, node, abort.message)
+
+
+def search_limit_reason(node: str, steps: int) -> Reason:
+    """Return the reason for a search that reached its step limit."""
+    return _plain_reason(
+        codes.SEARCH_GAVE_UP, "search", node, f"no result after {steps} search steps"
+    )
+
+
+def explain_failure(
+    demand: Demand,
+    node_view: NodeView,
+    all_mode_devices: Mapping[Option, Sequence[Candidate]],
+    deepest: DeadEnd | None,
+) -> tuple[Reason, ...]:
+    """Return the reasons why a node has no solution."""
+    found = (
+        list(_unsatisfiable_request(demand, node_view, all_mode_devices))
+        or list(_unsatisfiable_rule(demand, node_view))
+        or [_deepest_dead_end(demand, node_view, all_mode_devices, deepest)]
+    )
+    unusable = [pool for pool in node_view.pools if not pool.usable]
+    if unusable:
+        first = unusable[0]
+        what = f"is invalid: {first.invalid}" if first.invalid else "is incomplete"
+        message = f"pool {first.id.driver}/{first.id.name} {what}"
+        pools = len(node_view.pools)
+        example = f"{node_view.node.name}: {first.id.driver}/{first.id.name}"
+        found.append(
+            Reason(
+                codes.POOL_UNUSABLE.name, "pool", pools, pools - len(unusable), 1, example, message
+            )
+        )
+    return tuple(found)
+
+
+def _unsatisfiable_request(
+    demand: Demand, node_view: NodeView, all_mode_devices: Mapping[Option, Sequence[Candidate]]
+) -> Iterable[Reason]:
+    """Return the reasons of the first request that no option satisfies, even without the others."""
+    state = State(demand, node_view)
+    known: dict[Hashable, FilterResult] = {}
+    for request in demand.requests:
+        found: list[Reason] = []
+        for option in request.options:
+            rules = state.active_rules.sides_of(option.request_index)
+            key = (option.equivalence_key(), rules)
+            filtered = known.get(key) or filter_candidates(state, option, node_view.candidates)
+            known[key] = filtered
+            requested = (
+                max(len(all_mode_devices[option]), 1) if option.all_mode else option.wanted.count
+            )
+            reason = _stage_shortage(
+                option, filtered, requested, node_view
+            ) or _constraint_shortage(state, option, filtered, requested)
+            if reason is None:
+                found = []
+                break
+            found.append(reason)
+        if found:
+            return found
+    return ()
+
+
+def _unsatisfiable_rule(demand: Demand, node_view: NodeView) -> Iterable[Reason]:
+    """Yield the reason of the first required rule that the free devices cannot satisfy."""
+    shortage = find_rule_shortage(State(demand, node_view)) if demand.rules.required.rules else None
+    if shortage is not None:
+        before, after, message = shortage
+        stage, where = Stage.RULE.value, node_view.node.name
+        yield Reason(codes.RULE_UNMET.name, stage, before, after, 1, where, message)
+
+
+def _stage_shortage(
+    option: Option, filtered: FilterResult, requested: int, node_view: NodeView
+) -> Reason | None:
+    loss = filtered.first_shortage(requested)
+    if loss is None:
+        if len(filtered.remaining) >= requested:
+            return None
+        return _class_shortage(option, len(filtered.remaining), requested, node_view)
+    first = loss.rejected[0][0]
+    return Reason(
+        codes.CODE_BY_STAGE[loss.stage].name,
+        loss.stage.value,
+        loss.before,
+        loss.after,
+        1,
+        f"{node_view.node.name}: {first}",
+        stage_message(option, loss, requested, node_view),
+    )
+
+
+def _class_shortage(option: Option, have: int, requested: int, node_view: NodeView) -> Reason:
+    """Return the reason of a node that has too few devices before any is rejected."""
+    name = option.device_class.metadata.name
+    text = (
+        f"the node has {have} {'device' if have == 1 else 'devices'}, "
+        f"{requested} of class {name} requested"
+        if have
+        else "the node has no devices"
+    )
+    code = codes.NO_DEVICE_OF_CLASS.name
+    return Reason(code, "class selector", have, have, 1, node_view.node.name, text)
+
+
+def _constraint_shortage(
+    state: State, option: Option, filtered: FilterResult, requested: int
+) -> Reason | None:
+    """Return a reason if too few devices for an option satisfy a constraint together."""
+    # A single device always satisfies the constraint.
+    for index in option.constraint_indexes if requested > 1 else ():
+        constraint = state.demand.constraints[option.claim][index]
+        by_value: Counter[Hashable] = Counter()
+        for candidate in filtered.remaining:
+            try:
+                attribute = state.attribute(option, candidate, constraint.name)
+            except Abort:
+                # The search does not reach this error.
+                return None
+            # An attribute of unknown type equals no other.
+            by_value.update((typed_values(attribute) if attribute else ()) or (candidate,))
+        distinct = isinstance(constraint, DistinctConstraint)
+        most = len(by_value) if distinct else max(by_value.values(), default=0)
+        if most < requested:
+            before = len(filtered.remaining)
+            message = constraint_message(option, constraint, most, before, requested)
+            return Reason(
+                codes.CONSTRAINT_UNMET.name,
+                "constraint",
+                before,
+                most,
+                1,
+                f"{state.node_view.node.name}: {filtered.remaining[0]}",
+                message,
+            )
+    return None
+
+
+def _deepest_dead_end(
+    demand: Demand,
+    node_view: NodeView,
+    all_mode_devices: Mapping[Option, Sequence[Candidate]],
+    deepest: DeadEnd | None,
+) -> Reason:
+    """Return the reason at the deepest dead end of the search."""
+    if deepest is None:
+        text = "every combination of alternatives gives a claim more than 32 devices"
+        return _plain_reason(codes.TOO_MANY_RESULTS, "results", node_view.node.name, text)
+    state = State(demand, node_view)
+    for each in deepest.taken:
+        state.take(each.option, each.candidate)
+    option = deepest.option
+    filtered = filter_candidates(state, option, node_view.candidates)
+    count = len(all_mode_devices[option]) if option.all_mode else option.wanted.count
+    reason = _stage_shortage(option, filtered, 1, node_view)
+    if reason is None:
+        text = "the requests together need more devices than the node has"
+        return _plain_reason(codes.TOO_FEW_TOGETHER, "search", node_view.node.name, text)
+    where = f"request {option.name}, device {deepest.number + 1} of {count}"
+    number = len(deepest.taken)
+    chosen = f" ({number} chosen before)" if number else ""
+    return msgspec.structs.replace(reason, message=f"{where}{chosen}: {reason.message}")
+
+
+def _plain_reason(code: Code, stage: str, node: str, message: str) -> Reason:
+    return Reason(code.name, stage, 0, 0, 1, node, message)
+
+
+def merge_reasons(found: Iterable[Reason]) -> tuple[Reason, ...]:
+    """Merge equal reasons of several nodes; the reason of the most nodes comes first."""
+    same: dict[tuple[str, str, str], Reason] = {}
+    for each in found:
+        key = (each.code, each.stage, each.message)
+        known = same.get(key)
+        if known is None:
+            same[key] = each
+        else:
+            same[key] = msgspec.structs.replace(
+                known,
+                nodes=known.nodes + each.nodes,
+                before=known.before + each.before,
+                after=known.after + each.after,
+            )
+    return tuple(sorted(same.values(), key=lambda each: -each.nodes))
+
+
+def summarize_reasons(found: Iterable[Reason]) -> str:
+    """Format reasons in one line: `4 nodes: no free gpu device (8 of 8 in use); 1 node: ...`."""
+    parts = []
+    for each in merge_reasons(found):
+        nodes = "1 node" if each.nodes == 1 else f"{each.nodes} nodes"
+        parts.append(f"{nodes}: {each.message}")
+    return "; ".join(parts)

@@ -1,0 +1,151 @@
+"""Entry point of the solver: for each node, an allocation of a pod's claims or the reasons why not.
+
+The solver reserves nothing. It keeps state between calls only in the `Memo` of the caller.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.nodes import Node, NodeSelectorError
+from drawbridge.solver.abort import Abort, Cause
+from drawbridge.solver.all_devices import devices_for_all_mode
+from drawbridge.solver.answer_cache import (
+    MAX_DEMANDS,
+    CachedResult,
+    DemandResults,
+    demand_key,
+    new_demand_results,
+)
+from drawbridge.solver.answers import Failure, FailureKind, Solution, SolverResult
+from drawbridge.solver.demand import build_demand
+from drawbridge.solver.memo import Memo
+from drawbridge.solver.node_classes import SearchLimits
+from drawbridge.solver.node_view import NodeView
+from drawbridge.solver.reasons import error_reason, explain_failure, search_limit_reason
+from drawbridge.solver.results import compose_allocations, with_new_share_ids
+from drawbridge.solver.search import STEPS
+from drawbridge.solver.state import State
+from drawbridge.solver.world import UNUSED, View, World
+
+FIRST_FIT = "first-fit"
+
+
+def _ignore_work(_: int) -> None:
+    return None
+
+
+def solve(  # noqa: PLR0913  # the contract's arguments
+    world: World,
+    view: View,
+    claims: Sequence[Claim],
+    nodes: Iterable[Node],
+    *,
+    ids: Callable[[], str],
+    strategy: str = FIRST_FIT,
+    memo: Memo | None = None,
+    steps: int = STEPS,
+    max_work: int | None = None,
+    count_work: Callable[[int], None] = _ignore_work,
+) -> dict[str, SolverResult]:
+    """Decide for each node, by name, whether and how the claims can be allocated there.
+
+    `claims` are the unallocated claims of one pod, in the pod's order. `ids` returns a new share
+    ID at each call. `steps` limits the search on each node; a search that exceeds it fails.
+    `max_work` limits its steps and the work of its pruning together. `count_work` is told the work
+    for each node, the same whether the answer is cached or not.
+    """
+    if strategy != FIRST_FIT:
+        raise ValueError(f"unknown strategy {strategy}; the only strategy is {FIRST_FIT}")
+    memo = memo or Memo()
+    memo.bind(world)
+    try:
+        demand_results = _demand_results(world, claims, memo)
+    except Abort as abort:
+        return {node.name: _failure(node.name, abort) for node in nodes}
+    limits = SearchLimits(steps, max_work)
+    call = _SolveCall(world, view, demand_results, memo, ids, limits, count_work)
+    return {node.name: call.solve_node(node) for node in nodes}
+
+
+def _demand_results(world: World, claims: Sequence[Claim], memo: Memo) -> DemandResults:
+    """Return the cached results of the claims, or a new empty entry."""
+    key = demand_key(claims)
+    demand_results = memo.demands.get(key)
+    if demand_results is None or not demand_results.is_current(world):
+        demand_results = new_demand_results(
+            build_demand(
+                claims,
+                world.classes,
+                world.gates,
+                memo.request_filter,
+                obeys_rules=world.deviations.obeys_rules,
+            )
+        )
+        if len(memo.demands) >= MAX_DEMANDS:
+            memo.demands.clear()
+        memo.demands[key] = demand_results
+    return demand_results
+
+
+class _SolveCall(msgspec.Struct, frozen=True, eq=False):
+    """The arguments of one call, and the cache entry of its claims."""
+
+    world: World
+    view: View
+    demand_results: DemandResults
+    memo: Memo
+    ids: Callable[[], str]
+    limits: SearchLimits
+    count_work: Callable[[int], None]
+
+    def solve_node(self, node: Node) -> SolverResult:
+        """Decide for one node, from the cache if nothing changed."""
+        try:
+            pools = self.memo.pools_for(node)
+        except NodeSelectorError as error:
+            return _failure(node.name, Abort(Cause.NODE_SELECTOR, str(error)))
+        held = self.view.pools
+        uses = tuple([held.get(pool.id, UNUSED) for pool in pools])
+        cached = self.demand_results.results.get(node.name)
+        if cached is not None and cached.is_current(node, pools, uses):
+            self.count_work(cached.work)
+            if cached.has_shares and isinstance(cached.result, Solution):
+                return cached.result.with_allocations(
+                    with_new_share_ids(cached.result.allocations, self.ids)
+                )
+            return cached.result
+        self.memo.before_node()
+        node_view = NodeView(self.world, self.memo, node, pools, uses)
+        try:
+            result, shares, work = self._search(node_view)
+        except Abort as abort:
+            # Not cached: the message names the claim, and equal claims have other names.
+            return _failure(node.name, abort)
+        cached = CachedResult(node, pools, uses, result, shares, work)
+        self.demand_results.results[node.name] = cached
+        self.count_work(work)
+        return result
+
+    def _search(self, node_view: NodeView) -> tuple[SolverResult, bool, int]:
+        """Return the result, whether it has shares of devices, and the work of the search."""
+        node, demand = node_view.node.name, self.demand_results.demand
+        state = State(demand, node_view)
+        all_mode_devices = devices_for_all_mode(state)
+        result = self.demand_results.searches.search(state, all_mode_devices, self.limits)
+        if result.gave_up:
+            reason = search_limit_reason(
+                node, min(self.limits.steps, self.limits.max_work or self.limits.steps)
+            )
+            return Failure(node, FailureKind.GAVE_UP, (reason,)), False, result.work
+        if result.solution is not None:
+            shares = any(each.candidate.shared for each in result.solution)
+            allocations = compose_allocations(demand, node_view, result.solution, self.ids)
+            return Solution(node, allocations, result.preferences), shares, result.work
+        reasons = explain_failure(demand, node_view, all_mode_devices, result.deepest)
+        return Failure(node, FailureKind.NO, reasons), False, result.work
+
+
+def _failure(node: str, abort: Abort) -> Failure:
+    return Failure(node, FailureKind.ERROR, (error_reason(node, abort),))

@@ -1,0 +1,243 @@
+"""Finding codes of changes to a pod other than its device requests."""
+
+from drawbridge.finding import Activity, Code, Codes, Severity
+
+TOLERATION_ADDED = Code(
+    name="TolerationAdded",
+    severity=Severity.INFO,
+    text=(
+        "The API server adds tolerations for the extended resources that a pod requests. A "
+        "translated pod no longer requests them, so the translation adds the toleration "
+        "itself."
+    ),
+    example=(
+        "spec.tolerations: added a toleration for nvidia.com/gpu, because the pod no longer "
+        "requests that resource"
+    ),
+    remedy="No action is needed.",
+)
+VISIBLE_DROPPED = Code(
+    name="VisibleDevicesDropped",
+    severity=Severity.INFO,
+    text=(
+        "A container that gets its devices from a claim must not select devices with an "
+        "environment variable."
+    ),
+    example=(
+        "spec.containers[0].env[1]: removed NVIDIA_VISIBLE_DEVICES, because the claim selects"
+        " the devices"
+    ),
+    remedy="No action is needed.",
+)
+VISIBLE_WITHOUT_CLAIM = Code(
+    name="VisibleWithoutClaim",
+    severity=Severity.WARNING,
+    text=(
+        "An environment variable gives a container access to GPUs that it does not request. "
+        "With the vendor's runtime class it sees the GPUs of other pods as well."
+    ),
+    example=(
+        "spec.containers[1].env[0]: NVIDIA_VISIBLE_DEVICES is all, but the container requests"
+        " no GPU"
+    ),
+    remedy="Request the GPUs that the container uses, or remove the variable.",
+)
+NAMED_DEVICES = Code(
+    name="DevicesByName",
+    severity=Severity.WARNING,
+    text=(
+        "An environment variable names devices by index or name, but the claim may allocate "
+        "other devices."
+    ),
+    example=(
+        "spec.containers[0].env[0]: NCCL_IB_HCA is =mlx5_0,mlx5_1, but the claim may allocate"
+        " other devices"
+    ),
+    remedy="Remove the variable, or use a prefix such as mlx5.",
+)
+RUNTIME_CLASS_KEPT = Code(
+    name="RuntimeClassKept",
+    severity=Severity.INFO,
+    text=(
+        "Devices of a claim need no runtime class. The runtime class stays, because other "
+        "features may depend on it."
+    ),
+    example=(
+        "spec.runtimeClassName: runtime class nvidia stays, although the claim does not need it"
+    ),
+    remedy="Remove the runtime class if nothing else needs it.",
+)
+NOT_ENFORCED = Code(
+    name="AllocationNotEnforced",
+    severity=Severity.WARNING,
+    text="A privileged container has access to every device of its node, whatever it is allocated.",
+    example=(
+        "spec.containers[0]: the container is privileged, so it has access to every device of"
+        " the node"
+    ),
+    remedy="Remove the privilege. RDMA needs only the IPC_LOCK capability.",
+)
+HOST_RDMA = Code(
+    name="RdmaByHostAccess",
+    severity=Severity.WARNING,
+    text=(
+        "A container accesses RDMA devices through a hostPath volume without requesting any. "
+        "There is nothing to translate, and the devices that it uses are not allocated."
+    ),
+    example=(
+        "spec.volumes[0].hostPath.path: mounts /dev/infiniband of the host, but the pod "
+        "requests no network device"
+    ),
+    remedy="Request a network device, and remove the volume and the privilege.",
+)
+QUEUE_COUNTS = Code(
+    name="QueueCountsNames",
+    severity=Severity.WARNING,
+    text=(
+        "The pod waits in a queue whose quota counts extended resources. The queue does not "
+        "charge claims unless it maps their device classes."
+    ),
+    example=(
+        "metadata.labels[kueue.x-k8s.io/queue-name]: queue training counted nvidia.com/gpu "
+        "and does not charge DeviceClass gpu.nvidia.com unless it maps that class"
+    ),
+    remedy="Map the device classes of the claim in the configuration of the queue.",
+)
+DUAL_ADVERTISED = Code(
+    name="DualAdvertised",
+    severity=Severity.WARNING,
+    text=(
+        "Some nodes offer the same devices through a device plugin and through DRA, so a "
+        "device could be allocated twice. The translation keeps the pod off these nodes, and "
+        "their devices stay idle for it. A pod that is not translated can run there."
+    ),
+    example=(
+        "spec.affinity.nodeAffinity: a device plugin advertises nvidia.com/gpu on 2 nodes that "
+        "also publish the same devices in ResourceSlices; the pod avoids these nodes, which leaves "
+        "up to 16 devices idle"
+    ),
+    remedy="Remove the device plugin or the DRA driver from these nodes.",
+)
+DUAL_NODES_AVOIDED = Code(
+    name="DualNodesAvoided",
+    severity=Severity.INFO,
+    text=(
+        "A device plugin serves the resource on some nodes. No node offers the same devices "
+        "through DRA now; if one does later, the pod avoids it."
+    ),
+    example=(
+        "spec.affinity.nodeAffinity: a device plugin serves nvidia.com/gpu on 3 nodes; the "
+        "pod avoids nodes that also publish the devices in ResourceSlices"
+    ),
+    remedy="No action is needed.",
+)
+DUAL_HELD = Code(
+    name="DualDevicesHeld",
+    severity=Severity.WARNING,
+    text=(
+        "No device plugin serves the resource any more, but some nodes still have the label for "
+        "it: pods on them still hold devices of the plugin, or the plugin restarts. DRA does not "
+        "count these devices as allocated, so the translation keeps the pod off these nodes."
+    ),
+    example=(
+        "spec.affinity.nodeAffinity: pods may still hold devices of gpu.nvidia.com from a "
+        "device plugin on 2 nodes; the pod avoids these nodes"
+    ),
+    remedy=(
+        "Wait until these pods end, or drain the nodes. The controller then removes the label."
+    ),
+)
+SCHEDULER_OURS = Code(
+    name="SchedulerOurs",
+    severity=Severity.INFO,
+    text=(
+        "With `placement: bridge`, the pod uses the scheduler that calls the Drawbridge allocator. "
+        "It tolerates the taint of nodes whose pools only this allocator uses."
+    ),
+    example=(
+        "spec.schedulerName: set to drawbridge, with a toleration for the taint "
+        "drawbridge.dev/owned"
+    ),
+    remedy="No action is needed.",
+)
+DRIVER_NOT_OWNED = Code(
+    name="DriverNotOwned",
+    severity=Severity.WARNING,
+    text=(
+        "With `placement: bridge`, the claim of a translated pod is for the devices of a driver "
+        "without an entry in `ownedPools`. The Drawbridge allocator uses owned pools only, so the "
+        "pod stays pending."
+    ),
+    example=(
+        "spec.schedulerName: ownedPools has no entry for driver dra.net, so drawbridge cannot "
+        "allocate the claim"
+    ),
+    remedy=(
+        "Add an entry for the driver to `ownedPools`, or keep the pod from the translation with "
+        'the label drawbridge.dev/translate: "off".'
+    ),
+)
+FENCE_TOLERATED = Code(
+    name="FenceTolerated",
+    severity=Severity.WARNING,
+    text=(
+        "A pod with claims tolerates the taint of owned nodes, but its scheduler does not call the "
+        "Drawbridge allocator. That scheduler can allocate a device that the allocator has given "
+        "to another pod."
+    ),
+    example=(
+        "spec.tolerations: the pod tolerates the taint drawbridge.dev/owned, but volcano does not "
+        "call the Drawbridge allocator"
+    ),
+    remedy="Remove the toleration, or set schedulerName to drawbridge.",
+)
+CLAIMS_LEFT = Code(
+    name="ClaimsLeftToScheduler",
+    severity=Severity.INFO,
+    text=(
+        "A pod with claims of its own keeps the default scheduler, because some drivers of the "
+        "cluster have no owned pools. It cannot run on owned nodes."
+    ),
+    example=(
+        "spec.schedulerName: the pod has claims of its own and keeps the default scheduler, which "
+        "cannot use the owned pools of gpu.nvidia.com"
+    ),
+    remedy=("To use owned pools, set schedulerName to drawbridge. The toleration is then added."),
+)
+
+REQUEST_RETURNED = Code(
+    name="RequestReturned",
+    severity=Severity.INFO,
+    text=(
+        "Another webhook put back a request that a claim had replaced. The translation removes it "
+        "again, so that the container does not get its devices twice."
+    ),
+    example=(
+        "spec.containers[0].resources.limits[nvidia.com/gpu]: removed nvidia.com/gpu: 1, because "
+        "the container already has a claim for it"
+    ),
+    remedy="Exclude the namespace from the other webhook.",
+)
+
+CODES = Codes(
+    "translate: changes to the pod",
+    Activity.TRANSLATE,
+    [
+        TOLERATION_ADDED,
+        VISIBLE_DROPPED,
+        VISIBLE_WITHOUT_CLAIM,
+        NAMED_DEVICES,
+        RUNTIME_CLASS_KEPT,
+        NOT_ENFORCED,
+        HOST_RDMA,
+        QUEUE_COUNTS,
+        DUAL_ADVERTISED,
+        DUAL_NODES_AVOIDED,
+        DUAL_HELD,
+        SCHEDULER_OURS,
+        DRIVER_NOT_OWNED,
+        FENCE_TOLERATED,
+        CLAIMS_LEFT,
+        REQUEST_RETURNED,
+    ],
+)

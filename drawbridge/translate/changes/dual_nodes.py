@@ -1,0 +1,136 @@
+"""Keeps pods with claims off nodes where a device plugin allocates the same devices.
+
+The controller labels such nodes. The default scheduler does not consider the plugin's devices, so
+the pod gets a required node affinity that excludes the label.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from drawbridge.config.model import Configuration
+from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.values import Value
+from drawbridge.facts.families import Family, known_families, served_names
+from drawbridge.facts.model import Driver, Facts, ResourceFacts
+from drawbridge.finding import Finding
+from drawbridge.names import DUAL_LABEL as LABEL
+from drawbridge.translate.changes.codes import DUAL_ADVERTISED, DUAL_HELD, DUAL_NODES_AVOIDED
+from drawbridge.translate.changes.patch import Patch
+from drawbridge.translate.legacy.asks import Ask
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+from drawbridge.translate.targets.plan import TargetResult
+
+_REQUIRED: Final[Path] = (
+    "spec",
+    "affinity",
+    "nodeAffinity",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+)
+_TERMS: Final[Path] = (*_REQUIRED, "nodeSelectorTerms")
+_WITHOUT_LABEL: Final[Value] = {"key": LABEL, "operator": "DoesNotExist"}
+_EXPRESSIONS: Final = "matchExpressions"
+DualSource: TypeAlias = ResourceFacts | Driver
+
+
+def find_dual_sources(
+    asks: Iterable[Ask],
+    results: Iterable[TargetResult],
+    facts: Facts | None,
+    configuration: Configuration,
+) -> tuple[DualSource, ...]:
+    """Find the resources by which device plugins allocate the devices of these asks or claims.
+
+    If no plugin is left, return the drivers of nodes that still have the label: the facts do not
+    count a plugin that restarts, or whose last pods still run.
+    """
+    if facts is None:
+        return ()
+    wanted = {name for ask in asks for name in ask.resources}
+    known = known_families(configuration)
+    drivers = {driver for each in results for driver in each.drivers}
+    wanted.update(
+        *(
+            served_names(known[driver].legacy_names, facts.plugin_resources)
+            for driver in drivers
+            if driver in known
+        )
+    )
+    names = tuple(each for each in facts.names if each.nodes and each.name in wanted)
+    return names or tuple(_held(drivers, facts, known))
+
+
+def _held(drivers: Collection[str], facts: Facts, known: Mapping[str, Family]) -> Iterator[Driver]:
+    """Yield those of the drivers whose devices pods may still hold from a plugin."""
+    extended = {driver for each in facts.classes if each.extended for driver in each.drivers}
+    for each in facts.drivers:
+        family = known.get(each.name)
+        named = (family is not None and family.legacy_names) or each.name in extended
+        if each.dual and named and each.name in drivers:
+            yield each
+
+
+def avoid_dual_nodes(patch: Patch) -> None:
+    """Require nodes without the label; raises EditError if a field has the wrong type."""
+    required = get_value(patch.pod, _REQUIRED)
+    terms = as_mapping(required).get("nodeSelectorTerms")
+    if required is None:
+        # Add a single expression, so that others can add theirs to the same term.
+        patch.append((*_TERMS, 0, _EXPRESSIONS), _WITHOUT_LABEL)
+    # The terms are alternatives. An empty term matches no node; with the expression it would match.
+    for number, term in enumerate(as_list(terms)):
+        expressions = as_list(as_mapping(term).get(_EXPRESSIONS))
+        has_expressions = expressions or as_list(as_mapping(term).get("matchFields"))
+        if has_expressions and _WITHOUT_LABEL not in expressions:
+            patch.append((*_TERMS, number, _EXPRESSIONS), _WITHOUT_LABEL)
+
+
+def report_dual_sources(sources: tuple[DualSource, ...]) -> Iterator[Finding]:
+    """Report the resources that nodes offer twice, and the devices that stay idle."""
+    where = "spec.affinity.nodeAffinity"
+    names = [each for each in sources if isinstance(each, ResourceFacts)]
+    for driver in sources:
+        if isinstance(driver, Driver):
+            yield DUAL_HELD.at(
+                where,
+                f"pods may still hold devices of {driver.name} from a device plugin on "
+                f"{_nodes(driver.dual)}; the pod avoids {_these(driver.dual)}",
+            )
+    for each in names:
+        if each.dual:
+            idle = min(each.devices, each.dual * each.most)
+            yield DUAL_ADVERTISED.at(
+                where,
+                f"a device plugin advertises {each.name} on {_nodes(each.dual)} that also "
+                f"{'publishes' if each.dual == 1 else 'publish'} the same devices in "
+                f"ResourceSlices; the pod avoids {_these(each.dual)}, which leaves up to "
+                f"{idle} {'device' if idle == 1 else 'devices'} idle",
+            )
+    if names and not any(each.dual for each in names):
+        plugins = ", ".join(f"{each.name} on {_nodes(each.nodes)}" for each in names)
+        yield DUAL_NODES_AVOIDED.at(
+            where,
+            f"a device plugin serves {plugins}; the pod avoids nodes that also publish the devices "
+            "in ResourceSlices",
+        )
+
+
+def report_left(asks: Iterable[Ask], facts: Facts | None) -> Iterator[Finding]:
+    """Report the resources of untranslated asks that nodes offer twice."""
+    by_name = {name: ask for ask in asks for name in ask.resources}
+    for name, ask in by_name.items():
+        found = facts.find_resource(name) if facts else None
+        if found and found.dual:
+            yield DUAL_ADVERTISED.at(
+                format_path(ask.users[0].path) if ask.users else "",
+                f"a device plugin advertises {name} on {_nodes(found.dual)} that also "
+                f"{'publishes' if found.dual == 1 else 'publish'} the same devices in "
+                "ResourceSlices, so the pod and a claim may get the same device",
+            )
+
+
+def _these(count: int) -> str:
+    return "this node" if count == 1 else "these nodes"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

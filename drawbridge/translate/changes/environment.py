@@ -1,0 +1,170 @@
+"""Changes the environment and tolerations of a translated pod, and reports related fields.
+
+A container that gets devices from a claim must not select devices with an environment variable.
+Fields that are only unnecessary stay as they are.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding
+from drawbridge.translate.changes.codes import (
+    HOST_RDMA,
+    NAMED_DEVICES,
+    NOT_ENFORCED,
+    RUNTIME_CLASS_KEPT,
+    TOLERATION_ADDED,
+    VISIBLE_DROPPED,
+    VISIBLE_WITHOUT_CLAIM,
+)
+from drawbridge.translate.changes.patch import Patch
+from drawbridge.translate.changes.tolerations import add_toleration
+from drawbridge.translate.legacy.asks import Ask, EnvironmentVariable, Kind
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+
+_VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
+_NONE_VISIBLE: Final = frozenset({"", "none", "void"})
+# These name devices by index or name, but a claim may allocate other devices.
+_NAMED: Final = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+        "NVSHMEM_HCA_PE_MAPPING",
+    }
+)
+_PREFIXED: Final = "NCCL_IB_HCA"  # a prefix such as mlx5 stays valid; lists and exclusions do not
+_INFINIBAND: Final = "/dev/infiniband/"
+_CONTAINERS: Final = ("initContainers", "containers")
+_READ: Final = _NAMED | {_VISIBLE, _PREFIXED}
+_Variables = Sequence[tuple[int, Mapping[str, Value]]]
+_Containers = Mapping[Path, Mapping[str, Value]]
+
+
+def change_environment(
+    patch: Patch, asks: Collection[Ask], all_asks: Collection[Ask]
+) -> list[Finding]:
+    """Make the changes for the translated asks; `all_asks` are all asks of the pod."""
+    users = dict.fromkeys([user.path for ask in asks for user in ask.users])
+    removed = dict.fromkeys([ask.resources[0] for ask in asks if ask.resources])
+    spec = as_mapping(as_mapping(patch.pod).get("spec"))
+    containers = _containers(spec)
+    chosen = {path: each for path, one in containers.items() if (each := _variables(one))}
+    findings = _report_containers(containers, users, chosen)
+    runtime = spec.get("runtimeClassName")
+    if isinstance(runtime, str) and runtime.startswith("nvidia"):
+        findings.insert(
+            0,
+            RUNTIME_CLASS_KEPT.at(
+                "spec.runtimeClassName",
+                f"runtime class {runtime} stays, although the claim does not need it",
+            ),
+        )
+    if not any(ask.kind is Kind.NIC for ask in all_asks):
+        findings += _report_host_rdma(spec)
+    for path in users:
+        findings += _remove_visible(patch, path, chosen.get(path, ()))
+    for ask in asks:
+        for setting in ask.settings:
+            if isinstance(setting, EnvironmentVariable):
+                _add_variable(patch, ask, setting)
+    return [*findings, *_add_tolerations(patch, removed)]
+
+
+def _remove_visible(patch: Patch, path: Path, chosen: _Variables) -> list[Finding]:
+    """Remove the variable, from the last one on, so that the indices stay valid."""
+    findings = []
+    for number, one in reversed(chosen):
+        if one["name"] == _VISIBLE:
+            at = (*path, "env", number)
+            patch.remove(at)
+            message = f"removed {_VISIBLE}, because the claim selects the devices"
+            findings.append(VISIBLE_DROPPED.at(format_path(at), message))
+    return findings
+
+
+def _add_variable(patch: Patch, ask: Ask, setting: EnvironmentVariable) -> None:
+    for user in ask.users:
+        env = as_list(get_value(patch.pod, (*user.path, "env")))
+        patch.budget.charge(len(env))
+        if not any(as_mapping(each).get("name") == setting.name for each in env):
+            variable: Value = {"name": setting.name, "value": setting.value}
+            patch.append((*user.path, "env"), variable)
+
+
+def _add_tolerations(patch: Patch, names: Iterable[str]) -> Iterator[Finding]:
+    """Tolerate the taints of resources that the pod no longer requests."""
+    for name in names:
+        if add_toleration(patch, name):
+            what = "because the pod no longer requests that resource"
+            message = f"added a toleration for {name}, {what}"
+            yield TOLERATION_ADDED.at("spec.tolerations", message)
+
+
+def _report_containers(
+    containers: _Containers, users: Collection[Path], chosen: Mapping[Path, _Variables]
+) -> list[Finding]:
+    """Report fields of containers that stay but may lose their effect."""
+    findings: list[Finding] = []
+    for path, one in containers.items():
+        if path in chosen:
+            findings += (_report_named if path in users else _report_visible)(path, chosen[path])
+        if path in users and as_mapping(one.get("securityContext")).get("privileged") is True:
+            message = "the container is privileged, so it has access to every device of the node"
+            findings.append(NOT_ENFORCED.at(format_path(path), message))
+    return findings
+
+
+def _report_named(path: Path, chosen: _Variables) -> Iterator[Finding]:
+    for number, one in chosen:
+        text = f"{one.get('value', '')}"
+        exact = one["name"] != _PREFIXED or text.startswith(("=", "^")) or ":" in text
+        if exact and one["name"] != _VISIBLE:
+            yield NAMED_DEVICES.at(
+                format_path((*path, "env", number)),
+                f"{one['name']} is {text or 'set'}, but the claim may allocate other devices",
+            )
+
+
+def _report_visible(path: Path, chosen: _Variables) -> Iterator[Finding]:
+    for number, one in chosen:
+        text = f"{one.get('value', '')}"
+        if one["name"] == _VISIBLE and text not in _NONE_VISIBLE:
+            yield VISIBLE_WITHOUT_CLAIM.at(
+                format_path((*path, "env", number)),
+                f"{_VISIBLE} is {text}, but the container requests no GPU",
+            )
+
+
+def _report_host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
+    """Report RDMA devices that the pod accesses through hostPath volumes."""
+    for number, each in enumerate(as_list(spec.get("volumes"))):
+        if not isinstance(each, dict) or "hostPath" not in each:
+            continue
+        path = as_mapping(each["hostPath"]).get("path")
+        if isinstance(path, str) and f"{path.rstrip('/')}/".startswith(_INFINIBAND):
+            yield HOST_RDMA.at(
+                format_path(("spec", "volumes", number, "hostPath", "path")),
+                f"mounts {path} of the host, but the pod requests no network device",
+            )
+
+
+def _containers(spec: Mapping[str, Value]) -> _Containers:
+    return {
+        ("spec", part, number): as_mapping(each)
+        for part in _CONTAINERS
+        for number, each in enumerate(as_list(spec.get(part)))
+    }
+
+
+def _variables(container: Mapping[str, Value]) -> _Variables:
+    """Find the variables of a container that select devices, with their indices."""
+    found = []
+    for number, each in enumerate(as_list(container.get("env"))):
+        if isinstance(each, dict):
+            name = each.get("name")
+            if isinstance(name, str) and name in _READ:
+                found.append((number, each))
+    return found

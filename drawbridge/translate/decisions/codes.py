@@ -1,0 +1,205 @@
+"""Finding codes of the decisions about asks."""
+
+from drawbridge.finding import Activity, Code, Codes, Severity
+
+LEFT_TO_CLASS = Code(
+    name="LeftToClass",
+    severity=Severity.INFO,
+    text=(
+        "A DeviceClass serves the extended resource natively, so the request needs no translation."
+    ),
+    example=(
+        "spec.containers[0]: nvidia.com/gpu stays as it is, because DeviceClass "
+        "gpu.nvidia.com serves it"
+    ),
+    remedy="Set `decisions.nativeExtendedNames: translate` to create a claim anyway.",
+)
+CLASS_WOULD_SERVE = Code(
+    name="ClassWouldServe",
+    severity=Severity.INFO,
+    text="The request is translated although a DeviceClass serves the extended resource natively.",
+    example=(
+        "spec.containers[0]: nvidia.com/gpu is translated, although DeviceClass "
+        "gpu.nvidia.com serves it"
+    ),
+    remedy="Set `decisions.nativeExtendedNames: leave` to leave such requests as they are.",
+)
+LEFT_TO_PLUGIN = Code(
+    name="LeftToPlugin",
+    severity=Severity.WARNING,
+    text=(
+        "A request stays with its device plugin, because the plugin shares the device between"
+        " pods and a claim would allocate the whole device."
+    ),
+    example=(
+        "spec.containers[0]: rdma/hca_shared_devices_a stays with its device plugin, which "
+        "shares the device between pods"
+    ),
+    remedy=(
+        "No action is needed while the device plugin runs. To have the request translated, remove "
+        "the plugin."
+    ),
+)
+LEFT_AS_IT_IS = Code(
+    name="LeftAsItIs",
+    severity=Severity.WARNING,
+    text=(
+        "A ResourceClaim cannot express the request, so it stays with the device plugin or "
+        "DeviceClass that serves it."
+    ),
+    example=(
+        "spec.containers[0]: nvidia.com/gpumem stays with the device plugin that serves it: "
+        "gpu.nvidia.com does not share its devices"
+    ),
+    remedy="To have the request translated, remove the cause that the message names.",
+)
+NOTHING_SAYS_IT = Code(
+    name="NothingSaysIt",
+    severity=Severity.ERROR,
+    text="The request has no counterpart in DRA, and no device plugin serves it.",
+    example="spec.containers[0]: koordinator.sh/fpga: no DRA driver for it is known",
+    remedy="Run the pod where a device plugin serves the resource, or remove the request.",
+)
+LOST_ALWAYS = Code(
+    name="LostInClaims",
+    severity=Severity.WARNING,
+    text="A ResourceClaim cannot express a property of the request, so the translation loses it.",
+    example=(
+        "spec.containers[0]: intel.com/sriov: the claim does not set the environment variables of "
+        "the device plugin"
+    ),
+    remedy="Check that the pod works without this property.",
+)
+AMOUNT_MAPPED = Code(
+    name="AmountMappedByClass",
+    severity=Severity.WARNING,
+    text=(
+        "A DeviceClass serves an extended resource whose number is an amount, such as memory in "
+        "MiB. Kubernetes allocates one device of the class for each unit of the amount."
+    ),
+    example=(
+        "spec.containers[0]: nvidia.com/gpu, nvidia.com/gpumem: DeviceClass gpu.example.com serves "
+        "nvidia.com/gpumem as a number of devices, but the pod requests an amount by it"
+    ),
+    remedy="Remove `extendedResourceName` from the DeviceClass, or set a name that counts devices.",
+)
+NOT_TOGETHER = Code(
+    name="NoNodeOffersAll",
+    severity=Severity.ERROR,
+    text=(
+        "A pod runs on one node. Different nodes offer the devices that the pod requests, and no "
+        "node offers all of them. It is an error if all are devices of classes whose fleets are "
+        "closed, so that no other kinds of nodes come. Otherwise, for example if a device plugin "
+        "serves one of them, it is a warning, and the pod is translated."
+    ),
+    example=(
+        "spec.containers[0]: no node offers DeviceClass gpu.nvidia.com and DeviceClass "
+        "hami-core-gpu.project-hami.io together"
+    ),
+    remedy=(
+        "Request devices that one node offers, as `drawbridge facts` lists them under `offers`, "
+        "run the containers in different pods, or set `fleet[].closed` to false for a class if "
+        "such a node comes."
+    ),
+)
+ADMIN_NOT_ALLOWED = Code(
+    name="AdminAccessNotAllowed",
+    severity=Severity.ERROR,
+    text=(
+        "The pod monitors devices that other pods use. A claim needs admin access for that, which "
+        "a legacy request gets only if the configuration allows it."
+    ),
+    example=(
+        "gpu.intel.com/i915_monitoring: the container monitors devices that other pods use, but "
+        "decisions.adminAccess is refuse"
+    ),
+    remedy=(
+        "Set `decisions.adminAccess: allow`, and set the label "
+        '`resource.kubernetes.io/admin-access: "true"` on the namespace.'
+    ),
+)
+ADMIN_NOT_LABELLED = Code(
+    name="AdminAccessNotLabelled",
+    severity=Severity.ERROR,
+    text="The API server allows admin access only in namespaces with a label.",
+    example=(
+        "gpu.intel.com/i915_monitoring: the container monitors devices that other pods use, but "
+        "the namespace does not have the label resource.kubernetes.io/admin-access with the value "
+        "true"
+    ),
+    remedy='Set the label `resource.kubernetes.io/admin-access: "true"` on the namespace.',
+)
+ADMIN_UNKNOWN = Code(
+    name="AdminAccessUnknown",
+    severity=Severity.WARNING,
+    text=(
+        "The claim has admin access, which the API server allows only in namespaces with a label. "
+        "The labels of the namespace are not known."
+    ),
+    example=(
+        "gpu.intel.com/i915_monitoring: the container monitors devices that other pods use, but "
+        "the namespace must have the label resource.kubernetes.io/admin-access with the value true"
+    ),
+    remedy='Set the label `resource.kubernetes.io/admin-access: "true"` on the namespace.',
+)
+SERVER_UNKNOWN = Code(
+    name="ServerUnknown",
+    severity=Severity.WARNING,
+    text=(
+        "No facts about the cluster are available, so the translation assumes that a device "
+        "plugin serves the extended resource."
+    ),
+    example=(
+        "spec: nvidia.com/gpu: assumed to be served by a device plugin, because no facts "
+        "about the cluster are available"
+    ),
+    remedy="Pass the cluster with --context or --cluster, or its facts with --facts.",
+)
+POD_BOUND = Code(
+    name="PodBound",
+    severity=Severity.WARNING,
+    text=(
+        "The pod is already assigned to a node, so the scheduler would not allocate its "
+        "claims. It is not translated."
+    ),
+    example="spec.nodeName: the pod is already assigned to node worker-1",
+    remedy="Remove nodeName, or translate the workload that creates the pod.",
+)
+POD_MIRRORED = Code(
+    name="PodMirrored",
+    severity=Severity.WARNING,
+    text="The pod is the mirror of a static pod, which cannot have claims. It is not translated.",
+    example=(
+        "metadata.annotations[kubernetes.io/config.mirror]: the pod is the mirror of a static pod"
+    ),
+    remedy="Create the pod through the API server instead, for example with a DaemonSet.",
+)
+PLACE_TAKEN = Code(
+    name="PlaceTaken",
+    severity=Severity.ERROR,
+    text="The translation must extend a field of the pod, but the field has the wrong type.",
+    example="spec.resourceClaims: spec.resourceClaims must be a list",
+    remedy="Correct the field in the pod.",
+)
+
+CODES = Codes(
+    "translate: decisions",
+    Activity.TRANSLATE,
+    [
+        LEFT_TO_CLASS,
+        CLASS_WOULD_SERVE,
+        LEFT_TO_PLUGIN,
+        LEFT_AS_IT_IS,
+        NOTHING_SAYS_IT,
+        LOST_ALWAYS,
+        AMOUNT_MAPPED,
+        NOT_TOGETHER,
+        ADMIN_NOT_ALLOWED,
+        ADMIN_NOT_LABELLED,
+        ADMIN_UNKNOWN,
+        SERVER_UNKNOWN,
+        POD_BOUND,
+        POD_MIRRORED,
+        PLACE_TAKEN,
+    ],
+)

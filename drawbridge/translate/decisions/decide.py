@@ -1,0 +1,226 @@
+"""Decides about the asks of a pod: translate them, leave them to their server, or refuse them.
+
+The decision depends on what serves the extended resource and on how well a claim can express the
+ask.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.documents.paths import format_path
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Code, Finding, Severity
+from drawbridge.translate.decisions.codes import (
+    AMOUNT_MAPPED,
+    CLASS_WOULD_SERVE,
+    LEFT_AS_IT_IS,
+    LEFT_TO_CLASS,
+    LEFT_TO_PLUGIN,
+    LOST_ALWAYS,
+    NOTHING_SAYS_IT,
+    SERVER_UNKNOWN,
+)
+from drawbridge.translate.decisions.rows import LOSSES, NOTHING, get_row, is_selected_by_name
+from drawbridge.translate.legacy.asks import Ask, Kind
+from drawbridge.translate.targets.plan import Expressibility, TargetResult
+
+
+class ServedBy(enum.StrEnum):
+    """What serves an extended resource."""
+
+    PLUGIN = "plugin"
+    CLASS = "class"
+    NOBODY = "nobody"
+
+
+_SERVERS: Final = {ServedBy.PLUGIN: "device plugin", ServedBy.CLASS: "DeviceClass"}
+
+
+_MOVE: Final = "Install the DRA driver, without the device plugin, on nodes that have the devices."
+
+
+class Verdict(enum.StrEnum):
+    """What to do with an ask."""
+
+    TRANSLATE = "translate"
+    LEAVE = "leave"
+    REFUSE = "refuse"
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """The decision about asks that are translated together, with its findings."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+
+
+_WORST_FIRST: Final = (Expressibility.NOT_EXPRESSIBLE, Expressibility.LOSSY, Expressibility.EQUAL)
+
+
+def find_server(asks: Sequence[Ask], facts: Facts | None) -> ServedBy:
+    """Return the one server of all the names of these asks; without facts, a plugin."""
+    if facts is None:
+        return ServedBy.PLUGIN
+    if facts.plugins_serve({name for ask in asks for name in ask.resources}):
+        return ServedBy.PLUGIN
+    served = all(find_serving_class(ask, facts) for ask in asks)
+    return ServedBy.CLASS if served else ServedBy.NOBODY
+
+
+def find_serving_class(ask: Ask, facts: Facts) -> str:
+    """Return the class that gives what an ask means; empty if none.
+
+    A class gives a number of its devices for one name. It reads neither amounts nor annotations.
+    """
+    if is_selected_by_name(ask.row):
+        ask = replace(ask, share=None, selectors=(), alternatives=(), uses_node_labels=False)
+    if len(ask.resources) != 1 or not ask.is_plain:
+        return ""
+    classes = facts.find_resource(ask.resources[0]).classes
+    return classes[0] if classes else ""
+
+
+def stays_with_plugin(ask: Ask, facts: Facts | None) -> bool:
+    """Whether an ask stays with its device plugin even if a claim can express it."""
+    return get_row(ask.row).stays_with_plugin and find_server([ask], facts) is ServedBy.PLUGIN
+
+
+def rate_asks(asks: Sequence[Ask], result: TargetResult) -> Expressibility:
+    """Rate how well a claim can express asks: the worst rating of their rows and the target."""
+    ratings = {result.expressibility, *(get_row(ask.row).expressibility for ask in asks)}
+    if any(ask.kind is Kind.OTHER for ask in asks):
+        ratings.add(Expressibility.NOT_EXPRESSIBLE)
+    return next(each for each in _WORST_FIRST if each in ratings)
+
+
+def decide(
+    asks: Sequence[Ask], result: TargetResult, facts: Facts | None, configuration: Configuration
+) -> Decision:
+    """Decide about asks that are translated together, by the decision table."""
+    served_by, rating = find_server(asks, facts), rate_asks(asks, result)
+    mapped = tuple(_report_mapped_amounts(asks, facts))
+    if rating is Expressibility.NOT_EXPRESSIBLE:
+        decision = _leave_or_refuse(asks, result, served_by, configuration, known=facts is not None)
+        return replace(decision, findings=(*decision.findings, *mapped))
+    if any(stays_with_plugin(ask, facts) for ask in asks):
+        message = f"{_stays_with_its(asks)} device plugin, which shares the device between pods"
+        return Decision(Verdict.LEAVE, (_make_finding(LEFT_TO_PLUGIN, asks, message),))
+    if served_by is ServedBy.PLUGIN and facts and not facts.offers_classes(result.classes):
+        names = " and ".join(result.classes)
+        stays = _stays_with_its(asks)
+        message = f"{stays} device plugin: no node offers devices of {names} to claims"
+        return Decision(Verdict.LEAVE, (_make_finding(LEFT_AS_IT_IS, asks, message, remedy=_MOVE),))
+    findings = (*result.findings, *_report_always_lost(asks, result), *mapped)
+    if rating is Expressibility.EQUAL and (
+        name := _find_native_class(asks, result, facts, configuration)
+    ):
+        if configuration.decisions.native_extended_names == "leave":
+            message = f"stays as it is, because DeviceClass {name} serves it"
+            return Decision(Verdict.LEAVE, (_make_finding(LEFT_TO_CLASS, asks, message),))
+        message = f"is translated, although DeviceClass {name} serves it"
+        findings = (*findings, _make_finding(CLASS_WOULD_SERVE, asks, message))
+    return Decision(Verdict.TRANSLATE, findings)
+
+
+def _leave_or_refuse(
+    asks: Sequence[Ask],
+    result: TargetResult,
+    served_by: ServedBy,
+    configuration: Configuration,
+    *,
+    known: bool,
+) -> Decision:
+    native = configuration.placement == Placement.NATIVE
+    why = [each for each in result.findings if each.severity is not Severity.INFO]
+    why = why or [_make_finding(NOTHING_SAYS_IT, asks, _no_counterpart(asks[0]), ": ")]
+    if served_by is ServedBy.PLUGIN or (served_by is ServedBy.CLASS and native):
+        named = any(ask.resources for ask in asks)
+        one = len(_list_names(asks)) == 1
+        server = f"{_SERVERS[served_by]} that serves" if named else "component that reads"
+        stays, it = ("stays", "it") if one else ("stay", "them")
+        reason = why[0].message.removeprefix(f"{_names(asks)}: ")
+        message = f"{stays} with the {server} {it}: {reason}"
+        remedy = why[0].remedy if known else SERVER_UNKNOWN.remedy
+        return Decision(
+            Verdict.LEAVE, (_make_finding(LEFT_AS_IT_IS, asks, message, remedy=remedy),)
+        )
+    return Decision(Verdict.REFUSE, tuple(replace(e, severity=Severity.ERROR) for e in why))
+
+
+def _find_native_class(
+    asks: Sequence[Ask], result: TargetResult, facts: Facts | None, configuration: Configuration
+) -> str:
+    """Return the class that serves a plain request for whole devices natively; empty if none.
+
+    A class without devices serves no request while the class of the claim has some.
+    """
+    if facts is None or configuration.placement != Placement.NATIVE:
+        return ""
+    if len(asks) != 1 or not asks[0].is_plain:
+        return ""
+    name = find_serving_class(asks[0], facts)
+    better = not _has_devices(name, facts) and any(
+        _has_devices(each, facts) for each in result.classes
+    )
+    return "" if better else name
+
+
+def _has_devices(name: str, facts: Facts) -> bool:
+    found = facts.find_class(name)
+    return found is None or bool(found.drivers)
+
+
+def _report_mapped_amounts(asks: Sequence[Ask], facts: Facts | None) -> Iterator[Finding]:
+    """Report classes that map a name of which the pod requests an amount and not devices."""
+    for ask in asks if facts else ():
+        for name in ask.amounts:
+            if facts and (classes := facts.find_resource(name).classes):
+                message = (
+                    f"DeviceClass {classes[0]} serves {name} as a number of devices, but the pod "
+                    "requests an amount by it"
+                )
+                yield _make_finding(AMOUNT_MAPPED, [ask], message, ": ")
+
+
+def _report_always_lost(asks: Sequence[Ask], result: TargetResult) -> list[Finding]:
+    lost = dict.fromkeys(
+        name for ask in asks for name in get_row(ask.row).lost if name not in result.lost
+    )
+    return [_make_finding(LOST_ALWAYS, asks, LOSSES[name], ": ") for name in lost]
+
+
+def _no_counterpart(ask: Ask) -> str:
+    becomes = get_row(ask.row).becomes
+    return (
+        becomes.removeprefix(NOTHING) if becomes.startswith(NOTHING) else "DRA has no counterpart"
+    )
+
+
+def _make_finding(
+    code: Code,
+    asks: Sequence[Ask],
+    message: str,
+    separator: str = " ",
+    *,
+    remedy: str | None = None,
+) -> Finding:
+    users = [user.path for ask in asks for user in ask.users]
+    path = format_path(users[0]) if users else ""
+    return code.at(path, f"{_names(asks)}{separator}{message}", remedy=remedy)
+
+
+def _stays_with_its(asks: Sequence[Ask]) -> str:
+    return "stays with its" if len(_list_names(asks)) == 1 else "stay with their"
+
+
+def _names(asks: Sequence[Ask]) -> str:
+    return ", ".join(_list_names(asks))
+
+
+def _list_names(asks: Sequence[Ask]) -> Sequence[str]:
+    return tuple(dict.fromkeys(name for ask in asks for name in (ask.resources or (ask.row,))))

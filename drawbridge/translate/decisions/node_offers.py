@@ -1,0 +1,208 @@
+"""Decides about the asks of a pod so that one node offers everything that the pod then needs.
+
+Claims, and the requests that stay with a plugin or a class, must be served on the same node. If no
+node serves the first choice of targets, the targets of each kind of node are tried.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.config.model import Configuration
+from drawbridge.documents.paths import format_path
+from drawbridge.facts.model import Facts, NodeOffer
+from drawbridge.finding import Finding, Severity
+from drawbridge.translate.changes import dual_nodes
+from drawbridge.translate.decisions.admin_access import AdminAccess, apply_admin_access
+from drawbridge.translate.decisions.codes import NOT_TOGETHER
+from drawbridge.translate.decisions.decide import (
+    Verdict,
+    decide,
+    find_serving_class,
+    stays_with_plugin,
+)
+from drawbridge.translate.legacy.asks import Ask
+from drawbridge.translate.targets.choose import express_asks
+from drawbridge.translate.targets.plan import TargetResult
+from drawbridge.translate.targets.work import estimate_work
+from drawbridge.translate.work_budget import WorkBudget
+
+# Kinds of nodes that are tried for one pod, those of most nodes first.
+MAX_KINDS: Final = 16
+
+
+class PodAsks(msgspec.Struct, frozen=True):
+    """The asks of a pod, and whether they may have admin access."""
+
+    asks: tuple[Ask, ...]
+    admin: AdminAccess = AdminAccess.ALLOWED
+    original: tuple[Ask, ...] = ()  # of a translated pod: all asks before its translation
+
+
+class DecidedAsks(msgspec.Struct, frozen=True):
+    """The decisions about the asks of a pod: translated ones with their results, and left ones."""
+
+    findings: tuple[Finding, ...] = ()
+    refused: bool = False
+    asks: tuple[Ask, ...] = ()
+    results: tuple[TargetResult, ...] = ()
+    left: tuple[Ask, ...] = ()
+
+
+class NodeNeed(msgspec.Struct, frozen=True):
+    """Something that the node of a pod must offer: a class, or the names of a plugin."""
+
+    label: str
+    class_: str = ""
+    names: frozenset[str] = frozenset()
+
+    def is_offered(self, offer: NodeOffer) -> bool:
+        """Whether a node with this offer serves it."""
+        by_plugin = bool(self.names) and self.names <= set(offer.names)
+        return by_plugin or self.class_ in offer.classes
+
+
+def decide_for_one_node(
+    pod: PodAsks, facts: Facts | None, configuration: Configuration, budget: WorkBudget
+) -> DecidedAsks:
+    """Decide about all asks of a pod; refuse them if no node serves them together.
+
+    The asks of a translated pod are decided for the nodes that serve its original asks together.
+    Raises WorkLimitError if that takes more work than the budget allows.
+    """
+    if not pod.original:
+        return _choose_facts(pod, facts, configuration, budget)[0]
+    whole, chosen = _choose_facts(
+        replace(pod, asks=pod.original, original=()), facts, configuration, budget
+    )
+    rest = _decide_each(pod.asks, pod.admin, chosen, configuration)
+    # Claims that exist stay; only a new one can be refused.
+    return whole if whole.refused and rest.results else rest
+
+
+def _choose_facts(
+    pod: PodAsks, facts: Facts | None, configuration: Configuration, budget: WorkBudget
+) -> tuple[DecidedAsks, Facts | None]:
+    """Decide about asks, and return the facts to decide by: of all nodes, or of one kind."""
+    asks, admin = pod.asks, pod.admin
+    budget.charge(estimate_work(asks, facts))
+    decided = _decide_each(asks, admin, facts, configuration)
+    if facts is None or not facts.knows_offers or decided.refused or not decided.results:
+        return decided, facts
+    needs = _list_known_needs(decided, facts)
+    open_offers = _list_open_offers(decided, facts, configuration)
+    if not needs or _is_met(needs, open_offers):
+        return decided, facts
+    for offer in _list_kinds(asks, facts):
+        budget.charge(estimate_work(asks, facts))
+        # As in a cluster that has only nodes of this kind.
+        narrowed = facts.narrowed(offer)
+        other = _decide_each(asks, admin, narrowed, configuration)
+        is_open = offer in _list_open_offers(other, facts, configuration)
+        if is_open and not other.refused and _is_met(_list_needs(other, facts), [offer]):
+            return other, narrowed
+    # A dual node may become open again, and a finding reports it.
+    met = _is_met(needs, facts.offers)
+    return (decided if met else _report_apart(asks, decided, needs, facts)), facts
+
+
+def _report_apart(
+    asks: Sequence[Ask], decided: DecidedAsks, needs: Sequence[NodeNeed], facts: Facts
+) -> DecidedAsks:
+    """Refuse the asks if no node can ever meet the needs, otherwise warn."""
+    message = f"no node offers {' and '.join(need.label for need in needs)} together"
+    path = format_path(asks[0].users[0].path) if asks[0].users else ""
+    finding = NOT_TOGETHER.at(path, message)
+    if _is_closed(needs, facts):
+        return replace(decided, findings=(finding,), refused=True)
+    message = f"{message} now; the pod waits until one does"
+    warning = replace(finding, severity=Severity.WARNING, message=message)
+    return replace(decided, findings=(*decided.findings, warning))
+
+
+def _is_closed(needs: Iterable[NodeNeed], facts: Facts) -> bool:
+    """Whether all needs are classes with closed fleets.
+
+    A device plugin that restarts, or that a node gets later, serves its names on other nodes than
+    the facts show.
+    """
+    found = [facts.find_class(need.class_) if need.class_ else None for need in needs]
+    return all(each is not None and each.closed for each in found)
+
+
+def _decide_each(
+    asks: Sequence[Ask], admin: AdminAccess, facts: Facts | None, configuration: Configuration
+) -> DecidedAsks:
+    asks = _leave_joints(asks, facts)
+    asks_by_name = {ask.name: ask for ask in asks}
+    findings: list[Finding] = []
+    results: list[TargetResult] = []
+    refused = False
+    for expressed in express_asks(asks, facts, configuration):
+        together = [asks_by_name[name] for name in expressed.asks]
+        result = apply_admin_access(expressed, together, admin)
+        decision = decide(together, result, facts, configuration)
+        findings += decision.findings
+        refused = refused or decision.verdict is Verdict.REFUSE
+        if decision.verdict is Verdict.TRANSLATE:
+            results.append(result)
+    names = {name for result in results for name in result.asks}
+    return DecidedAsks(
+        tuple(findings),
+        refused,
+        tuple([ask for ask in asks if ask.name in names]),
+        tuple(results),
+        tuple([ask for ask in asks if ask.name not in names]),
+    )
+
+
+def _leave_joints(asks: Sequence[Ask], facts: Facts | None) -> Sequence[Ask]:
+    """Divide joint asks of which one stays: its device cannot be aligned with one of a claim."""
+    left = {ask.joint.name for ask in asks if ask.joint and stays_with_plugin(ask, facts)}
+    return [
+        replace(ask, joint=None) if ask.joint and ask.joint.name in left else ask for ask in asks
+    ]
+
+
+def _list_known_needs(decided: DecidedAsks, facts: Facts) -> tuple[NodeNeed, ...]:
+    """Return the needs that any node meets; the first node for the others may arrive later."""
+    return tuple(
+        need for need in _list_needs(decided, facts) if any(map(need.is_offered, facts.offers))
+    )
+
+
+def _is_met(needs: Iterable[NodeNeed], offers: Iterable[NodeOffer]) -> bool:
+    """Whether one of the offers meets all needs."""
+    return any(all(need.is_offered(offer) for need in needs) for offer in offers)
+
+
+def _list_open_offers(
+    decided: DecidedAsks, facts: Facts, configuration: Configuration
+) -> Sequence[NodeOffer]:
+    """Return the offers of nodes that the pod can use: a pod with claims may avoid dual nodes."""
+    sources = dual_nodes.find_dual_sources(decided.asks, decided.results, facts, configuration)
+    return [each for each in facts.offers if not each.dual] if sources else facts.offers
+
+
+def _list_needs(decided: DecidedAsks, facts: Facts) -> tuple[NodeNeed, ...]:
+    classes = (name for each in decided.results for name in each.classes)
+    claimed = (NodeNeed(f"DeviceClass {name}", name) for name in classes)
+    kept = (
+        NodeNeed(", ".join(ask.resources), find_serving_class(ask, facts), frozenset(ask.resources))
+        for ask in decided.left
+        if ask.resources
+    )
+    return tuple(dict.fromkeys((*claimed, *kept)))
+
+
+def _list_kinds(asks: Iterable[Ask], facts: Facts) -> Iterator[NodeOffer]:
+    """Yield the kinds of nodes that differ for these asks, those of most nodes first."""
+    names = {name for ask in asks for name in ask.resources}
+    seen: set[tuple[tuple[str, ...], frozenset[str], bool]] = set()
+    for each in facts.offers_by_frequency:
+        kind = (each.classes, frozenset(names.intersection(each.names)), each.dual)
+        if kind not in seen and len(seen) < MAX_KINDS:
+            seen.add(kind)
+            yield each

@@ -1,0 +1,71 @@
+"""Resolves the asks of one pod: which are translated, into which claims, with which findings.
+
+The outcome depends only on the asks, their admin access, the facts and the configuration, so pods
+with equal asks share one cached outcome.
+"""
+
+import msgspec
+
+from drawbridge.config.model import Configuration
+from drawbridge.dra.rules import encode_rules
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding
+from drawbridge.names import RULES_ANNOTATION
+from drawbridge.translate.changes import dual_nodes
+from drawbridge.translate.changes.template import ClaimTemplate, make_template
+from drawbridge.translate.codes import TOO_MANY_CLAIMS
+from drawbridge.translate.decisions.memo import TranslationCache
+from drawbridge.translate.decisions.node_offers import PodAsks, decide_for_one_node
+from drawbridge.translate.legacy.asks import Ask
+from drawbridge.translate.targets.claims import ClaimLimitError, ComposedClaim, assemble_claims
+from drawbridge.translate.work_budget import WorkBudget
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The outcome for the asks of a pod; if any ask is refused, nothing is translated."""
+
+    findings: tuple[Finding, ...] = ()
+    refused: bool = False
+    asks: tuple[Ask, ...] = ()  # the translated ones
+    claims: tuple[tuple[ComposedClaim, ClaimTemplate], ...] = ()
+    dual_findings: tuple[Finding, ...] = ()  # nodes that offer the same devices twice
+    classes: tuple[str, ...] = ()  # the DeviceClasses of the claims
+    drivers: tuple[str, ...] = ()  # the drivers of the claims
+
+
+OutcomeCache = TranslationCache[PodAsks, Outcome]
+
+
+def resolve_asks(
+    pod: PodAsks, facts: Facts | None, configuration: Configuration, budget: WorkBudget
+) -> Outcome:
+    """Decide about the asks of a pod, and compose the claims of the translated ones.
+
+    Raises WorkLimitError if that takes more work than the budget allows.
+    """
+    decided = decide_for_one_node(pod, facts, configuration, budget)
+    if decided.refused or not decided.results:
+        left = () if decided.refused else dual_nodes.report_left(decided.left, facts)
+        return Outcome((*decided.findings, *left), decided.refused)
+    results, translated, findings = decided.results, decided.asks, decided.findings
+    try:
+        claims = tuple([(claim, _template(claim)) for claim in assemble_claims(results)])
+    except ClaimLimitError as limit:
+        return Outcome(
+            (*findings, TOO_MANY_CLAIMS.at("spec.resourceClaims", f"{limit}")), refused=True
+        )
+    dual = dual_nodes.find_dual_sources(translated, results, facts, configuration)
+    left = () if dual else dual_nodes.report_left(decided.left, facts)
+    return Outcome(
+        (*findings, *left),
+        asks=translated,
+        claims=claims,
+        dual_findings=tuple(dual_nodes.report_dual_sources(dual)),
+        classes=tuple(dict.fromkeys(name for result in results for name in result.classes)),
+        drivers=tuple(dict.fromkeys(name for result in results for name in result.drivers)),
+    )
+
+
+def _template(claim: ComposedClaim) -> ClaimTemplate:
+    rules = encode_rules(claim.rules)
+    return make_template(claim.spec, claim_annotations={RULES_ANNOTATION: rules} if rules else {})

@@ -1,0 +1,128 @@
+"""Reduces a pod to the fields that determine its translation, as a cache key.
+
+Pods of different owners with equal device requests share one essence. A pod and its essence have
+the same translation: lists keep their length and objects keep their keys, so that edits of one fit
+the other. The essence leaves out only values that no dialect reads for devices: images, commands,
+probes and most of the environment.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from drawbridge.documents.values import Value
+from drawbridge.translate.pod_fields import METADATA_FIELDS
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+# Lone surrogates, integers of more than 64 bits, values that are nested too deeply or not JSON.
+_NOT_ENCODABLE: Final = (ValueError, OverflowError, RecursionError, TypeError, msgspec.MsgspecError)
+# Fields of a container that no dialect reads. All other fields stay.
+_UNREAD_OF_CONTAINER: Final = frozenset(
+    {
+        "image",
+        "command",
+        "args",
+        "ports",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+        "workingDir",
+        "terminationMessagePath",
+        "volumeMounts",
+    }
+)
+_ENVIRONMENT: Final = ("NVIDIA_", "CUDA_", "HIP_", "ROCR_", "ZE_", "NCCL_", "NVSHMEM_", "GPU_")
+_UNREAD_OF_POD: Final = frozenset(
+    {"hostname", "subdomain", "serviceAccountName", "serviceAccount", "imagePullSecrets"}
+)
+# Labels and annotations that Kubernetes, kubectl and deployment tools set.
+_TOOL_PREFIXES: Final = (
+    "app.kubernetes.io/",
+    "apps.kubernetes.io/",
+    "batch.kubernetes.io/",
+    "kubectl.kubernetes.io/",
+    "statefulset.kubernetes.io/",
+    "controller-",
+    "pod-template-hash",
+    "helm.sh/",
+)
+_TOOL_KEYS: Final = frozenset({"app", "name", "version", "instance", "component", "job-name"})
+_READ_METADATA: Final = frozenset(METADATA_FIELDS)
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+
+
+def essence_key(pod: Value, *namespace: str | bool | None) -> bytes | None:
+    """Encode the essence of a pod so that equal bytes mean equal values; None if impossible.
+
+    `namespace` is what is known about the namespace of the pod.
+    The encoding is not JSON, because JSON writes null and NaN alike.
+    """
+    if not isinstance(pod, dict):
+        return None
+    try:
+        return _ENCODER.encode((namespace, reduce_to_essence(pod)))
+    except _NOT_ENCODABLE:
+        return None
+
+
+def reduce_to_essence(pod: Mapping[str, Value]) -> Value:
+    """Return the pod with every value that no dialect reads blanked."""
+    metadata, spec = pod.get("metadata"), pod.get("spec")
+    result = {**pod}
+    if isinstance(metadata, dict):
+        kept: dict[str, Value] = {
+            key: value if key in _READ_METADATA else None for key, value in metadata.items()
+        }
+        for part in ("labels", "annotations"):
+            if isinstance(texts := kept.get(part), dict):
+                kept[part] = {key: "" if _is_set_by_tool(key) else texts[key] for key in texts}
+        result["metadata"] = kept
+    if isinstance(spec, dict):
+        result["spec"] = _reduce_spec(spec)
+    return result
+
+
+def _is_set_by_tool(key: str) -> bool:
+    return key in _TOOL_KEYS or key.startswith(_TOOL_PREFIXES)
+
+
+def _reduce_spec(spec: Mapping[str, Value]) -> Value:
+    kept: dict[str, Value] = {
+        key: None if key in _UNREAD_OF_POD else value for key, value in spec.items()
+    }
+    for part in _CONTAINERS:
+        if isinstance(listed := kept.get(part), list):
+            kept[part] = [_reduce_container(each) for each in listed]
+    if isinstance(volumes := kept.get("volumes"), list):
+        kept["volumes"] = [_reduce_volume(each) for each in volumes]
+    return kept
+
+
+def _reduce_container(one: Value) -> Value:
+    if not isinstance(one, dict):
+        return one
+    kept: dict[str, Value] = {
+        key: None if key in _UNREAD_OF_CONTAINER else value for key, value in one.items()
+    }
+    if isinstance(env := kept.get("env"), list):
+        kept["env"] = _reduce_environment(env)
+    return kept
+
+
+def _reduce_environment(listed: list[Value]) -> Value:
+    """Keep the variables about devices; of every other variable only the name stays."""
+    return [
+        {"name": name}
+        if isinstance(each, dict)
+        and isinstance(name := each.get("name"), str)
+        and not name.startswith(_ENVIRONMENT)
+        else each
+        for each in listed
+    ]
+
+
+def _reduce_volume(one: Value) -> Value:
+    """Keep a hostPath volume; blank any other volume."""
+    return one if isinstance(one, dict) and "hostPath" in one else None

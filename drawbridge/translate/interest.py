@@ -1,0 +1,100 @@
+"""Selects the pods that admission must see: those from which any dialect reads something.
+
+The webhook's match conditions are derived from this. They keep all other pods away from admission,
+so the selection is coarse but never too narrow: it covers every pod that would be translated.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from drawbridge.config.model import Configuration, Placement, Policy
+from drawbridge.documents.values import Value
+from drawbridge.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
+from drawbridge.translate.legacy.codes import NETWORK_UNKNOWN
+from drawbridge.translate.legacy.networks import DEFAULT, NETWORKS
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+
+# Annotations that dialects read from pods without any device resource.
+_FRACTIONS: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "mps")
+_PREFIXES: Final = ("tensor-fusion.ai/",)
+_NATIVE: Final = "kubernetes.io/"
+_FIRST_PROPOSAL: Final = ("kubernetes.io/gpu", "kubernetes.io/rdma")
+
+
+class Interest(msgspec.Struct, frozen=True):
+    """The keys that select a pod; any one of them is enough."""
+
+    # Any resource with a domain outside kubernetes.io, or with one of these prefixes.
+    native: str = _NATIVE
+    devices: tuple[str, ...] = _FIRST_PROPOSAL
+    annotations: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = _PREFIXES  # prefixes of annotations and labels
+    templates: str = TEMPLATE_PREFIX  # prefix of the templates that the pod refers to
+    mark: str = ORIGINAL_ANNOTATION  # the annotation of a translated pod
+    claims: bool = False  # whether any claim of a pod selects it
+
+
+def derive_interest(configuration: Configuration) -> Interest:
+    """Derive the interest from a configuration.
+
+    Every device resource counts, because an unknown one is reported as well. A pod that only names
+    networks needs no report if its finding is off and no network is configured. In bridge
+    placement, pods with claims of their own may need another scheduler.
+    """
+    silent = str(configuration.findings.get(NETWORK_UNKNOWN.name, "")) == Policy.OFF  # type: ignore[call-overload]  # keys are strings of one form
+    networks = () if silent and not configuration.legacy.networks else (DEFAULT, NETWORKS)
+    bridge = configuration.placement is Placement.BRIDGE
+    return Interest(annotations=(*networks, *_FRACTIONS), claims=bridge)
+
+
+def may_be_device(name: str, interest: Interest) -> bool:
+    """Whether a resource name may be a device."""
+    return "/" in name and (interest.native not in name or name.startswith(interest.devices))
+
+
+def covers(pod: Value, interest: Interest) -> bool:
+    """Whether the interest selects a pod; the same rule as the webhook's match conditions."""
+    fields = as_mapping(pod)
+    spec, metadata = as_mapping(fields.get("spec")), as_mapping(fields.get("metadata"))
+    annotations, labels = (
+        as_mapping(metadata.get("annotations")),
+        as_mapping(metadata.get("labels")),
+    )
+    return (
+        any(
+            _requests_device(each, interest)
+            for part in CONTAINERS
+            for each in as_list(spec.get(part))
+        )
+        or any(
+            key in interest.annotations or key.startswith(interest.prefixes) for key in annotations
+        )
+        or any(key.startswith(interest.prefixes) for key in labels)
+        or is_marked(pod, interest)
+        or (interest.claims and bool(as_list(spec.get("resourceClaims"))))
+    )
+
+
+def is_marked(pod: Value, interest: Interest) -> bool:
+    """Whether a pod has the marks of a translated pod; anybody may have set them."""
+    fields = as_mapping(pod)
+    spec, metadata = as_mapping(fields.get("spec")), as_mapping(fields.get("metadata"))
+    return interest.mark in as_mapping(metadata.get("annotations")) or any(
+        str(as_mapping(each).get("resourceClaimTemplateName", "")).startswith(interest.templates)
+        for each in as_list(spec.get("resourceClaims"))
+    )
+
+
+CONTAINERS: Final = ("containers", "initContainers")
+RESOURCES: Final = ("limits", "requests")
+
+
+def _requests_device(container: Value, interest: Interest) -> bool:
+    resources: Mapping[str, Value] = as_mapping(as_mapping(container).get("resources"))
+    return any(
+        may_be_device(name, interest)
+        for part in RESOURCES
+        for name in as_mapping(resources.get(part))
+    )

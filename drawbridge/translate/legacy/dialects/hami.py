@@ -1,0 +1,282 @@
+"""HAMi's dialect for NVIDIA: virtual GPUs of each container, memory in MiB and cores in percent.
+
+`nvidia.com/gpu` belongs to HAMi if the pod has anything else of HAMi, or if the configuration has a
+default for HAMi's memory or cores. A count alone is then an exclusive GPU without a default for the
+memory, and several are different GPUs. The dialect `vendors` reads other vendors' names.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from drawbridge.config.model import Legacy
+from drawbridge.finding import Finding
+from drawbridge.translate.legacy.asks import (
+    NO_REQUESTS,
+    Ask,
+    Colocation,
+    EnvironmentVariable,
+    Isolation,
+    Kind,
+    PackingPreference,
+    PodRequests,
+    TopologyScope,
+)
+from drawbridge.translate.legacy.codes import ALREADY_PLACED, AMOUNT_REFUSED, HINT_LOST, POD_REFUSED
+from drawbridge.translate.legacy.dialects import vgpu
+from drawbridge.translate.legacy.draft import RequestBuilder
+from drawbridge.translate.legacy.pod_view import (
+    Container,
+    DeviceResource,
+    PodView,
+    annotation_path,
+    as_mapping,
+    format_value,
+)
+from drawbridge.translate.legacy.selectors import AskSelector
+
+NAME: Final = "hami"
+NAMES: Final = vgpu.VgpuNames(
+    count="nvidia.com/gpu",
+    memory="nvidia.com/gpumem",
+    percent="nvidia.com/gpumem-percentage",
+    cores="nvidia.com/gpucores",
+    mode="nvidia.com/vgpu-mode",
+    use_uuid="nvidia.com/use-gpuuuid",
+    nouse_uuid="nvidia.com/nouse-gpuuuid",
+    exclusive_count=True,
+)
+_PRIORITY: Final = "nvidia.com/priority"
+_NUMA: Final = "nvidia.com/numa-bind"
+_SCHEDULER: Final = "hami-scheduler"
+_ALLOCATED: Final = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-node")
+_WEIGHTS: Final = "hami.io/device-scoring-weights"
+_BY_NUMBER: Final = "is ignored, because the index of a GPU on its node is not a device attribute"
+# Annotations that a claim cannot express, and why.
+_NOT_EXPRESSIBLE: Final = {
+    "nvidia.com/use-gpuindexes": _BY_NUMBER,
+    "nvidia.com/nouse-gpuindexes": _BY_NUMBER,
+    "nvidia.com/mig-profile-preference": (
+        "is ignored, because the claim requests the smallest profile with enough memory"
+    ),
+    "hami.io/vulkan": "is ignored, because the DRA driver decides which APIs a container can use",
+}
+_POLICIES: Final = {
+    "hami.io/node-scheduler-policy": ("binpack", "spread"),
+    "hami.io/gpu-scheduler-policy": ("binpack", "spread", "topology-aware", "mutex", "numa"),
+}
+# Preferences that an allocator with support for them can follow.
+_NODES, _DEVICES = _POLICIES
+_PREFERENCES: Final = {
+    (_NODES, "binpack"): PackingPreference("nodes", "packed", _NODES),
+    (_NODES, "spread"): PackingPreference("nodes", "spread", _NODES),
+    (_DEVICES, "binpack"): PackingPreference("devices", "packed", _DEVICES),
+    (_DEVICES, "spread"): PackingPreference("devices", "spread", _DEVICES),
+}
+_ANNOTATIONS: Final = (*NAMES.annotations, _NUMA, _WEIGHTS, *_NOT_EXPRESSIBLE, *_POLICIES)
+# `nvidia.com/gpu` alone is HAMi's only with an annotation, the scheduler or a configured default.
+TRIGGERS: Final = frozenset({*NAMES.resources, _PRIORITY, *_ANNOTATIONS, *_ALLOCATED, _SCHEDULER})
+# As Go parses booleans.
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+class _PodAnnotations(NamedTuple):
+    """The settings of the pod's annotations, which apply to all its devices."""
+
+    selectors: tuple[AskSelector, ...] = ()
+    isolation: Isolation = Isolation.MEMORY
+    colocation: Colocation | None = None
+    preferences: tuple[PackingPreference, ...] = ()
+    findings: Sequence[Finding] = ()
+    mode_findings: Sequence[Finding] = ()  # reported together with the first ask
+
+
+_RELEVANT: Final = frozenset(_ANNOTATIONS)
+# A default for one of these in the configuration means that HAMi serves the cluster's GPUs.
+_DEFAULTED: Final = frozenset({NAMES.memory, NAMES.cores})
+_NO_ANNOTATIONS: Final = _PodAnnotations()
+
+
+def read(pod: PodView, legacy: Legacy) -> PodRequests:
+    """Read the requests of each container and the pod's annotations, which apply to all of them."""
+    if not _uses_hami(pod, legacy):
+        return NO_REQUESTS
+    builder = RequestBuilder(NAME, pod)
+    allocated = next((key for key in _ALLOCATED if key in pod.annotations), None)
+    if allocated:
+        builder.findings.append(_already_allocated(allocated))
+        builder.keep_resources(
+            container.resources[name]
+            for container in pod.containers
+            for name in (*NAMES.resources, _PRIORITY)
+            if name in container.resources
+        )
+        return builder.build()
+    annotations = _read_annotations(pod)
+    builder.findings += annotations.findings
+    for container in pod.containers:
+        _read_container(builder, container, legacy, annotations)
+    if annotations is not _NO_ANNOTATIONS:
+        _report_lost_hints(builder)
+        builder.add_annotations(_ANNOTATIONS)
+    builder.handle_scheduler(_SCHEDULER)
+    builder.findings += _check_refused(pod)
+    return builder.build()
+
+
+def _read_annotations(pod: PodView) -> _PodAnnotations:
+    if _RELEVANT.isdisjoint(pod.annotations):
+        return _NO_ANNOTATIONS
+    selectors, findings = vgpu.read_selectors(NAMES, pod)
+    isolation, mode_findings = vgpu.read_isolation(NAMES, pod)
+    return _PodAnnotations(
+        selectors,
+        isolation,
+        _read_numa_binding(pod),
+        _read_preferences(pod),
+        findings,
+        mode_findings,
+    )
+
+
+def _uses_hami(pod: PodView, legacy: Legacy) -> bool:
+    own = (NAMES.memory, NAMES.percent, NAMES.cores, _PRIORITY)
+    if any(name in container.resources for container in pod.containers for name in own):
+        return True
+    if not any(NAMES.count in container.resources for container in pod.containers):
+        return False
+    mentioned = any(name in container.zeros for container in pod.containers for name in own)
+    if mentioned or pod.scheduler == _SCHEDULER:
+        return True
+    if pod.labels.get("hami.io/webhook") == "ignore":
+        return False
+    # HAMi's webhook leaves pods of other schedulers alone.
+    served = not pod.scheduler and not _DEFAULTED.isdisjoint(vgpu.defaults(legacy))
+    return served or any(key in pod.annotations for key in (*_ANNOTATIONS, *_ALLOCATED))
+
+
+def _read_container(
+    builder: RequestBuilder, container: Container, legacy: Legacy, annotations: _PodAnnotations
+) -> None:
+    resources = container.resources
+    used = [resources[name] for name in (*NAMES.resources, _PRIORITY) if name in resources]
+    if not any(name in resources for name in NAMES.resources):
+        _reject_priority_alone(builder, used)
+        return
+    count = _read_count(builder, container, legacy)
+    if not count:
+        return
+    share, row, findings = vgpu.read_share(NAMES, container, legacy, annotations.isolation)
+    priority, priority_findings = _read_priority(container)
+    mode_findings = annotations.mode_findings if not builder.asks else []
+    ask = Ask(
+        kind=Kind.GPU,
+        row=row,
+        vendor="nvidia",
+        count=count,
+        share=share,
+        selectors=annotations.selectors,
+        partition=annotations.isolation is Isolation.MIG,
+        colocation=annotations.colocation,
+        preferences=annotations.preferences,
+        settings=priority,
+        users=(container.user,),
+    )
+    builder.add_ask(ask, used)
+    builder.findings += [*findings, *priority_findings, *mode_findings]
+    builder.findings += vgpu.check_uuid_count(NAMES, ask, container.where)
+
+
+def _read_count(builder: RequestBuilder, container: Container, legacy: Legacy) -> int:
+    one = container.resources.get(NAMES.count)
+    if one:
+        return builder.read_count(one)
+    if vgpu.drop_without_count(NAMES, container, builder):
+        return 0
+    # A configured 0 means that memory alone does not request a GPU.
+    return vgpu.configured_amount(vgpu.defaults(legacy), NAMES.count, 1)
+
+
+def _read_preferences(pod: PodView) -> tuple[PackingPreference, ...]:
+    policies = ((key, pod.annotations.get(key, "").strip()) for key in _POLICIES)
+    return tuple(_PREFERENCES[policy] for policy in policies if policy in _PREFERENCES)
+
+
+def _read_numa_binding(pod: PodView) -> Colocation | None:
+    return Colocation(TopologyScope.NUMA) if pod.annotations.get(_NUMA) in _TRUE else None
+
+
+def _reject_priority_alone(builder: RequestBuilder, used: list[DeviceResource]) -> None:
+    builder.findings += [
+        AMOUNT_REFUSED.at(one.where, f"{one.original_name} has no effect without a GPU request")
+        for one in used
+    ]
+    builder.keep_resources(used)
+
+
+def _read_priority(container: Container) -> tuple[tuple[EnvironmentVariable, ...], list[Finding]]:
+    """Read the priority. 0 is the high priority, so it differs from no priority."""
+    one = container.resources.get(_PRIORITY) or container.zeros.get(_PRIORITY)
+    if one is None:
+        return (), []
+    if one.amount > 1:
+        return (), [
+            AMOUNT_REFUSED.at(
+                one.where, f"{one.original_name} must be 0 or 1, not {one.amount_text}"
+            )
+        ]
+    return (EnvironmentVariable("CUDA_TASK_PRIORITY", str(one.amount)),), []
+
+
+def _report_lost_hints(builder: RequestBuilder) -> None:
+    annotations = builder.pod.annotations
+    for key, allowed in _POLICIES.items():
+        if key not in annotations:
+            continue
+        policies = [policy.strip() for policy in annotations[key].split(",")]
+        if all(policy in allowed for policy in policies):
+            builder.findings.append(_lost(key, annotations[key]))
+        else:
+            builder.findings.append(vgpu.unknown_value(key, annotations[key], allowed))
+    if _WEIGHTS in annotations:
+        builder.findings.append(_lost(_WEIGHTS, annotations[_WEIGHTS]))
+    builder.findings += [
+        HINT_LOST.at(annotation_path(key), f"{format_value(annotations[key])} {why}")
+        for key, why in _NOT_EXPRESSIBLE.items()
+        if key in annotations
+    ]
+    if annotations.get(_NUMA, "true") not in _TRUE | _FALSE:
+        builder.findings.append(vgpu.unknown_value(_NUMA, annotations[_NUMA], ("true", "false")))
+
+
+def _lost(key: str, value: str) -> Finding:
+    return HINT_LOST.at(
+        annotation_path(key),
+        f"{format_value(value)} is not carried over, because a claim has no scoring policy",
+    )
+
+
+def _already_allocated(key: str) -> Finding:
+    return ALREADY_PLACED.at(
+        annotation_path(key),
+        "HAMi has already allocated the devices of the pod, so the pod is not translated",
+    )
+
+
+def _check_refused(pod: PodView) -> list[Finding]:
+    findings = [
+        POD_REFUSED.at(
+            container.where,
+            f"container {container.user.name} is privileged, and HAMi does not allocate GPUs to "
+            "pods with a privileged container",
+        )
+        for container in pod.containers
+        if as_mapping(container.raw.get("securityContext")).get("privileged") is True
+    ]
+    if pod.spec.get("nodeName"):
+        findings.append(
+            POD_REFUSED.at(
+                "spec.nodeName", "nodeName is set, so no scheduler allocates the GPUs of the pod"
+            )
+        )
+    return findings

@@ -1,0 +1,67 @@
+"""Intel's device plugin: GPUs by kernel driver, and monitoring of all GPUs.
+
+No driver serves the shares of GPUs that older versions of the plugin support.
+"""
+
+from typing import Final
+
+from drawbridge.config.model import Legacy
+from drawbridge.translate.legacy.asks import Ask, Kind, PodRequests
+from drawbridge.translate.legacy.codes import MEANING_CHANGES, NAME_OLD
+from drawbridge.translate.legacy.draft import RequestBuilder
+from drawbridge.translate.legacy.pod_view import DeviceResource, PodView
+from drawbridge.translate.legacy.selectors import DriverKind
+
+NAME: Final = "intel"
+TRIGGERS: Final = frozenset({"gpu.intel.com", "intel.com"})
+# The last one is the extended resource name of the class in the DRA driver's chart.
+_GPUS: Final = {"gpu.intel.com/i915": "i915", "gpu.intel.com/xe": "xe", "intel.com/gpu": ""}
+# Older plugins share GPUs by these resources. They do not request a whole GPU.
+_PARTS: Final = frozenset(
+    {"gpu.intel.com/millicores", "gpu.intel.com/memory.max", "gpu.intel.com/tiles"}
+)
+_MONITORING: Final = {
+    "gpu.intel.com/monitoring": "",
+    "gpu.intel.com/i915_monitoring": "i915",
+    "gpu.intel.com/xe_monitoring": "xe",
+}
+
+
+def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
+    """Read the requests of each container."""
+    builder = RequestBuilder(NAME, pod)
+    for container in pod.containers:
+        if not _PARTS.isdisjoint(container.resources):
+            continue
+        for one in container.resources.values():
+            if one.name not in _GPUS and one.name not in _MONITORING:
+                continue
+            monitoring = one.name in _MONITORING
+            driver = _MONITORING[one.name] if monitoring else _GPUS[one.name]
+            ask = Ask(
+                kind=Kind.GPU,
+                row="monitoring" if monitoring else "whole",
+                vendor="intel",
+                count=None if monitoring else builder.read_count(one),
+                selectors=(DriverKind((driver,)),) if driver else (),
+                admin=monitoring,
+                users=(container.user,),
+            )
+            builder.add_ask(ask, (one,))
+            _report_changes(builder, one, monitoring=monitoring)
+    return builder.build()
+
+
+def _report_changes(builder: RequestBuilder, one: DeviceResource, *, monitoring: bool) -> None:
+    if one.name.endswith("_monitoring"):
+        builder.findings.append(
+            NAME_OLD.at(one.where, f"{one.original_name} is now named gpu.intel.com/monitoring")
+        )
+    elif not monitoring and one.amount > 1:
+        builder.findings.append(
+            MEANING_CHANGES.at(
+                one.where,
+                f"the pod gets {one.amount} different GPUs; a plugin that shares GPUs could "
+                f"allocate the same GPU {one.amount} times",
+            )
+        )

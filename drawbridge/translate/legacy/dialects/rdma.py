@@ -1,0 +1,70 @@
+"""Network devices without a network: the shared RDMA device plugin and resources of clouds.
+
+A token of the shared plugin gives a container all matching devices, shared with other pods,
+regardless of the amount. A cloud's resource is a number of exclusive devices.
+"""
+
+import re
+from typing import Final
+
+from drawbridge.config.model import Legacy
+from drawbridge.translate.legacy.asks import Ask, DeviceShare, Isolation, Kind, PodRequests
+from drawbridge.translate.legacy.draft import RequestBuilder
+from drawbridge.translate.legacy.pod_view import PodView
+from drawbridge.translate.legacy.selectors import AskSelector, NicIs, NicKind, PluginPool
+
+NAME: Final = "rdma"
+TRIGGERS: Final = frozenset(
+    {
+        "rdma",
+        "nvidia.com/rdma-vf",
+        "vpc.amazonaws.com",
+        "vke.volcengine.com",
+        "networking.gke.io.networks",
+    }
+)
+_SHARED: Final = "rdma/"
+_TOKEN: Final = "token"  # noqa: S105  # a resource whose amount has no meaning
+_DEVICES: Final = (
+    re.compile(r"vpc\.amazonaws\.com/efa"),
+    re.compile(r"vke\.volcengine\.com/rdma"),
+)
+# One of several networks. No attribute of a device names its network.
+_NETWORK: Final = re.compile(r"networking\.gke\.io\.networks/rdma-\d+")
+_FUNCTIONS: Final = "nvidia.com/rdma-vf"
+_KEPT: Final = ("networking.gke.io/interfaces", "networking.gke.io/default-interface")
+
+
+def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
+    """Read the requests of each container."""
+    builder = RequestBuilder(NAME, pod)
+    for container in pod.containers:
+        for one in container.resources.values():
+            row = _find_row(one.name)
+            if not row:
+                continue
+            selectors: tuple[AskSelector, ...] = (NicIs(NicKind.RDMA),)
+            if one.name == _FUNCTIONS:
+                selectors = (*selectors, NicIs(NicKind.VF), PluginPool((one.name,)))
+            ask = Ask(
+                kind=Kind.NIC,
+                row=row,
+                count=1 if row == _TOKEN else builder.read_count(one),
+                share=DeviceShare(isolation=Isolation.NONE) if row == _TOKEN else None,
+                selectors=selectors,
+                users=(container.user,),
+            )
+            builder.add_ask(ask, (one,))
+    if builder.asks:
+        builder.add_annotations(_KEPT, removed=False)
+    return builder.build()
+
+
+def _find_row(name: str) -> str:
+    """Return the row of the decision table. Empty for resources of other dialects."""
+    if name.startswith(_SHARED):
+        return _TOKEN
+    if _NETWORK.fullmatch(name):
+        return "network"
+    exclusive = name == _FUNCTIONS or any(each.fullmatch(name) for each in _DEVICES)
+    return "exclusive" if exclusive else ""

@@ -1,0 +1,170 @@
+"""SR-IOV's dialect: network functions by the name of a device plugin's pool, and their networks.
+
+Each network whose definition names a pool uses one function of it. A pod can also specify networks
+alone. It then gets the request that an injecting webhook would add to its first container. The
+configuration (`legacy.networks`) maps networks to pools.
+"""
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from typing import Final, cast
+
+from drawbridge.config.model import Legacy
+from drawbridge.finding import Finding
+from drawbridge.translate.legacy.asks import (
+    NO_REQUESTS,
+    Ask,
+    DeviceUser,
+    Kind,
+    PodRequests,
+    Setting,
+    VfSettings,
+)
+from drawbridge.translate.legacy.codes import MEANING_CHANGES, NETWORK_UNKNOWN
+from drawbridge.translate.legacy.draft import RequestBuilder
+from drawbridge.translate.legacy.networks import DEFAULT, NETWORKS, PodNetwork, read_networks
+from drawbridge.translate.legacy.pod_view import (
+    Container,
+    DeviceResource,
+    PodView,
+    annotation_path,
+    as_list,
+    as_mapping,
+)
+from drawbridge.translate.legacy.selectors import AskSelector, NicIs, NicKind, PluginPool
+
+NAME: Final = "sriov"
+# The pools in `legacy.networks` are triggers as well.
+TRIGGERS: Final = frozenset(
+    {"mellanox.com", "openshift.io", "intel.com", "nvidia.com", NETWORKS, DEFAULT}
+)
+_POOL: Final = re.compile(
+    r"(?:mellanox\.com|openshift\.io)/.+"
+    r"|intel\.com/(?:intel_|sriov|.*(?:netdevice|dpdk|vfio|rdma|nic|vf)).*"
+    r"|nvidia\.com/(?:hostdev|sriov|mlnx|.*(?:_vf|_nic|_rdma|rdma_)).*"
+)
+_RDMA: Final = ("rdma", "roce")
+
+
+def read(pod: PodView, legacy: Legacy) -> PodRequests:
+    """Read the network functions and networks that the pod requests."""
+    if not any(one.resources for one in pod.containers) and not (
+        NETWORKS in pod.annotations or DEFAULT in pod.annotations
+    ):
+        return NO_REQUESTS
+    builder = RequestBuilder(NAME, pod)
+    pools = cast("Mapping[str, str]", legacy.networks)
+    networks, problems = read_networks(pod)
+    builder.findings += problems
+    waiting: dict[str, deque[PodNetwork]] = {}
+    for network in networks:
+        if network.name in pools:
+            waiting.setdefault(str(pools[network.name]), deque()).append(network)
+    unknown = {each.name: each.key for each in networks if each.name not in pools}
+    builder.findings += [
+        NETWORK_UNKNOWN.at(
+            annotation_path(key),
+            f"the configuration does not specify the resource of network {name}",
+        )
+        for name, key in unknown.items()
+    ]
+    known = set(map(str, pools.values()))
+    for container in pod.containers:
+        for one in container.resources.values():
+            if one.name in known or one.original_name in known or _POOL.fullmatch(one.name):
+                _read_functions(builder, one, container.user, waiting)
+    _add_network_functions(builder, waiting)
+    if builder.asks:
+        builder.add_annotations((NETWORKS, DEFAULT), removed=False)
+    return builder.build()
+
+
+def _read_functions(
+    builder: RequestBuilder,
+    one: DeviceResource,
+    user: DeviceUser,
+    waiting: Mapping[str, deque[PodNetwork]],
+) -> None:
+    """Request functions of one pool: one for each network of that pool, then the remaining ones."""
+    remaining = builder.read_count(one)
+    names = []
+    for pool in dict.fromkeys((one.original_name, one.name)):
+        queue = waiting.get(pool, deque())
+        while queue and remaining:
+            ask = builder.add_ask(
+                _make_ask(one.original_name, 1, user, (_vf_settings(queue.popleft()),)), ()
+            )
+            names.append(ask.name)
+            remaining -= 1
+    if remaining:
+        names.append(builder.add_ask(_make_ask(one.original_name, remaining, user), ()).name)
+    # The resource is removed only if all its asks are translated.
+    builder.source_fields += one.source_fields(asks=tuple(names))
+
+
+def _add_network_functions(
+    builder: RequestBuilder, waiting: Mapping[str, deque[PodNetwork]]
+) -> None:
+    """Request functions for networks that no container requests, as an injecting webhook does.
+
+    A pod with claims may already request them in a claim. A translated pod does.
+    """
+    users = [c.user for c in builder.pod.containers if c.user.path[1] == "containers"]
+    claimed = bool(as_list(builder.pod.spec.get("resourceClaims")))
+    for pool, queue in waiting.items():
+        requested = any(_is_read(container, pool) for container in builder.pod.containers)
+        for network in queue if users else ():
+            if requested or claimed:
+                builder.findings.append(
+                    (_requested_by_claim if requested else _maybe_claimed)(network, pool)
+                )
+                continue
+            ask = builder.add_ask(_make_ask(pool, 1, users[0], (_vf_settings(network),)), ())
+            builder.source_fields.append(
+                builder.pod.annotation_field(network.key, removed=False, asks=(ask.name,))
+            )
+
+
+def _is_read(container: Container, pool: str) -> bool:
+    """Whether another dialect reads the container's request for the pool."""
+    resources = as_mapping(container.raw.get("resources"))
+    written = any(pool in as_mapping(resources.get(part)) for part in ("limits", "requests"))
+    return written and pool not in container.resources and pool not in container.zeros
+
+
+def _requested_by_claim(network: PodNetwork, pool: str) -> Finding:
+    return MEANING_CHANGES.at(
+        annotation_path(network.key),
+        f"network {network.name} uses {pool}, which a claim requests now",
+        remedy=f"Set the resource name in {network.name} to that of the claim's devices.",
+    )
+
+
+def _maybe_claimed(network: PodNetwork, pool: str) -> Finding:
+    return NETWORK_UNKNOWN.at(
+        annotation_path(network.key),
+        f"the pod has claims, and one of them may be for network {network.name}",
+        remedy=f"If no claim is for it, request {pool} in the container.",
+    )
+
+
+def _vf_settings(network: PodNetwork) -> VfSettings:
+    return VfSettings(
+        network=network.name, interface=network.interface, parameters=network.parameters
+    )
+
+
+def _make_ask(pool: str, count: int, user: DeviceUser, settings: tuple[Setting, ...] = ()) -> Ask:
+    rdma: tuple[AskSelector, ...] = (
+        (NicIs(NicKind.RDMA),) if any(part in pool for part in _RDMA) else ()
+    )
+    return Ask(
+        kind=Kind.NIC,
+        row="network" if settings else "vf",
+        count=count,
+        selectors=(NicIs(NicKind.VF), *rdma, PluginPool((pool, pool.split("/", 1)[-1]))),
+        settings=settings,
+        users=(user,),
+        resources=(pool,),
+    )

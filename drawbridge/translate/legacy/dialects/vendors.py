@@ -1,0 +1,102 @@
+"""Recognizes device resources that no known DRA driver serves.
+
+They stay in the pod until a target for them is configured. The resources of one vendor that
+describe the same device in one container form one ask.
+"""
+
+import re
+from typing import Final
+
+from drawbridge.config.model import Legacy
+from drawbridge.translate.legacy.asks import Ask, Kind, PodRequests
+from drawbridge.translate.legacy.codes import VENDOR_WITHOUT_DRIVER
+from drawbridge.translate.legacy.draft import RequestBuilder
+from drawbridge.translate.legacy.pod_view import Container, DeviceResource, PodView
+
+NAME: Final = "vendors"
+TRIGGERS: Final = frozenset(
+    {
+        "4paradigm.com", "amd.com", "aws.amazon.com", "birentech.com", "cambricon.com", "dcu.com",
+        "dlb.intel.com", "dsa", "dsa.intel.com", "enflame.com", "fpga", "fpga.intel.com",
+        "gpu.intel.com", "habana.ai", "huawei.com", "hygon.com", "iaa.intel.com", "iluvatar.ai",
+        "intel.com", "k8s.amazonaws.com", "kunlunxin.com", "metax-tech.com",
+        "mthreads.com", "qat", "qat.intel.com", "sgx.intel.com", "tencent.com", "vastaitech.com",
+    }
+)  # fmt: skip
+# Vendor, pattern of resources that count devices, pattern of resources for parts of a device.
+_KNOWN: Final = tuple(
+    (vendor, re.compile(count), re.compile(part))
+    for vendor, count, part in (
+        ("huawei", r"huawei\.com/Ascend[0-9A-Z-]+", r"huawei\.com/Ascend[0-9A-Z-]+-(memory|core)"),
+        ("hygon", r"(hygon|dcu)\.com/(dcunum|hcunum|gpu)", r"hygon\.com/[dh]cu(mem|cores)"),
+        ("cambricon", r"cambricon\.com/(vmlu|mlu\w*)", r"cambricon\.com/.*\.v(memory|core)"),
+        ("metax", r"metax-tech\.com/s?gpu", r"metax-tech\.com/v(core|memory)"),
+        ("mthreads", r"mthreads\.com/v?gpu", r"mthreads\.com/sgpu-(memory|core)"),
+        ("iluvatar", r"iluvatar\.ai/([\w.-]+-v?gpu|v?gpu)", r"iluvatar\.ai/[\w.-]+\.v(Core|Mem)"),
+        ("kunlunxin", r"kunlunxin\.com/v?xpu", r"kunlunxin\.com/vxpu-memory"),
+        ("enflame", r"enflame\.com/(v?gcu|drs-gcu)",
+         r"enflame\.com/(vgcu-percentage|gcu-(memory|core))"),
+        ("neuron", r"aws\.amazon\.com/neuron(core|device)?", r"aws\.amazon\.com/-"),
+        ("vastai", r"vastaitech\.com/va", r"vastaitech\.com/-"),
+        ("biren", r"birentech\.com/[\w-]*gpu", r"birentech\.com/-"),
+        ("amd", r"amd\.com/gpu", r"amd\.com/gpu(mem(-percentage)?|cores)"),
+        ("intel", r"gpu\.intel\.com/(i915|xe)", r"gpu\.intel\.com/(millicores|memory\.max|tiles)"),
+        ("habana", r"habana\.ai/gaudi|intel\.com/gaudi", r"habana\.ai/-"),
+        ("qat", r"qat\.intel\.com/.+|intel\.com/qat", r"qat/-"),
+        ("sgx", r"sgx\.intel\.com/(enclave|provision)", r"sgx\.intel\.com/epc"),
+        ("fpga", r"fpga\.intel\.com/.+", r"fpga/-"),
+        ("dsa", r"(dsa|dlb|iaa)\.intel\.com/.+", r"dsa/-"),
+        ("tencent", r"tencent\.com/vcuda-core", r"tencent\.com/vcuda-memory"),
+        ("aws-vgpu", r"k8s\.amazonaws\.com/vgpu", r"k8s\.amazonaws\.com/-"),
+        ("4paradigm", r"4paradigm\.com/vgpu", r"4paradigm\.com/vgpu-.+"),
+        ("koordinator", r"koordinator\.sh/-", r"huawei\.com/npu-(cpu|dvpp)"),
+    )
+)  # fmt: skip
+
+
+_ANY: Final = re.compile(
+    "|".join(f"(?:{pattern.pattern})" for _, *patterns in _KNOWN for pattern in patterns)
+)
+
+
+def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
+    """Read the requests of each container."""
+    builder = RequestBuilder(NAME, pod)
+    for container in pod.containers:
+        if not any(_ANY.fullmatch(name) for name in container.resources):
+            continue
+        for vendor, count, part in _KNOWN:
+            _read_vendor(builder, container, vendor, (count, part))
+    return builder.build()
+
+
+def _read_vendor(
+    builder: RequestBuilder,
+    container: Container,
+    vendor: str,
+    names: tuple[re.Pattern[str], re.Pattern[str]],
+) -> None:
+    """Make one ask for each counting resource. The parts belong to the first one."""
+    count, part = names
+    parts = [one for name, one in container.resources.items() if part.fullmatch(name)]
+    others = [one for one in container.resources.values() if one not in parts]
+    counted = [one for one in others if count.fullmatch(one.name)]
+    for i, one in enumerate(counted):
+        _add_ask(builder, container, vendor, [one, *parts] if i == 0 else [one], one.amount)
+    if parts and not counted:
+        _add_ask(builder, container, vendor, parts, 1)
+
+
+def _add_ask(
+    builder: RequestBuilder,
+    container: Container,
+    vendor: str,
+    found: list[DeviceResource],
+    count: int,
+) -> None:
+    ask = Ask(kind=Kind.OTHER, row=vendor, vendor=vendor, count=count, users=(container.user,))
+    builder.add_ask(ask, found)
+    written = ", ".join(one.original_name for one in found)
+    builder.findings.append(
+        VENDOR_WITHOUT_DRIVER.at(found[0].where, f"no known DRA driver serves {written}")
+    )

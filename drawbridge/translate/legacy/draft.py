@@ -1,0 +1,151 @@
+"""Collects the asks, source fields and findings of one dialect while it reads one pod."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from drawbridge.finding import Finding
+from drawbridge.translate.legacy.asks import (
+    NO_REQUESTS,
+    Ask,
+    ContainerRole,
+    DeviceUser,
+    PodRequests,
+    SourceField,
+)
+from drawbridge.translate.legacy.codes import (
+    AMOUNT_SUSPICIOUS,
+    CONTAINER_WITHOUT_CLAIM,
+    SCHEDULER_KEPT,
+    SCHEDULER_LEFT,
+)
+from drawbridge.translate.legacy.pod_view import DeviceResource, PodView
+
+_ASK_UNITS = 15  # of work, to read an ask
+# No machine has more. Larger counts are usually percentages or megabytes.
+MAX_DEVICES = 16
+
+
+_NO_TOTALS: Mapping[str, int] = {}
+
+
+def _find_amounts(totals: Mapping[str, int], count: int | None) -> tuple[str, ...]:
+    """Return the names that do not count devices: all but the first one with the count."""
+    counting = next((name for name, total in totals.items() if total == count), None)
+    return tuple(name for name in totals if name != counting)
+
+
+class RequestBuilder:
+    """Asks, source fields and findings of one dialect, in the order in which they are added."""
+
+    def __init__(self, dialect: str, pod: PodView) -> None:
+        self.dialect = dialect
+        self.pod = pod
+        self.asks: list[Ask] = []
+        self.source_fields: list[SourceField] = []
+        self.findings: list[Finding] = []
+
+    def add_ask(
+        self,
+        ask: Ask,
+        sources: Iterable[DeviceResource],
+        users: tuple[DeviceUser, ...] = (),
+        totals: Mapping[str, int] = _NO_TOTALS,
+    ) -> Ask:
+        """Add an ask that was read from these resources. Returns it with its name and row.
+
+        `totals` are the amounts by name of an ask for several containers.
+        """
+        self.pod.budget.charge(_ASK_UNITS)
+        resources = tuple(sources)
+        name = f"{self.dialect}-{len(self.asks)}"
+        named = msgspec.structs.replace(
+            ask,
+            name=name,
+            row=f"{self.dialect}/{ask.row}",
+            users=users or ask.users,
+            resources=tuple(dict.fromkeys([one.original_name for one in resources]))
+            or ask.resources,
+            amounts=_find_amounts(
+                {**{one.original_name: one.amount for one in resources}, **totals}, ask.count
+            ),
+        )
+        self.asks.append(named)
+        for one in resources:
+            self.source_fields += one.source_fields(asks=(name,))
+        return named
+
+    def keep_resources(self, resources: Iterable[DeviceResource]) -> None:
+        """Add resources as source fields that stay in the pod."""
+        for one in resources:
+            self.source_fields += one.source_fields(removed=False)
+
+    def read_count(self, one: DeviceResource) -> int:
+        """Return the amount as a device count. Warns if it is implausible as one."""
+        if one.amount > MAX_DEVICES:
+            self.findings.append(
+                AMOUNT_SUSPICIOUS.at(
+                    one.where,
+                    f"{one.original_name} requests {one.amount} whole devices, but no machine has "
+                    f"more than {MAX_DEVICES}",
+                )
+            )
+        return one.amount
+
+    def add_annotations(self, keys: Iterable[str], *, removed: bool = True) -> None:
+        """Add those annotations that the pod has as source fields of every ask so far."""
+        names = tuple(ask.name for ask in self.asks)
+        self.source_fields += [
+            self.pod.annotation_field(key, removed=removed, asks=names)
+            for key in keys
+            if key in self.pod.annotations
+        ]
+
+    def add_labels(self, keys: Iterable[str], *, removed: bool = True) -> None:
+        """Add those labels that the pod has as source fields of every ask so far."""
+        names = tuple(ask.name for ask in self.asks)
+        self.source_fields += [
+            self.pod.label_field(key, removed=removed, asks=names)
+            for key in keys
+            if key in self.pod.labels
+        ]
+
+    def handle_scheduler(self, name: str, *, kept: bool = False) -> None:
+        """Keep or remove the scheduler name of the pod if it is this one."""
+        if not name or self.pod.scheduler != name or not self.asks:
+            return
+        asks = tuple(ask.name for ask in self.asks)
+        self.source_fields.append(
+            SourceField(("spec",), "schedulerName", name, not kept, asks=asks)
+        )
+        where = "spec.schedulerName"
+        if kept:
+            self.findings.append(SCHEDULER_KEPT.at(where, f"the pod keeps the scheduler {name}"))
+        else:
+            self.findings.append(
+                SCHEDULER_LEFT.at(
+                    where,
+                    f"{name} does not allocate resource claims, so it is removed",
+                )
+            )
+
+    def warn_other_containers(self, users: Iterable[DeviceUser]) -> None:
+        """Warn about containers that do not request devices but saw those of their pod."""
+        have = {user.path for user in users}
+        self.findings += [
+            CONTAINER_WITHOUT_CLAIM.at(
+                one.where,
+                f"container {one.user.name} requests no devices and gets none; in this dialect "
+                "every container of the pod got all devices of the pod",
+            )
+            for one in self.pod.containers
+            if one.user.path not in have and one.user.role is not ContainerRole.INIT
+        ]
+
+    def build(self) -> PodRequests:
+        """Return everything that was added."""
+        if not (self.asks or self.source_fields or self.findings):
+            return NO_REQUESTS
+        return PodRequests(
+            tuple(self.asks), tuple(self.source_fields), tuple(self.findings), (self.dialect,)
+        )

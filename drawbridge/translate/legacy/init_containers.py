@@ -1,0 +1,200 @@
+"""Lets init containers share the devices of app containers.
+
+An init container ends before the app containers start. The effective request of a pod is the larger
+of its largest init container and the sum of its app containers, plus its sidecars. In a claim, an
+init container shares devices by referring to the same request as an app container.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from drawbridge.documents.paths import format_path
+from drawbridge.finding import Finding
+from drawbridge.translate.legacy.asks import (
+    Ask,
+    Bytes,
+    ContainerRole,
+    DeviceShare,
+    DeviceUser,
+    Percent,
+)
+from drawbridge.translate.legacy.codes import INIT_ADDS_UP, INIT_SEES_MORE
+from drawbridge.translate.work_budget import WorkBudget
+
+_MERGE_UNITS: Final = 20  # of work, to let one container use the devices of another
+AskNames = Mapping[str, tuple[str, ...]]
+
+
+class _HeldAsk:
+    """An ask whose devices later init containers can share, with the asks that do."""
+
+    __slots__ = ("ask", "sharing")
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self.sharing: list[Ask] = []
+
+    @property
+    def users(self) -> tuple[DeviceUser, ...]:
+        return (*self.ask.users, *(user for each in self.sharing for user in each.users))
+
+    def merge(self) -> Ask:
+        """Return the ask with the users and the resource names of all."""
+        if not self.sharing:
+            return self.ask
+        several = (self.ask, *self.sharing)
+        return replace(
+            self.ask,
+            users=self.users,
+            resources=tuple(dict.fromkeys(name for each in several for name in each.resources)),
+            amounts=tuple(dict.fromkeys(name for each in several for name in each.amounts)),
+        )
+
+
+_AskPool = dict[object, list[_HeldAsk]]  # by everything but share, count and names
+
+
+def share_devices(
+    asks: Iterable[Ask], budget: WorkBudget
+) -> tuple[tuple[Ask, ...], AskNames, tuple[Finding, ...]]:
+    """Merge the asks of init containers into those of later containers.
+
+    Also returns the names of the asks that each one was merged into: empty if nothing was merged.
+    """
+    original = tuple(asks)
+    if not any(map(_is_init_only, original)):
+        return original, {}, ()
+    held: list[_HeldAsk] = []
+    pool: _AskPool = {}
+    for ask in original:
+        if not _is_init_only(ask):
+            _hold(ask, held, pool)
+    kinds = {each.ask.kind for each in held}
+    findings: list[Finding] = []
+    merged: dict[str, tuple[str, ...]] = {each.ask.name: (each.ask.name,) for each in held}
+    for ask in filter(_is_init_only, original):
+        into, missing, reported = _share(ask, pool.get(_shared_properties(ask), ()), budget)
+        findings += reported
+        if missing != 0:
+            _hold(replace(ask, count=missing), held, pool)
+            if not into and ask.kind in kinds:
+                findings.append(_adds_up(ask))
+            into.append(ask.name)
+        merged[ask.name] = tuple(into)
+    return tuple([each.merge() for each in held]), merged, tuple(findings)
+
+
+def _hold(ask: Ask, held: list[_HeldAsk], pool: _AskPool) -> None:
+    one = _HeldAsk(ask)
+    held.append(one)
+    pool.setdefault(_shared_properties(ask), []).append(one)
+
+
+def _share(
+    ask: Ask, candidates: Iterable[_HeldAsk], budget: WorkBudget
+) -> tuple[list[str], int | None, list[Finding]]:
+    """Share devices with an init container; returns the names of the asks, and what is missing."""
+    into: list[str] = []
+    findings: list[Finding] = []
+    missing = ask.count
+    for one in candidates:
+        budget.charge(1)
+        if missing == 0:
+            break
+        if not _satisfies(one.ask, ask) or _may_repeat(ask, one.ask):
+            continue
+        budget.charge(_MERGE_UNITS)
+        if missing is None:
+            missing = 0
+        else:
+            findings += _report_excess(ask, missing, one, budget)
+            missing = max(0, missing - (one.ask.count or missing))
+        one.sharing.append(ask)
+        into.append(one.ask.name)
+    return into, missing, findings
+
+
+def _shared_properties(ask: Ask) -> object:
+    """Return what asks that share devices have in common, as a key."""
+    blank: dict[str, object] = {
+        "name": "", "row": "", "count": 1, "users": (), "share": None, "resources": (),
+        "amounts": (),
+    }  # fmt: skip
+    alike = replace(ask, **blank)
+    try:
+        hash(alike)
+    except TypeError:  # network parameters may be lists
+        return repr(alike)
+    return alike
+
+
+def _is_init_only(ask: Ask) -> bool:
+    return bool(ask.users) and all(user.role is ContainerRole.INIT for user in ask.users)
+
+
+def _satisfies(held: Ask, wanted: Ask) -> bool:
+    """Whether the devices of an alike ask satisfy the other, regardless of their count."""
+    if any(user.role is ContainerRole.SIDECAR for user in held.users):
+        return False
+    if wanted.count is None and held.count is not None:
+        return False
+    return held.share is None or _share_satisfies(held.share, wanted.share)
+
+
+def _may_repeat(wanted: Ask, held: Ask) -> bool:
+    """Whether one device could serve the wanted count twice if another ask adds the rest.
+
+    Shares of several asks may be on one device, but the shares of one ask are on different ones.
+    """
+    if wanted.share is None or wanted.partition or wanted.count is None or held.count is None:
+        return False
+    return held.count < wanted.count
+
+
+def _share_satisfies(held: DeviceShare, wanted: DeviceShare | None) -> bool:
+    if wanted is None:
+        return False
+    alike = (held.isolation, held.replica) == (wanted.isolation, wanted.replica)
+    cores = held.cores is None or (
+        wanted.cores is not None and wanted.cores.value <= held.cores.value
+    )
+    return alike and cores and _memory_satisfies(held.memory, wanted.memory)
+
+
+def _memory_satisfies(held: Bytes | Percent | None, wanted: Bytes | Percent | None) -> bool:
+    if held is None or wanted is None:
+        return held is wanted
+    if isinstance(held, Bytes) and isinstance(wanted, Bytes):
+        return wanted.value <= held.value
+    if isinstance(held, Percent) and isinstance(wanted, Percent):
+        return wanted.value <= held.value
+    return False
+
+
+def _report_excess(ask: Ask, missing: int, one: _HeldAsk, budget: WorkBudget) -> list[Finding]:
+    other = one.ask
+    more_devices = other.count is None or other.count > missing
+    if not more_devices and ask.share == other.share:
+        return []
+    users = one.users
+    budget.charge(len(users))
+    names = ", ".join([user.name for user in users])
+    budget.charge_moved(len(names))
+    return [
+        INIT_SEES_MORE.at(
+            format_path(ask.users[0].path),
+            f"init container {ask.users[0].name} shares the devices of {names} and sees more than "
+            "it requests",
+        )
+    ]
+
+
+def _adds_up(ask: Ask) -> Finding:
+    return INIT_ADDS_UP.at(
+        format_path(ask.users[0].path),
+        f"init container {ask.users[0].name} requests devices ({', '.join(ask.resources)}) that it "
+        "cannot share with a later container, so the pod holds the devices of both at the same "
+        "time",
+    )

@@ -1,0 +1,317 @@
+"""Turns node selectors and node affinities on GPU labels into selectors on devices.
+
+The node labels disappear together with the device plugin, and a pod that selects nodes by them
+stays pending. Only pods that request devices of the label's vendor change. `gpu_labels` interprets
+the labels.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from drawbridge.documents.paths import Path, format_path
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding
+from drawbridge.translate.legacy.asks import Ask, DeviceShare, Kind, PodRequests, SourceField
+from drawbridge.translate.legacy.codes import (
+    LABEL_DROPPED,
+    LABEL_KEPT,
+    LABEL_LOOSE,
+    REPLICAS_ARE_ONE,
+)
+from drawbridge.translate.legacy.dialects import gpu_labels
+from drawbridge.translate.legacy.dialects.gpu_labels import LabelMeaning, LabelTerm
+from drawbridge.translate.legacy.pod_view import PodView, as_list, as_mapping, format_value
+from drawbridge.translate.legacy.selectors import AllOf, AnyOf, AskSelector, Memory, Not
+from drawbridge.translate.work_budget import WorkBudget
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_AFFINITY: Path = ("spec", "affinity", "nodeAffinity")
+# The rows of asks for whole GPUs on nodes whose GPUs are partitioned.
+_PARTITIONED_ROWS = {"nvidia/whole": "nvidia/mig-single", "amd/whole": "amd/partition"}
+# Giving a condition to an ask takes as much work as moving this many items of a list.
+_CONDITION_ITEMS = 100
+_EXPRESSION_UNITS = 10  # of work, to read a term or an expression
+# A claim has at most eight alternatives. The last one accepts any device.
+_MAX_PREFERENCES = 7
+
+
+@dataclass(slots=True)
+class _VendorLabels:
+    """Everything that the labels of one vendor contribute to its asks."""
+
+    vendor: str
+    asks: tuple[str, ...]
+    selectors: list[AskSelector] = field(default_factory=list)
+    alternatives: list[AskSelector] = field(default_factory=list)
+    source_fields: list[SourceField] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    profile: str = ""
+    replica: bool = False
+
+    def add(self, meaning: LabelMeaning) -> None:
+        self.selectors += meaning.selectors
+        self.findings += meaning.findings
+        self.profile = meaning.profile or self.profile
+        self.replica = meaning.replica or self.replica
+
+
+def apply_node_labels(pod: PodView, asks: tuple[Ask, ...]) -> PodRequests:
+    """Return the asks with the conditions of the pod's node labels on GPUs."""
+    findings: list[Finding] = []
+    source_fields: list[SourceField] = []
+    if not (pod.spec.get("nodeSelector") or pod.spec.get("affinity")):
+        return PodRequests(asks)
+    for vendor in ("nvidia", "amd", "intel"):
+        names = tuple(ask.name for ask in asks if _is_affected(ask, vendor))
+        if not names:
+            continue
+        found = _VendorLabels(vendor, names)
+        _read_node_selector(pod, found)
+        _read_required(pod, found)
+        _read_preferred(pod, found)
+        pod.budget.charge_moved(len(names) * _count_conditions(found))
+        affected = frozenset(names)
+        asks = tuple([_apply(ask, found) if ask.name in affected else ask for ask in asks])
+        findings += found.findings
+        source_fields += found.source_fields
+    return PodRequests(asks, tuple(source_fields), tuple(findings))
+
+
+def _count_conditions(found: _VendorLabels) -> int:
+    return _CONDITION_ITEMS * (len(found.selectors) + len(found.alternatives))
+
+
+def _is_affected(ask: Ask, vendor: str) -> bool:
+    return ask.kind is Kind.GPU and not ask.passthrough and ask.vendor in {vendor, ""}
+
+
+def _apply(ask: Ask, found: _VendorLabels) -> Ask:
+    has_labels = bool(found.source_fields or found.selectors)
+    ask = replace(
+        ask,
+        vendor=found.vendor if has_labels else ask.vendor,
+        selectors=(*ask.selectors, *_selectors_for(ask, found)),
+        alternatives=(*ask.alternatives, *found.alternatives),
+        uses_node_labels=bool(found.source_fields),
+    )
+    if ask.row not in _PARTITIONED_ROWS:
+        return ask
+    # The plain resource name means partitions or replicas if the node is configured so.
+    if found.profile:
+        profile = gpu_labels.partition_profile(found.profile)
+        ask = replace(
+            ask, row=_PARTITIONED_ROWS[ask.row], partition=True, selectors=(*ask.selectors, profile)
+        )
+    if found.replica:
+        if ask.count != 1:
+            found.findings.append(
+                REPLICAS_ARE_ONE.at(
+                    "spec",
+                    f"the node label selects shared GPUs; {ask.count} replicas count as one share",
+                )
+            )
+        row = "nvidia/mig-replica" if found.profile else "nvidia/replica"
+        ask = replace(ask, row=row, count=1, share=DeviceShare(replica=True))
+    return ask
+
+
+def _selectors_for(ask: Ask, found: _VendorLabels) -> list[AskSelector]:
+    """Return the selectors that apply to this ask, for partitions without those on GPU memory."""
+    kept = [s for s in found.selectors if not (ask.partition and _is_on_memory(s))]
+    if len(kept) < len(found.selectors):
+        found.findings.append(
+            LABEL_DROPPED.at(
+                "spec",
+                "dropped the label on GPU memory, because the pod requests partitions of GPUs",
+            )
+        )
+    return kept
+
+
+def _is_on_memory(selector: AskSelector) -> bool:
+    if isinstance(selector, Not):
+        return _is_on_memory(selector.operand)
+    if isinstance(selector, AnyOf | AllOf):
+        return any(map(_is_on_memory, selector.operands))
+    return isinstance(selector, Memory)
+
+
+def _read_node_selector(pod: PodView, found: _VendorLabels) -> None:
+    path: Path = ("spec", "nodeSelector")
+    selector = as_mapping(pod.spec.get("nodeSelector"))
+    pod.budget.charge(_EXPRESSION_UNITS * len(selector))
+    terms = [
+        LabelTerm(key, "In", (format_value(value),), format_path((*path, key)))
+        for key, value in selector.items()
+        if gpu_labels.label_vendor(key) == found.vendor
+    ]
+    for term, meaning in _interpret(terms):
+        found.add(meaning)
+        if not meaning.kept:
+            value = selector[term.key]
+            found.source_fields.append(SourceField(path, term.key, value, asks=found.asks))
+
+
+def _interpret(terms: Iterable[LabelTerm]) -> list[tuple[LabelTerm, LabelMeaning]]:
+    """Interpret terms that must all match. Combines both parts of a compute capability."""
+    listed = list(terms)
+    major = next((term for term in listed if term.key == gpu_labels.MAJOR), None)
+    minor = next((term for term in listed if term.key == gpu_labels.MINOR), None)
+    pair = gpu_labels.interpret_compute_capability(major, minor) if major and minor else None
+    if pair is None:
+        return [(term, gpu_labels.interpret_term(term)) for term in listed]
+    return [
+        (
+            term,
+            pair
+            if term is major
+            else LabelMeaning()
+            if term is minor
+            else gpu_labels.interpret_term(term),
+        )
+        for term in listed
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _AffinityTerm:
+    """One term of a node affinity, split into terms on devices and the rest."""
+
+    meanings: tuple[LabelMeaning, ...]
+    rest: dict[str, Value]
+    empty: bool
+
+    @property
+    def selectors(self) -> tuple[AskSelector, ...]:
+        return tuple(s for meaning in self.meanings for s in meaning.selectors)
+
+    @property
+    def is_special(self) -> bool:
+        return any(meaning.profile or meaning.replica for meaning in self.meanings)
+
+
+def _read_entry(raw: Value, path: Path, vendor: str, budget: WorkBudget) -> _AffinityTerm:
+    entry = dict(as_mapping(raw))
+    expressions = as_list(entry.get("matchExpressions"))
+    terms: dict[int, LabelTerm] = {}
+    budget.charge(_EXPRESSION_UNITS * (1 + len(expressions)))
+    for i, one in enumerate(expressions):
+        expression = as_mapping(one)
+        key = expression.get("key")
+        if isinstance(key, str) and gpu_labels.label_vendor(key) == vendor:
+            values = tuple(map(format_value, as_list(expression.get("values"))))
+            where = format_path((*path, "matchExpressions", i))
+            terms[i] = LabelTerm(key, format_value(expression.get("operator")), values, where)
+    read = {term.where: meaning for term, meaning in _interpret(terms.values())}
+    rest = [one for i, one in enumerate(expressions) if i not in terms or read[terms[i].where].kept]
+    if rest or "matchExpressions" not in entry:
+        kept = entry | ({"matchExpressions": rest} if rest else {})
+    else:
+        kept = {key: value for key, value in entry.items() if key != "matchExpressions"}
+    fields = bool(as_list(entry.get("matchFields")))
+    return _AffinityTerm(tuple(read.values()), kept, not expressions and not fields)
+
+
+def _read_required(pod: PodView, found: _VendorLabels) -> None:
+    affinity = as_mapping(as_mapping(pod.spec.get("affinity")).get("nodeAffinity"))
+    value = affinity.get(_REQUIRED)
+    raw = as_list(as_mapping(value).get("nodeSelectorTerms"))
+    path: Path = (*_AFFINITY, _REQUIRED, "nodeSelectorTerms")
+    entries = [_read_entry(one, (*path, i), found.vendor, pod.budget) for i, one in enumerate(raw)]
+    if not any(entry.meanings for entry in entries):
+        return
+    same = all(entry.rest == entries[0].rest for entry in entries)
+    plain = not any(entry.is_special or entry.empty for entry in entries)
+    if len(entries) == 1:
+        for meaning in entries[0].meanings:
+            found.add(meaning)
+    elif same and plain:
+        found.findings += [f for e in entries for m in e.meanings for f in m.findings]
+        if all(entry.selectors for entry in entries):
+            choices = dict.fromkeys(gpu_labels.all_of(entry.selectors) for entry in entries)
+            found.selectors.append(
+                next(iter(choices)) if len(choices) == 1 else AnyOf(tuple(choices))
+            )
+    else:
+        _keep_required(found, entries, format_path((*_AFFINITY, _REQUIRED)))
+        return
+    if entries[0].rest != raw[0] or len(raw) > 1:
+        _replace_required(found, value, entries[0].rest)
+
+
+def _replace_required(found: _VendorLabels, value: Value, rest: Mapping[str, Value]) -> None:
+    """Keep one term without the device labels. Removes an empty term: it matches no node."""
+    left: Value = None
+    if any(as_list(part) for part in rest.values()):
+        left = {**as_mapping(value), "nodeSelectorTerms": [dict(rest)]}
+    found.source_fields.append(
+        SourceField(_AFFINITY, _REQUIRED, value, replacement=left, asks=found.asks)
+    )
+
+
+def _keep_required(found: _VendorLabels, entries: list[_AffinityTerm], where: str) -> None:
+    """Keep an "or" that no selector can express. Selectors common to all terms still apply."""
+    first, *others = (entry.selectors for entry in entries)
+    common = frozenset(first).intersection(*others)
+    found.selectors += [selector for selector in first if selector in common]
+    found.findings.append(
+        LABEL_KEPT.at(
+            where, "the terms differ in more than device labels, so the affinity stays unchanged"
+        )
+    )
+
+
+def _read_preferred(pod: PodView, found: _VendorLabels) -> None:
+    """Read preferences for devices by descending weight. The weights themselves are lost."""
+    affinity = as_mapping(as_mapping(pod.spec.get("affinity")).get("nodeAffinity"))
+    path: Path = (*_AFFINITY, _PREFERRED)
+    preferences: list[tuple[int, int, AskSelector]] = []
+    for i, raw in enumerate(as_list(affinity.get(_PREFERRED))):
+        preference = as_mapping(raw)
+        where: Path = (*path, i, "preference")
+        entry = _read_entry(preference.get("preference"), where, found.vendor, pod.budget)
+        if not entry.meanings:
+            continue
+        weight = preference.get("weight")
+        only_devices = not any(as_list(part) for part in entry.rest.values())
+        if only_devices and entry.selectors and not entry.is_special and isinstance(weight, int):
+            preferences.append((-weight, i, gpu_labels.all_of(entry.selectors)))
+        else:
+            found.findings.append(
+                LABEL_KEPT.at(
+                    format_path((*path, i)),
+                    "the preference is not only about devices, so it stays unchanged",
+                )
+            )
+    preferences.sort(key=lambda one: one[:2])
+    for _, i, _ in preferences[_MAX_PREFERENCES:]:
+        found.findings.append(
+            LABEL_KEPT.at(
+                format_path((*path, i)),
+                f"a claim supports {_MAX_PREFERENCES} preferences; this one stays unchanged",
+            )
+        )
+    _add_alternatives(found, preferences[:_MAX_PREFERENCES], as_list(affinity.get(_PREFERRED)))
+
+
+def _add_alternatives(
+    found: _VendorLabels, preferences: list[tuple[int, int, AskSelector]], raw: list[Value]
+) -> None:
+    if not preferences:
+        return
+    path: Path = (*_AFFINITY, _PREFERRED)
+    found.alternatives = [*(selector for _, _, selector in preferences), AllOf(())]
+    found.findings.append(
+        LABEL_LOOSE.at(
+            format_path(path),
+            "preferred devices become alternatives of the claim in the order of their weights, if "
+            "the API server supports alternatives",
+        )
+    )
+    found.source_fields += [
+        SourceField(path, i, raw[i], asks=found.asks)
+        for i in sorted((i for _, i, _ in preferences), reverse=True)
+    ]

@@ -1,0 +1,348 @@
+"""The view of a pod that dialects read: device resources of containers, annotations, labels.
+
+Accepts any plain value and does not raise. An amount that cannot be parsed becomes a finding.
+Applies `legacy.renames` of the configuration, so that dialects see known resource names only.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import cast
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.config.model import Legacy
+from drawbridge.documents.manifest import describe_placeholder
+from drawbridge.documents.paths import Path, format_path
+from drawbridge.documents.values import Value, equal_json
+from drawbridge.dra.decode_errors import describe_value
+from drawbridge.dra.quantity import QuantityError, from_json
+from drawbridge.finding import Finding
+from drawbridge.translate.legacy.asks import ContainerRole, DeviceUser, SourceField
+from drawbridge.translate.legacy.codes import (
+    AMOUNT_REFUSED,
+    AMOUNT_UNREADABLE,
+    AMOUNTS_DISAGREE,
+    REQUESTS_CONTRADICT,
+    REQUESTS_ONLY,
+)
+from drawbridge.translate.pod_fields import select_metadata
+from drawbridge.translate.work_budget import WorkBudget
+
+_ANNOTATIONS: Path = ("metadata", "annotations")
+_LABELS: Path = ("metadata", "labels")
+_MAX_SHOWN = 80  # characters of a value in a message
+_CONTAINER_UNITS = 15  # of work, to read a container by all dialects
+_RESOURCE_UNITS = 15
+_INT64_DIGITS = 19  # shorter numbers are below 2**63
+# Device names in Kubernetes' own domain, from Koordinator's first proposal.
+_KOORDINATOR_PROPOSAL = ("kubernetes.io/gpu", "kubernetes.io/rdma")
+
+
+class DeviceResource(msgspec.Struct, frozen=True):
+    """One device resource of one container."""
+
+    name: str  # after renames
+    original_name: str  # as written in the pod
+    amount: int
+    amount_text: str  # as written in the pod, for messages and for rules about suffixes
+    container: Path
+    entries: tuple[tuple[str, Value], ...]  # ("limits", value), ("requests", value)
+
+    @property
+    def where(self) -> str:
+        """The path for findings."""
+        part = self.entries[0][0]
+        return format_path((*self.container, "resources", part, self.original_name))
+
+    def source_fields(
+        self, *, removed: bool = True, asks: tuple[str, ...] = ()
+    ) -> tuple[SourceField, ...]:
+        """Return its entries in limits and requests as source fields."""
+        return tuple(
+            [
+                SourceField(
+                    (*self.container, "resources", part),
+                    self.original_name,
+                    value,
+                    removed,
+                    asks=asks,
+                )
+                for part, value in self.entries
+            ]
+        )
+
+
+class Container(msgspec.Struct, frozen=True):
+    """A container and its device resources by name, after renames."""
+
+    user: DeviceUser
+    resources: Mapping[str, DeviceResource]
+    zeros: Mapping[str, DeviceResource]  # entries with the amount zero
+    raw: Mapping[str, Value]
+
+    @property
+    def where(self) -> str:
+        """The path for findings."""
+        return format_path(self.user.path)
+
+
+class PodView(msgspec.Struct, frozen=True):
+    """The parts of a pod that dialects read. `findings` are the problems found while parsing."""
+
+    containers: tuple[Container, ...]
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+    spec: Mapping[str, Value]
+    metadata: Mapping[str, Value]  # only the fields of drawbridge.translate.pod_fields
+    findings: tuple[Finding, ...] = ()
+    readable: bool = True  # every device amount was parsed
+    budget: WorkBudget = msgspec.field(default_factory=lambda: WorkBudget(None))
+
+    @property
+    def scheduler(self) -> str:
+        """The name of the scheduler. Empty for the default scheduler."""
+        name = self.spec.get("schedulerName")
+        return name if isinstance(name, str) and name != "default-scheduler" else ""
+
+    def annotation_field(
+        self, key: str, *, removed: bool = True, asks: tuple[str, ...] = ()
+    ) -> SourceField:
+        """Return an annotation as a source field."""
+        return SourceField(
+            _ANNOTATIONS, key, _get_metadata(self.metadata, "annotations", key), removed, asks=asks
+        )
+
+    def label_field(
+        self, key: str, *, removed: bool = True, asks: tuple[str, ...] = ()
+    ) -> SourceField:
+        """Return a label as a source field."""
+        return SourceField(
+            _LABELS, key, _get_metadata(self.metadata, "labels", key), removed, asks=asks
+        )
+
+    def triggers(self) -> set[str]:
+        """Return everything that can trigger a dialect.
+
+        This is the scheduler name and the names and domains of resources, annotations and labels.
+        """
+        found = {self.scheduler}
+        for names in (self.annotations, self.labels, *[one.resources for one in self.containers]):
+            for name in names:
+                found.add(name)
+                found.add(name.partition("/")[0])
+        return found
+
+    def without(self, source_fields: Collection[SourceField]) -> "PodView":
+        """Return the pod without the resources among these source fields."""
+        read = {
+            (field.path[:-2], field.name) for field in source_fields if "resources" in field.path
+        }
+        if not read:
+            return self
+        containers = []
+        for one in self.containers:
+            left = {
+                name: resource
+                for name, resource in one.resources.items()
+                if (resource.container, resource.original_name) not in read
+            }
+            containers.append(Container(one.user, left, one.zeros, one.raw))
+        return replace(self, containers=tuple(containers))
+
+
+def annotation_path(key: str) -> str:
+    """Return the path of an annotation for findings."""
+    return format_path((*_ANNOTATIONS, key))
+
+
+def label_path(key: str) -> str:
+    """Return the path of a label for findings."""
+    return format_path((*_LABELS, key))
+
+
+def view_pod(pod: Value, legacy: Legacy, budget: WorkBudget | None = None) -> PodView:
+    """Parse a pod or a pod template. Charges the budget for its containers and resources."""
+    budget = budget or WorkBudget(pod)
+    root = as_mapping(pod)
+    metadata, spec = as_mapping(root.get("metadata")), as_mapping(root.get("spec"))
+    findings: list[Finding] = []
+    containers = []
+    readable = True
+    for path, raw, role in _containers(spec):
+        name = raw.get("name")
+        user = DeviceUser(path, name if isinstance(name, str) else "", role)
+        budget.charge(_CONTAINER_UNITS)
+        container, problems, parsed = _read_container(user, raw, legacy, budget)
+        readable = readable and parsed
+        findings += problems
+        containers.append(container)
+    return PodView(
+        tuple(containers),
+        _string_map(metadata.get("annotations")),
+        _string_map(metadata.get("labels")),
+        spec,
+        select_metadata(metadata),
+        tuple(findings),
+        readable,
+        budget,
+    )
+
+
+def as_mapping(value: Value) -> Mapping[str, Value]:
+    """Return the value if it is a map, else an empty map. An empty `requests:` is null."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Value) -> list[Value]:
+    """Return the value if it is a list, else an empty list."""
+    return value if isinstance(value, list) else []
+
+
+def format_value(value: Value) -> str:
+    """Format a value as written in the pod. Abbreviates long and nested values."""
+    if isinstance(value, str):
+        return value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}..."
+    return describe_value(value)
+
+
+def _get_metadata(metadata: Mapping[str, Value], part: str, key: str) -> Value:
+    return as_mapping(metadata.get(part)).get(key)
+
+
+def _string_map(value: Value) -> dict[str, str]:
+    """Read a map of strings. Converts unquoted booleans and numbers to strings."""
+    strings = {}
+    for key, item in as_mapping(value).items():
+        if isinstance(item, str):
+            strings[key] = item
+        elif isinstance(item, bool):
+            strings[key] = str(item).lower()
+        elif isinstance(item, int | float):
+            strings[key] = format_value(item)
+    return strings
+
+
+def _containers(
+    spec: Mapping[str, Value],
+) -> Iterator[tuple[Path, Mapping[str, Value], ContainerRole]]:
+    for i, raw in enumerate(as_list(spec.get("initContainers"))):
+        if isinstance(raw, dict):
+            role = (
+                ContainerRole.SIDECAR
+                if raw.get("restartPolicy") == "Always"
+                else ContainerRole.INIT
+            )
+            yield ("spec", "initContainers", i), raw, role
+    for i, raw in enumerate(as_list(spec.get("containers"))):
+        if isinstance(raw, dict):
+            yield ("spec", "containers", i), raw, ContainerRole.APP
+
+
+def is_device_resource(name: str) -> bool:
+    """Whether a resource is a device, and not counted by Kubernetes itself."""
+    if "/" not in name or name.startswith(("requests.", "limits.", "hugepages-")):
+        return False
+    return "kubernetes.io/" not in name or name.startswith(_KOORDINATOR_PROPOSAL)
+
+
+def _read_container(
+    user: DeviceUser, raw: Mapping[str, Value], legacy: Legacy, budget: WorkBudget
+) -> tuple[Container, list[Finding], bool]:
+    resources = as_mapping(raw.get("resources"))
+    limits, requests = as_mapping(resources.get("limits")), as_mapping(resources.get("requests"))
+    renames = cast("Mapping[str, str]", legacy.renames)
+    known: dict[str, DeviceResource] = {}
+    zeros: dict[str, DeviceResource] = {}
+    findings: list[Finding] = []
+    readable = True
+    for written in {**limits, **requests}:
+        if not is_device_resource(written):
+            continue
+        budget.charge(_RESOURCE_UNITS)
+        entries = _resource_entries(written, limits, requests)
+        first = entries[0][1]
+        amount = other = _parse_amount(first)
+        # Usually the request equals the limit.
+        if len(entries) > 1 and not equal_json(entries[1][1], first):
+            other = _parse_amount(entries[1][1])
+        name = renames.get(written, written)
+        largest = max(amount or 0, other or 0)
+        resource = DeviceResource(name, written, largest, format_value(first), user.path, entries)
+        if amount is None or other is None:
+            readable = False
+            findings.append(_invalid_amount(resource))
+        if amount != other or entries[0][0] == "requests" or name in known:
+            findings += _check_amounts(resource, amount, other, known.get(name))
+        (known if largest else zeros)[name] = resource
+    return Container(user, known, zeros, raw), findings, readable
+
+
+def _resource_entries(
+    written: str, limits: Mapping[str, Value], requests: Mapping[str, Value]
+) -> tuple[tuple[str, Value], ...]:
+    if written not in requests:
+        return (("limits", limits[written]),)
+    if written not in limits:
+        return (("requests", requests[written]),)
+    return ("limits", limits[written]), ("requests", requests[written])
+
+
+def _invalid_amount(resource: DeviceResource) -> Finding:
+    """Return the finding about an amount that is no non-negative integer.
+
+    The API server rejects other quantities. A text that is no quantity may be a placeholder.
+    """
+    written = ", ".join([format_value(value) or '""' for _, value in resource.entries])
+    placeholder = describe_placeholder(written)
+    quantities = all(_is_quantity(value) for _, value in resource.entries)
+    return (AMOUNT_REFUSED if quantities else AMOUNT_UNREADABLE).at(
+        resource.where,
+        f"{resource.original_name} must be a non-negative integer, not {written}"
+        + (f", which is {placeholder}" if placeholder else ""),
+        remedy="Set the amount to a non-negative integer." if quantities else None,
+    )
+
+
+def _is_quantity(value: Value) -> bool:
+    try:
+        from_json(value)
+    except QuantityError:
+        return False
+    return True
+
+
+def _check_amounts(
+    resource: DeviceResource, amount: int | None, other: int | None, before: DeviceResource | None
+) -> Iterator[Finding]:
+    name = resource.original_name
+    if amount is not None and other is not None and amount != other:
+        request = format_value(resource.entries[1][1])
+        yield AMOUNTS_DISAGREE.at(
+            format_path((*resource.container, "resources")),
+            f"{name} has the limit {resource.amount_text} but the request {request}",
+        )
+    if resource.entries[0][0] == "requests" and amount:
+        yield REQUESTS_ONLY.at(
+            resource.where, f"{name} has a request but no limit; the request is used"
+        )
+    if before is not None and (amount or other):
+        yield REQUESTS_CONTRADICT.at(
+            resource.where, f"{name} and {before.original_name} are names of the same resource"
+        )
+
+
+def _parse_amount(value: Value) -> int | None:
+    """Parse the amount of a device. Null is 0. Returns None if it is not a non-negative integer."""
+    if (
+        isinstance(value, str)
+        and value.isdecimal()
+        and value.isascii()
+        and len(value) < _INT64_DIGITS
+    ):
+        return int(value)
+    try:
+        quantity = from_json(value)
+    except QuantityError:
+        return None
+    whole = quantity.exact_int()
+    return whole if whole is not None and 0 <= whole < 2**63 else None

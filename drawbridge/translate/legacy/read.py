@@ -1,0 +1,186 @@
+"""Reads the device requests of a pod by all dialects.
+
+The dialects read one after the other. A resource belongs to the first dialect in the order that
+reads it. A device resource that no dialect reads is reported.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Final
+
+from msgspec.structs import replace
+
+from drawbridge.config.model import Legacy
+from drawbridge.documents.paths import Path
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding
+from drawbridge.translate.codes import POD_TOO_COMPLEX
+from drawbridge.translate.legacy import rdma_tokens
+from drawbridge.translate.legacy.asks import NO_REQUESTS, Ask, PodRequests, SourceField
+from drawbridge.translate.legacy.codes import DEVICE_UNKNOWN, DIALECTS_MIXED
+from drawbridge.translate.legacy.dialects import (
+    aliyun,
+    amd,
+    hami,
+    intel,
+    kai,
+    koordinator,
+    nos,
+    nvidia,
+    rdma,
+    sriov,
+    tensor_fusion,
+    vendors,
+    volcano,
+)
+from drawbridge.translate.legacy.init_containers import AskNames, share_devices
+from drawbridge.translate.legacy.node_labels import apply_node_labels
+from drawbridge.translate.legacy.pod_view import PodView, view_pod
+from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
+
+_ORDER: Final[tuple[ModuleType, ...]] = (
+    koordinator,
+    volcano,
+    kai,
+    aliyun,
+    nos,
+    tensor_fusion,
+    hami,
+    nvidia,
+    amd,
+    intel,
+    rdma,
+    vendors,
+    sriov,
+)
+# The positions in that order of the dialects that a word triggers.
+_TRIGGERED: Final[Mapping[str, Sequence[int]]] = {
+    word: [position for position, other in enumerate(_ORDER) if word in other.TRIGGERS]
+    for dialect in _ORDER
+    for word in dialect.TRIGGERS
+}
+# Each of these projects allocates GPUs by itself and does not see the allocations of the others.
+_ALLOCATING_PROJECTS: Final[dict[str, str]] = {
+    koordinator.NAME: "Koordinator",
+    hami.NAME: "HAMi",
+    volcano.NAME: "Volcano",
+    kai.NAME: "KAI",
+    aliyun.NAME: "Aliyun",
+    nos.NAME: "nos",
+    tensor_fusion.NAME: "tensor-fusion",
+}
+
+
+def read_pod(
+    pod: Value, legacy: Legacy | None = None, budget: WorkBudget | None = None
+) -> PodRequests:
+    """Read the device requests of a pod or pod template. Accepts any plain value.
+
+    A pod that needs more work than its budget allows has an error and no requests.
+    """
+    try:
+        return _read_pod(pod, legacy or Legacy(), budget or WorkBudget(pod))
+    except WorkLimitError as limit:
+        return PodRequests(findings=(POD_TOO_COMPLEX.at("spec", f"{limit}"),))
+
+
+def _read_pod(pod: Value, legacy: Legacy, budget: WorkBudget) -> PodRequests:
+    view = view_pod(pod, legacy, budget)
+    if not view.readable:
+        # An amount that cannot be parsed is not the same as no request: translate nothing.
+        return PodRequests(findings=view.findings)
+    parts, unread = _read_dialects(view, legacy)
+    if not parts and not view.findings and not any(one.resources for one in unread.containers):
+        return NO_REQUESTS
+    with_labels = apply_node_labels(view, tuple([ask for part in parts for ask in part.asks]))
+    parts.append(with_labels)
+    if any(container.zeros for container in view.containers):
+        parts.append(PodRequests(source_fields=tuple(_find_zeros(view, with_labels.asks))))
+    inits = view.spec.get("initContainers")  # only init containers reuse devices of others
+    asks, merged, shared = (
+        share_devices(with_labels.asks, budget) if inits else (with_labels.asks, {}, ())
+    )
+    dialects = tuple([name for part in parts for name in part.dialects])
+    return PodRequests(
+        rdma_tokens.join_tokens_to_gpus(asks),
+        _update_asks([field for part in parts for field in part.source_fields], merged),
+        (
+            *view.findings,
+            *_check_mixed_dialects(dialects),
+            *[finding for part in parts for finding in part.findings],
+            *shared,
+            *_report_unread(unread),
+        ),
+        dialects,
+    )
+
+
+def _read_dialects(view: PodView, legacy: Legacy) -> tuple[list[PodRequests], PodView]:
+    """Run the dialects in order. Also returns the pod without the resources they read."""
+    unread = view
+    parts = []
+    for dialect in _triggered(view.triggers(), legacy):
+        part: PodRequests = dialect.read(unread, legacy)
+        if part is not NO_REQUESTS:
+            parts.append(part)
+            unread = unread.without(part.source_fields)
+    return parts, unread
+
+
+def _find_zeros(view: PodView, asks: Iterable[Ask]) -> Iterator[SourceField]:
+    """Find amounts of zero, which request nothing but are traces of a dialect.
+
+    HAMi's webhook adds a GPU to a container that has any of its resources, whatever the amount. A
+    zero belongs to the asks of its container in its domain. Without such asks it goes with any.
+    """
+    owners: dict[tuple[Path, str], list[str]] = {}
+    for ask in asks:
+        for user in ask.users:
+            for domain in {name.partition("/")[0] for name in ask.resources}:
+                owners.setdefault((user.path, domain), []).append(ask.name)
+    for container in view.containers:
+        for name, zero in container.zeros.items():
+            domain = name.partition("/")[0]
+            if domain in _TRIGGERED or name in _TRIGGERED:
+                written = zero.original_name.partition("/")[0]
+                names = owners.get((container.user.path, written), ())
+                yield from zero.source_fields(asks=tuple(names))
+
+
+def _triggered(words: Iterable[str], legacy: Legacy) -> Iterable[ModuleType]:
+    """Return the dialects that can apply to a pod with these triggers, in order."""
+    positions = {position for word in words if word in _TRIGGERED for position in _TRIGGERED[word]}
+    if legacy.networks:
+        positions.add(_ORDER.index(sriov))
+    return [_ORDER[position] for position in sorted(positions)]
+
+
+def _update_asks(fields: Iterable[SourceField], merged: AskNames) -> tuple[SourceField, ...]:
+    """Let source fields refer to the asks that theirs were merged into."""
+    if not merged:
+        return tuple(fields)
+    updated: dict[int, tuple[str, ...]] = {}  # by id: many fields have one tuple of asks
+    listed = tuple(fields)
+    for field in listed:
+        if id(field.asks) not in updated:
+            names = dict.fromkeys(new for old in field.asks for new in merged.get(old, (old,)))
+            updated[id(field.asks)] = tuple(names)
+    return tuple([replace(field, asks=updated[id(field.asks)]) for field in listed])
+
+
+def _check_mixed_dialects(dialects: tuple[str, ...]) -> tuple[Finding, ...]:
+    projects = [_ALLOCATING_PROJECTS[name] for name in dialects if name in _ALLOCATING_PROJECTS]
+    if len(projects) < 2:
+        return ()
+    names = f"{', '.join(projects[:-1])} and {projects[-1]}"
+    return (DIALECTS_MIXED.at("spec", f"the pod requests devices in the dialects of {names}"),)
+
+
+def _report_unread(unread: PodView) -> list[Finding]:
+    return [
+        DEVICE_UNKNOWN.at(
+            one.where, f"{one.original_name}: {one.amount_text} is not a known device resource"
+        )
+        for container in unread.containers
+        for one in container.resources.values()
+    ]

@@ -1,0 +1,136 @@
+"""Translates the templates of Argo workflows, whose claims go into a patch text.
+
+A template with containers becomes a pod. It has fields for containers, selectors and annotations
+but none for `resourceClaims`; Argo merges the text `podSpecPatch` into the pod. Fields that a
+workflow sets for all its templates are read with each template. If such a field would have to
+change, or if a patch exists already, the template is not translated.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from drawbridge.documents.patch import Edit, apply_edits
+from drawbridge.documents.paths import Path, get_value
+from drawbridge.documents.values import Value
+from drawbridge.translate.manifests.workloads import Place, group_kind, map_path
+
+SPECS: Final[Mapping[tuple[str, str], Path]] = {
+    ("argoproj.io", "Workflow"): ("spec",),
+    ("argoproj.io", "WorkflowTemplate"): ("spec",),
+    ("argoproj.io", "ClusterWorkflowTemplate"): ("spec",),
+    ("argoproj.io", "CronWorkflow"): ("spec", "workflowSpec"),
+}
+_PATCH: Final = "podSpecPatch"
+_CLAIMS: Final[Path] = ("spec", "resourceClaims")
+# The name that the container of these templates gets in the pod.
+_MAIN: Final = "main"
+_ONE: Final = ("container", "script")
+_SEVERAL: Final[tuple[Path, ...]] = (("containerSet", "containers"), ("sidecars",))
+_OWN: Final = ("nodeSelector", "affinity", "tolerations", "schedulerName", "initContainers")
+_FOR_ALL: Final = ("nodeSelector", "affinity", "tolerations", "schedulerName", "hostNetwork")
+
+
+def find_places(value: Value) -> tuple[Place, ...]:
+    """Return the templates of a workflow that become pods and can be translated."""
+    if not isinstance(value, dict) or group_kind(value) not in SPECS:
+        return ()
+    path = SPECS[group_kind(value)]
+    spec = get_value(value, path)
+    # Argo merges these two into every pod, with or after the fields of its template.
+    if not isinstance(spec, dict) or spec.get(_PATCH) or spec.get("podMetadata"):
+        return ()
+    listed = spec.get("templates")
+    found: list[Place] = []
+    for number, one in enumerate(listed if isinstance(listed, list) else ()):
+        if isinstance(one, dict) and not one.get(_PATCH):
+            found += _template(one, (*path, "templates", number), spec)
+    return tuple(found)
+
+
+def _template(one: Mapping[str, Value], path: Path, spec: Mapping[str, Value]) -> Iterator[Place]:
+    listed = list(_containers(one))
+    if not listed:
+        return
+    at: dict[Path, Path] = {("metadata",): (*path, "metadata"), ("spec",): path}
+    at |= {("spec", "containers", n): (*path, *where) for n, (where, _) in enumerate(listed)}
+    inner: dict[str, Value] = {key: spec[key] for key in _FOR_ALL if spec.get(key)}
+    inner |= {key: one[key] for key in _OWN if one.get(key)}
+    inner["containers"] = [container for _, container in listed]
+    pod: dict[str, Value] = {"spec": inner}
+    if "metadata" in one:
+        pod["metadata"] = one["metadata"]
+    inherited = frozenset(key for key in _FOR_ALL if key in inner and not one.get(key))
+    yield Place(pod, path, at, inherited=inherited)
+
+
+def _containers(one: Mapping[str, Value]) -> Iterator[tuple[Path, Value]]:
+    """Yield the containers of a template, each with its path in the template."""
+    for key in _ONE:
+        container = one.get(key)
+        if isinstance(container, dict):
+            yield (key,), {"name": _MAIN, **container}
+    for path in _SEVERAL:
+        several = get_value(dict(one), path)
+        for number, each in enumerate(several if isinstance(several, list) else ()):
+            yield (*path, number), each
+
+
+def map_edits(place: Place, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
+    """Map edits of a pod to edits of its object; None if the object has no field for one."""
+    if place.inherited is None:
+        return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in edits)
+    shared = {("spec", key) for key in place.inherited}
+    if not shared.isdisjoint(each.path[:2] for each in edits):
+        return None
+    claims = get_value(apply_edits(place.pod, edits), _CLAIMS)
+    others = [each for each in edits if each.path[:2] != _CLAIMS]
+    if claims:
+        text = json.dumps({"resourceClaims": claims}, separators=(",", ":"))
+        others.append(Edit("add", ("spec", _PATCH), text))
+    return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in others)
+
+
+def find_translated_places(value: Value) -> tuple[Place, ...]:
+    """Return the templates of a workflow whose patch has only claims, as pods with these claims."""
+    if not isinstance(value, dict) or group_kind(value) not in SPECS:
+        return ()
+    path = SPECS[group_kind(value)]
+    spec = get_value(value, path)
+    listed = spec.get("templates") if isinstance(spec, dict) else None
+    found: list[Place] = []
+    for number, one in enumerate(listed if isinstance(listed, list) else ()):
+        claims = _patched_claims(one)
+        if claims and isinstance(spec, dict) and isinstance(one, dict):
+            for place in _template(one, (*path, "templates", number), spec):
+                inner = get_value(place.pod, ("spec",))
+                pod: dict[str, Value] = {"spec": {**inner, "resourceClaims": claims}}  # type: ignore[dict-item]  # an object
+                if "metadata" in one:
+                    pod["metadata"] = one["metadata"]
+                found.append(replace(place, pod=pod))
+    return tuple(found)
+
+
+def _patched_claims(template: Value) -> list[Value]:
+    """Return the claims in the patch of a template; none if it patches anything else."""
+    text = template.get(_PATCH) if isinstance(template, dict) else None
+    try:
+        patch = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(patch, dict) or patch.keys() != {"resourceClaims"}:
+        return []
+    claims = patch["resourceClaims"]
+    return claims if isinstance(claims, list) else []
+
+
+def map_undo(place: Place, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
+    """Map the edits that undo a translation; None if the patch would keep other claims."""
+    if place.inherited is None or not edits:
+        return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in edits)
+    if get_value(apply_edits(place.pod, edits), _CLAIMS):
+        return None
+    others = [each for each in edits if each.path[:2] != _CLAIMS]
+    others.append(Edit("remove", ("spec", _PATCH)))
+    return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in others)

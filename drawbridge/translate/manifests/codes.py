@@ -1,0 +1,87 @@
+"""Finding codes of objects of any kind."""
+
+from drawbridge.finding import Activity, Code, Codes, Severity
+
+ELSEWHERE = Code(
+    name="RequestNotInPod",
+    severity=Severity.WARNING,
+    text=(
+        "An object requests a device outside a pod template that Drawbridge knows. The request "
+        "stays unchanged."
+    ),
+    example=(
+        "spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]: TrainJob requests "
+        "nvidia.com/gpu outside a known pod template"
+    ),
+    remedy=(
+        "Let the webhook translate the pods when they are created, or translate the object "
+        "that creates them."
+    ),
+)
+QUOTA_COUNTS = Code(
+    name="QuotaCountsNames",
+    severity=Severity.WARNING,
+    text=(
+        "A quota counts an extended resource that translated pods no longer request, so it "
+        "does not limit them."
+    ),
+    example=(
+        "spec.hard[requests.nvidia.com/gpu]: requests.nvidia.com/gpu does not count translated pods"
+    ),
+    remedy=(
+        "Limit the DeviceClasses of the claims as well. In a ResourceQuota, add the entry "
+        "<class>.deviceclass.resource.k8s.io/devices."
+    ),
+)
+TEMPLATE_DIFFERS = Code(
+    name="TemplateInInputDiffers",
+    severity=Severity.ERROR,
+    text=(
+        "A ResourceClaimTemplate in the input has the name of a generated template but "
+        "different content."
+    ),
+    example=(
+        "ResourceClaimTemplate/team/drawbridge-4f.. spec: drawbridge-4f.. exists in the input with "
+        "different content"
+    ),
+    remedy="Remove the template from the input. The translation generates it again.",
+)
+
+RAY_GPUS_LOST = Code(
+    name="RayGpusLost",
+    severity=Severity.WARNING,
+    text=(
+        "KubeRay reads the number of GPUs of a Ray group from the limits of its first container. "
+        "The translation removes this limit, so Ray schedules no GPU tasks on the group."
+    ),
+    example=(
+        "spec.workerGroupSpecs[0].rayStartParams: num-gpus is not set, and KubeRay can no longer "
+        "read it from the limit nvidia.com/gpu: 2, which the translation removes"
+    ),
+    remedy='Set `rayStartParams.num-gpus` of the group to the number of GPUs, such as "2".',
+)
+ORIGINAL_UNUSABLE = Code(
+    name="OriginalUnusable",
+    severity=Severity.ERROR,
+    text=(
+        "The annotation with the original requests is invalid, or the object was changed so that "
+        "it no longer fits. The object stays as it is."
+    ),
+    example=(
+        "metadata.annotations[drawbridge.dev/original]: the original requests cannot be restored: "
+        "spec.containers[0].name has changed"
+    ),
+    remedy="Apply the original manifest, or edit the object.",
+)
+
+CODES = Codes(
+    "translate: manifests",
+    Activity.TRANSLATE,
+    [
+        ELSEWHERE,
+        QUOTA_COUNTS,
+        TEMPLATE_DIFFERS,
+        RAY_GPUS_LOST,
+        ORIGINAL_UNUSABLE,
+    ],
+)

@@ -1,0 +1,122 @@
+"""Translates an object of any kind: all of its pod templates, or none.
+
+The result has edits of the object, the template objects to create with it, and findings.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.config.policy import apply_policies
+from drawbridge.documents.patch import Edit
+from drawbridge.documents.paths import format_path, get_value, parse_path
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding, Severity
+from drawbridge.translate.changes import scheduler
+from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.manifests import argo, quotas, ray
+from drawbridge.translate.manifests.codes import ELSEWHERE
+from drawbridge.translate.manifests.workloads import (
+    Place,
+    find_other_requests,
+    find_places,
+    group_kind,
+    map_path,
+)
+from drawbridge.translate.pods import Translation, TranslationContext, translate
+
+
+class TranslatedObject(msgspec.Struct, frozen=True):
+    """The translation of one object; without edits the object stays as it is."""
+
+    edits: tuple[Edit, ...] = ()
+    templates: tuple[Mapping[str, Value], ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def translate_object(value: Value, name: str, context: TranslationContext) -> TranslatedObject:
+    """Translate an object; if one pod template is refused, the object stays as it is."""
+    translated_places: list[Place] = []
+    namespace = _namespace(value)
+    edits: list[Edit] = []
+    templates: dict[str, Mapping[str, Value]] = {}
+    classes: dict[str, None] = {}
+    findings: list[Finding] = []
+    for place in (*find_places(value), *argo.find_places(value)):
+        translation = translate(place.pod, context, namespace)
+        place_edits = argo.map_edits(place, translation.edits)
+        if place_edits is None:
+            continue
+        translated_places.append(place)
+        edits += place_edits
+        templates |= {each.name: _with_namespace(each, value) for each in translation.templates}
+        findings += _report_place(value, place, translation)
+        classes |= dict.fromkeys(translation.classes)
+    findings = [
+        *_report_other_requests(value, tuple(translated_places)),
+        *quotas.report_quotas(value),
+        *findings,
+    ]
+    if classes and isinstance(value, dict) and not any(place.is_pod for place in translated_places):
+        findings = _add_workload_findings(value, tuple(classes), findings)
+    named = (replace(each, object=name) for each in findings)
+    reported = tuple(apply_policies(named, context.configuration.findings))
+    if any(each.severity is Severity.ERROR for each in reported):
+        return TranslatedObject(findings=reported)
+    return TranslatedObject(tuple(edits), tuple(templates.values()), reported)
+
+
+def _report_place(value: Value, place: Place, translation: Translation) -> Iterator[Finding]:
+    """Yield the findings about a pod template, with paths in the object."""
+    for each in translation.findings:
+        yield replace(each, path=_object_path(each.path, place))
+    yield from ray.report_lost_gpus(value, place, translation)
+
+
+def _add_workload_findings(
+    value: Mapping[str, Value], classes: tuple[str, ...], findings: Sequence[Finding]
+) -> list[Finding]:
+    """Add the findings that apply to all pods of the object, instead of one for each pod."""
+    own = tuple(scheduler.report_workload(dict(value), group_kind(value)))
+    codes = {each.code for each in own}
+    others = [each for each in findings if each.code not in codes]
+    return [*others, *own, *scheduler.report_queue(dict(value), (), classes)]
+
+
+def _object_path(path: str, place: Place) -> str:
+    tokens = (int(each) if each.isdecimal() else each for each in parse_path(path))
+    return format_path(map_path(tuple(tokens), place))
+
+
+def _with_namespace(template: ClaimTemplate, value: Value) -> Mapping[str, Value]:
+    """Give a template the namespace of the object, if the object has one."""
+    namespace, fields = _namespace(value), template.object
+    if not namespace:
+        return fields
+    metadata = fields.get("metadata")
+    before = metadata if isinstance(metadata, dict) else {}
+    return {**fields, "metadata": {**before, "namespace": namespace}}
+
+
+def _namespace(value: Value) -> str:
+    namespace = get_value(value, ("metadata", "namespace"))
+    return namespace if isinstance(namespace, str) else ""
+
+
+def report_unreadable(value: Value, name: str) -> Iterator[Finding]:
+    """Report the device requests of a document that is not an object, such as values of a chart."""
+    for each in find_other_requests(value, ()):
+        yield ELSEWHERE.at(
+            format_path((*each.path, each.name)),
+            f"the document is not a Kubernetes object, but requests {each.name}",
+            object=name,
+            remedy="Render the document with its tool, and pass the output.",
+        )
+
+
+def _report_other_requests(value: Value, found: tuple[Place, ...]) -> Iterator[Finding]:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    for each in find_other_requests(value, found):
+        path = format_path((*each.path, each.name))
+        yield ELSEWHERE.at(path, f"{kind} requests {each.name} outside a known pod template")

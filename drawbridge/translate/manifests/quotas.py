@@ -1,0 +1,57 @@
+"""Reports quotas on extended resources that translated pods no longer request.
+
+A table lists where each kind of quota names resources. Quotas are never changed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping, is_device_resource
+from drawbridge.translate.manifests.codes import QUOTA_COUNTS
+from drawbridge.translate.manifests.workloads import group_kind
+
+_PREFIXES: Final = ("requests.", "limits.")
+# Names with a slash that are not devices: object counts, storage, and claims of device classes.
+_OTHERS: Final = ("count/", "storageclass.storage.k8s.io/", "deviceclass.resource.")
+
+
+def report_quotas(value: Value) -> Iterator[Finding]:
+    """Report each resource that an object counts but translated pods do not request."""
+    if not isinstance(value, dict):
+        return
+    read = _KINDS.get(group_kind(value))
+    for path, name in read(value) if read else ():
+        bare = next((name.removeprefix(p) for p in _PREFIXES if name.startswith(p)), name)
+        if is_device_resource(bare) and not any(other in name for other in _OTHERS):
+            yield QUOTA_COUNTS.at(format_path(path), f"{name} does not count translated pods")
+
+
+def _read_keys(*paths: Path) -> Callable[[Value], Iterator[tuple[Path, str]]]:
+    def read(value: Value) -> Iterator[tuple[Path, str]]:
+        for path in paths:
+            for name in as_mapping(get_value(value, path)):
+                yield (*path, name), name
+
+    return read
+
+
+def _read_covered(value: Value) -> Iterator[tuple[Path, str]]:
+    """Read the resources of a ClusterQueue of Kueue."""
+    groups: Path = ("spec", "resourceGroups")
+    for number, group in enumerate(as_list(get_value(value, groups))):
+        path: Path = (*groups, number, "coveredResources")
+        for at, name in enumerate(as_list(as_mapping(group).get("coveredResources"))):
+            if isinstance(name, str):
+                yield (*path, at), name
+
+
+_KINDS: Final[Mapping[tuple[str, str], Callable[[Value], Iterator[tuple[Path, str]]]]] = {
+    ("", "ResourceQuota"): _read_keys(("spec", "hard")),
+    ("kueue.x-k8s.io", "ClusterQueue"): _read_covered,
+    ("scheduling.volcano.sh", "Queue"): _read_keys(
+        ("spec", "capability"), ("spec", "deserved"), ("spec", "guarantee", "resource")
+    ),
+}

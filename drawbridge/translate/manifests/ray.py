@@ -1,0 +1,80 @@
+"""Reports Ray groups whose number of GPUs KubeRay reads from a limit that a translation removes.
+
+KubeRay derives `num-gpus` of `ray start`, and the autoscaler the GPUs of a new worker, from the
+first limit of the Ray container that names a GPU. `rayStartParams` and `resources` of the group
+take precedence.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding
+from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping, format_value
+from drawbridge.translate.manifests.codes import RAY_GPUS_LOST
+from drawbridge.translate.manifests.workloads import Place, group_kind
+from drawbridge.translate.pods import Translation
+
+_GROUP: Final = "ray.io"
+_TEMPLATE: Final = "template"  # of a group; other templates are not of Ray nodes
+_PARAMETER: Final = "num-gpus"
+# KubeRay runs Ray in the first container.
+_RAY_CONTAINER: Final[Path] = ("spec", "containers", 0)
+# The names that KubeRay recognizes as GPUs.
+_GPU_NAME: Final = re.compile(r".*gpu|.*nvidia\.com/mig-\d+g\.\d+gb")
+
+
+def report_lost_gpus(value: Value, place: Place, translation: Translation) -> Iterator[Finding]:
+    """Report the group of a pod template if its number of GPUs gets lost."""
+    if not isinstance(value, dict) or group_kind(value)[0] != _GROUP or not translation.edits:
+        return
+    group = as_mapping(get_value(value, place.path[:-1]))
+    params = as_mapping(group.get("rayStartParams"))
+    named = [*map(str.lower, as_mapping(group.get("resources")))]
+    if place.path[-1] != _TEMPLATE or _PARAMETER in params or any(map(_GPU_NAME.fullmatch, named)):
+        return
+    after = apply_edits(place.pod, translation.edits)
+    limits, kept = (
+        as_mapping(get_value(pod, (*_RAY_CONTAINER, "resources", "limits")))
+        for pod in (place.pod, after)
+    )
+    lost = next(
+        (name for name in sorted(limits) if _GPU_NAME.fullmatch(name) and name not in kept), None
+    )
+    if lost is None:
+        return
+    count = _count_gpus(after, translation.templates)
+    path = format_path((*place.path[:-1], "rayStartParams"))
+    yield RAY_GPUS_LOST.at(
+        path,
+        f"{_PARAMETER} is not set, and KubeRay can no longer read it from the limit "
+        f"{lost}: {format_value(limits[lost])}, which the translation removes",
+        remedy=f'Set `rayStartParams.{_PARAMETER}: "{count}"` in the group.',
+    )
+
+
+def _count_gpus(pod: Value, templates: Iterable[ClaimTemplate]) -> int:
+    """Count the GPUs that the Ray container gets from the claims."""
+    by_name: dict[str, Value] = {each.name: dict(each.object) for each in templates}
+    claims = {
+        f"{as_mapping(claim).get('name')}": as_mapping(claim).get("resourceClaimTemplateName")
+        for claim in as_list(get_value(pod, ("spec", "resourceClaims")))
+    }
+    total = 0
+    for use in as_list(get_value(pod, (*_RAY_CONTAINER, "resources", "claims"))):
+        used = as_mapping(use)
+        template = by_name.get(f"{claims.get(str(used.get('name')))}", {})
+        total += _count_request(template, f"{used.get('request')}")
+    return total
+
+
+def _count_request(template: Value, name: str) -> int:
+    requests = as_list(get_value(template, ("spec", "spec", "devices", "requests")))
+    request = next((each for each in map(as_mapping, requests) if each.get("name") == name), {})
+    exactly = request.get("exactly") or next(iter(as_list(request.get("firstAvailable"))), None)
+    count = as_mapping(exactly).get("count")
+    return count if isinstance(count, int) and name.partition("-")[0] == "gpu" else 0

@@ -1,0 +1,252 @@
+"""Finds the pod templates of workload objects, by a table of paths.
+
+To support a kind, add its line: `{}` matches every value of an object and `[]` every item of a
+list. The module also finds device requests outside these paths, so that all are reported.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from drawbridge.documents.paths import Path, get_value
+from drawbridge.documents.values import Value
+from drawbridge.translate.legacy.pod_view import is_device_resource
+
+_RAY: Final = ("headGroupSpec.template", "workerGroupSpecs[].template")
+_REPLICATED: Final = "replicatedJobs[].template.spec.template"
+
+
+def _ray(under: str) -> tuple[str, ...]:
+    return tuple(f"{under}.{path}" for path in _RAY)
+
+
+# Paths of pod templates, which are objects with metadata and spec, by group and kind.
+TEMPLATES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("", "Pod"): ("",),
+    ("", "PodTemplate"): ("template",),
+    ("", "ReplicationController"): ("spec.template",),
+    ("apps", "Deployment"): ("spec.template",),
+    ("apps", "StatefulSet"): ("spec.template",),
+    ("apps", "DaemonSet"): ("spec.template",),
+    ("apps", "ReplicaSet"): ("spec.template",),
+    ("batch", "Job"): ("spec.template",),
+    ("batch", "CronJob"): ("spec.jobTemplate.spec.template",),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): (
+        "spec.leaderWorkerTemplate.leaderTemplate",
+        "spec.leaderWorkerTemplate.workerTemplate",
+    ),
+    ("jobset.x-k8s.io", "JobSet"): (f"spec.{_REPLICATED}",),
+    ("kubeflow.org", "MPIJob"): ("spec.mpiReplicaSpecs{}.template",),
+    ("kubeflow.org", "PyTorchJob"): ("spec.pytorchReplicaSpecs{}.template",),
+    ("kubeflow.org", "TFJob"): ("spec.tfReplicaSpecs{}.template",),
+    ("kubeflow.org", "XGBoostJob"): ("spec.xgbReplicaSpecs{}.template",),
+    ("kubeflow.org", "PaddleJob"): ("spec.paddleReplicaSpecs{}.template",),
+    ("kubeflow.org", "MXJob"): ("spec.mxReplicaSpecs{}.template",),
+    ("kubeflow.org", "JAXJob"): ("spec.jaxReplicaSpecs{}.template",),
+    ("kubeflow.org", "Notebook"): ("spec.template",),
+    ("trainer.kubeflow.org", "TrainingRuntime"): (f"spec.template.spec.{_REPLICATED}",),
+    ("trainer.kubeflow.org", "ClusterTrainingRuntime"): (f"spec.template.spec.{_REPLICATED}",),
+    ("ray.io", "RayCluster"): _ray("spec"),
+    ("ray.io", "RayJob"): (*_ray("spec.rayClusterSpec"), "spec.submitterPodTemplate"),
+    ("ray.io", "RayService"): _ray("spec.rayClusterConfig"),
+    ("batch.volcano.sh", "Job"): ("spec.tasks[].template",),
+    ("batch.volcano.sh", "CronJob"): ("spec.jobTemplate.spec.tasks[].template",),
+    ("argoproj.io", "Rollout"): ("spec.template",),
+    ("apps.kruise.io", "CloneSet"): ("spec.template",),
+    ("apps.kruise.io", "StatefulSet"): ("spec.template",),
+    ("apps.kruise.io", "DaemonSet"): ("spec.template",),
+    ("apps.kruise.io", "BroadcastJob"): ("spec.template",),
+    ("apps.openshift.io", "DeploymentConfig"): ("spec.template",),
+    ("flow.volcano.sh", "JobTemplate"): ("spec.tasks[].template",),
+    ("keda.sh", "ScaledJob"): ("spec.jobTargetRef.template",),
+}
+# Paths of pod specs with annotations and labels next to their containers; `model` is one more
+# container. Not listed are containers without a field for `resourceClaims` (of a ServingRuntime) or
+# for annotations (of its workers), because the API server drops unknown fields.
+SPECS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("serving.kserve.io", "InferenceService"): (
+        "spec.predictor",
+        "spec.transformer",
+        "spec.explainer",
+    ),
+}
+# Fields that name a device next to its count: Spark's executors, KubeVirt's machines.
+_NAMED: Final = ("name", "deviceName")
+_NUMBERED: Final = frozenset({"gpu", "gpus", "hostDevices"})
+# Objects of these groups describe devices or claims, not the requests of pods.
+_IGNORED_GROUPS: Final = frozenset({"resource.k8s.io", "karpenter.sh"})
+_MODEL: Final = "model"
+# Argo's workflows and kustomizations contain patches as text, which are not translated.
+_PATCHES: Final = frozenset({"podSpecPatch", "patch"})
+# The name after the slash, and the domain before it. Searching for the slash takes linear time.
+_KEY_NAMES: Final = re.compile(r"/([A-Za-z0-9._-]+)[\"']?\s*:")
+_DOMAIN_BACKWARDS: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
+_MAX_DOMAIN: Final = 253
+# Deeper than any Kubernetes object, and less than the document reader accepts.
+_MAX_DEPTH: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A pod template of an object: its pod, and the path in the object of each part of the pod."""
+
+    pod: Value = field(repr=False)
+    path: Path
+    positions: Mapping[Path, Path] = field(repr=False)
+    is_pod: bool = False  # a pod itself, not a template
+    # Set if claims are written as text: the fields of the spec that other templates share.
+    inherited: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UntranslatedRequest:
+    """A device request at a path that is not translated."""
+
+    path: Path
+    name: str
+
+
+def group_kind(value: Mapping[str, Value]) -> tuple[str, str]:
+    """Return the API group and kind of an object."""
+    return str(value.get("apiVersion")).rpartition("/")[0], str(value.get("kind"))
+
+
+def find_places(
+    value: Value,
+    templates: Mapping[tuple[str, str], tuple[str, ...]] = TEMPLATES,
+    specs: Mapping[tuple[str, str], tuple[str, ...]] = SPECS,
+) -> tuple[Place, ...]:
+    """Return the pod templates of an object, in the order of the table."""
+    if not isinstance(value, dict):
+        return ()
+    key = group_kind(value)
+    found = [
+        _template_place(value, path)
+        for each in templates.get(key, ())
+        for path in _follow(value, each)
+    ]
+    found += [
+        _spec_place(value, path) for each in specs.get(key, ()) for path in _follow(value, each)
+    ]
+    return tuple(place for place in found if place is not None)
+
+
+def find_other_requests(value: Value, known: tuple[Place, ...]) -> tuple[UntranslatedRequest, ...]:
+    """Return the device requests of an object outside the known places."""
+    if not isinstance(value, dict) or group_kind(value)[0] in _IGNORED_GROUPS:
+        return ()
+    covered = frozenset(path for place in known for path in _container_paths(place))
+    return tuple(_find_requests(value, (), covered))
+
+
+def _follow(value: Value, pattern: str, path: Path = ()) -> Iterator[Path]:
+    """Yield the paths that match a pattern and exist."""
+    if not pattern:
+        if isinstance(value, dict):
+            yield path
+        return
+    step, _, rest = pattern.partition(".")
+    name = step.removesuffix("[]").removesuffix("{}")
+    child = value.get(name) if isinstance(value, dict) else None
+    if step.endswith("[]"):
+        for number, item in enumerate(child if isinstance(child, list) else ()):
+            yield from _follow(item, rest, (*path, name, number))
+    elif step.endswith("{}"):
+        for key, item in (child if isinstance(child, dict) else {}).items():
+            yield from _follow(item, rest, (*path, name, key))
+    else:
+        yield from _follow(child, rest, (*path, name))
+
+
+def _template_place(value: Value, path: Path) -> Place | None:
+    template = get_value(value, path)
+    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        return None
+    return Place(template, path, {(): path}, is_pod=not path)
+
+
+def _spec_place(value: Value, path: Path) -> Place | None:
+    """Return a spec with annotations next to its containers as if it were a pod template."""
+    spec = get_value(value, path)
+    if not isinstance(spec, dict):
+        return None
+    containers = spec.get("containers")
+    listed = list(containers) if isinstance(containers, list) else []
+    at: dict[Path, Path] = {("metadata",): path, ("spec",): path}
+    if isinstance(spec.get(_MODEL), dict):
+        at["spec", "containers", len(listed)] = (*path, _MODEL)
+        listed.append(spec[_MODEL])
+    if not listed:
+        return None
+    metadata: dict[str, Value] = {k: spec[k] for k in ("annotations", "labels") if k in spec}
+    inner: dict[str, Value] = {**spec, "containers": listed}
+    return Place({"metadata": metadata, "spec": inner}, path, at)
+
+
+def _container_paths(place: Place) -> Iterator[Path]:
+    spec = get_value(place.pod, ("spec",))
+    for part in ("containers", "initContainers"):
+        listed = spec.get(part) if isinstance(spec, dict) else None
+        for number in range(len(listed) if isinstance(listed, list) else 0):
+            path: Path = ("spec", part, number)
+            yield map_path(path, place)
+
+
+def map_path(path: Path, place: Place) -> Path:
+    """Map a path of the pod to its path in the object, by its longest known prefix."""
+    for size in range(len(path), -1, -1):
+        if path[:size] in place.positions:
+            return (*place.positions[path[:size]], *path[size:])
+    return path
+
+
+def _find_requests(
+    value: Value, path: Path, covered: frozenset[Path]
+) -> Iterator[UntranslatedRequest]:
+    if path in covered or len(path) > _MAX_DEPTH:
+        return
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _find_requests(item, (*path, number), covered)
+    if not isinstance(value, dict):
+        return
+    for key, child in value.items():
+        if key in {"limits", "requests"} and isinstance(child, dict):
+            yield from (
+                UntranslatedRequest((*path, key), name)
+                for name in child
+                if is_device_resource(name)
+            )
+        elif key in _PATCHES and isinstance(child, str):
+            named = dict.fromkeys(_find_keys(child))
+            yield from (
+                UntranslatedRequest((*path, key), name)
+                for name in named
+                if is_device_resource(name)
+            )
+        else:
+            if key in _NUMBERED:
+                yield from _find_named(child, (*path, key))
+            yield from _find_requests(child, (*path, key), covered)
+
+
+def _find_keys(text: str) -> Iterator[str]:
+    """Yield the keys with a domain in a patch that is written as text."""
+    for match in _KEY_NAMES.finditer(text):
+        slash = match.start()
+        backwards = text[max(0, slash - _MAX_DOMAIN) : slash][::-1]
+        domain = _DOMAIN_BACKWARDS.match(backwards)
+        if domain:
+            yield f"{domain.group()[::-1]}/{match.group(1)}"
+
+
+def _find_named(value: Value, path: Path) -> Iterator[UntranslatedRequest]:
+    """Find devices that are named by values: `gpu: {name: nvidia.com/gpu, quantity: 1}`."""
+    listed = value if isinstance(value, list) else [value]
+    for number, item in enumerate(listed):
+        at: Path = (*path, number) if isinstance(value, list) else path
+        for key in _NAMED:
+            name = item.get(key) if isinstance(item, dict) else None
+            if isinstance(name, str) and is_device_resource(name):
+                yield UntranslatedRequest(at, name)

@@ -1,0 +1,394 @@
+"""Translates one pod or pod template to edits, claim templates and findings.
+
+A refused pod gets no edits at all. A translated pod keeps the user's own claims. Translating a
+translated pod changes nothing: the requests that are left are decided together with the original
+ones, for the same nodes.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.documents.patch import Edit, EditError
+from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.values import Value
+from drawbridge.facts import serialized
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding, Severity
+from drawbridge.names import FACTS_ANNOTATION
+from drawbridge.translate import essence
+from drawbridge.translate.changes import dual_nodes, environment, own_claims, scheduler
+from drawbridge.translate.changes.annotation_size import check_annotation_size
+from drawbridge.translate.changes.patch import Patch
+from drawbridge.translate.changes.returned_requests import remove_returned_requests
+from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.codes import POD_TOO_COMPLEX
+from drawbridge.translate.decisions.admin_access import check_admin_access
+from drawbridge.translate.decisions.codes import (
+    LEFT_TO_CLASS,
+    PLACE_TAKEN,
+    POD_BOUND,
+    POD_MIRRORED,
+    SERVER_UNKNOWN,
+)
+from drawbridge.translate.decisions.memo import TranslationCache
+from drawbridge.translate.decisions.node_offers import PodAsks
+from drawbridge.translate.decisions.outcome import Outcome, OutcomeCache, resolve_asks
+from drawbridge.translate.decisions.partition_policy import apply_partition_policy
+from drawbridge.translate.legacy.asks import Ask, PodRequests, SourceField
+from drawbridge.translate.legacy.codes import (
+    CONTAINER_WITHOUT_CLAIM,
+    HINT_LOST,
+    INIT_ADDS_UP,
+    INIT_SEES_MORE,
+    LABEL_DROPPED,
+    LABEL_KEPT,
+    LABEL_LOOSE,
+    MEANING_CHANGES,
+    REPLICAS_ARE_ONE,
+    SCHEDULER_KEPT,
+    SCHEDULER_LEFT,
+)
+from drawbridge.translate.legacy.networks import add_networks
+from drawbridge.translate.legacy.pod_view import annotation_path, as_list, as_mapping
+from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.original_requests import (
+    PodInput,
+    is_left_by_translation,
+    lower_errors,
+    read_original,
+    with_namespace,
+)
+from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
+
+CLAIM: Final = "drawbridge"
+_OBJECT: Final = (dict, type(None))
+_LIST: Final = (list, type(None))
+_MIRROR: Final = "kubernetes.io/config.mirror"
+# Findings about changes that a translation makes; they do not apply to a pod that stays as it is.
+_TRANSLATION_ONLY: Final = frozenset(
+    code.name
+    for code in (
+        CONTAINER_WITHOUT_CLAIM,
+        HINT_LOST,
+        INIT_ADDS_UP,
+        INIT_SEES_MORE,
+        LABEL_DROPPED,
+        LABEL_KEPT,
+        LABEL_LOOSE,
+        MEANING_CHANGES,
+        REPLICAS_ARE_ONE,
+        SCHEDULER_KEPT,
+        SCHEDULER_LEFT,
+    )
+)
+
+
+class TranslationContext(msgspec.Struct, frozen=True):
+    """The input of a translation apart from the pod, and the caches that translations share."""
+
+    configuration: Configuration = Configuration()
+    facts: Facts | None = None
+    facts_digest: str = ""  # empty without facts
+    outcomes: OutcomeCache | None = None
+    translations: TranslationCache[bytes, "Translation"] | None = None  # by pod essence
+    admin_access: Mapping[str, bool] = {}  # of the namespaces whose labels are known
+
+
+class Translation(msgspec.Struct, frozen=True):
+    """The translation of one pod; without edits the pod stays as it is."""
+
+    edits: tuple[Edit, ...] = ()
+    operations: tuple[dict[str, Value], ...] = ()  # the edits as a JSON patch
+    templates: tuple[ClaimTemplate, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    classes: tuple[str, ...] = ()  # the DeviceClasses of the templates
+
+
+def make_context(
+    configuration: Configuration, facts: Facts | None = None, digest: str = ""
+) -> TranslationContext:
+    """Build a context with empty caches; computes the hash of the facts once for all pods.
+
+    `digest` is the hash under which the facts were published, if they were.
+    """
+    return TranslationContext(
+        add_networks(configuration, facts.networks if facts else ()),
+        facts,
+        digest or (serialized.facts_hash(facts) if facts else ""),
+        TranslationCache(),
+        TranslationCache(),
+    )
+
+
+def translate(
+    pod: Value,
+    context: TranslationContext,
+    namespace: str = "",
+    *,
+    admin_access: bool | None = None,
+) -> Translation:
+    """Translate a pod or a pod template; accepts any JSON value.
+
+    Networks are looked up in `namespace`, which a template does not contain. `admin_access` is
+    whether the namespace has the label that allows admin access; by default, as the context says.
+    Pods with the same essence share one cached translation. The work is limited by the size of the
+    pod.
+    """
+    if admin_access is None:
+        admin_access = context.admin_access.get(namespace)
+    key = (
+        essence.essence_key(pod, namespace, admin_access)
+        if context.translations is not None
+        else None
+    )
+    cached = context.translations.get(key) if context.translations and key else None
+    if cached is not None:
+        return cached
+    try:
+        translation = _translate_rest(PodInput(pod, namespace, admin_access), context)
+    except WorkLimitError as limit:
+        translation = Translation(findings=(POD_TOO_COMPLEX.at("spec", f"{limit}"),))
+    if context.translations is not None and key is not None:
+        context.translations.put(key, translation)
+    return translation
+
+
+def _translate_rest(given: PodInput, context: TranslationContext) -> Translation:
+    """Translate a pod without the requests that other webhooks put back after a translation."""
+    rest = remove_returned_requests(given.pod, context.configuration.legacy)
+    if _has_error(rest.findings):
+        return Translation(findings=rest.findings)
+    translation = _translate(given._replace(pod=rest.pod), context)
+    findings = (*rest.findings, *translation.findings)
+    if not rest.edits:
+        return translation
+    if _has_error(findings):
+        return Translation(findings=findings)
+    return msgspec.structs.replace(
+        translation,
+        edits=(*rest.edits, *translation.edits),
+        operations=(*rest.operations, *translation.operations),
+        findings=findings,
+    )
+
+
+def _translate(given: PodInput, context: TranslationContext) -> Translation:
+    pod, budget = given.pod, WorkBudget(given.pod)
+    requests = read_pod(with_namespace(pod, given.namespace), context.configuration.legacy, budget)
+    if not requests.asks:
+        return _translate_own_claims(pod, requests.findings, context, budget)
+    if unchangeable := _check_changeable(pod):
+        return Translation(findings=unchangeable)
+    requests = apply_partition_policy(requests, context.facts)
+    findings = (
+        *requests.findings,
+        *_report_unknown_server(requests.asks, context),
+        *_report_wrong_types(pod, requests.asks),
+    )
+    if _has_error(findings):
+        # Another dialect may read what a translation left: the one that read the whole pod was
+        # selected by what is translated now.
+        is_left = is_left_by_translation(
+            requests, given, context.configuration, context.facts, budget
+        )
+        return Translation(findings=lower_errors(findings) if is_left else findings)
+    outcome = _resolve_asks(given, requests.asks, context, budget)
+    findings += outcome.findings
+    if outcome.refused:
+        return Translation(findings=findings)
+    if not outcome.claims:
+        return Translation(findings=_without_translation(findings, outcome))
+    return _compose(Patch(pod, budget), requests, outcome, findings, context)
+
+
+def _translate_own_claims(
+    pod: Value, findings: tuple[Finding, ...], context: TranslationContext, budget: WorkBudget
+) -> Translation:
+    """Translate a pod without legacy requests: claims of its own may need another scheduler."""
+    bridge = context.configuration.placement == Placement.BRIDGE
+    if not bridge or not own_claims.has_claims(pod) or _check_changeable(pod):
+        return Translation(findings=findings)
+    patch = Patch(pod, budget)
+    try:
+        moved = tuple(own_claims.move_pod(patch, context.facts, context.configuration))
+    except EditError as error:
+        return Translation(findings=(*findings, PLACE_TAKEN.at("spec.tolerations", f"{error}")))
+    patch.add_undo()
+    findings = (*findings, *moved, *check_annotation_size(patch.pod))
+    if _has_error(findings):
+        return Translation(findings=findings)
+    return Translation(tuple(patch.edits), tuple(patch.operations), (), findings)
+
+
+def _resolve_asks(
+    given: PodInput, asks: tuple[Ask, ...], context: TranslationContext, budget: WorkBudget
+) -> Outcome:
+    """Resolve the asks of a pod, or return the cached outcome of equal asks."""
+    admin = check_admin_access(asks, context.configuration, labelled=given.admin_access)
+    key = PodAsks(asks, admin, _read_original_asks(given, context, budget))
+    cached = context.outcomes.get(key) if context.outcomes is not None else None
+    if cached is not None:
+        return cached
+    outcome = resolve_asks(key, context.facts, context.configuration, budget)
+    if context.outcomes is not None:
+        context.outcomes.put(key, outcome)
+    return outcome
+
+
+def _read_original_asks(
+    given: PodInput, context: TranslationContext, budget: WorkBudget
+) -> tuple[Ask, ...]:
+    """Return the asks of a translated pod before its translation; empty for any other pod."""
+    if context.facts is None:
+        return ()
+    original = read_original(given, context.configuration, context.facts, budget)
+    return original.requests.asks if original is not None else ()
+
+
+def _without_translation(findings: Iterable[Finding], outcome: Outcome) -> tuple[Finding, ...]:
+    """Return the findings that apply to a pod of which nothing is translated."""
+    dropped = _TRANSLATION_ONLY
+    if any(each.code == LEFT_TO_CLASS.name for each in outcome.findings):
+        # The node labels go away with the plugin, and the pod would stay pending.
+        dropped -= {LABEL_KEPT.name}
+    return tuple(each for each in findings if each.code not in dropped)
+
+
+def _compose(
+    patch: Patch,
+    requests: PodRequests,
+    outcome: Outcome,
+    findings: tuple[Finding, ...],
+    context: TranslationContext,
+) -> Translation:
+    pod = patch.pod
+    _remove_fields(patch, requests.source_fields, outcome)
+    _add_claims(patch, outcome)
+    try:
+        findings += tuple(_change_other_fields(patch, requests, outcome))
+    except EditError as error:
+        findings += (PLACE_TAKEN.at("spec.affinity", f"{error}"),)
+    findings = _set_scheduler(patch, findings, outcome, context.configuration)
+    if _has_error(findings):
+        return Translation(findings=findings)
+    findings += tuple(scheduler.report_queue(pod, outcome.asks, outcome.classes, findings))
+    if context.facts_digest:
+        patch.put(("metadata", "annotations", FACTS_ANNOTATION), context.facts_digest)
+    patch.add_undo()
+    if too_large := check_annotation_size(patch.pod):
+        return Translation(findings=(*findings, *too_large))
+    templates = tuple(template for _, template in outcome.claims)
+    return Translation(
+        tuple(patch.edits), tuple(patch.operations), templates, findings, outcome.classes
+    )
+
+
+def _change_other_fields(patch: Patch, requests: PodRequests, outcome: Outcome) -> list[Finding]:
+    findings = environment.change_environment(patch, outcome.asks, requests.asks)
+    if outcome.dual_findings:
+        dual_nodes.avoid_dual_nodes(patch)
+    return [*findings, *outcome.dual_findings]
+
+
+def _set_scheduler(
+    patch: Patch, findings: tuple[Finding, ...], outcome: Outcome, configuration: Configuration
+) -> tuple[Finding, ...]:
+    """Set the scheduler; in bridge placement, drop findings on hints that the allocator follows."""
+    if configuration.placement is not Placement.BRIDGE:
+        return (*findings, *scheduler.set_scheduler(patch, findings, bridge=False))
+    preserved = {
+        annotation_path(each.annotation) for ask in outcome.asks for each in ask.preferences
+    }
+    findings = tuple(e for e in findings if e.code != HINT_LOST.name or e.path not in preserved)
+    findings += tuple(scheduler.set_scheduler(patch, findings, bridge=True))
+    owned = {str(each.driver) for each in configuration.owned_pools}
+    return (*findings, *scheduler.report_drivers_not_owned(patch.pod, outcome.drivers, owned))
+
+
+def _remove_fields(patch: Patch, fields: Iterable[SourceField], outcome: Outcome) -> None:
+    """Remove or replace the source fields of the pod all of whose asks are translated."""
+    names = {ask.name for ask in outcome.asks}
+    translated: dict[int, bool] = {}  # by id: many fields have one tuple of asks
+    for field in fields:
+        key = id(field.asks)
+        if key not in translated:
+            translated[key] = names.issuperset(field.asks)
+        path = (*field.path, field.name)
+        if translated[key] and field.replacement is not None:
+            patch.put(path, field.replacement)
+        elif translated[key] and field.removed:
+            patch.remove(path)
+
+
+def _add_claims(patch: Patch, outcome: Outcome) -> None:
+    """Add the claims to the pod, and reference their requests from the containers."""
+    path: Path = ("spec", "resourceClaims")
+    names = _unused_names(as_list(get_value(patch.pod, path)))
+    for (claim, template), name in zip(outcome.claims, names, strict=False):
+        patch.append(path, {"name": name, "resourceClaimTemplateName": template.name})
+        for use in claim.uses:
+            claims = (*use.user.path, "resources", "claims")
+            for request in use.requests:
+                patch.append(claims, {"name": name, "request": request})
+
+
+def _unused_names(claims: Iterable[Value]) -> Iterator[str]:
+    """Yield names for claims that no claim of the pod has."""
+    taken = {name for each in claims if isinstance(name := as_mapping(each).get("name"), str)}
+    named = (f"{CLAIM}-{number}" for number in itertools.count(2))
+    return (name for name in itertools.chain((CLAIM,), named) if name not in taken)
+
+
+def _check_changeable(pod: Value) -> tuple[Finding, ...]:
+    """Report a pod that the scheduler never handles, so that claims would not be allocated."""
+    fields = as_mapping(pod)
+    if as_mapping(as_mapping(fields.get("metadata")).get("annotations")).get(_MIRROR) is not None:
+        return (POD_MIRRORED.at(annotation_path(_MIRROR), "the pod is the mirror of a static pod"),)
+    node = as_mapping(fields.get("spec")).get("nodeName")
+    if node:
+        return (POD_BOUND.at("spec.nodeName", f"the pod is already assigned to node {node}"),)
+    return ()
+
+
+def _report_unknown_server(asks: Sequence[Ask], context: TranslationContext) -> list[Finding]:
+    names = dict.fromkeys([name for ask in asks for name in ask.resources])
+    if context.facts is not None or not names:
+        return []
+    message = (
+        f"{', '.join(names)}: assumed to be served by a device plugin, because no facts about the "
+        "cluster are available"
+    )
+    return [SERVER_UNKNOWN.at("spec", message)]
+
+
+def _report_wrong_types(pod: Value, asks: Sequence[Ask]) -> list[Finding]:
+    """Report fields of a wrong type; replacing them would lose something of the user's."""
+    metadata, spec = as_mapping(pod).get("metadata"), as_mapping(as_mapping(pod).get("spec"))
+    objects: list[tuple[Path, Value]] = [
+        (("metadata",), metadata),
+        (("metadata", "annotations"), as_mapping(metadata).get("annotations")),
+    ]
+    lists: list[tuple[Path, Value]] = [
+        (("spec", "resourceClaims"), spec.get("resourceClaims")),
+        (("spec", "tolerations"), spec.get("tolerations")),
+    ]
+    for user in dict.fromkeys([user.path for ask in asks for user in ask.users]):
+        container = as_mapping(get_value(pod, user))
+        resources = container.get("resources")
+        objects.append(((*user, "resources"), resources))
+        lists.append(((*user, "resources", "claims"), as_mapping(resources).get("claims")))
+        lists.append(((*user, "env"), container.get("env")))
+    wrong = [(path, "an object") for path, each in objects if not isinstance(each, _OBJECT)]
+    wrong += [(path, "a list") for path, each in lists if not isinstance(each, _LIST)]
+    return [
+        PLACE_TAKEN.at(format_path(path), f"{format_path(path)} must be {expected}")
+        for path, expected in wrong
+    ]
+
+
+def _has_error(findings: Sequence[Finding]) -> bool:
+    return Severity.ERROR in [each.severity for each in findings]

@@ -1,0 +1,39 @@
+"""gpu.amd.com: whole accelerators and their partitions; does not share devices."""
+
+from drawbridge.translate.legacy.asks import Ask
+from drawbridge.translate.targets.plan import DevicePlan, DriverTarget
+from drawbridge.translate.targets.vocabulary import (
+    DriverVocabulary,
+    NotExpressibleError,
+    make_vocabulary,
+)
+
+DRIVER = "gpu.amd.com"
+
+
+def vocabulary(domain: str) -> DriverVocabulary:
+    """Return what the driver publishes, in its own domain."""
+    full = {
+        "product": f"{domain}/productName",
+        "architecture": f"{domain}/family",
+        "driver_version": f"{domain}/driverVersion",
+        "profile": f"{domain}/partitionProfile",
+        "parent": f"{domain}/deviceID",
+        "memory": f"{domain}/memory",
+    }
+    return make_vocabulary(full, always_published=frozenset(full.values()))
+
+
+def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
+    """Plan the request of one device."""
+    if ask.share is not None:
+        raise NotExpressibleError(f"{target.driver} does not share its devices")
+    if ask.passthrough:
+        raise NotExpressibleError(f"{target.driver} does not support passthrough")
+    kind = "amdgpu-partition" if ask.partition else "amdgpu"
+    return DevicePlan(
+        class_=target.require_class(target.class_),
+        selectors=(f'device.attributes["{target.driver}"].type == "{kind}"',),
+        ask_selectors=ask.selectors,
+        parent=target.vocabulary.parent,
+    )

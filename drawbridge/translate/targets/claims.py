@@ -1,0 +1,221 @@
+"""Assembles claim specs from parts: names the requests, and fills as few claims as possible.
+
+The same parts give the same specs, whatever the names of the containers.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from drawbridge.documents.values import Value
+from drawbridge.dra.rules import Distinct, Joint, Near, Rules, RuleStrategy
+from drawbridge.translate.legacy.asks import DeviceUser, PackingPreference
+from drawbridge.translate.targets.plan import (
+    ClaimPart,
+    ProximityRule,
+    RequestConfig,
+    RequestConstraint,
+    TargetResult,
+    UnnamedRequest,
+    is_bound,
+)
+
+# The API's limit for each of: requests, constraints, configuration entries, results.
+MAX_ENTRIES = 32
+# Requests for 2,048 devices. The cluster creates one ResourceClaim after the other, and the undo
+# patch of one container and its claim takes about a kilobyte of the pod's annotations.
+MAX_CLAIMS = 64
+
+
+class ClaimLimitError(Exception):
+    """Raised if a pod needs too many claims; the message is for the user."""
+
+
+class ClaimUse(msgspec.Struct, frozen=True):
+    """The requests of a claim that one container uses."""
+
+    user: DeviceUser
+    requests: tuple[str, ...]
+
+
+class ComposedClaim(msgspec.Struct, frozen=True):
+    """A claim of a pod: its `v1` spec, the requests of each container, and of each ask."""
+
+    spec: dict[str, Value]
+    uses: tuple[ClaimUse, ...]
+    asks: dict[str, tuple[str, ...]]
+    rules: Rules = Rules()
+
+
+class _ClaimBuilder:
+    """Collects the parts of one claim."""
+
+    def __init__(self) -> None:
+        self.requests: list[UnnamedRequest] = []
+        self.devices = 0
+        self.constraints: list[RequestConstraint] = []
+        self.configs: list[RequestConfig] = []
+        self.separation_keys: set[str] = set()
+        self.proximity_rules: list[ProximityRule] = []
+        self.distinct_rules: list[RequestConstraint] = []
+        self.preferences: dict[PackingPreference, None] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further part can fit, because every part has a request."""
+        return len(self.requests) >= MAX_ENTRIES or self.devices >= MAX_ENTRIES
+
+    def accepts(self, part: ClaimPart) -> bool:
+        devices = sum(each.devices for each in part.requests)
+        return (
+            self.devices + devices <= MAX_ENTRIES
+            and len(self.requests) + len(part.requests) <= MAX_ENTRIES
+            and len(self.constraints) + len(part.constraints) <= MAX_ENTRIES
+            and len(self.configs) + len(part.configs) <= MAX_ENTRIES
+            and self._count_rules(part) <= MAX_ENTRIES
+            and part.separation_key not in self.separation_keys
+        )
+
+    def _count_rules(self, part: ClaimPart) -> int:
+        proximity = len(self.proximity_rules) + len(part.proximity_rules)
+        return proximity + len(self.distinct_rules) + len(part.distinct_rules)
+
+    def add(self, part: ClaimPart) -> None:
+        offset = len(self.requests)
+        self.requests += part.requests
+        self.devices += sum(each.devices for each in part.requests)
+        self.constraints += [_shift_constraint(each, offset) for each in part.constraints]
+        self.distinct_rules += [_shift_constraint(each, offset) for each in part.distinct_rules]
+        self.configs += [
+            msgspec.structs.replace(each, request=each.request + offset) for each in part.configs
+        ]
+        self.proximity_rules += [_shift(each, offset) for each in part.proximity_rules]
+        self.preferences |= dict.fromkeys(part.preferences)
+        if part.separation_key:
+            self.separation_keys.add(part.separation_key)
+
+
+def _shift_constraint(constraint: RequestConstraint, offset: int) -> RequestConstraint:
+    requests = tuple(n + offset for n in constraint.requests)
+    return msgspec.structs.replace(constraint, requests=requests)
+
+
+def _shift(rule: ProximityRule, offset: int) -> ProximityRule:
+    return msgspec.structs.replace(
+        rule,
+        requests=tuple(n + offset for n in rule.requests),
+        others=tuple(n + offset for n in rule.others),
+    )
+
+
+def assemble_claims(results: Iterable[TargetResult]) -> tuple[ComposedClaim, ...]:
+    """Put the parts of the results into claims, each into the first claim that has room.
+
+    Raises ClaimLimitError if a pod needs more than MAX_CLAIMS claims.
+    """
+    claims: list[_ClaimBuilder] = []
+    open_: list[_ClaimBuilder] = []
+    for each in results:
+        for part in _split_part(each.part):
+            claim = next((claim for claim in open_ if claim.accepts(part)), None)
+            if claim is None:
+                if len(claims) == MAX_CLAIMS:
+                    raise ClaimLimitError(f"the pod needs more than {MAX_CLAIMS} ResourceClaims")
+                claim = _ClaimBuilder()
+                claims.append(claim)
+                open_.append(claim)
+            claim.add(part)
+            if claim.is_full:
+                open_.remove(claim)
+    return tuple(_compose_claim(each) for each in claims)
+
+
+def _split_part(part: ClaimPart) -> Iterable[ClaimPart]:
+    """Split a part into single requests if nothing binds them together."""
+    if is_bound(part) or len(part.requests) < 2:
+        return [part] if part.requests else []
+    return [
+        ClaimPart(
+            (each,),
+            preferences=part.preferences,
+            configs=tuple(
+                msgspec.structs.replace(setting, request=0)
+                for setting in part.configs
+                if setting.request == number
+            ),
+        )
+        for number, each in enumerate(part.requests)
+    ]
+
+
+def _compose_claim(claim: _ClaimBuilder) -> ComposedClaim:
+    names = _name_requests(claim.requests)
+    devices: dict[str, Value] = {
+        "requests": [
+            {"name": name, **each.body} for name, each in zip(names, claim.requests, strict=True)
+        ]
+    }
+    if claim.constraints:
+        devices["constraints"] = [
+            {"requests": [names[number] for number in each.requests], each.kind: each.attribute}
+            for each in claim.constraints
+        ]
+    if claim.configs:
+        devices["config"] = [
+            {
+                "requests": [names[each.request]],
+                "opaque": {"driver": each.driver, "parameters": each.parameters},
+            }
+            for each in claim.configs
+        ]
+    asks: dict[str, tuple[str, ...]] = {}
+    for name, each in zip(names, claim.requests, strict=True):
+        asks[each.ask] = (*asks.get(each.ask, ()), name)
+    uses = _group_by_user(names, claim.requests)
+    return ComposedClaim({"devices": devices}, uses, asks, _compose_rules(names, claim))
+
+
+def _compose_rules(names: Sequence[str], claim: _ClaimBuilder) -> Rules:
+    """Compose the rules that the spec cannot express, with the names of the requests."""
+    if not (claim.proximity_rules or claim.distinct_rules or claim.preferences):
+        return Rules()
+    proximity = [
+        (tuple(names[n] for n in each.requests), tuple(names[n] for n in each.others), each)
+        for each in claim.proximity_rules
+    ]
+    policies = {each.among: each.policy for each in claim.preferences}
+    return Rules(
+        joint=tuple(Joint(p, o, each.attributes, each.required) for p, o, each in proximity if o),
+        near=tuple(Near(p, each.attributes, each.required) for p, o, each in proximity if not o),
+        distinct=tuple(
+            Distinct(tuple(names[n] for n in each.requests), each.attribute)
+            for each in claim.distinct_rules
+        ),
+        strategy=RuleStrategy(policies.get("nodes"), policies.get("devices")) if policies else None,
+    )
+
+
+def _name_requests(requests: Sequence[UnnamedRequest]) -> list[str]:
+    """Name requests after their kind, with a number if several have the same kind."""
+    if len(requests) == 1:
+        return [requests[0].kind]
+    totals = Counter(each.kind for each in requests)
+    seen: Counter[str] = Counter()
+    names = []
+    for each in requests:
+        several = totals[each.kind] > 1
+        names.append(f"{each.kind}-{seen[each.kind]}" if several else each.kind)
+        seen[each.kind] += 1
+    return names
+
+
+def _group_by_user(
+    names: Sequence[str], requests: Sequence[UnnamedRequest]
+) -> tuple[ClaimUse, ...]:
+    """Group the request names by container, in the order of the claim."""
+    uses: dict[DeviceUser, list[str]] = {}
+    for name, each in zip(names, requests, strict=True):
+        for user in each.users:
+            uses.setdefault(user, []).append(name)
+    return tuple(ClaimUse(user, tuple(used)) for user, used in uses.items())

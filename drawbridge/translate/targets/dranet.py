@@ -1,0 +1,51 @@
+"""dra.net: whole network interfaces, with RDMA if requested."""
+
+from drawbridge.documents.values import Value
+from drawbridge.translate.legacy.asks import Ask, VfSettings
+from drawbridge.translate.legacy.selectors import NicKind
+from drawbridge.translate.targets import nics
+from drawbridge.translate.targets.plan import DevicePlan, DriverTarget
+from drawbridge.translate.targets.vocabulary import DriverVocabulary, NotExpressibleError
+
+DRIVER = "dra.net"
+
+
+def vocabulary(domain: str) -> DriverVocabulary:
+    """Return what the driver publishes, in its own domain."""
+    read = f'device.attributes["{domain}"]'
+    return DriverVocabulary(
+        product=f"{domain}/pciDevice",
+        nics={
+            NicKind.RDMA: f'("rdma" in {read} && {read}.rdma == true)',
+            NicKind.PF: f'("virtual" in {read} && {read}.virtual == false)',
+        },
+    )
+
+
+def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
+    """Plan the request of one device."""
+    nics.check_supported(ask, target)
+    settings = nics.network_settings(ask)
+    if any(each.network or each.driver for each in settings):
+        raise NotExpressibleError(
+            f"{target.driver} supports neither network definitions nor kernel drivers"
+        )
+    losses = nics.report_shared(ask, target)
+    for each in settings:
+        losses = (*losses, *nics.report_dropped(ask, each, ("ips",)))
+    return DevicePlan(
+        class_=target.require_class(target.class_),
+        ask_selectors=ask.selectors,
+        parameters=tuple(_interface_config(each) for each in settings),
+        losses=losses,
+    )
+
+
+def _interface_config(setting: VfSettings) -> Value:
+    interface: dict[str, Value] = {}
+    if setting.interface:
+        interface["name"] = setting.interface
+    fixed = dict(setting.parameters)
+    if isinstance(fixed.get("ips"), list):
+        interface["addresses"] = fixed["ips"]
+    return {"interface": interface}

@@ -1,0 +1,112 @@
+"""Custom drivers: the configuration maps properties to their attributes and capacities."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from drawbridge.translate.legacy.asks import Ask, Bytes, Distinctness, Isolation, Kind
+from drawbridge.translate.targets import codes, nics
+from drawbridge.translate.targets.plan import (
+    DevicePlan,
+    DriverTarget,
+    RequestedAmount,
+    Sharing,
+    make_finding,
+)
+from drawbridge.translate.targets.vocabulary import (
+    DriverVocabulary,
+    NotExpressibleError,
+    format_bytes,
+    make_vocabulary,
+)
+
+# Keys of the configuration, and the vocabulary fields that hold their values.
+_ATTRIBUTES: Final = {
+    "product": "product",
+    "uuid": "uuid",
+    "architecture": "architecture",
+    "compute": "compute",
+    "driver-version": "driver_version",
+    "cuda-version": "cuda_version",
+    "profile": "profile",
+    "parent": "parent",
+    "kernel-driver": "kernel",
+    "resource": "resource_full",
+}
+_CAPACITIES: Final = ("memory", "cores", "shares")
+
+
+def vocabulary(
+    domain: str, attributes: Mapping[str, str] = {}, capacities: Mapping[str, str] = {}
+) -> DriverVocabulary:
+    """Return what the driver publishes, as configured; names without a domain are its own."""
+    names = {
+        field: attributes[word] for word, field in _ATTRIBUTES.items() if word in attributes
+    } | {word: capacities[word] for word in _CAPACITIES if word in capacities}
+    full = {field: name if "/" in name else f"{domain}/{name}" for field, name in names.items()}
+    return make_vocabulary(full)
+
+
+def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
+    """Plan the request of one device."""
+    if ask.passthrough:
+        raise NotExpressibleError(f"{target.driver} is not known to support passthrough")
+    if ask.partition and not target.vocabulary.profile:
+        raise NotExpressibleError(f"{target.driver} publishes no attribute for the profile")
+    if ask.kind is Kind.NIC:
+        return DevicePlan(
+            class_=target.require_class(target.class_),
+            ask_selectors=ask.selectors,
+            distinct=target.vocabulary.parent if ask.distinct is Distinctness.PARENT else "",
+            losses=nics.report_shared(ask, target),
+        )
+    is_share = ask.share is not None
+    if is_share and target.sharing == Sharing.NONE:
+        raise NotExpressibleError(f"{target.driver} does not share its devices")
+    is_shareable = target.sharing != Sharing.NONE and not ask.partition
+    if is_shareable and ask.count != 1 and not target.vocabulary.uuid:
+        raise NotExpressibleError(
+            f"{target.driver} publishes no attribute that identifies a device"
+        )
+    base = DevicePlan(
+        class_=target.require_class(target.class_),
+        ask_selectors=ask.selectors,
+        percent_of=target.products(),
+        distinct=target.vocabulary.uuid if is_shareable else "",
+        parent=target.vocabulary.parent,
+    )
+    return _shared(ask, base, target) if is_share else base
+
+
+def _shared(ask: Ask, base: DevicePlan, target: DriverTarget) -> DevicePlan:
+    target.require_field("exactly.capacity")
+    share, names = ask.share, target.vocabulary
+    if share is None or share.replica or share.isolation is Isolation.MIG:
+        raise NotExpressibleError(
+            f"{target.driver} shares devices by amount, but the pod requests no amount"
+        )
+    amounts: dict[str, RequestedAmount] = {}
+    losses = []
+    if isinstance(share.memory, Bytes):
+        amounts[_published_name(names.memory, "memory", target)] = format_bytes(share.memory.value)
+    elif share.memory is not None:
+        amounts[_published_name(names.memory, "memory", target)] = share.memory
+    if names.cores:
+        # The driver takes all of a capacity that the request does not name.
+        amounts[_published_name(names.cores, "cores", target)] = share.cores or "0"
+    elif share.cores is not None:
+        message = (
+            f"{share.cores.value} percent of cores requested, but {target.driver} does not limit "
+            "cores"
+        )
+        losses.append(make_finding(codes.CORES_LOST, ask, message))
+    return msgspec.structs.replace(base, amounts=amounts, losses=tuple(losses))
+
+
+def _published_name(name: str, capacity: str, target: DriverTarget) -> str:
+    """Return the name of a capacity exactly as the driver publishes it, as claims require."""
+    if not name:
+        raise NotExpressibleError(f"{target.driver} publishes no {capacity}")
+    published = {key for each in target.products() for key in each.capacity}
+    return name if name in published else name.removeprefix(f"{target.driver}/")

@@ -1,0 +1,307 @@
+"""Expands a device plan to requests: counts, alternatives, percentages; for every family.
+
+Several alternatives become a `firstAvailable` request, which has room for eight.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from drawbridge.documents.values import Value
+from drawbridge.facts.model import Product
+from drawbridge.finding import Finding
+from drawbridge.translate.legacy.asks import Ask, Percent
+from drawbridge.translate.legacy.selectors import AllOf, AskSelector, DeviceLabel, ProductIs
+from drawbridge.translate.targets import codes
+from drawbridge.translate.targets.plan import DevicePlan, DriverTarget, UnnamedRequest, make_finding
+from drawbridge.translate.targets.products import (
+    add_published_names,
+    capacity_value,
+    filter_products,
+    percent_amount,
+)
+from drawbridge.translate.targets.vocabulary import (
+    DriverVocabulary,
+    NotExpressibleError,
+    check_length,
+    quote,
+    write_cel,
+)
+
+MAX_ALTERNATIVES = 8
+MAX_SELECTORS = 32
+MAX_RESULTS = 32
+_ANY = AllOf(())
+_NOT_LABEL = re.compile(r"[^a-z0-9]+")
+
+
+class DeviceAlternative(msgspec.Struct, frozen=True):
+    """One alternative for a device: selectors, capacity, and the product name."""
+
+    selectors: tuple[str, ...] = ()
+    capacity: Mapping[str, str] = {}
+    name: str = ""
+
+
+class ExpandedPlan(msgspec.Struct, frozen=True):
+    """A plan with all its alternatives; only the number of devices is open."""
+
+    plan: DevicePlan
+    alternatives: tuple[DeviceAlternative, ...]
+    findings: tuple[Finding, ...]
+
+
+class ChosenTarget(NamedTuple):
+    """An ask with its target and its expanded plan."""
+
+    ask: Ask
+    target: DriverTarget
+    expanded: ExpandedPlan
+
+
+def expand_plan(ask: Ask, plan: DevicePlan, target: DriverTarget) -> ExpandedPlan:
+    """Expand a plan to the alternatives that can satisfy it."""
+    vocabulary = plan.vocabulary or target.vocabulary
+    selectors, dropped = _write_selectors(ask, plan, vocabulary, target)
+    products, left = _product_alternatives(ask, plan, vocabulary)
+    others = plan.alternatives or ((),)
+    kept, lost = _fit_preferences(ask, target, MAX_ALTERNATIVES // (len(others) * len(products)))
+    published = target.products() if kept else ()
+    preferences = tuple(
+        (check_length(write_cel(add_published_names(each, published), vocabulary, target.types)),)
+        for each in kept
+    )
+    alternatives = [
+        DeviceAlternative(
+            (*selectors, *other, *preferred, *each.selectors), each.capacity, each.name
+        )
+        for other in others
+        for preferred in preferences or ((),)
+        for each in products
+    ]
+    findings = [*plan.losses, *dropped, *left, *lost]
+    if len(alternatives) > MAX_ALTERNATIVES:
+        extra = len(alternatives) - MAX_ALTERNATIVES
+        message = f"{extra} of {len(alternatives)} alternatives {_fit(extra)} in the request"
+        findings.append(make_finding(codes.PRODUCTS_LEFT, ask, message))
+    _check_fields(ask, target, several=len(alternatives) > 1)
+    return ExpandedPlan(plan, tuple(alternatives[:MAX_ALTERNATIVES]), tuple(findings))
+
+
+def _check_fields(ask: Ask, target: DriverTarget, *, several: bool) -> None:
+    """Raise NotExpressibleError if the API server drops fields that the request needs."""
+    if several:
+        target.require_field("firstAvailable")
+    if several and ask.admin:
+        raise NotExpressibleError("a request with admin access cannot have several alternatives")
+    if ask.admin:
+        target.require_field("exactly.adminAccess")
+
+
+def compose_request(ask: Ask, expanded: ExpandedPlan, count: int | None) -> UnnamedRequest:
+    """Compose the request for a number of devices; None requests all devices."""
+    if len(expanded.alternatives) == 1:
+        exactly = _compose_subrequest(expanded.plan.class_, expanded.alternatives[0], count)
+        if ask.admin:
+            exactly["adminAccess"] = True
+        body: dict[str, Value] = {"exactly": exactly}
+    else:
+        subs: list[Value] = [
+            {"name": name, **_compose_subrequest(expanded.plan.class_, each, count)}
+            for name, each in zip(
+                _name_alternatives(expanded.alternatives), expanded.alternatives, strict=True
+            )
+        ]
+        body = {"firstAvailable": subs}
+    devices = MAX_RESULTS if count is None else count
+    return UnnamedRequest(f"{ask.kind}", body, devices, ask.name, ask.users)
+
+
+def compose_counted_request(
+    ask: Ask, expanded: ExpandedPlan, counts: Sequence[int]
+) -> UnnamedRequest:
+    """Compose a request for the first of several numbers of devices that can be allocated."""
+    names = _name_alternatives(expanded.alternatives)
+    prefixed = [
+        f"{name}-" if each.name else ""
+        for name, each in zip(names, expanded.alternatives, strict=True)
+    ]
+    subs: list[Value] = [
+        {"name": f"{prefix}count-{count}", **_compose_subrequest(expanded.plan.class_, each, count)}
+        for count in counts
+        for prefix, each in zip(prefixed, expanded.alternatives, strict=True)
+    ]
+    body: dict[str, Value] = {"firstAvailable": subs[:MAX_ALTERNATIVES]}
+    return UnnamedRequest(f"{ask.kind}", body, max(counts), ask.name, ask.users)
+
+
+def _fit_preferences(
+    ask: Ask, target: DriverTarget, room: int
+) -> tuple[tuple[AskSelector, ...], tuple[Finding, ...]]:
+    """Return the alternatives for which a request has room; drop and report preferred devices.
+
+    The last alternative of preferred devices accepts any device, so it never gets lost.
+    """
+    *preferred, last = ask.alternatives or (_ANY,)
+    if last != _ANY or not preferred:
+        return ask.alternatives, ()
+    if target.facts and not target.facts.keeps_field("firstAvailable"):
+        room, why = 0, f"this API server ({target.facts.cluster.version}) drops firstAvailable"
+    else:
+        why = f"a request has at most {MAX_ALTERNATIVES} alternatives"
+    if len(preferred) < room:
+        return ask.alternatives, ()
+    kept = preferred[: max(room - 1, 0)]
+    extra = len(preferred) - len(kept)
+    message = f"{'1 preference' if extra == 1 else f'{extra} preferences'} dropped, because {why}"
+    finding = make_finding(codes.PREFERENCE_LOST, ask, message)
+    return (*kept, last) if kept else (), (finding,)
+
+
+def _write_selectors(
+    ask: Ask, plan: DevicePlan, vocabulary: DriverVocabulary, target: DriverTarget
+) -> tuple[tuple[str, ...], list[Finding]]:
+    """Write the selectors of every alternative; drop and report labels without an attribute."""
+    texts, dropped = list(plan.selectors), []
+    for each in plan.ask_selectors:
+        if labels := [label for label in _find_labels(each) if not label.attribute]:
+            text = ", ".join("=".join((label.key, *label.values[:1])) for label in labels)
+            dropped.append(
+                make_finding(
+                    codes.LABEL_DROPPED, ask, f"{text}: the label is not mapped to an attribute"
+                )
+            )
+        else:
+            named = add_published_names(each, target.products())
+            texts.append(write_cel(named, vocabulary, target.types))
+    if len(texts) > MAX_SELECTORS - 2:
+        texts = [" && ".join(f"({text})" for text in texts)]
+    return tuple(check_length(text) for text in texts), dropped
+
+
+def _find_labels(selector: AskSelector) -> Iterator[DeviceLabel]:
+    if isinstance(selector, DeviceLabel):
+        yield selector
+    for name in ("operand", "operands"):
+        inner = getattr(selector, name, ())
+        for each in inner if isinstance(inner, tuple) else (inner,):
+            yield from _find_labels(each)
+
+
+def _product_alternatives(
+    ask: Ask, plan: DevicePlan, vocabulary: DriverVocabulary
+) -> tuple[list[DeviceAlternative], list[Finding]]:
+    """Convert percentages to amounts, with one alternative for each distinct amount."""
+    percents = {name: each for name, each in plan.amounts.items() if isinstance(each, Percent)}
+    fixed = {name: each for name, each in plan.amounts.items() if isinstance(each, str)}
+    if not percents:
+        return [DeviceAlternative((), fixed)], []
+    known = _find_shared_products(plan, percents, vocabulary)
+    amounts: dict[tuple[str, ...], list[Product]] = {}
+    for each in sorted(
+        known, key=lambda row: [capacity_value(row, name) for name in sorted(percents)]
+    ):
+        key = tuple(percent_amount(each, name, percents[name]) for name in sorted(percents))
+        amounts.setdefault(key, []).append(each)
+    alternatives = [
+        DeviceAlternative(
+            (_select_products(products, known, vocabulary),),
+            fixed | dict(zip(sorted(percents), key, strict=True)),
+            products[0].name,
+        )
+        for key, products in amounts.items()
+    ]
+    return _keep_most_common(
+        ask, alternatives, [sum(each.devices for each in rows) for rows in amounts.values()]
+    )
+
+
+def _find_shared_products(
+    plan: DevicePlan, percents: Mapping[str, Percent], vocabulary: DriverVocabulary
+) -> list[Product]:
+    """Return the products that publish the capacities; raise NotExpressibleError without any."""
+    memory = _memory_name(vocabulary, plan.percent_of)
+    known = [
+        each
+        for each in filter_products(plan.percent_of, plan.ask_selectors, memory)
+        if each.name and percents.keys() <= each.capacity.keys()
+    ]
+    if not known:
+        raise NotExpressibleError(
+            f"{_format_percents(percents)} requires a published product with shared "
+            f"{' and '.join(percents)}"
+        )
+    return known
+
+
+def _format_percents(percents: Mapping[str, Percent]) -> str:
+    return " and ".join(f"{each.value} percent of {name}" for name, each in percents.items())
+
+
+def _select_products(
+    products: Sequence[Product], known: Sequence[Product], vocabulary: DriverVocabulary
+) -> str:
+    """Select exactly these products, by memory as well if a name has several memory sizes."""
+    names = sorted({each.name for each in products})
+    text = write_cel(ProductIs(tuple(names)), vocabulary)
+    memory = _memory_name(vocabulary, known)
+    sizes = {each.capacity[memory].value for each in known if each.name in names and memory}
+    own = {each.capacity[memory].value for each in products if memory}
+    if sizes == own:
+        return text
+    domain, _, identifier = vocabulary.memory.partition("/")
+    read = f"device.capacity[{quote(domain)}].{identifier}"
+    exact = " || ".join(f"{read}.compareTo(quantity({quote(size)})) == 0" for size in sorted(own))
+    return f"{text} && ({exact})"
+
+
+def _memory_name(vocabulary: DriverVocabulary, products: Iterable[Product]) -> str:
+    """Return the memory capacity that all products publish, with or without its domain."""
+    names = [vocabulary.memory, vocabulary.memory.partition("/")[2]]
+    rows = list(products)
+    return next((name for name in names if all(name in each.capacity for each in rows)), "")
+
+
+def _keep_most_common(
+    ask: Ask, alternatives: list[DeviceAlternative], devices: list[int]
+) -> tuple[list[DeviceAlternative], list[Finding]]:
+    """Keep the alternatives that most devices satisfy, in their order."""
+    if len(alternatives) <= MAX_ALTERNATIVES:
+        return alternatives, []
+    ranked = sorted(range(len(alternatives)), key=lambda i: (-devices[i], i))
+    kept = sorted(ranked[:MAX_ALTERNATIVES])
+    names = ", ".join(alternatives[i].name for i in sorted(ranked[MAX_ALTERNATIVES:])[:3])
+    extra = len(alternatives) - MAX_ALTERNATIVES
+    amounts = "1 amount" if extra == 1 else f"{extra} amounts"
+    message = f"{amounts} {_fit(extra)} in the request, for example of {names}"
+    return [alternatives[i] for i in kept], [make_finding(codes.PRODUCTS_LEFT, ask, message)]
+
+
+def _fit(count: int) -> str:
+    return "does not fit" if count == 1 else "do not fit"
+
+
+def _compose_subrequest(
+    class_: str, alternative: DeviceAlternative, count: int | None
+) -> dict[str, Value]:
+    subrequest: dict[str, Value] = {"deviceClassName": class_}
+    if alternative.selectors:
+        subrequest["selectors"] = [{"cel": {"expression": each}} for each in alternative.selectors]
+    subrequest["allocationMode"] = "All" if count is None else "ExactCount"
+    if count is not None:
+        subrequest["count"] = count
+    if alternative.capacity:
+        subrequest["capacity"] = {"requests": dict(sorted(alternative.capacity.items()))}
+    return subrequest
+
+
+def _name_alternatives(alternatives: Sequence[DeviceAlternative]) -> list[str]:
+    """Name subrequests after their products, each name once."""
+    names: list[str] = []
+    for number, each in enumerate(alternatives):
+        plain = _NOT_LABEL.sub("-", each.name.lower()).strip("-")[:50].rstrip("-")
+        name = plain or f"way-{number}"
+        names.append(name if name not in names else f"{name}-{number}")
+    return names

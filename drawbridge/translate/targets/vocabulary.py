@@ -1,0 +1,246 @@
+"""Writes selectors as CEL, with the attribute names of a driver.
+
+An attribute that a driver does not publish on every device is checked for presence first, because
+an expression that fails on one device stops the scheduling of the whole pod.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from drawbridge.dra.quantity import Format, Quantity
+from drawbridge.translate.legacy.selectors import (
+    AllOf,
+    AnyOf,
+    Architecture,
+    AskSelector,
+    ComputeCapability,
+    DeviceLabel,
+    DriverKind,
+    DriverVersion,
+    LabelOperator,
+    Memory,
+    NicIs,
+    NicKind,
+    Not,
+    PartitionProfile,
+    PluginPool,
+    ProductContains,
+    ProductIs,
+    RawCEL,
+    Software,
+    Uuid,
+)
+
+MAX_EXPRESSION_BYTES = 10 * 1024
+
+
+class NotExpressibleError(Exception):
+    """Raised if a target cannot express an ask; the message is the reason."""
+
+
+class DriverVocabulary(msgspec.Struct, frozen=True, kw_only=True):
+    """The attributes and capacities of a driver by full name; empty if it has none."""
+
+    domain: str = ""  # of names without a domain
+    product: str = ""
+    uuid: str = ""
+    architecture: str = ""
+    compute: str = ""
+    driver_version: str = ""
+    cuda_version: str = ""
+    profile: str = ""
+    parent: str = ""
+    kernel: str = ""
+    memory: str = ""
+    cores: str = ""
+    shares: str = ""
+    resource: str = ""  # the resource pool, without its domain
+    resource_full: str = ""  # the resource pool, with its domain
+    nics: Mapping[NicKind, str] = {}  # a CEL expression for each kind
+    always_published: frozenset[str] = frozenset()  # published on every device
+
+
+def make_vocabulary(names: Mapping[str, str], **more: object) -> DriverVocabulary:
+    """Make a vocabulary from full names by field."""
+    return msgspec.structs.replace(DriverVocabulary(), **names, **more)
+
+
+def quote(text: str) -> str:
+    """Write a CEL string literal; no character of the text can end the literal."""
+    return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False)
+
+
+def quote_list(texts: Iterable[str]) -> str:
+    """Write a CEL list of string literals."""
+    return f"[{', '.join(quote(each) for each in texts)}]"
+
+
+def format_bytes(value: int) -> str:
+    """Write a number of bytes as a quantity in the API server's canonical form."""
+    return Quantity.of(value, Format.BINARY_SI).canonical()
+
+
+def attribute_access(name: str) -> str:
+    """Write the CEL expression that reads an attribute, given by its full name."""
+    domain, _, identifier = name.partition("/")
+    return f"device.attributes[{quote(domain)}].{identifier}"
+
+
+def write_cel(
+    selector: AskSelector, vocabulary: DriverVocabulary, types: Mapping[str, str] = {}
+) -> str:
+    """Write a selector as CEL; `types` maps the full names of attributes to their types."""
+    match selector:
+        case Not(operand=operand):
+            return f"!({write_cel(operand, vocabulary, types)})"
+        case AnyOf(operands=operands):
+            parts = [write_cel(each, vocabulary, types) for each in operands]
+            return f"({' || '.join(parts) or 'false'})"
+        case AllOf(operands=operands):
+            parts = [write_cel(each, vocabulary, types) for each in operands]
+            return f"({' && '.join(parts) or 'true'})"
+        case DeviceLabel():
+            return _label(selector, vocabulary.domain, types)
+        case RawCEL(expression=expression):
+            return f"({expression})"
+        case _:
+            return _atom(selector, vocabulary)
+
+
+def check_length(expression: str) -> str:
+    """Return the expression; raise NotExpressibleError if it is too long for the API."""
+    size = len(expression.encode())
+    if size > MAX_EXPRESSION_BYTES:
+        raise NotExpressibleError(
+            f"the CEL expression has {size} bytes, but the limit is {MAX_EXPRESSION_BYTES}"
+        )
+    return expression
+
+
+def _atom(selector: AskSelector, vocabulary: DriverVocabulary) -> str:  # noqa: PLR0911  # one branch for each atom
+    match selector:
+        case ProductIs(names=names):
+            dashed = quote_list(name.replace(" ", "-") for name in names)
+            return _guarded(vocabulary, "product", lambda a: f'{a}.replace(" ", "-") in {dashed}')
+        case ProductContains(parts=parts):
+            small = quote_list(part.lower() for part in parts)
+            text = f"{small}.exists(t, {{}}.lowerAscii().contains(t))"
+            return _guarded(vocabulary, "product", lambda a: text.replace("{}", a))
+        case Architecture(names=names):
+            small = quote_list(names)
+            text = f'{{}}.lowerAscii().replace(" ", "-") in {small}'
+            return _guarded(vocabulary, "architecture", lambda a: text.replace("{}", a, 1))
+        case Uuid(ids=ids):
+            return _guarded(vocabulary, "uuid", lambda a: f"{a} in {quote_list(ids)}")
+        case PartitionProfile(names=names):
+            return _guarded(vocabulary, "profile", lambda a: f"{a} in {quote_list(names)}")
+        case DriverKind(names=names):
+            return _guarded(vocabulary, "kernel", lambda a: f"{a} in {quote_list(names)}")
+        case PluginPool(names=names):
+            return _resource(names, vocabulary)
+        case NicIs(kind=kind):
+            if kind not in vocabulary.nics:
+                raise NotExpressibleError(
+                    f"the driver publishes no attribute for network devices of kind {kind}"
+                )
+            return vocabulary.nics[kind]
+        case _:
+            return _bounds(selector, vocabulary)
+
+
+def _bounds(selector: AskSelector, vocabulary: DriverVocabulary) -> str:
+    match selector:
+        case Memory(at_least=least, below=below):
+            return _memory(least, below, vocabulary)
+        case ComputeCapability(at_least=low, below=high):
+            bounds = [(">=", low), ("<", high)]
+            parts = [
+                f'{{}}.compareTo(semver("{each[0]}.{each[1]}.0")) {sign} 0'
+                for sign, each in bounds
+                if each
+            ]
+            return _guarded(vocabulary, "compute", lambda a: " && ".join(parts).replace("{}", a))
+        case DriverVersion(software=software, at_least=least, below=below):
+            numbers = [(">=", least), ("<", below)]
+            parts = [f"{{}}.major() {sign} {n}" for sign, n in numbers if n is not None]
+            word = "driver_version" if software is Software.DRIVER else "cuda_version"
+            return _guarded(vocabulary, word, lambda a: " && ".join(parts).replace("{}", a))
+    raise NotExpressibleError(f"the driver publishes no attribute for {type(selector).__name__}")
+
+
+def _guarded(vocabulary: DriverVocabulary, field: str, write: Callable[[str], str]) -> str:
+    name: str = getattr(vocabulary, field)
+    if not name:
+        raise NotExpressibleError(
+            f"the driver publishes no attribute for the {field.replace('_', ' ')}"
+        )
+    return guard_presence(
+        name, write(attribute_access(name)) or "true", vocabulary.always_published
+    )
+
+
+def guard_presence(name: str, expression: str, always_published: frozenset[str]) -> str:
+    """Add a presence check to an expression, unless every device has the attribute."""
+    if name in always_published:
+        return expression
+    domain, _, identifier = name.partition("/")
+    return f"({quote(identifier)} in device.attributes[{quote(domain)}] && {expression})"
+
+
+def _memory(least: int | None, below: int | None, vocabulary: DriverVocabulary) -> str:
+    if not vocabulary.memory:
+        raise NotExpressibleError("the driver does not publish memory")
+    domain, _, identifier = vocabulary.memory.partition("/")
+    read = f"device.capacity[{quote(domain)}].{identifier}"
+    bounds = [(">=", least), ("<", below)]
+    parts = [
+        f"{read}.compareTo(quantity({quote(format_bytes(value))})) {sign} 0"
+        for sign, value in bounds
+        if value is not None
+    ]
+    expression = " && ".join(parts) or "true"
+    if vocabulary.memory in vocabulary.always_published:
+        return expression
+    return f"({quote(identifier)} in device.capacity[{quote(domain)}] && {expression})"
+
+
+def _resource(names: tuple[str, ...], vocabulary: DriverVocabulary) -> str:
+    """Match the resource pool, which a driver may publish with or without its domain."""
+    short = dict.fromkeys(name.partition("/")[2] or name for name in names)
+    pairs = [(vocabulary.resource, list(short)), (vocabulary.resource_full, list(names))]
+    parts = [
+        guard_presence(
+            name, f"{attribute_access(name)} in {quote_list(values)}", vocabulary.always_published
+        )
+        for name, values in pairs
+        if name
+    ]
+    if not parts:
+        raise NotExpressibleError(
+            "the driver publishes no attribute for the resource pool of a device plugin"
+        )
+    return f"({' || '.join(parts)})"
+
+
+def _label(selector: DeviceLabel, own: str, types: Mapping[str, str]) -> str:
+    name = selector.attribute
+    if not name:
+        raise NotExpressibleError(f"label {selector.key} is not mapped to an attribute")
+    name = name if "/" in name else f"{own}/{name}"
+    domain, _, identifier = name.partition("/")
+    if selector.operator is LabelOperator.EXISTS:
+        return f"{quote(identifier)} in device.attributes[{quote(domain)}]"
+    values = [_literal(value, types.get(name, "string")) for value in selector.values]
+    return guard_presence(name, f"{attribute_access(name)} in [{', '.join(values)}]", frozenset())
+
+
+def _literal(value: str, kind: str) -> str:
+    if kind == "bool" and value.lower() in ("true", "false"):
+        return value.lower()
+    if kind == "int" and value.lstrip("-").isdecimal():
+        return str(int(value))
+    if kind == "version":
+        return f"semver({quote(value)})"
+    return quote(value)

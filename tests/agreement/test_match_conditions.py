@@ -1,0 +1,219 @@
+"""The plan of changes to the match conditions of the webhooks, and the condition of the guard."""
+# ruff: noqa: D102  # a fake of the tests
+
+import itertools
+from typing import Any
+
+import pytest
+
+from drawbridge.agreement.match_conditions import (
+    CONDITION_NAME,
+    GUARD_KIND,
+    KIND,
+    TRANSITION_NAME,
+    derive_conditions,
+    plan_applies,
+)
+from drawbridge.cel import Environment
+from drawbridge.cel.library.versions import libraries
+from drawbridge.cel.types import DYN
+from drawbridge.config.model import Admission, Configuration, Legacy
+from drawbridge.config.string_formats import FindingCode, NetworkName, ResourceName
+from drawbridge.documents.patch import apply_edits
+from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK
+from drawbridge.translate.interest import covers, derive_interest
+from drawbridge.translate.pods import TranslationContext, translate
+from tests.tables import YamlValue
+from tests.translate.test_interest import pods
+
+USUAL = Configuration()
+EVERY = Configuration(admission=Admission(every_pod=True))
+SILENT = Configuration(findings={FindingCode("NetworkUnknown"): "off"})  # type: ignore[dict-item]  # as it is loaded
+NETWORKED = Configuration(
+    legacy=Legacy(networks={NetworkName("default/a"): ResourceName("intel.com/vf")})
+)
+Plan = tuple[dict[str, Any], ...]
+
+
+class LiveWebhooks:
+    """The two webhook configurations, as server-side apply changes them."""
+
+    def __init__(self, *, ca: str = "Q0E=") -> None:
+        client = {"clientConfig": {"caBundle": ca}}
+        self.mutating = {"webhooks": [{"name": POD_WEBHOOK, **client}]}
+        self.validating: dict[str, Any] = {
+            "webhooks": [
+                {"name": "workloads.drawbridge.dev", "matchConditions": [{"name": "other"}]},
+                {"name": GUARD_WEBHOOK, "failurePolicy": "Ignore", **client},
+            ]
+        }
+
+    def plan(self, configuration: Configuration, *, guard_served: bool = True) -> Plan:
+        return plan_applies(
+            self.mutating, self.validating, configuration, guard_served=guard_served
+        )
+
+    def apply(self, change: dict[str, Any]) -> None:
+        target = self.mutating if change["kind"] == KIND else self.validating
+        (changed,) = change["webhooks"]
+        for each in target["webhooks"]:
+            if each["name"] == changed["name"]:
+                each.update(changed)
+
+    def reach(self, configuration: Configuration) -> None:
+        for each in self.plan(configuration):
+            self.apply(each)
+
+    def conditions(self, name: str) -> dict[str, str]:
+        live = [*self.mutating["webhooks"], *self.validating["webhooks"]]
+        (found,) = (each for each in live if each["name"] == name)
+        return {each["name"]: each["expression"] for each in found.get("matchConditions") or ()}
+
+    @property
+    def guard(self) -> dict[str, Any]:
+        guard: dict[str, Any] = self.validating["webhooks"][1]
+        return guard
+
+
+def selects(conditions: dict[str, str], pod: YamlValue) -> bool:
+    value = {"object": {"metadata": pod.get("metadata") or {}, "spec": pod.get("spec") or {}}}
+    return all(
+        Environment({"object": DYN}, libraries("1.36", stored=True))
+        .compile(text)
+        .evaluate(value)
+        .value
+        for text in conditions.values()
+    )
+
+
+PLAIN = {"spec": {"containers": [{"name": "web"}]}}
+LEGACY = {"spec": {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}
+NETWORK = {
+    "metadata": {"annotations": {"k8s.v1.cni.cncf.io/networks": "default/a"}},
+    "spec": {"containers": [{"name": "a"}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), list(itertools.permutations((USUAL, EVERY, SILENT, NETWORKED), 2))
+)
+def test_the_guard_never_selects_a_pod_that_the_webhook_for_pods_does_not_get(
+    first: Configuration, then: Configuration
+) -> None:
+    live = LiveWebhooks()
+    live.reach(first)
+    for change in live.plan(then):
+        live.apply(change)
+        for pod in (PLAIN, LEGACY, NETWORK):
+            guarded = selects(live.conditions(GUARD_WEBHOOK), pod)
+            assert selects(live.conditions(POD_WEBHOOK), pod) >= guarded
+    assert live.conditions(GUARD_WEBHOOK) == derive_conditions(then)[GUARD_WEBHOOK]
+    assert live.conditions(POD_WEBHOOK) == derive_conditions(then)[POD_WEBHOOK]
+    assert not live.plan(then)
+
+
+@pytest.mark.parametrize("done", range(4))
+def test_an_interrupted_plan_continues(done: int) -> None:
+    live = LiveWebhooks()
+    live.reach(USUAL)
+    for change in live.plan(SILENT)[:done]:
+        live.apply(change)
+    live.reach(NETWORKED)
+    assert not live.plan(NETWORKED)
+    assert TRANSITION_NAME not in live.conditions(GUARD_WEBHOOK)
+
+
+def kinds(plan: Plan) -> list[str]:
+    return [each["kind"] for each in plan]
+
+
+def test_wider_conditions_reach_the_webhook_for_pods_first() -> None:
+    live = LiveWebhooks()
+    live.reach(USUAL)
+    assert kinds(live.plan(EVERY)) == [KIND, GUARD_KIND]
+
+
+def test_narrower_conditions_reach_the_guard_first() -> None:
+    live = LiveWebhooks()
+    live.reach(EVERY)
+    assert kinds(live.plan(USUAL)) == [GUARD_KIND, KIND]
+
+
+def test_different_conditions_reach_the_guard_in_two_steps() -> None:
+    live = LiveWebhooks()
+    live.reach(USUAL)
+    assert kinds(live.plan(SILENT)) == [GUARD_KIND, KIND, GUARD_KIND]
+
+
+def test_the_guard_does_not_fail_without_a_ca_bundle() -> None:
+    live = LiveWebhooks(ca="")
+    live.reach(USUAL)
+    assert live.guard["failurePolicy"] == "Ignore"
+    live.guard["clientConfig"]["caBundle"] = "Q0E="
+    live.reach(USUAL)
+    assert live.guard["failurePolicy"] == "Fail"
+    live.guard["clientConfig"]["caBundle"] = ""
+    live.reach(USUAL)
+    assert live.guard["failurePolicy"] == "Ignore"
+
+
+def test_the_guard_does_not_fail_while_a_replica_does_not_serve_it() -> None:
+    live = LiveWebhooks()
+    for change in live.plan(USUAL, guard_served=False):
+        live.apply(change)
+    assert live.conditions(GUARD_WEBHOOK)
+    assert live.guard["failurePolicy"] == "Ignore"
+    live.reach(USUAL)
+    assert live.guard["failurePolicy"] == "Fail"
+    assert not live.plan(USUAL, guard_served=False)
+
+
+def test_the_guard_does_not_fail_before_it_has_its_conditions() -> None:
+    live = LiveWebhooks()
+    for change in live.plan(USUAL):
+        fails = live.guard["failurePolicy"] == "Fail"
+        assert not fails or CONDITION_NAME in live.conditions(GUARD_WEBHOOK)
+        live.apply(change)
+
+
+def test_missing_webhooks_are_not_added() -> None:
+    assert not plan_applies(None, None, USUAL, guard_served=True)
+    assert not plan_applies({"webhooks": []}, {"webhooks": []}, USUAL, guard_served=True)
+    live = LiveWebhooks()
+    assert kinds(plan_applies(live.mutating, None, USUAL, guard_served=True)) == [KIND]
+    (change,) = plan_applies(None, live.validating, USUAL, guard_served=True)
+    assert change["webhooks"][0]["failurePolicy"] == "Ignore"
+
+
+GUARD = Environment({"object": DYN}, libraries("1.36", stored=True)).compile(
+    derive_conditions(USUAL)[GUARD_WEBHOOK][CONDITION_NAME]
+)
+
+
+def guarded(pod: YamlValue) -> bool:
+    value = {"metadata": pod.get("metadata") or {}, "spec": pod.get("spec") or {}}
+    found = GUARD.evaluate({"object": value}).value
+    assert isinstance(found, bool)
+    return found
+
+
+def without_marks(pod: YamlValue) -> YamlValue:
+    """Return a pod without the annotations and claims of a translation."""
+    notes = (pod.get("metadata") or {}).get("annotations") or {}
+    kept = {key: text for key, text in notes.items() if not key.startswith("drawbridge.dev/")}
+    spec = {name: value for name, value in pod["spec"].items() if name != "resourceClaims"}
+    return {"metadata": {**pod["metadata"], "annotations": kept}, "spec": spec}
+
+
+def test_the_guard_gets_legacy_pods_but_no_pods_that_are_completely_translated() -> None:
+    untouched = 0
+    for pod in pods():
+        translation = translate(pod, TranslationContext())
+        if not translation.edits:
+            continue
+        assert guarded(pod), pod
+        after: YamlValue = apply_edits(pod, translation.edits)
+        # Some annotations and labels stay, because other tools read them.
+        assert guarded(after) == covers(without_marks(after), derive_interest(USUAL)), after
+        untouched += not guarded(after)
+    assert untouched > 100

@@ -1,0 +1,195 @@
+"""Which nodes and pools only the Drawbridge allocator uses."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from drawbridge.agreement import owned_pools
+from drawbridge.agreement.owned_pools import (
+    NodeOwnership,
+    PoolOwner,
+    decide_node,
+    decide_pool,
+    find_unfenced_nodes,
+    find_withheld_drivers,
+    report_disagreement,
+    report_shared_pool,
+    report_unfenced_nodes,
+)
+from drawbridge.config.load import load_configuration
+from drawbridge.config.model import Configuration
+from drawbridge.dra.device import NodeSelector, Taint
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import parse
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.families import known_families
+from tests.tables import load_cases
+
+TABLE = load_cases(Path(__file__).parent / "cases" / "owned_pools.yaml")
+POOL = PoolID("gpu.example.com", "pool")
+FENCE = Taint("drawbridge.dev/owned", "NoSchedule")
+
+
+def configured(*entries: dict[str, Any]) -> Configuration:
+    head = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Configuration"}
+    loaded = load_configuration({**head, "placement": "bridge", "ownedPools": list(entries)}, ())
+    assert isinstance(loaded, Configuration), loaded
+    return loaded
+
+
+def entry(label: str, *, unfenced: bool = False, driver: str = POOL.driver) -> dict[str, Any]:
+    """Select the nodes that have a label."""
+    requirement = {"key": label, "operator": "Exists"}
+    selector = {"matchExpressions": [requirement]}
+    return {"driver": driver, "nodeSelector": selector, "unfenced": unfenced}
+
+
+def published(number: int, short: dict[str, Any]) -> Slice:
+    return Slice(
+        name=f"s{number}",
+        driver=POOL.driver,
+        pool=POOL.name,
+        generation=short.get("generation", 1),
+        slice_count=1,
+        node_name=short.get("node"),
+        node_selector=NodeSelector(()) if "selector" in short else None,
+        all_nodes=short.get("all"),
+        per_device_node_selection=short.get("each"),
+    )
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: str(case["name"]))
+def test_table(case: dict[str, Any]) -> None:
+    owned = owned_pools.owned_pools(configured(*case["owned"]))
+    slices = [published(i, each) for i, each in enumerate(case["slices"])]
+    nodes = {name: Node(name, labels, taints=(FENCE,)) for name, labels in case["nodes"].items()}
+    owner = decide_pool(owned, POOL, slices, nodes.get)
+    assert owner == case["owner"]
+    bare = {name: msgspec.structs.replace(each, taints=()) for name, each in nodes.items()}
+    unfenced = PoolOwner.UNFENCED if owner is PoolOwner.DRAWBRIDGE else owner
+    assert decide_pool(owned, POOL, slices, bare.get) is unfenced
+    free = [msgspec.structs.replace(each, unfenced=True) for each in owned]
+    assert decide_pool(free, POOL, slices, bare.get) is owner
+    if owner is PoolOwner.SHARED:
+        found = report_shared_pool(POOL, slices)
+        assert found.message == (
+            f"pool pool of driver gpu.example.com is not local to one node: {case['reach']}"
+        )
+
+
+def test_a_pool_without_slices_is_not_owned() -> None:
+    owned = owned_pools.owned_pools(configured(entry("a")))
+    assert decide_pool(owned, POOL, (), {}.get) is PoolOwner.SHARED
+
+
+def test_native_placement_owns_nothing() -> None:
+    configuration = msgspec.structs.replace(configured(entry("a")), placement="native")
+    assert owned_pools.owned_pools(configuration) == ()
+    assert decide_node((), {"a": "1"}) == NodeOwnership()
+    assert not decide_node((), {}).owned
+
+
+def test_a_node_is_owned_for_the_drivers_of_all_entries_that_select_it() -> None:
+    owned = configured(entry("a"), entry("b", driver="nic.example.com"), entry("c")).owned_pools
+    found = decide_node(owned, {"a": "", "b": ""})
+    assert found == NodeOwnership((0, 1), frozenset({POOL.driver, "nic.example.com"}), fenced=True)
+    assert found.owned
+
+
+def test_a_node_has_no_fence_only_if_all_its_entries_omit_it() -> None:
+    owned = configured(entry("a"), entry("b", unfenced=True), entry("c", unfenced=True)).owned_pools
+    assert decide_node(owned, {"b": "", "c": ""}).fenced is False
+    assert decide_node(owned, {"b": "", "c": ""}).disagreeing is False
+    assert decide_node(owned, {"a": "", "b": ""}).fenced is True
+    assert decide_node(owned, {"a": "", "b": ""}).disagreeing is True
+
+
+def test_entries_that_disagree_are_reported_with_the_nodes() -> None:
+    owned = configured(entry("a"), entry("b", unfenced=True)).owned_pools
+    both, one = decide_node(owned, {"a": "", "b": ""}), decide_node(owned, {"a": ""})
+    found = report_disagreement({"n2": both, "n1": both, "n3": one})
+    assert found is not None
+    assert found.message.startswith("nodes n1, n2 are selected by entries with and without")
+    assert report_disagreement({"n3": one, "n4": decide_node(owned, {"b": ""})}) is None
+
+
+@pytest.mark.parametrize(
+    ("taints", "lacks"),
+    [
+        ((), True),
+        ((FENCE,), False),
+        ((Taint(FENCE.key, FENCE.effect, "true"),), False),
+        ((Taint(FENCE.key, "PreferNoSchedule"),), True),
+        ((Taint("example.com/owned", FENCE.effect),), True),
+    ],
+)
+def test_an_owned_node_needs_the_taint(taints: tuple[Taint, ...], *, lacks: bool) -> None:
+    owned = configured(entry("a"), entry("b", unfenced=True)).owned_pools
+    nodes = (
+        Node("ours", {"a": ""}, taints=taints),
+        Node("unfenced", {"b": ""}),
+        Node("theirs", {}),
+    )
+    assert find_unfenced_nodes(owned, nodes) == (("ours",) if lacks else ())
+
+
+def test_the_finding_about_missing_taints_names_ten_nodes() -> None:
+    found = report_unfenced_nodes([f"n{i:02}" for i in range(12)])
+    assert found is not None
+    assert found.code == "FenceMissing"
+    assert found.message == (
+        "nodes n00, n01, n02, n03, n04, n05, n06, n07, n08, n09 and 2 more lack the taint "
+        "drawbridge.dev/owned:NoSchedule"
+    )
+    assert report_unfenced_nodes(()) is None
+
+
+KNOWN = known_families(Configuration())
+EXTENDED = {"example.com/gpu": frozenset({"gpu.example.com"})}
+
+
+def node(*names: str, **labels: str) -> Node:
+    return Node("n", labels, allocatable={name: parse("1") for name in names})
+
+
+def test_devices_of_a_node_without_a_device_plugin_are_available() -> None:
+    assert find_withheld_drivers(node("cpu", "hugepages-1Gi"), KNOWN, EXTENDED) == frozenset()
+
+
+def test_a_known_name_withholds_the_driver_of_its_family() -> None:
+    found = find_withheld_drivers(node("nvidia.com/gpu"), KNOWN, EXTENDED)
+    assert "gpu.nvidia.com" in found
+    assert "gpu.amd.com" not in found
+
+
+def test_the_name_of_a_class_withholds_the_drivers_that_it_selects() -> None:
+    found = find_withheld_drivers(node("example.com/gpu"), KNOWN, EXTENDED)
+    assert found == {"gpu.example.com"}
+
+
+def test_a_name_that_is_advertised_with_amount_zero_withholds_nothing() -> None:
+    empty = Node("n", allocatable={"nvidia.com/gpu": parse("0")})
+    assert find_withheld_drivers(empty, KNOWN, EXTENDED) == frozenset()
+
+
+def test_the_label_of_a_dual_node_withholds_every_driver_that_a_plugin_can_serve() -> None:
+    labelled = Node("n", {"drawbridge.dev/dual": "true"})
+    found = find_withheld_drivers(labelled, KNOWN, EXTENDED)
+    assert {"gpu.nvidia.com", "gpu.amd.com", "gpu.example.com"} <= found
+
+
+def test_shared_pools_of_owned_drivers_are_reported_by_name() -> None:
+    slices = [
+        published(0, {"all": True}),
+        msgspec.structs.replace(published(1, {"node": "a"}), pool="local"),
+        msgspec.structs.replace(published(2, {"all": True}), driver="nic.example.com"),
+    ]
+    owned = configured(entry("a")).owned_pools
+    found = owned_pools.report_shared_pools(owned, slices)
+    assert [(each.code, each.message.partition(" is ")[0]) for each in found] == [
+        ("PoolNotLocal", "pool pool of driver gpu.example.com")
+    ]
+    assert owned_pools.report_shared_pools((), slices) == ()
