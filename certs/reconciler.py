@@ -18,7 +18,7 @@ from drawbridge.agreement.certificate_codes import (
     AUTHORITY_RESTORED,
     AUTHORITY_ROTATED,
     BUNDLE_MANAGED_ELSEWHERE,
-    SECRET_FOREIGN,
+    SECRET_NOT_OWNED,
 )
 from drawbridge.finding import Finding
 from drawbridge.names import CA_SECRET
@@ -166,7 +166,7 @@ def _describe_step(
     if step is Step.WAIT_FOR_OWNER:
         known = authorities.current
         ends = known and f"; the CA that is in use expires at {_format_end(known)}"
-        yield SECRET_FOREIGN.at("", f"{reading.problem}{ends or ''}", object=_ABOUT)
+        yield SECRET_NOT_OWNED.at("", f"{reading.problem}{ends or ''}", object=_ABOUT)
     if step is Step.RETIRE:
         text = "a CA expired, and the webhook configurations do not trust it any more"
         yield AUTHORITY_ROTATED.at("data", text, object=_ABOUT)

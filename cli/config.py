@@ -89,14 +89,18 @@ def read_configuration(*files: Source) -> Configuration | tuple[LocatedFinding, 
     if len(found) != 1:
         message = f"found {len(found)} documents in the file, expected one Configuration"
         name = files[0].name if files else ""
-        return (LocatedFinding(drawbridge.config.codes.NOT_ONE.at("", message), name, 0, 0),)
+        return (
+            LocatedFinding(
+                drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("", message), name, 0, 0
+            ),
+        )
     value = found[0].document.value
     if isinstance(value, dict) and value.get("kind") == "ConfigMap":
         message = f"{found[0].document.name} has no key {KEY} with a Configuration"
         remedy = f"Put the Configuration under data, key {KEY}."
         return (
             found[0].locate_finding(
-                drawbridge.config.codes.NOT_ONE.at("data", message, remedy=remedy)
+                drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("data", message, remedy=remedy)
             ),
         )
     loaded = load_configuration(value, known_codes())

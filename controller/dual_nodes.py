@@ -22,7 +22,7 @@ from controller.protocols import (
 )
 from controller.reconcile import process_each
 from controller.watched_objects import PartialObject
-from drawbridge.agreement.controller_codes import DUAL_HELD
+from drawbridge.agreement.controller_codes import DUAL_NODES_HELD
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.facts.families import known_families, serves_name
 from drawbridge.facts.served_names import DualNode
@@ -133,7 +133,7 @@ class DualNodeReconciler:
                 f"node {node} still has {', '.join(returning)} in its capacity, so the device "
                 "plugin may restart; translated pods keep off the node"
             )
-            return DUAL_HELD.at("status.capacity", message)
+            return DUAL_NODES_HELD.at("status.capacity", message)
         return None
 
 
@@ -144,7 +144,7 @@ def _describe_holders(node: str, holders: list[set[str]], *, plugin_serves: bool
     )
     held = ", ".join(sorted(set[str]().union(*holders)))
     pods_hold = "1 pod still holds" if len(holders) == 1 else f"{len(holders)} pods still hold"
-    return DUAL_HELD.at(
+    return DUAL_NODES_HELD.at(
         "status.allocatable",
         f"{gone.format(node)} gone, but {pods_hold} devices that the device plugin allocated for "
         f"{held}; translated pods keep off the node",

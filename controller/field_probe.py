@@ -186,7 +186,7 @@ class FieldProbeReconciler:
                 f"the API server has version {version}, which Drawbridge does not know; assuming "
                 f"{inferred.version}"
             )
-            findings.append(controller_codes.VERSION_UNKNOWN.at("", message))
+            findings.append(controller_codes.SERVER_VERSION_UNKNOWN.at("", message))
         self._report(tuple(findings))
         before = self.support
         self.support = ServerSupport(version, tuple(stored_fields), inferred)

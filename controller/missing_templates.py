@@ -36,8 +36,8 @@ from controller.reconcile import process_each
 from controller.template_use import is_created_ahead
 from controller.template_users import TemplateUsers
 from controller.watched_objects import PartialObject, WatchedPod
-from drawbridge.agreement.admission_codes import FIELD_DROPPED, TEMPLATE_TAKEN
-from drawbridge.agreement.controller_codes import OUT_OF_SCOPE, TEMPLATE_UNKNOWN
+from drawbridge.agreement.admission_codes import CLAIM_FIELD_DROPPED, TEMPLATE_TAKEN
+from drawbridge.agreement.controller_codes import TEMPLATE_NOT_REPRODUCED, TEMPLATE_OUT_OF_SCOPE
 from drawbridge.agreement.owned_templates import has_owned_name
 from drawbridge.agreement.template_objects import (
     build_object,
@@ -58,9 +58,9 @@ _FINISHED_PHASES: Final = ("Succeeded", "Failed")
 _RETRY_AFTER: Final = timedelta(seconds=5)
 # The reconciler's counter of each finding about a pod that waits.
 _EVENTS: Final = {
-    FIELD_DROPPED.name: "dropped",
-    OUT_OF_SCOPE.name: "out-of-scope",
-    TEMPLATE_UNKNOWN.name: "unknown",
+    CLAIM_FIELD_DROPPED.name: "dropped",
+    TEMPLATE_OUT_OF_SCOPE.name: "out-of-scope",
+    TEMPLATE_NOT_REPRODUCED.name: "unknown",
 }
 
 
@@ -335,4 +335,4 @@ def _describe_scope(pod: WatchedPod, missing: frozenset[str]) -> tuple[Finding, 
         f"{describe_missing(missing)}: admission does not translate this pod now; namespace "
         f"{pod.metadata.namespace}, its labels, the pod or the configuration changed"
     )
-    return (OUT_OF_SCOPE.at("spec.resourceClaims", message, object=describe_pod(pod)),)
+    return (TEMPLATE_OUT_OF_SCOPE.at("spec.resourceClaims", message, object=describe_pod(pod)),)

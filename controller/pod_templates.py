@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from controller.watched_objects import WatchedPod
-from drawbridge.agreement.controller_codes import TEMPLATE_UNKNOWN
+from drawbridge.agreement.controller_codes import TEMPLATE_NOT_REPRODUCED
 from drawbridge.agreement.owned_templates import is_exclusively_owned, name_matches_content
 from drawbridge.documents.values import Value
 from drawbridge.facts.model import Facts
@@ -80,7 +80,7 @@ def describe_unknown(pod: WatchedPod, missing: frozenset[str]) -> Finding:
     if ORIGINAL_ANNOTATION not in annotations:
         reason = f"the pod does not have the annotation {ORIGINAL_ANNOTATION}"
     message = f"{describe_missing(missing)}: {reason}"
-    return TEMPLATE_UNKNOWN.at("spec.resourceClaims", message, object=describe_pod(pod))
+    return TEMPLATE_NOT_REPRODUCED.at("spec.resourceClaims", message, object=describe_pod(pod))
 
 
 def describe_missing(missing: frozenset[str]) -> str:

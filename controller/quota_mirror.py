@@ -31,7 +31,11 @@ from controller.protocols import (
 from controller.quota_charges import NameCharge, compute_charge
 from controller.reconcile import process_each
 from controller.watched_objects import PartialObject, WatchedQuota
-from drawbridge.agreement.controller_codes import QUOTA_MIRRORED, QUOTA_SHARES, QUOTA_UNBOUND
+from drawbridge.agreement.controller_codes import (
+    QUOTA_COUNTS_DEVICES,
+    QUOTA_DOES_NOT_BIND,
+    QUOTA_MIRRORED,
+)
 from drawbridge.dra.quantity import QuantityError, from_json
 from drawbridge.dra.quota import DEVICES, REQUESTS
 from drawbridge.finding import Finding
@@ -164,7 +168,7 @@ def _on_quota(finding: Finding, limit: NameLimit) -> Finding:
 
 def _describe_shared(name: str, limit: NameLimit) -> Finding:
     message = f"the entry {REQUESTS}{name}: {limit.hard} counts each share as 1 device"
-    return _on_quota(QUOTA_SHARES.at("spec.hard", message), limit)
+    return _on_quota(QUOTA_COUNTS_DEVICES.at("spec.hard", message), limit)
 
 
 def _describe_unbound(name: str, limit: NameLimit) -> Finding:
@@ -172,7 +176,7 @@ def _describe_unbound(name: str, limit: NameLimit) -> Finding:
         f"the entry {REQUESTS}{name}: {limit.hard} does not count devices, so it does not "
         "limit claims"
     )
-    return _on_quota(QUOTA_UNBOUND.at("spec.hard", message), limit)
+    return _on_quota(QUOTA_DOES_NOT_BIND.at("spec.hard", message), limit)
 
 
 def _describe_mirrored(name: str, limit: NameLimit, charge: NameCharge) -> Finding:
@@ -204,7 +208,7 @@ def find_unsupported_entries(
             )
             message = f"the entry {key}: {value} {reason}, so it does not limit claims"
             limit = NameLimit(0, 0, quota.metadata.name)
-            found.append(_on_quota(QUOTA_UNBOUND.at("spec.hard", message), limit))
+            found.append(_on_quota(QUOTA_DOES_NOT_BIND.at("spec.hard", message), limit))
     return found
 
 

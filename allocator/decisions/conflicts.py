@@ -7,7 +7,7 @@ allocation cannot be prevented, only reported.
 from collections.abc import Iterator
 
 from drawbridge.finding import Finding
-from drawbridge.ledger.codes import HELD_TWICE
+from drawbridge.ledger.codes import DEVICE_HELD_TWICE
 from drawbridge.ledger.ledger import DeviceID, Ledger
 
 
@@ -22,7 +22,7 @@ def find_conflicts(ledger: Ledger, claim_uid: str) -> Iterator[Finding]:
         shared = all(each.shared for holds in holders.values() for each in holds)
         if len(holders) > 1 and not shared:
             names = sorted(ledger.claims[uid].name for uid in holders)
-            yield HELD_TWICE.at(
+            yield DEVICE_HELD_TWICE.at(
                 "status.allocation",
                 f"held by {' and '.join(names)}",
                 object=f"Device/{device.pool.driver}/{device.pool.name}/{device.name}",

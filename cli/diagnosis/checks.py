@@ -16,7 +16,7 @@ from cli.facts import facts_input
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.live_cluster import as_documents
 from controller.field_probe import infer_gates
-from drawbridge.agreement.controller_codes import VERSION_UNKNOWN
+from drawbridge.agreement.controller_codes import SERVER_VERSION_UNKNOWN
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.owned_pools import (
     decide_node,
@@ -90,7 +90,7 @@ def _check_version(checked: CheckedState) -> Iterator[DoctorLine]:
         yield passed(_SERVER, f"Kubernetes {version}")
         return
     message = f"Kubernetes {version} is not known; Drawbridge assumes {checked.gates.version}"
-    yield found(_SERVER, VERSION_UNKNOWN.at("", message))
+    yield found(_SERVER, SERVER_VERSION_UNKNOWN.at("", message))
 
 
 def _check_fields(checked: CheckedState) -> Iterator[DoctorLine]:
@@ -133,7 +133,7 @@ def _check_drivers(checked: CheckedState) -> Iterator[DoctorLine]:
     if missing := _unread(checked, _DRIVERS, "ResourceSlice"):
         yield from missing
     elif not checked.gathered.facts.drivers:
-        yield found(_DRIVERS, codes.NO_DRIVER.at("", "no driver publishes devices"))
+        yield found(_DRIVERS, codes.NO_DRIVER_PUBLISHES.at("", "no driver publishes devices"))
     else:
         drivers = checked.gathered.facts.drivers
         told = (f"{each.name} {count_noun(each.devices, 'device')}" for each in drivers)

@@ -22,7 +22,7 @@ FIELD_NOT_STORED = Code(
     example="the API server drops exactly.capacity, although Kubernetes 1.36 stores it by default",
     remedy="Enable the feature gate on the API server, the controller manager and the scheduler.",
 )
-NO_DRIVER = Code(
+NO_DRIVER_PUBLISHES = Code(
     name="NoDriverPublishes",
     severity=Severity.WARNING,
     text="The cluster has no ResourceSlice, so no device can be allocated to a claim.",
@@ -86,7 +86,7 @@ WEBHOOK_NOT_CALLED = Code(
     example="namespace team-a: a pod with an unreadable device request is admitted unchanged",
     remedy="Apply the installation manifests again, and check the log of drawbridge-controller.",
 )
-NOT_TRIED = Code(
+WEBHOOK_NOT_TRIED = Code(
     name="WebhookNotTried",
     severity=Severity.WARNING,
     text="No sample pod could be created in a dry run, so it is unknown if the webhook answers.",
@@ -134,14 +134,14 @@ CODES = Codes(
     (
         NOT_CHECKED,
         FIELD_NOT_STORED,
-        NO_DRIVER,
+        NO_DRIVER_PUBLISHES,
         CLASS_SELECTS_NOTHING,
         NOTHING_IN_SCOPE,
         CERTIFICATE_EXPIRES,
         CERTIFICATE_UNUSABLE,
         WEBHOOK_UNREACHABLE,
         WEBHOOK_NOT_CALLED,
-        NOT_TRIED,
+        WEBHOOK_NOT_TRIED,
         FACTS_MISSING,
         LEADER_MISSING,
         SCHEDULER_MISSING,

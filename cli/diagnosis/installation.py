@@ -158,7 +158,7 @@ def _check_answers(state: ClusterState, _: Configuration) -> Iterator[DoctorLine
         case TrialResult.UNREACHABLE:
             yield found(_TRIAL, codes.WEBHOOK_UNREACHABLE.at("", f"{where}{trial.detail}"))
         case TrialResult.UNKNOWN:
-            yield found(_TRIAL, codes.NOT_TRIED.at("", f"{where}{trial.detail}"))
+            yield found(_TRIAL, codes.WEBHOOK_NOT_TRIED.at("", f"{where}{trial.detail}"))
 
 
 # --- controller ----------------------------------------------------------------------------------

@@ -97,5 +97,5 @@ def trust(
 
 def no_answer(place: str, text: str) -> ClusterReadError:
     """Return the error of a request without a result."""
-    found: Finding = codes.ALLOCATOR_SILENT.at("--allocator-url", f"{place}: {text}")
+    found: Finding = codes.ALLOCATOR_NOT_ASKED.at("--allocator-url", f"{place}: {text}")
     return ClusterReadError(found)

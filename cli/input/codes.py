@@ -19,7 +19,7 @@ PART_UNREADABLE = Code(
     example='namespaces "team-a" is forbidden: User "jane" cannot get resource "namespaces"',
     remedy="No action is required. Ask for read access to see the missing details.",
 )
-CONFIGURATION_UNREAD = Code(
+CONFIGURATION_NOT_READ = Code(
     name="ConfigurationNotRead",
     severity=Severity.WARNING,
     text=(
@@ -40,7 +40,7 @@ POD_UNKNOWN = Code(
     remedy="Check the name, and set the namespace with `-n`. For a workload, pass TYPE/NAME.",
 )
 
-ALLOCATOR_SILENT = Code(
+ALLOCATOR_NOT_ASKED = Code(
     name="AllocatorNotAsked",
     severity=Severity.WARNING,
     text="The API of the allocator has no answer for the command, so it is not in the output.",
@@ -50,7 +50,7 @@ ALLOCATOR_SILENT = Code(
         "the rights that docs/api.md lists."
     ),
 )
-NOT_WRITTEN = Code(
+FILE_NOT_WRITTEN = Code(
     name="FileNotWritten",
     severity=Severity.ERROR,
     text="An edited manifest cannot be written into the folder, and no file of it is written.",
@@ -64,9 +64,9 @@ CODES = Codes(
     (
         CLUSTER_UNREADABLE,
         PART_UNREADABLE,
-        CONFIGURATION_UNREAD,
+        CONFIGURATION_NOT_READ,
         POD_UNKNOWN,
-        ALLOCATOR_SILENT,
-        NOT_WRITTEN,
+        ALLOCATOR_NOT_ASKED,
+        FILE_NOT_WRITTEN,
     ),
 )

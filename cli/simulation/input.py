@@ -213,7 +213,7 @@ def _configuration(
         message = f"found {several} Configurations in the input, expected one"
         return (
             first.locate_finding(
-                drawbridge.config.codes.NOT_ONE.at("", message, object=first.name)
+                drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("", message, object=first.name)
             ),
         )
     loaded = load_configuration(first.value, configuring.known_codes())

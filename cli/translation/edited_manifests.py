@@ -15,7 +15,7 @@ from drawbridge.documents.read import read_objects
 from drawbridge.documents.splice import apply_to_text, rewrite_file
 from drawbridge.documents.values import Value
 from drawbridge.translate.changes.template import ClaimTemplate, has_same_content
-from drawbridge.translate.manifests.codes import TEMPLATE_DIFFERS
+from drawbridge.translate.manifests.codes import TEMPLATE_IN_INPUT_DIFFERS
 from drawbridge.translate.manifests.objects import TranslatedObject
 
 TEMPLATE_KIND: Final = "ResourceClaimTemplate"
@@ -108,7 +108,7 @@ class EditResult:
                 continue
             if not has_same_content(existing, ClaimTemplate(f"{key[1]}", dict(new))):
                 message = f"{key[1]} exists in the input with different content"
-                finding = TEMPLATE_DIFFERS.at("spec", message, object=document.name)
+                finding = TEMPLATE_IN_INPUT_DIFFERS.at("spec", message, object=document.name)
                 self.findings.append(document.locate_finding(finding))
 
 

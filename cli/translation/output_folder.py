@@ -89,7 +89,7 @@ def _find_problems(
 
 
 def _finding(message: str, source: str, remedy: str | None = None) -> LocatedFinding:
-    found = codes.NOT_WRITTEN.at("--output-dir", message, remedy=remedy)
+    found = codes.FILE_NOT_WRITTEN.at("--output-dir", message, remedy=remedy)
     return LocatedFinding(found, source, 0, 0)
 
 

@@ -2,7 +2,7 @@
 
 from drawbridge.finding import Activity, Code, Codes, Severity
 
-LABEL_UNKNOWN = Code(
+SCOPE_LABEL_UNKNOWN = Code(
     name="ScopeLabelUnknown",
     severity=Severity.WARNING,
     text="The namespace label drawbridge.dev/translate has an invalid value.",
@@ -37,7 +37,7 @@ TEMPLATE_TAKEN = Code(
     example="ResourceClaimTemplate team-a/drawbridge-0a1b... exists with different content",
     remedy="Delete the template. Drawbridge then creates it with the right content.",
 )
-FIELD_DROPPED = Code(
+CLAIM_FIELD_DROPPED = Code(
     name="ClaimFieldDropped",
     severity=Severity.ERROR,
     text=(
@@ -73,7 +73,7 @@ TEMPLATE_REFUSED = Code(
     example="ResourceClaimTemplate drawbridge-0a1b...: 403 Forbidden: exceeded quota: objects",
     remedy="Fix the cause that the message names. The controller tries again every few seconds.",
 )
-LIMIT_EXCEEDED = Code(
+LIMIT_RANGE_EXCEEDED = Code(
     name="LimitRangeExceeded",
     severity=Severity.ERROR,
     text="The device requests of a pod violate a LimitRange of the namespace.",
@@ -83,7 +83,7 @@ LIMIT_EXCEEDED = Code(
     ),
     remedy="Request an amount that the LimitRange allows, or have the LimitRange changed.",
 )
-LIMIT_UNMEETABLE = Code(
+LIMIT_RANGE_UNMEETABLE = Code(
     name="LimitRangeUnmeetable",
     severity=Severity.ERROR,
     text=(
@@ -106,7 +106,7 @@ QUOTA_EXCEEDED = Code(
     ),
     remedy="Wait until devices are released, request fewer devices, or have the quota raised.",
 )
-QUOTA_ELSEWHERE = Code(
+QUOTA_NOT_ON_CLAIMS = Code(
     name="QuotaNotOnClaims",
     severity=Severity.WARNING,
     text=(
@@ -128,7 +128,7 @@ DEVICES_FIXED = Code(
     ),
     remedy="Delete the pod and create it again.",
 )
-HINT_FIXED = Code(
+HINT_WITHOUT_EFFECT = Code(
     name="HintWithoutEffect",
     severity=Severity.WARNING,
     text="An update changes an annotation about devices after the devices of the pod were chosen.",
@@ -161,18 +161,18 @@ CODES = Codes(
     "webhook",
     Activity.CREATE_PODS,
     [
-        LABEL_UNKNOWN,
+        SCOPE_LABEL_UNKNOWN,
         POD_LABEL_UNKNOWN,
         TEMPLATE_TAKEN,
-        FIELD_DROPPED,
+        CLAIM_FIELD_DROPPED,
         TEMPLATE_LATER,
         TEMPLATE_REFUSED,
-        LIMIT_EXCEEDED,
-        LIMIT_UNMEETABLE,
+        LIMIT_RANGE_EXCEEDED,
+        LIMIT_RANGE_UNMEETABLE,
         QUOTA_EXCEEDED,
-        QUOTA_ELSEWHERE,
+        QUOTA_NOT_ON_CLAIMS,
         DEVICES_FIXED,
-        HINT_FIXED,
+        HINT_WITHOUT_EFFECT,
         REQUESTS_ADDED_LATE,
     ],
 )

@@ -25,7 +25,7 @@ AUTHORITY_RESTORED = Code(
     example="Secret drawbridge-ca: tls.key is missing; the controller wrote it again",
     remedy="Find out who changed the Secret; only the controller may write it.",
 )
-SECRET_FOREIGN = Code(
+SECRET_NOT_OWNED = Code(
     name="SecretNotOwned",
     severity=Severity.WARNING,
     text=(
@@ -59,5 +59,5 @@ BUNDLE_MANAGED_ELSEWHERE = Code(
 CODES = Codes(
     "certificates",
     Activity.OPERATE,
-    [AUTHORITY_ROTATED, AUTHORITY_RESTORED, SECRET_FOREIGN, BUNDLE_MANAGED_ELSEWHERE],
+    [AUTHORITY_ROTATED, AUTHORITY_RESTORED, SECRET_NOT_OWNED, BUNDLE_MANAGED_ELSEWHERE],
 )

@@ -2,7 +2,7 @@
 
 from drawbridge.finding import Activity, Code, Codes, Severity
 
-VERSION_UNKNOWN = Code(
+SERVER_VERSION_UNKNOWN = Code(
     name="ServerVersionUnknown",
     severity=Severity.WARNING,
     text=(
@@ -51,7 +51,7 @@ DUAL_NODES = Code(
     ),
     remedy="Remove the device plugin or the DRA driver from these nodes.",
 )
-DUAL_HELD = Code(
+DUAL_NODES_HELD = Code(
     name="DualNodesHeld",
     severity=Severity.WARNING,
     text=(
@@ -75,7 +75,7 @@ OTHER_WEBHOOK = Code(
     ),
     remedy="Exclude translated namespaces in the namespaceSelector of that webhook.",
 )
-TEMPLATE_UNKNOWN = Code(
+TEMPLATE_NOT_REPRODUCED = Code(
     name="TemplateNotReproduced",
     severity=Severity.WARNING,
     text=(
@@ -88,7 +88,7 @@ TEMPLATE_UNKNOWN = Code(
     ),
     remedy="Delete the pod. Its owner creates it again, and the new pod is translated.",
 )
-OUT_OF_SCOPE = Code(
+TEMPLATE_OUT_OF_SCOPE = Code(
     name="TemplateOutOfScope",
     severity=Severity.WARNING,
     text=(
@@ -123,7 +123,7 @@ QUOTA_MIRRORED = Code(
         "DeviceClass to the resource."
     ),
 )
-QUOTA_UNBOUND = Code(
+QUOTA_DOES_NOT_BIND = Code(
     name="QuotaDoesNotBind",
     severity=Severity.WARNING,
     text="A ResourceQuota on a device resource does not limit the claims that replace it.",
@@ -136,7 +136,7 @@ QUOTA_UNBOUND = Code(
         "ResourceQuota."
     ),
 )
-QUOTA_SHARES = Code(
+QUOTA_COUNTS_DEVICES = Code(
     name="QuotaCountsDevices",
     severity=Severity.INFO,
     text=(
@@ -151,16 +151,16 @@ CODES = Codes(
     "controller",
     Activity.OPERATE,
     [
-        VERSION_UNKNOWN,
+        SERVER_VERSION_UNKNOWN,
         PROBE_REFUSED,
         NAME_NOT_ACTIVE,
         DUAL_NODES,
-        DUAL_HELD,
+        DUAL_NODES_HELD,
         OTHER_WEBHOOK,
-        TEMPLATE_UNKNOWN,
-        OUT_OF_SCOPE,
+        TEMPLATE_NOT_REPRODUCED,
+        TEMPLATE_OUT_OF_SCOPE,
         QUOTA_MIRRORED,
-        QUOTA_UNBOUND,
-        QUOTA_SHARES,
+        QUOTA_DOES_NOT_BIND,
+        QUOTA_COUNTS_DEVICES,
     ],
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from drawbridge.agreement.ownership_codes import (
-    FENCE_AROUND_ALL,
+    FENCE_AROUND_ALL_NODES,
     FENCE_DISAGREES,
     FENCE_MISSING,
     OWNED_NODES_MISSING,
@@ -250,7 +250,7 @@ def report_selection(
         return OWNED_NODES_MISSING.at(unused[0], message, object="Configuration")
     if nodes and all(each.fenced for each in nodes.values()):
         message = f"every node of the cluster has the taint {OWNED_TAINT}:{FENCE.effect}"
-        return FENCE_AROUND_ALL.at("ownedPools", message, object="Configuration")
+        return FENCE_AROUND_ALL_NODES.at("ownedPools", message, object="Configuration")
     return None
 
 

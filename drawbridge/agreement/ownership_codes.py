@@ -28,7 +28,7 @@ FENCE_DISAGREES = Code(
     ),
     remedy="Set `unfenced` to the same value in all entries that select the node.",
 )
-FENCE_AROUND_ALL = Code(
+FENCE_AROUND_ALL_NODES = Code(
     name="FenceAroundAllNodes",
     severity=Severity.WARNING,
     text=(
@@ -80,7 +80,7 @@ CODES = Codes(
     [
         FENCE_MISSING,
         FENCE_DISAGREES,
-        FENCE_AROUND_ALL,
+        FENCE_AROUND_ALL_NODES,
         OWNED_NODES_MISSING,
         POOL_NOT_LOCAL,
         POOLS_NOT_OWNED,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from drawbridge.agreement.admission_codes import LABEL_UNKNOWN, POD_LABEL_UNKNOWN
+from drawbridge.agreement.admission_codes import POD_LABEL_UNKNOWN, SCOPE_LABEL_UNKNOWN
 from drawbridge.config.model import LabelRequirement, LabelSelector, Operator, Scope
 from drawbridge.finding import Finding
 from drawbridge.names import TRANSLATE_LABEL
@@ -74,7 +74,7 @@ def decide_namespace_scope(name: str, labels: Mapping[str, str], scope: Scope) -
         return NamespaceScope(Mode.ENFORCE if selected else Mode.OFF)
     if value in set(Mode):
         return NamespaceScope(Mode(value))
-    finding = LABEL_UNKNOWN.at(
+    finding = SCOPE_LABEL_UNKNOWN.at(
         f"metadata.labels[{TRANSLATE_LABEL}]",
         f"namespace {name} has the label value {value or 'empty'}, which is not valid; "
         "its pods are not translated",

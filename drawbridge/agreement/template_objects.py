@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from drawbridge.agreement.admission_codes import FIELD_DROPPED, TEMPLATE_REFUSED
+from drawbridge.agreement.admission_codes import CLAIM_FIELD_DROPPED, TEMPLATE_REFUSED
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
@@ -28,7 +28,7 @@ def find_dropped_field(stored: Mapping[str, Value], template: ClaimTemplate) -> 
         return None
     sent, kept = (get_value(dict(each), ("spec",)) for each in (template.object, stored))
     field = _find_dropped_path(sent, kept, "spec") or "spec"
-    return FIELD_DROPPED.at(
+    return CLAIM_FIELD_DROPPED.at(
         field,
         f"ResourceClaimTemplate {template.name}: this API server drops the field {field}",
     )

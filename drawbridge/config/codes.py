@@ -19,7 +19,7 @@ SELECTOR_CONTRADICTORY = Code(
     example="scope.namespaceSelector.matchExpressions[0]: operator In needs at least one value",
     remedy="Set at least one value for In and NotIn, and no values for Exists and DoesNotExist.",
 )
-WITHOUT_EFFECT = Code(
+ENTRY_WITHOUT_EFFECT = Code(
     name="EntryWithoutEffect",
     severity=Severity.ERROR,
     text="An entry of the Configuration, or a part of it, has no effect.",
@@ -33,7 +33,7 @@ PARTITIONS_OVERLAP = Code(
     example="partitions[0].partitions[1]: device 1 is in partitions[0] of the same size as well",
     remedy="Correct the numbers of the devices.",
 )
-EXPRESSION_WRONG = Code(
+CONFIGURATION_EXPRESSION_WRONG = Code(
     name="ConfigurationExpressionWrong",
     severity=Severity.ERROR,
     text="A CEL expression in the Configuration does not compile.",
@@ -60,7 +60,7 @@ OWNED_POOLS_DISAGREE = Code(
     example="ownedPools[1].unfenced: ownedPools[0] selects the same nodes with unfenced: false",
     remedy="Set `unfenced` to the same value in all entries that select a node.",
 )
-NOT_ONE = Code(
+CONFIGURATION_NOT_ONE = Code(
     name="ConfigurationNotOne",
     severity=Severity.ERROR,
     text="A configuration file contains no YAML document, or more than one.",
@@ -74,11 +74,11 @@ CODES = Codes(
     [
         FIELD_UNAVAILABLE,
         SELECTOR_CONTRADICTORY,
-        WITHOUT_EFFECT,
+        ENTRY_WITHOUT_EFFECT,
         PARTITIONS_OVERLAP,
-        EXPRESSION_WRONG,
+        CONFIGURATION_EXPRESSION_WRONG,
         OWNED_POOLS_MISSING,
         OWNED_POOLS_DISAGREE,
-        NOT_ONE,
+        CONFIGURATION_NOT_ONE,
     ],
 )

@@ -166,7 +166,7 @@ def _check_owned_pools(configuration: Configuration) -> Iterator[Finding]:
         yield codes.OWNED_POOLS_MISSING.at("ownedPools", message, object=OBJECT)
     elif pools and not is_bridge:
         message = "ownedPools has no effect with placement native"
-        yield codes.WITHOUT_EFFECT.at("ownedPools", message, object=OBJECT)
+        yield codes.ENTRY_WITHOUT_EFFECT.at("ownedPools", message, object=OBJECT)
     for i, pool in enumerate(pools):
         for j, other in enumerate(pools[:i]):
             same = other.node_selector == pool.node_selector
@@ -183,7 +183,7 @@ def _check_owned_pools(configuration: Configuration) -> Iterator[Finding]:
 def _check_partitions(configuration: Configuration) -> Iterator[Finding]:
     if configuration.partitions and configuration.placement is not Placement.BRIDGE:
         message = "partitions has no effect with placement native"
-        yield codes.WITHOUT_EFFECT.at("partitions", message, object=OBJECT)
+        yield codes.ENTRY_WITHOUT_EFFECT.at("partitions", message, object=OBJECT)
     for i, entry in enumerate(configuration.partitions):
         if entry.selector is not None:
             yield from _check_expression(entry.selector, f"partitions[{i}].selector")
@@ -212,16 +212,18 @@ def _unknown_keys(target: Target, path: str) -> Iterator[Finding]:
         for name in names:
             if name not in allowed:
                 message = f"{name} is not one of {', '.join(allowed)}"
-                yield codes.WITHOUT_EFFECT.at(f"{path}.{field}[{name}]", message, object=OBJECT)
+                yield codes.ENTRY_WITHOUT_EFFECT.at(
+                    f"{path}.{field}[{name}]", message, object=OBJECT
+                )
 
 
 def _check_compatibility(entry: Compatibility, path: str) -> Iterator[Finding]:
     if entry.compatible_only_with is None and entry.groups is None:
         message = "must set compatibleOnlyWith or groups"
-        yield codes.WITHOUT_EFFECT.at(path, message, object=OBJECT)
+        yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT)
     elif entry.compatible_only_with is None and entry.physical_device is not None:
         message = "physicalDevice has no effect without compatibleOnlyWith"
-        yield codes.WITHOUT_EFFECT.at(f"{path}.physicalDevice", message, object=OBJECT)
+        yield codes.ENTRY_WITHOUT_EFFECT.at(f"{path}.physicalDevice", message, object=OBJECT)
     expressions = {"selector": entry.selector, "compatibleOnlyWith": entry.compatible_only_with}
     for name, text in expressions.items():
         if text is not None:
@@ -242,4 +244,4 @@ def _check_expression(text: str, path: str) -> Iterator[Finding]:
         first = error.problems[0]
         name = path.rpartition(".")[2]
         message = f"{name}, line {first.line}, column {first.column}: {first.message}"
-        yield codes.EXPRESSION_WRONG.at(path, message, object=OBJECT)
+        yield codes.CONFIGURATION_EXPRESSION_WRONG.at(path, message, object=OBJECT)

@@ -47,13 +47,13 @@ def check_partitions(entries: Sequence[Partitions], object_name: str) -> Iterato
     for i, entry in enumerate(entries):
         if not entry.partitions:
             message = "must name a partition"
-            yield codes.WITHOUT_EFFECT.at(f"partitions[{i}]", message, object=object_name)
+            yield codes.ENTRY_WITHOUT_EFFECT.at(f"partitions[{i}]", message, object=object_name)
         known: dict[tuple[int, int], int] = {}
         for j, members in enumerate(entry.partitions):
             path = f"partitions[{i}].partitions[{j}]"
             if not members:
                 message = "must name a device"
-                yield codes.WITHOUT_EFFECT.at(path, message, object=object_name)
+                yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=object_name)
             if problem := _find_overlap(j, members, known):
                 yield codes.PARTITIONS_OVERLAP.at(path, problem, object=object_name)
 

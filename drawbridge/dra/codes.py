@@ -82,28 +82,28 @@ TAINT_RULE_NARROWED = Code(
     ),
     remedy="Select devices by driver, pool and device.",
 )
-GATE_UNKNOWN = Code(
+FEATURE_GATE_UNKNOWN = Code(
     name="FeatureGateUnknown",
     severity=Severity.ERROR,
     text="A feature gate does not exist in the selected Kubernetes version.",
     example="--feature-gates: DRADerivedAttributes is not known in Kubernetes 1.36",
     remedy="Correct the name, or select a Kubernetes version that has the feature gate.",
 )
-GATE_LOCKED = Code(
+FEATURE_GATE_LOCKED = Code(
     name="FeatureGateLocked",
     severity=Severity.ERROR,
     text="A feature gate is always enabled in the selected Kubernetes version.",
     example="--feature-gates: DRAAdminAccess cannot be turned off in Kubernetes 1.36",
     remedy="Remove the feature gate from --feature-gates.",
 )
-GATES_UNREADABLE = Code(
+FEATURE_GATES_UNREADABLE = Code(
     name="FeatureGatesUnreadable",
     severity=Severity.ERROR,
     text="Feature gates are not a comma-separated list of Name=true or Name=false.",
     example='--feature-gates: "DRADeviceTaints" has no =true or =false',
     remedy="Write feature gates as DRADeviceTaints=true,DRAListTypeAttributes=false.",
 )
-VERSION_UNSUPPORTED = Code(
+KUBERNETES_VERSION_UNSUPPORTED = Code(
     name="KubernetesVersionUnsupported",
     severity=Severity.ERROR,
     text="Drawbridge does not support the Kubernetes version.",
@@ -253,10 +253,10 @@ CODES = Codes(
         WRONG_KIND,
         UNSUPPORTED_VERSION,
         TAINT_RULE_NARROWED,
-        GATE_UNKNOWN,
-        GATE_LOCKED,
-        GATES_UNREADABLE,
-        VERSION_UNSUPPORTED,
+        FEATURE_GATE_UNKNOWN,
+        FEATURE_GATE_LOCKED,
+        FEATURE_GATES_UNREADABLE,
+        KUBERNETES_VERSION_UNSUPPORTED,
         MALFORMED,
         TOO_LONG,
         TOO_MANY,

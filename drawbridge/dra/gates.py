@@ -94,7 +94,7 @@ def gates_of_version(
     short = re.match(r"v?([0-9]+\.[0-9]+)(?![0-9])", version)
     if short is None or short[1] not in VERSIONS:
         message = f'"{version}" is not one of {", ".join(VERSIONS)}'
-        return (codes.VERSION_UNSUPPORTED.at("--kubernetes-version", message),)
+        return (codes.KUBERNETES_VERSION_UNSUPPORTED.at("--kubernetes-version", message),)
     version = short[1]
     states = _states(version)
     if findings := _check_overrides(version, states, overrides):
@@ -116,10 +116,10 @@ def _check_overrides(
     for gate, value in overrides.items():
         if gate not in states:
             message = f"{gate} is not known in Kubernetes {version}"
-            findings.append(codes.GATE_UNKNOWN.at("--feature-gates", message))
+            findings.append(codes.FEATURE_GATE_UNKNOWN.at("--feature-gates", message))
         elif states[gate] == "!" and not value:
             message = f"{gate} cannot be turned off in Kubernetes {version}"
-            findings.append(codes.GATE_LOCKED.at("--feature-gates", message))
+            findings.append(codes.FEATURE_GATE_LOCKED.at("--feature-gates", message))
     return tuple(findings)
 
 
@@ -130,7 +130,7 @@ def parse_gates(text: str) -> Mapping[str, bool] | tuple[Finding, ...]:
         gate = _GATE.fullmatch(part)
         if gate is None:
             message = f'"{part.strip()}" has no =true or =false'
-            return (codes.GATES_UNREADABLE.at("--feature-gates", message),)
+            return (codes.FEATURE_GATES_UNREADABLE.at("--feature-gates", message),)
         overrides[gate[1]] = gate[2].lower() == "true"
     return overrides
 

@@ -2,7 +2,7 @@
 
 from drawbridge.finding import Activity, Code, Codes, Severity
 
-NODES_UNREADABLE = Code(
+NODE_POOLS_UNREADABLE = Code(
     name="NodePoolsUnreadable",
     severity=Severity.WARNING,
     text=(
@@ -31,7 +31,7 @@ FACTS_CUT = Code(
         "the driver."
     ),
 )
-HASH_DIFFERS = Code(
+FACTS_HASH_DIFFERS = Code(
     name="FactsHashDiffers",
     severity=Severity.ERROR,
     text="The hash in a facts file does not match its content.",
@@ -39,4 +39,4 @@ HASH_DIFFERS = Code(
     remedy="Remove the hash field if you changed the file on purpose.",
 )
 
-CODES = Codes("facts", Activity.OPERATE, [NODES_UNREADABLE, FACTS_CUT, HASH_DIFFERS])
+CODES = Codes("facts", Activity.OPERATE, [NODE_POOLS_UNREADABLE, FACTS_CUT, FACTS_HASH_DIFFERS])

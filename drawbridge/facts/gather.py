@@ -246,7 +246,7 @@ def _encoding(each: tuple[bytes, object]) -> bytes:
 
 def _findings(cluster: ClusterDevices, omitted: Mapping[str, int]) -> tuple[Finding, ...]:
     found = [
-        codes.NODES_UNREADABLE.at(
+        codes.NODE_POOLS_UNREADABLE.at(
             "", f"cannot determine the pools of {count_noun(count, 'node')}: {error}"
         )
         for error, count in sorted(Counter(cluster.unreadable).items())

@@ -87,7 +87,7 @@ def read_facts(value: object, base: Facts | None = None) -> Facts | tuple[Findin
     own: Facts = found
     if recorded is not None and not has_hash(own, f"{recorded}"):
         message = f"hash is {recorded}, but the content has {facts_hash(own)}"
-        return (codes.HASH_DIFFERS.at(HASH, message, object=KIND),)
+        return (codes.FACTS_HASH_DIFFERS.at(HASH, message, object=KIND),)
     if base is None or not isinstance(value, Mapping):
         return own
     # The offers of `base` repeat what the file overrides.

@@ -133,7 +133,7 @@ def _check_exclusive(ledger: Ledger, device: DeviceID, holders: _Holders) -> Ite
     held = [each for several in holders.values() for each in several]
     if len(held) > 1 and not all(each.shared for each in held):
         message = f"held by {_claim_names(ledger, holders)}"
-        yield codes.HELD_TWICE.at("", message, object=_device_name(device))
+        yield codes.DEVICE_HELD_TWICE.at("", message, object=_device_name(device))
 
 
 def _check_devices(
@@ -152,7 +152,7 @@ def _check_devices(
         shared = any(each.shared for several in holders.values() for each in several)
         if shared and not device.allow_multiple_allocations:
             message = f"{_claim_names(ledger, holders)} hold shares of an exclusive device"
-            yield codes.NOT_SHARED.at("", message, object=about)
+            yield codes.DEVICE_NOT_SHARED.at("", message, object=about)
         consumed = ledger.view().use(pool).shares.get(name, {})
         for capacity, amount in consumed.items():
             has = device.capacity.get(capacity)
@@ -174,7 +174,7 @@ def _check_counters_and_groups(
             f"allocated devices consume {over / 10**9:g} more of counter {counter} of "
             f"{counter_set} than its total of {has}"
         )
-        yield codes.COUNTER_EXCEEDED.at("", message, object=about)
+        yield codes.COUNTER_OVERDRAWN.at("", message, object=about)
     conflicting_sets: dict[str, None] = {}
     group_states: dict[str, GroupState] = {}
     for name in sorted(held):

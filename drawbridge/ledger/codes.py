@@ -12,7 +12,7 @@ MARK_UNREADABLE = Code(
     example="metadata.annotations[drawbridge.dev/allocation]: JSON is malformed (byte 3)",
     remedy="Do not edit this annotation. Delete the claim to remove it.",
 )
-HELD_TWICE = Code(
+DEVICE_HELD_TWICE = Code(
     name="DeviceHeldTwice",
     severity=Severity.ERROR,
     text="Several claims hold a device that only one claim can hold.",
@@ -26,7 +26,7 @@ CAPACITY_EXCEEDED = Code(
     example="Device/nic.io/node-1/eth0: claims consume 12G of bandwidth, but the device has 10G",
     remedy="Delete pods that hold shares of the device until the remaining shares fit.",
 )
-COUNTER_EXCEEDED = Code(
+COUNTER_OVERDRAWN = Code(
     name="CounterOverdrawn",
     severity=Severity.ERROR,
     text="Allocated devices consume more of a counter than its current total.",
@@ -68,7 +68,7 @@ DEVICE_LOST = Code(
     example="Device/d.io/n/gpu-3: held by default/a, but not published in generation 4",
     remedy="Delete the pods that use it. If the device is healthy, make its driver publish it.",
 )
-NOT_SHARED = Code(
+DEVICE_NOT_SHARED = Code(
     name="DeviceNotShared",
     severity=Severity.WARNING,
     text="Claims hold shares of a device that does not allow multiple allocations.",
@@ -129,7 +129,7 @@ NOT_PROMISED = Code(
     example="cannot reserve the devices: another claim holds one of them",
     remedy="Make the driver publish allowMultipleAllocations while shares are in use.",
 )
-ERROR_STOPS_POD = Code(
+NODE_ERROR_STOPS_POD = Code(
     name="NodeErrorStopsPod",
     severity=Severity.WARNING,
     text=(
@@ -252,21 +252,21 @@ CODES = Codes(
     Activity.PLACE,
     [
         MARK_UNREADABLE,
-        HELD_TWICE,
+        DEVICE_HELD_TWICE,
         CAPACITY_EXCEEDED,
-        COUNTER_EXCEEDED,
+        COUNTER_OVERDRAWN,
         GROUPS_CONTRADICT,
         COMPANY_REFUSED,
         RULE_BROKEN,
         DEVICE_LOST,
-        NOT_SHARED,
+        DEVICE_NOT_SHARED,
         LEDGER_INCONSISTENT,
         CLAIM_MISSING,
         CLAIM_UNUSABLE,
         CLAIM_REFERENCE_WRONG,
         ALLOCATED_ELSEWHERE,
         NOT_PROMISED,
-        ERROR_STOPS_POD,
+        NODE_ERROR_STOPS_POD,
         RULES_NOT_ENFORCED,
         COMPATIBILITY_NOT_ENFORCED,
         NODE_UNFIT,

@@ -249,7 +249,7 @@ def _errors_that_stop_pod(errors: int, solutions: int) -> Iterator[Reason]:
         return
     text = f"an error on {_nodes(errors)} stops the pod, although {_nodes(solutions)} "
     text += "has a solution" if solutions == 1 else "have a solution"
-    yield node_fit.make_reason(codes.ERROR_STOPS_POD, "nodes", text, nodes=errors)
+    yield node_fit.make_reason(codes.NODE_ERROR_STOPS_POD, "nodes", text, nodes=errors)
 
 
 def _is_error(answer: SolverResult) -> bool:

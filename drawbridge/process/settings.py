@@ -99,7 +99,7 @@ def parse_configuration(
         return unread
     if len(found) != 1:
         message = f"expected one Configuration, but the file has {len(found)} documents"
-        return (drawbridge.config.codes.NOT_ONE.at("", message),)
+        return (drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("", message),)
     return load_configuration(found[0].value, known)
 
 
@@ -110,7 +110,7 @@ def _read_file(path: str) -> tuple[bytes, tuple[Finding, ...]]:
     except OSError as error:
         message = f"{path} cannot be read: {error.strerror}"
         remedy = "Set --config to the path of a readable file."
-        finding = drawbridge.config.codes.NOT_ONE.at(
+        finding = drawbridge.config.codes.CONFIGURATION_NOT_ONE.at(
             "", message, object="Configuration", remedy=remedy
         )
         return b"\0" + message.encode(), (finding,)

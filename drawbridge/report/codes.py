@@ -104,7 +104,7 @@ POD_PENDING = Code(
         "PATH` on the objects of the cluster to see the reason for each device."
     ),
 )
-NOT_PREPARED = Code(
+DEVICES_NOT_PREPARED = Code(
     name="DevicesNotPrepared",
     severity=Severity.WARNING,
     text="The pod has a node and devices, but the kubelet has not started its containers.",
@@ -125,6 +125,6 @@ CODES = Codes(
         CLAIM_PENDING,
         CLAIM_NOT_RESERVED,
         POD_PENDING,
-        NOT_PREPARED,
+        DEVICES_NOT_PREPARED,
     ),
 )

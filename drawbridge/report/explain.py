@@ -371,7 +371,9 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
         yield codes.POD_PENDING.at("", message or "no message from the scheduler yet", object=about)
     elif pod.placed and pod.claims:
         message = next((each for each in reversed(pod.events) if "Prepare" in each), "")
-        yield codes.NOT_PREPARED.at("", message or f"not started on node {pod.node}", object=about)
+        yield codes.DEVICES_NOT_PREPARED.at(
+            "", message or f"not started on node {pod.node}", object=about
+        )
 
 
 def _conditions(pod: Value, kind: str) -> Iterator[str]:

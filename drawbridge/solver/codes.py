@@ -124,7 +124,7 @@ CAPACITY_UNCOUNTABLE = _code(
     "claim default/c, request gpu: capacity memory: the amount -1 is negative",
     "Correct the amount in the request, or in the ResourceSlice of the device.",
 )
-SELECTOR_OF_NODES_FAILS = _code(
+NODE_SELECTOR_FAILS = _code(
     "NodeSelectorFails",
     "The node selector of a slice or a device is invalid. The pod stays pending on all nodes.",
     "slice s: nodeSelectorTerms[0].matchExpressions[0]: In needs values",
@@ -163,7 +163,7 @@ CODES = Codes(
         CLAIM_REFUSED,
         SELECTOR_FAILS,
         CAPACITY_UNCOUNTABLE,
-        SELECTOR_OF_NODES_FAILS,
+        NODE_SELECTOR_FAILS,
         SEARCH_GAVE_UP,
     ],
 )

@@ -356,7 +356,7 @@ class Interleavings(RuleBasedStateMachine):
             assert by_code.get(codes.DEVICE_LOST.name, set()) == self.lost()
             assert by_code.get(codes.CAPACITY_EXCEEDED.name, set()) <= {"nic", "x"}
             twice = has_conflict(self.expected_holds().values())
-            assert (codes.HELD_TWICE.name in by_code) == twice
+            assert (codes.DEVICE_HELD_TWICE.name in by_code) == twice
 
     def lost(self) -> set[str]:
         if not self.slices or self.slices[0].slice_count != 1:

@@ -14,7 +14,7 @@ from drawbridge.translate.decisions.rows import ROWS, get_row
 from drawbridge.translate.legacy.asks import Ask, Bytes, DeviceShare, Kind
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.legacy.selectors import ProductIs
-from drawbridge.translate.targets.codes import CORES_LOST, NOT_EXPRESSIBLE
+from drawbridge.translate.targets.codes import CORES_NOT_LIMITED, NOT_EXPRESSIBLE
 from drawbridge.translate.targets.plan import Expressibility, TargetResult
 from tests.tables import YamlValue, load_cases
 
@@ -28,7 +28,7 @@ FACTS = {
 }
 TOLD = {
     "equal": (),
-    "lossy": (CORES_LOST.at("", "no cores"),),
+    "lossy": (CORES_NOT_LIMITED.at("", "no cores"),),
     "not expressible": (NOT_EXPRESSIBLE.at("", "no target"),),
 }
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from drawbridge.agreement.admission_codes import LIMIT_EXCEEDED, LIMIT_UNMEETABLE
+from drawbridge.agreement.admission_codes import LIMIT_RANGE_EXCEEDED, LIMIT_RANGE_UNMEETABLE
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import format_path
 from drawbridge.documents.values import Value
@@ -71,11 +71,11 @@ def check_pod(removed: RemovedRequests, ranges: Sequence[LimitRange]) -> tuple[F
     violations = tuple(_find_violations(removed, ranges, _original_amounts))
     if violations:
         return tuple(
-            LIMIT_EXCEEDED.at(target.path, f"{rule}, but {target.name} has {amounts}")
+            LIMIT_RANGE_EXCEEDED.at(target.path, f"{rule}, but {target.name} has {amounts}")
             for target, rule, amounts in violations
         )
     return tuple(
-        LIMIT_UNMEETABLE.at(
+        LIMIT_RANGE_UNMEETABLE.at(
             target.path, f"{rule}, but {target.name} requests these devices through a claim"
         )
         for target, rule, _ in _find_violations(removed, ranges, _translated_amounts)

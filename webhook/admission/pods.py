@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from drawbridge.agreement.admission_codes import (
-    LIMIT_EXCEEDED,
-    LIMIT_UNMEETABLE,
+    LIMIT_RANGE_EXCEEDED,
+    LIMIT_RANGE_UNMEETABLE,
     QUOTA_EXCEEDED,
     TEMPLATE_TAKEN,
 )
@@ -29,7 +29,7 @@ from drawbridge.process.review import Denial, compose_allowed, compose_denied
 from drawbridge.translate.changes.annotation_size import check_annotation_size
 from drawbridge.translate.changes.patch import to_operations
 from drawbridge.translate.changes.template import ClaimTemplate
-from drawbridge.translate.decisions.codes import NOT_TOGETHER
+from drawbridge.translate.decisions.codes import NO_NODE_OFFERS_ALL
 from drawbridge.translate.pods import Translation, TranslationContext, translate
 from webhook.admission import limit_ranges, resource_quotas
 from webhook.admission.claim_summary import ClaimSummaries
@@ -44,7 +44,8 @@ from webhook.admission.removed_requests import RemovedRequests, find_removed_req
 
 # Errors that depend on the namespace, not on the pod: the same pod may be admitted later.
 _FORBIDDEN: Final = frozenset(
-    each.name for each in (LIMIT_EXCEEDED, LIMIT_UNMEETABLE, QUOTA_EXCEEDED, TEMPLATE_TAKEN)
+    each.name
+    for each in (LIMIT_RANGE_EXCEEDED, LIMIT_RANGE_UNMEETABLE, QUOTA_EXCEEDED, TEMPLATE_TAKEN)
 )
 
 _EARLIER: Final = "now, but one did a short time ago; the pod waits until one does again"
@@ -164,7 +165,7 @@ def _choose(
     of the devices refuse nothing, but no node offered them together.
     """
     first = by_facts(next(contexts))
-    refused = [e for e in first.findings if e.code == NOT_TOGETHER.name and _is_error(e)]
+    refused = [e for e in first.findings if e.code == NO_NODE_OFFERS_ALL.name and _is_error(e)]
     for context in contexts if refused else ():
         older = by_facts(context)
         if older.edits and _are_offered_together(older.classes, context.facts):

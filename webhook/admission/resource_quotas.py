@@ -6,7 +6,7 @@ no user sees the error.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from drawbridge.agreement.admission_codes import QUOTA_ELSEWHERE, QUOTA_EXCEEDED
+from drawbridge.agreement.admission_codes import QUOTA_EXCEEDED, QUOTA_NOT_ON_CLAIMS
 from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS
 from drawbridge.dra.resource_quotas import ResourceQuota
@@ -56,6 +56,6 @@ def _report_uncounted(
     message = f"ResourceQuota {names}: {key} does not count claims"
     if enforced:
         verb = "does" if len(enforced) == 1 else "do"
-        return QUOTA_ELSEWHERE.at("spec", f"{message}, but {', '.join(enforced)} {verb}")
+        return QUOTA_NOT_ON_CLAIMS.at("spec", f"{message}, but {', '.join(enforced)} {verb}")
     remedy = f"Limit {' and '.join(classes)} in the namespace."
-    return QUOTA_ELSEWHERE.at("spec", f"{message}; no quota limits them", remedy=remedy)
+    return QUOTA_NOT_ON_CLAIMS.at("spec", f"{message}; no quota limits them", remedy=remedy)

@@ -9,7 +9,7 @@ change.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from drawbridge.agreement.admission_codes import DEVICES_FIXED, HINT_FIXED
+from drawbridge.agreement.admission_codes import DEVICES_FIXED, HINT_WITHOUT_EFFECT
 from drawbridge.config.model import Legacy
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import Path, format_path, get_value
@@ -265,7 +265,7 @@ def _check_annotations(
         value, before = new_values.get(name), original_values.get(name)
         is_known = equal_json(value, old_values.get(name)) or equal_json(value, before)
         if name in new_values and not is_known:
-            yield HINT_FIXED.at(
+            yield HINT_WITHOUT_EFFECT.at(
                 format_path((*path, name)),
                 f"the value was {_format(before)} when the pod was created, "
                 f"and the update changes it to {_format(value)}",

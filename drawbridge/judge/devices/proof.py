@@ -34,7 +34,7 @@ BATCH = 4
 # A claim that tells more kinds of nodes apart is decided only if one of so many has a solution.
 MAX_KINDS = 256
 # Whether these errors stay depends on pools and selectors, not on the claims.
-_OPEN_ERRORS = (codes.POOL_UNUSABLE.name, codes.SELECTOR_OF_NODES_FAILS.name)
+_OPEN_ERRORS = (codes.POOL_UNUSABLE.name, codes.NODE_SELECTOR_FAILS.name)
 
 
 class ProofOutcome(enum.StrEnum):

@@ -16,7 +16,7 @@ TOLERATION_ADDED = Code(
     ),
     remedy="No action is needed.",
 )
-VISIBLE_DROPPED = Code(
+VISIBLE_DEVICES_DROPPED = Code(
     name="VisibleDevicesDropped",
     severity=Severity.INFO,
     text=(
@@ -42,7 +42,7 @@ VISIBLE_WITHOUT_CLAIM = Code(
     ),
     remedy="Request the GPUs that the container uses, or remove the variable.",
 )
-NAMED_DEVICES = Code(
+DEVICES_BY_NAME = Code(
     name="DevicesByName",
     severity=Severity.WARNING,
     text=(
@@ -67,7 +67,7 @@ RUNTIME_CLASS_KEPT = Code(
     ),
     remedy="Remove the runtime class if nothing else needs it.",
 )
-NOT_ENFORCED = Code(
+ALLOCATION_NOT_ENFORCED = Code(
     name="AllocationNotEnforced",
     severity=Severity.WARNING,
     text="A privileged container has access to every device of its node, whatever it is allocated.",
@@ -77,7 +77,7 @@ NOT_ENFORCED = Code(
     ),
     remedy="Remove the privilege. RDMA needs only the IPC_LOCK capability.",
 )
-HOST_RDMA = Code(
+RDMA_BY_HOST_ACCESS = Code(
     name="RdmaByHostAccess",
     severity=Severity.WARNING,
     text=(
@@ -90,7 +90,7 @@ HOST_RDMA = Code(
     ),
     remedy="Request a network device, and remove the volume and the privilege.",
 )
-QUEUE_COUNTS = Code(
+QUEUE_COUNTS_NAMES = Code(
     name="QueueCountsNames",
     severity=Severity.WARNING,
     text=(
@@ -131,7 +131,7 @@ DUAL_NODES_AVOIDED = Code(
     ),
     remedy="No action is needed.",
 )
-DUAL_HELD = Code(
+DUAL_DEVICES_HELD = Code(
     name="DualDevicesHeld",
     severity=Severity.WARNING,
     text=(
@@ -191,7 +191,7 @@ FENCE_TOLERATED = Code(
     ),
     remedy="Remove the toleration, or set schedulerName to drawbridge.",
 )
-CLAIMS_LEFT = Code(
+CLAIMS_LEFT_TO_SCHEDULER = Code(
     name="ClaimsLeftToScheduler",
     severity=Severity.INFO,
     text=(
@@ -224,20 +224,20 @@ CODES = Codes(
     Activity.TRANSLATE,
     [
         TOLERATION_ADDED,
-        VISIBLE_DROPPED,
+        VISIBLE_DEVICES_DROPPED,
         VISIBLE_WITHOUT_CLAIM,
-        NAMED_DEVICES,
+        DEVICES_BY_NAME,
         RUNTIME_CLASS_KEPT,
-        NOT_ENFORCED,
-        HOST_RDMA,
-        QUEUE_COUNTS,
+        ALLOCATION_NOT_ENFORCED,
+        RDMA_BY_HOST_ACCESS,
+        QUEUE_COUNTS_NAMES,
         DUAL_ADVERTISED,
         DUAL_NODES_AVOIDED,
-        DUAL_HELD,
+        DUAL_DEVICES_HELD,
         SCHEDULER_OURS,
         DRIVER_NOT_OWNED,
         FENCE_TOLERATED,
-        CLAIMS_LEFT,
+        CLAIMS_LEFT_TO_SCHEDULER,
         REQUEST_RETURNED,
     ],
 )

@@ -14,7 +14,11 @@ from drawbridge.facts.families import Family, known_families, served_names
 from drawbridge.facts.model import Driver, Facts, ResourceFacts
 from drawbridge.finding import Finding
 from drawbridge.names import DUAL_LABEL as LABEL
-from drawbridge.translate.changes.codes import DUAL_ADVERTISED, DUAL_HELD, DUAL_NODES_AVOIDED
+from drawbridge.translate.changes.codes import (
+    DUAL_ADVERTISED,
+    DUAL_DEVICES_HELD,
+    DUAL_NODES_AVOIDED,
+)
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.legacy.asks import Ask
 from drawbridge.translate.legacy.pod_view import as_list, as_mapping
@@ -90,7 +94,7 @@ def report_dual_sources(sources: tuple[DualSource, ...]) -> Iterator[Finding]:
     names = [each for each in sources if isinstance(each, ResourceFacts)]
     for driver in sources:
         if isinstance(driver, Driver):
-            yield DUAL_HELD.at(
+            yield DUAL_DEVICES_HELD.at(
                 where,
                 f"pods may still hold devices of {driver.name} from a device plugin on "
                 f"{_nodes(driver.dual)}; the pod avoids {_these(driver.dual)}",

@@ -11,12 +11,12 @@ from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
 from drawbridge.translate.changes.codes import (
-    HOST_RDMA,
-    NAMED_DEVICES,
-    NOT_ENFORCED,
+    ALLOCATION_NOT_ENFORCED,
+    DEVICES_BY_NAME,
+    RDMA_BY_HOST_ACCESS,
     RUNTIME_CLASS_KEPT,
     TOLERATION_ADDED,
-    VISIBLE_DROPPED,
+    VISIBLE_DEVICES_DROPPED,
     VISIBLE_WITHOUT_CLAIM,
 )
 from drawbridge.translate.changes.patch import Patch
@@ -81,7 +81,7 @@ def _remove_visible(patch: Patch, path: Path, chosen: _Variables) -> list[Findin
             at = (*path, "env", number)
             patch.remove(at)
             message = f"removed {_VISIBLE}, because the claim selects the devices"
-            findings.append(VISIBLE_DROPPED.at(format_path(at), message))
+            findings.append(VISIBLE_DEVICES_DROPPED.at(format_path(at), message))
     return findings
 
 
@@ -113,7 +113,7 @@ def _report_containers(
             findings += (_report_named if path in users else _report_visible)(path, chosen[path])
         if path in users and as_mapping(one.get("securityContext")).get("privileged") is True:
             message = "the container is privileged, so it has access to every device of the node"
-            findings.append(NOT_ENFORCED.at(format_path(path), message))
+            findings.append(ALLOCATION_NOT_ENFORCED.at(format_path(path), message))
     return findings
 
 
@@ -122,7 +122,7 @@ def _report_named(path: Path, chosen: _Variables) -> Iterator[Finding]:
         text = f"{one.get('value', '')}"
         exact = one["name"] != _PREFIXED or text.startswith(("=", "^")) or ":" in text
         if exact and one["name"] != _VISIBLE:
-            yield NAMED_DEVICES.at(
+            yield DEVICES_BY_NAME.at(
                 format_path((*path, "env", number)),
                 f"{one['name']} is {text or 'set'}, but the claim may allocate other devices",
             )
@@ -145,7 +145,7 @@ def _report_host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
             continue
         path = as_mapping(each["hostPath"]).get("path")
         if isinstance(path, str) and f"{path.rstrip('/')}/".startswith(_INFINIBAND):
-            yield HOST_RDMA.at(
+            yield RDMA_BY_HOST_ACCESS.at(
                 format_path(("spec", "volumes", number, "hostPath", "path")),
                 f"mounts {path} of the host, but the pod requests no network device",
             )

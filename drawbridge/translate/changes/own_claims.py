@@ -15,7 +15,7 @@ from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import OWNED_TAINT
-from drawbridge.translate.changes.codes import CLAIMS_LEFT, SCHEDULER_OURS
+from drawbridge.translate.changes.codes import CLAIMS_LEFT_TO_SCHEDULER, SCHEDULER_OURS
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.scheduler import (
     OURS,
@@ -56,7 +56,7 @@ def move_pod(patch: Patch, facts: Facts | None, configuration: Configuration) ->
     published = {each.name for each in facts.drivers} if facts else set()
     if is_default_scheduler(name) and not owned.isdisjoint(published):
         drivers = ", ".join(sorted(published & owned))
-        yield CLAIMS_LEFT.at(
+        yield CLAIMS_LEFT_TO_SCHEDULER.at(
             _WHERE,
             f"the pod has claims of its own and keeps the default scheduler, which cannot use the "
             f"owned pools of {drivers}",

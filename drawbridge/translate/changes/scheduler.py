@@ -14,7 +14,7 @@ from drawbridge.names import OWNED_TAINT
 from drawbridge.translate.changes.codes import (
     DRIVER_NOT_OWNED,
     FENCE_TOLERATED,
-    QUEUE_COUNTS,
+    QUEUE_COUNTS_NAMES,
     SCHEDULER_OURS,
 )
 from drawbridge.translate.changes.patch import Patch
@@ -140,7 +140,7 @@ def report_queue(
         counted = f"counted {', '.join(names)} and " if names else ""
         listed = ", ".join(classes)
         noun, pronoun = ("DeviceClass", "it") if len(classes) == 1 else ("DeviceClasses", "them")
-        yield QUEUE_COUNTS.at(
+        yield QUEUE_COUNTS_NAMES.at(
             format_path(("metadata", part, key)),
             f"queue {format_value(queue)} {counted}does not charge {noun} {listed} unless it maps "
             f"{pronoun}",

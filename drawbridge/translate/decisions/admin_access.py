@@ -14,9 +14,9 @@ from drawbridge.config.model import Configuration
 from drawbridge.finding import Code, Finding
 from drawbridge.names import ADMIN_ACCESS_LABEL
 from drawbridge.translate.decisions.codes import (
-    ADMIN_NOT_ALLOWED,
-    ADMIN_NOT_LABELLED,
-    ADMIN_UNKNOWN,
+    ADMIN_ACCESS_NOT_ALLOWED,
+    ADMIN_ACCESS_NOT_LABELLED,
+    ADMIN_ACCESS_UNKNOWN,
 )
 from drawbridge.translate.legacy.asks import Ask
 from drawbridge.translate.targets.plan import Expressibility, TargetResult, make_finding
@@ -32,13 +32,13 @@ class AdminAccess(enum.StrEnum):
 
 
 _REASONS: Final[Mapping[AdminAccess, tuple[Code, str]]] = {
-    AdminAccess.REFUSED: (ADMIN_NOT_ALLOWED, "decisions.adminAccess is refuse"),
+    AdminAccess.REFUSED: (ADMIN_ACCESS_NOT_ALLOWED, "decisions.adminAccess is refuse"),
     AdminAccess.UNLABELLED: (
-        ADMIN_NOT_LABELLED,
+        ADMIN_ACCESS_NOT_LABELLED,
         f"the namespace does not have the label {ADMIN_ACCESS_LABEL} with the value true",
     ),
     AdminAccess.UNKNOWN: (
-        ADMIN_UNKNOWN,
+        ADMIN_ACCESS_UNKNOWN,
         f"the namespace must have the label {ADMIN_ACCESS_LABEL} with the value true",
     ),
 }

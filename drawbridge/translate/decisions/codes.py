@@ -60,7 +60,7 @@ NOTHING_SAYS_IT = Code(
     example="spec.containers[0]: koordinator.sh/fpga: no DRA driver for it is known",
     remedy="Run the pod where a device plugin serves the resource, or remove the request.",
 )
-LOST_ALWAYS = Code(
+LOST_IN_CLAIMS = Code(
     name="LostInClaims",
     severity=Severity.WARNING,
     text="A ResourceClaim cannot express a property of the request, so the translation loses it.",
@@ -70,7 +70,7 @@ LOST_ALWAYS = Code(
     ),
     remedy="Check that the pod works without this property.",
 )
-AMOUNT_MAPPED = Code(
+AMOUNT_MAPPED_BY_CLASS = Code(
     name="AmountMappedByClass",
     severity=Severity.WARNING,
     text=(
@@ -83,7 +83,7 @@ AMOUNT_MAPPED = Code(
     ),
     remedy="Remove `extendedResourceName` from the DeviceClass, or set a name that counts devices.",
 )
-NOT_TOGETHER = Code(
+NO_NODE_OFFERS_ALL = Code(
     name="NoNodeOffersAll",
     severity=Severity.ERROR,
     text=(
@@ -102,7 +102,7 @@ NOT_TOGETHER = Code(
         "such a node comes."
     ),
 )
-ADMIN_NOT_ALLOWED = Code(
+ADMIN_ACCESS_NOT_ALLOWED = Code(
     name="AdminAccessNotAllowed",
     severity=Severity.ERROR,
     text=(
@@ -118,7 +118,7 @@ ADMIN_NOT_ALLOWED = Code(
         '`resource.kubernetes.io/admin-access: "true"` on the namespace.'
     ),
 )
-ADMIN_NOT_LABELLED = Code(
+ADMIN_ACCESS_NOT_LABELLED = Code(
     name="AdminAccessNotLabelled",
     severity=Severity.ERROR,
     text="The API server allows admin access only in namespaces with a label.",
@@ -129,7 +129,7 @@ ADMIN_NOT_LABELLED = Code(
     ),
     remedy='Set the label `resource.kubernetes.io/admin-access: "true"` on the namespace.',
 )
-ADMIN_UNKNOWN = Code(
+ADMIN_ACCESS_UNKNOWN = Code(
     name="AdminAccessUnknown",
     severity=Severity.WARNING,
     text=(
@@ -191,12 +191,12 @@ CODES = Codes(
         LEFT_TO_PLUGIN,
         LEFT_AS_IT_IS,
         NOTHING_SAYS_IT,
-        LOST_ALWAYS,
-        AMOUNT_MAPPED,
-        NOT_TOGETHER,
-        ADMIN_NOT_ALLOWED,
-        ADMIN_NOT_LABELLED,
-        ADMIN_UNKNOWN,
+        LOST_IN_CLAIMS,
+        AMOUNT_MAPPED_BY_CLASS,
+        NO_NODE_OFFERS_ALL,
+        ADMIN_ACCESS_NOT_ALLOWED,
+        ADMIN_ACCESS_NOT_LABELLED,
+        ADMIN_ACCESS_UNKNOWN,
         SERVER_UNKNOWN,
         POD_BOUND,
         POD_MIRRORED,

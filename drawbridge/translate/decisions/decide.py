@@ -16,12 +16,12 @@ from drawbridge.documents.paths import format_path
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Code, Finding, Severity
 from drawbridge.translate.decisions.codes import (
-    AMOUNT_MAPPED,
+    AMOUNT_MAPPED_BY_CLASS,
     CLASS_WOULD_SERVE,
     LEFT_AS_IT_IS,
     LEFT_TO_CLASS,
     LEFT_TO_PLUGIN,
-    LOST_ALWAYS,
+    LOST_IN_CLAIMS,
     NOTHING_SAYS_IT,
     SERVER_UNKNOWN,
 )
@@ -184,14 +184,14 @@ def _report_mapped_amounts(asks: Sequence[Ask], facts: Facts | None) -> Iterator
                     f"DeviceClass {classes[0]} serves {name} as a number of devices, but the pod "
                     "requests an amount by it"
                 )
-                yield _make_finding(AMOUNT_MAPPED, [ask], message, ": ")
+                yield _make_finding(AMOUNT_MAPPED_BY_CLASS, [ask], message, ": ")
 
 
 def _report_always_lost(asks: Sequence[Ask], result: TargetResult) -> list[Finding]:
     lost = dict.fromkeys(
         name for ask in asks for name in get_row(ask.row).lost if name not in result.lost
     )
-    return [_make_finding(LOST_ALWAYS, asks, LOSSES[name], ": ") for name in lost]
+    return [_make_finding(LOST_IN_CLAIMS, asks, LOSSES[name], ": ") for name in lost]
 
 
 def _no_counterpart(ask: Ask) -> str:

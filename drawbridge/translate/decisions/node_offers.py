@@ -16,7 +16,7 @@ from drawbridge.facts.model import Facts, NodeOffer
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes import dual_nodes
 from drawbridge.translate.decisions.admin_access import AdminAccess, apply_admin_access
-from drawbridge.translate.decisions.codes import NOT_TOGETHER
+from drawbridge.translate.decisions.codes import NO_NODE_OFFERS_ALL
 from drawbridge.translate.decisions.decide import (
     Verdict,
     decide,
@@ -114,7 +114,7 @@ def _report_apart(
     """Refuse the asks if no node can ever meet the needs, otherwise warn."""
     message = f"no node offers {' and '.join(need.label for need in needs)} together"
     path = format_path(asks[0].users[0].path) if asks[0].users else ""
-    finding = NOT_TOGETHER.at(path, message)
+    finding = NO_NODE_OFFERS_ALL.at(path, message)
     if _is_closed(needs, facts):
         return replace(decided, findings=(finding,), refused=True)
     message = f"{message} now; the pod waits until one does"

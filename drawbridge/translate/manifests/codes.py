@@ -2,7 +2,7 @@
 
 from drawbridge.finding import Activity, Code, Codes, Severity
 
-ELSEWHERE = Code(
+REQUEST_NOT_IN_POD = Code(
     name="RequestNotInPod",
     severity=Severity.WARNING,
     text=(
@@ -18,7 +18,7 @@ ELSEWHERE = Code(
         "that creates them."
     ),
 )
-QUOTA_COUNTS = Code(
+QUOTA_COUNTS_NAMES = Code(
     name="QuotaCountsNames",
     severity=Severity.WARNING,
     text=(
@@ -33,7 +33,7 @@ QUOTA_COUNTS = Code(
         "<class>.deviceclass.resource.k8s.io/devices."
     ),
 )
-TEMPLATE_DIFFERS = Code(
+TEMPLATE_IN_INPUT_DIFFERS = Code(
     name="TemplateInInputDiffers",
     severity=Severity.ERROR,
     text=(
@@ -78,9 +78,9 @@ CODES = Codes(
     "translate: manifests",
     Activity.TRANSLATE,
     [
-        ELSEWHERE,
-        QUOTA_COUNTS,
-        TEMPLATE_DIFFERS,
+        REQUEST_NOT_IN_POD,
+        QUOTA_COUNTS_NAMES,
+        TEMPLATE_IN_INPUT_DIFFERS,
         RAY_GPUS_LOST,
         ORIGINAL_UNUSABLE,
     ],

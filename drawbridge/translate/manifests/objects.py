@@ -16,7 +16,7 @@ from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes import scheduler
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.manifests import argo, quotas, ray
-from drawbridge.translate.manifests.codes import ELSEWHERE
+from drawbridge.translate.manifests.codes import REQUEST_NOT_IN_POD
 from drawbridge.translate.manifests.workloads import (
     Place,
     find_other_requests,
@@ -107,7 +107,7 @@ def _namespace(value: Value) -> str:
 def report_unreadable(value: Value, name: str) -> Iterator[Finding]:
     """Report the device requests of a document that is not an object, such as values of a chart."""
     for each in find_other_requests(value, ()):
-        yield ELSEWHERE.at(
+        yield REQUEST_NOT_IN_POD.at(
             format_path((*each.path, each.name)),
             f"the document is not a Kubernetes object, but requests {each.name}",
             object=name,
@@ -119,4 +119,6 @@ def _report_other_requests(value: Value, found: tuple[Place, ...]) -> Iterator[F
     kind = value.get("kind") if isinstance(value, dict) else None
     for each in find_other_requests(value, found):
         path = format_path((*each.path, each.name))
-        yield ELSEWHERE.at(path, f"{kind} requests {each.name} outside a known pod template")
+        yield REQUEST_NOT_IN_POD.at(
+            path, f"{kind} requests {each.name} outside a known pod template"
+        )

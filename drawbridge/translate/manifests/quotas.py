@@ -10,7 +10,7 @@ from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.pod_view import as_list, as_mapping, is_device_resource
-from drawbridge.translate.manifests.codes import QUOTA_COUNTS
+from drawbridge.translate.manifests.codes import QUOTA_COUNTS_NAMES
 from drawbridge.translate.manifests.workloads import group_kind
 
 _PREFIXES: Final = ("requests.", "limits.")
@@ -26,7 +26,7 @@ def report_quotas(value: Value) -> Iterator[Finding]:
     for path, name in read(value) if read else ():
         bare = next((name.removeprefix(p) for p in _PREFIXES if name.startswith(p)), name)
         if is_device_resource(bare) and not any(other in name for other in _OTHERS):
-            yield QUOTA_COUNTS.at(format_path(path), f"{name} does not count translated pods")
+            yield QUOTA_COUNTS_NAMES.at(format_path(path), f"{name} does not count translated pods")
 
 
 def _read_keys(*paths: Path) -> Callable[[Value], Iterator[tuple[Path, str]]]:

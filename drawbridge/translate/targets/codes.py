@@ -38,7 +38,7 @@ LIMITS_ENFORCED = _loss(
     "a container that uses more than it requests fails on hami-core-gpu.project-hami.io",
     "Check that the program never uses more than the requested amounts.",
 )
-CORES_EXCLUSIVE = _loss(
+OTHERS_WITHOUT_CORES_JOIN = _loss(
     "OthersWithoutCoresJoin",
     (
         "The pod requests all cores of a device, but a pod that requests only memory can "
@@ -50,13 +50,13 @@ CORES_EXCLUSIVE = _loss(
     ),
     "To keep other pods off the device, request all memory as well.",
 )
-CORES_LOST = _loss(
+CORES_NOT_LIMITED = _loss(
     "CoresNotLimited",
     "The pod requests a part of the cores, but the target's driver does not limit cores.",
     "30 percent of cores requested, but gpu.nvidia.com does not limit cores",
     "Use a driver that limits cores if the pod depends on the limit.",
 )
-SHARE_WHOLE = _loss(
+SHARE_TAKES_WHOLE = _loss(
     "ShareTakesWhole",
     (
         "The pod requests a share of a device, but the claim allocates the whole device, so "
@@ -86,13 +86,13 @@ SHAPE_CHOSEN = _loss(
     "3 groups, as on 40 nodes; 2 other nodes have a different shape",
     "No action is needed if the pod may run on the matching nodes only.",
 )
-LABEL_DROPPED = _loss(
+DEVICE_LABEL_DROPPED = _loss(
     "DeviceLabelDropped",
     "The pod requests a device label that is not mapped to an attribute.",
     "type=fakeW: the label is not mapped to an attribute",
     "Map the label in `legacy.labels`, or remove it from the pod.",
 )
-PRODUCTS_LEFT = _loss(
+PRODUCTS_LEFT_OUT = _loss(
     "ProductsLeftOut",
     (
         "A request can have at most eight alternatives, so some products or devices are left out. "
@@ -113,7 +113,7 @@ SETTING_DROPPED = _loss(
     "mac of default/sriov-a is not supported by the driver",
     "Set the value in the network definition.",
 )
-ROUNDED = Code(
+AMOUNT_ROUNDED = Code(
     name="AmountRounded",
     severity=Severity.INFO,
     text="An amount is rounded to the step in which the driver allocates.",
@@ -126,14 +126,14 @@ ROUNDED = Code(
 LOSES: Final[Mapping[str, str]] = {
     ISOLATION_LOST.name: "isolation",
     EXCLUSIVITY_LOST.name: "exclusivity",
-    CORES_EXCLUSIVE.name: "cores-exclusivity",
-    CORES_LOST.name: "cores",
-    SHARE_WHOLE.name: "density",
+    OTHERS_WITHOUT_CORES_JOIN.name: "cores-exclusivity",
+    CORES_NOT_LIMITED.name: "cores",
+    SHARE_TAKES_WHOLE.name: "density",
     ALIGNMENT_LOST.name: "alignment",
     NEIGHBOURHOOD_CHANGED.name: "neighbourhood",
     SHAPE_CHOSEN.name: "shapes",
-    LABEL_DROPPED.name: "labels",
-    PRODUCTS_LEFT.name: "products",
+    DEVICE_LABEL_DROPPED.name: "labels",
+    PRODUCTS_LEFT_OUT.name: "products",
     PREFERENCE_LOST.name: "preferences",
     SETTING_DROPPED.name: "settings",
 }
@@ -147,16 +147,16 @@ CODES = Codes(
         ISOLATION_LOST,
         EXCLUSIVITY_LOST,
         LIMITS_ENFORCED,
-        CORES_EXCLUSIVE,
-        CORES_LOST,
-        SHARE_WHOLE,
+        OTHERS_WITHOUT_CORES_JOIN,
+        CORES_NOT_LIMITED,
+        SHARE_TAKES_WHOLE,
         ALIGNMENT_LOST,
         NEIGHBOURHOOD_CHANGED,
         SHAPE_CHOSEN,
-        LABEL_DROPPED,
-        PRODUCTS_LEFT,
+        DEVICE_LABEL_DROPPED,
+        PRODUCTS_LEFT_OUT,
         PREFERENCE_LOST,
         SETTING_DROPPED,
-        ROUNDED,
+        AMOUNT_ROUNDED,
     ],
 )

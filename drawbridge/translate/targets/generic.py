@@ -100,7 +100,7 @@ def _shared(ask: Ask, base: DevicePlan, target: DriverTarget) -> DevicePlan:
             f"{share.cores.value} percent of cores requested, but {target.driver} does not limit "
             "cores"
         )
-        losses.append(make_finding(codes.CORES_LOST, ask, message))
+        losses.append(make_finding(codes.CORES_NOT_LIMITED, ask, message))
     return msgspec.structs.replace(base, amounts=amounts, losses=tuple(losses))
 
 

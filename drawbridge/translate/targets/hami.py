@@ -79,7 +79,7 @@ def _shared(ask: Ask, share: DeviceShare, base: DevicePlan, target: DriverTarget
             f"all cores and a part of the memory on {target.driver}: pods that request only memory "
             "can share the device"
         )
-        losses = (*losses, make_finding(codes.CORES_EXCLUSIVE, ask, message))
+        losses = (*losses, make_finding(codes.OTHERS_WITHOUT_CORES_JOIN, ask, message))
     if share.isolation is Isolation.NONE:
         message = f"a container that uses more than it requests fails on {target.driver}"
         losses = (*losses, make_finding(codes.LIMITS_ENFORCED, ask, message))
@@ -97,4 +97,4 @@ def _cores_amount(ask: Ask, share: DeviceShare) -> tuple[str, tuple[Finding, ...
     if rounded == percent.value:
         return str(rounded), ()
     message = f"{percent.value} percent of cores becomes {rounded}"
-    return str(rounded), (make_finding(codes.ROUNDED, ask, message),)
+    return str(rounded), (make_finding(codes.AMOUNT_ROUNDED, ask, message),)

@@ -18,7 +18,7 @@ def report_shared(ask: Ask, target: DriverTarget) -> tuple[Finding, ...]:
     if ask.share is None:
         return ()
     message = f"a share of a network device takes the whole device on {target.driver}"
-    return (make_finding(codes.SHARE_WHOLE, ask, message),)
+    return (make_finding(codes.SHARE_TAKES_WHOLE, ask, message),)
 
 
 def network_settings(ask: Ask) -> tuple[VfSettings, ...]:

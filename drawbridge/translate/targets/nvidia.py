@@ -73,7 +73,7 @@ def _partition(ask: Ask, target: DriverTarget) -> DevicePlan:
     losses: tuple[Finding, ...] = ()
     if ask.share is not None:
         message = f"a share of a partition takes the whole partition on {target.driver}"
-        losses = (make_finding(codes.SHARE_WHOLE, ask, message),)
+        losses = (make_finding(codes.SHARE_TAKES_WHOLE, ask, message),)
     return DevicePlan(
         class_=target.require_class(MIG),
         ask_selectors=ask.selectors,
@@ -193,14 +193,14 @@ def _amounts(
         message = (
             f"{target.driver} shares devices by memory, and a request without an amount takes all"
         )
-        losses.append(make_finding(codes.SHARE_WHOLE, ask, message))
+        losses.append(make_finding(codes.SHARE_TAKES_WHOLE, ask, message))
     expressed = isinstance(mode, int) and _add_shares(share, mode, amounts)
     if share.cores is not None and not expressed:
         message = (
             f"{share.cores.value} percent of cores requested, but {target.driver} does not limit "
             "cores"
         )
-        losses.append(make_finding(codes.CORES_LOST, ask, message))
+        losses.append(make_finding(codes.CORES_NOT_LIMITED, ask, message))
     if share.isolation in (Isolation.MEMORY, Isolation.MPS):
         message = f"{target.driver} does not enforce the limits of pods that share a device"
         losses.append(make_finding(codes.ISOLATION_LOST, ask, message))

@@ -85,7 +85,7 @@ def expand_plan(ask: Ask, plan: DevicePlan, target: DriverTarget) -> ExpandedPla
     if len(alternatives) > MAX_ALTERNATIVES:
         extra = len(alternatives) - MAX_ALTERNATIVES
         message = f"{extra} of {len(alternatives)} alternatives {_fit(extra)} in the request"
-        findings.append(make_finding(codes.PRODUCTS_LEFT, ask, message))
+        findings.append(make_finding(codes.PRODUCTS_LEFT_OUT, ask, message))
     _check_fields(ask, target, several=len(alternatives) > 1)
     return ExpandedPlan(plan, tuple(alternatives[:MAX_ALTERNATIVES]), tuple(findings))
 
@@ -170,7 +170,9 @@ def _write_selectors(
             text = ", ".join("=".join((label.key, *label.values[:1])) for label in labels)
             dropped.append(
                 make_finding(
-                    codes.LABEL_DROPPED, ask, f"{text}: the label is not mapped to an attribute"
+                    codes.DEVICE_LABEL_DROPPED,
+                    ask,
+                    f"{text}: the label is not mapped to an attribute",
                 )
             )
         else:
@@ -276,7 +278,7 @@ def _keep_most_common(
     extra = len(alternatives) - MAX_ALTERNATIVES
     amounts = "1 amount" if extra == 1 else f"{extra} amounts"
     message = f"{amounts} {_fit(extra)} in the request, for example of {names}"
-    return [alternatives[i] for i in kept], [make_finding(codes.PRODUCTS_LEFT, ask, message)]
+    return [alternatives[i] for i in kept], [make_finding(codes.PRODUCTS_LEFT_OUT, ask, message)]
 
 
 def _fit(count: int) -> str:
