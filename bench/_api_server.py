@@ -37,8 +37,8 @@ class ApiServer:
     def load(self, plural: str, objects: Iterable[Json]) -> None:
         """Store objects with the versions that they have."""
         stored = self._objects.setdefault(plural, {})
-        for each in objects:
-            stored[_key(each)] = msgspec.json.encode(each)
+        for obj in objects:
+            stored[_key(obj)] = msgspec.json.encode(obj)
 
     def put(self, plural: str, value: Json) -> Json:
         """Store an object at a new version, and tell the watches."""

@@ -27,8 +27,8 @@ def _read_batches() -> Iterator[list[bytes]]:
 async def _measure(review: Callable[[bytes], Awaitable[object]], bodies: Sequence[bytes]) -> int:
     os.getloadavg()
     started = time.thread_time_ns()
-    for each in bodies:
-        await review(each)
+    for body in bodies:
+        await review(body)
     taken = time.thread_time_ns() - started
     os.getloadavg()
     return taken

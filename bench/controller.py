@@ -74,8 +74,8 @@ class MemoryObjects(Generic[T]):
 
     def __init__(self, shape: type[T], objects: Iterable[Unstructured]) -> None:
         self._objects: dict[tuple[str, str], MemoryObject[T]] = {}
-        for each in objects:
-            metadata, raw = each["metadata"], json.dumps(each).encode()
+        for obj in objects:
+            metadata, raw = obj["metadata"], json.dumps(obj).encode()
             key = (metadata.get("namespace", ""), metadata["name"])
             value = msgspec.json.decode(raw, type=shape)
             self._objects[key] = MemoryObject(*key, "uid", "1", raw, value)

@@ -67,9 +67,9 @@ def make_cluster() -> Iterator[Any]:
     names = [each["metadata"]["name"] for each in objects if each["kind"] == "Node"]
     for number in range(NODES):
         name = names[number % len(names)]
-        for each in objects:
-            if name in (each["metadata"]["name"], each.get("spec", {}).get("nodeName", "")):
-                yield rename(each, name, f"{name}-{number:04}")
+        for obj in objects:
+            if name in (obj["metadata"]["name"], obj.get("spec", {}).get("nodeName", "")):
+                yield rename(obj, name, f"{name}-{number:04}")
 
 
 def rename(value: Any, old: str, new: str) -> Any:  # noqa: ANN401  # any part of an object
@@ -116,9 +116,9 @@ def write_input(folder: Path) -> None:
     """Write the manifests, the cluster and the translated manifests."""
     (folder / CLUSTER).write_text(write_yaml(make_cluster()), "utf-8")
     (folder / MANIFESTS).mkdir()
-    for each in make_deployments():
-        path = folder / MANIFESTS / f"{each['metadata']['name']}.yaml"
-        path.write_text(write_yaml([each]), "utf-8")
+    for deployment in make_deployments():
+        path = folder / MANIFESTS / f"{deployment['metadata']['name']}.yaml"
+        path.write_text(write_yaml([deployment]), "utf-8")
     words = ("translate", "-f", MANIFESTS, "--cluster", CLUSTER, "-q")
     with (folder / TRANSLATED).open("wb") as translated:
         subprocess.run(  # noqa: S603  # our own interpreter

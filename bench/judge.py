@@ -38,8 +38,8 @@ def cluster() -> World:
     slices = []
     for node in range(SLICES):
         plain = slice_(node)
-        for each in plain["spec"]["devices"]:  # type: ignore[index]
-            each["attributes"]["productName"] = {"string": f"NVIDIA P{node % PRODUCTS}"}
+        for device in plain["spec"]["devices"]:  # type: ignore[index]
+            device["attributes"]["productName"] = {"string": f"NVIDIA P{node % PRODUCTS}"}
         slices.append(as_slice(plain))
     return World(build_inventory(slices, gates=known_gates()), classes()).as_upstream()
 

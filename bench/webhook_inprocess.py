@@ -83,8 +83,8 @@ KINDS: Mapping[str, Callable[[int], bytes]] = {
 
 async def _timed(call: Callable[[bytes], Any], bodies: Sequence[bytes]) -> float:
     start = time.thread_time()
-    for each in bodies:
-        await call(each)
+    for body in bodies:
+        await call(body)
     return (time.thread_time() - start) / len(bodies) * 1e6
 
 

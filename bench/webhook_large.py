@@ -76,8 +76,8 @@ async def _print_rows() -> None:
             tasks = [asyncio.create_task(_attack(dispatcher, body)) for _ in range(CLIENTS)]
             await asyncio.sleep(0.5)
             _print(name, await _measure(dispatcher))
-            for each in tasks:
-                each.cancel()
+            for task in tasks:
+                task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
 

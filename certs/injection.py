@@ -66,10 +66,10 @@ def find_trusted(
 
 
 def _find_entries(configuration: Mapping[str, Any], namespace: str) -> Iterator[JSONObject]:
-    for each in configuration.get("webhooks") or ():
-        service = (each.get("clientConfig") or {}).get("service") or {}
+    for webhook in configuration.get("webhooks") or ():
+        service = (webhook.get("clientConfig") or {}).get("service") or {}
         if service.get("namespace") == namespace:
-            yield each
+            yield webhook
 
 
 def _read_bundle(entry: Mapping[str, Any]) -> str:

@@ -90,11 +90,11 @@ class CertificateReconciler:
     def _find_configurations(self) -> list[JSONObject]:
         """Return the configurations that get the bundle, and report the others."""
         found = []
-        for each in self._outside.read_configurations():
-            if not is_injected_elsewhere(each):
-                found.append(each)
+        for configuration in self._outside.read_configurations():
+            if not is_injected_elsewhere(configuration):
+                found.append(configuration)
                 continue
-            name = f"{each['kind']} {each['metadata']['name']}"
+            name = f"{configuration['kind']} {configuration['metadata']['name']}"
             message = f"{name} has an annotation with which cert-manager sets its caBundle"
             self._outside.report(BUNDLE_MANAGED_ELSEWHERE.at("metadata.annotations", message))
         return found

@@ -67,8 +67,8 @@ class WatchedSecret:
             self._written = None
         self.remembered = combine(self.reading, self.remembered, self.now())
         self._set_metrics()
-        for each in self._listeners:
-            each()
+        for listener in self._listeners:
+            listener()
 
     def _set_metrics(self) -> None:
         signer = self.remembered.current

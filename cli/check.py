@@ -116,8 +116,8 @@ def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[F
     for subject in claims:
         found += judge_file(subject, context)
     served = find_served_names(context, cluster.configuration.legacy)
-    for each in pods:
-        found += _judge_pod(each, context, contexts(each.pod), served)
+    for pod in pods:
+        found += _judge_pod(pod, context, contexts(pod.pod), served)
     if gathered and (claims or pods):
         found += _report_dual_nodes(gathered, cluster)
     if not (claims or pods or found or cluster.input.slices or cluster.input.classes):
@@ -132,11 +132,11 @@ def _judge_pod(
 ) -> Iterator[Finding]:
     """Judge a pod with the pools that its allocator uses; say what only that limit causes."""
     known = frozenset(judge_pod(pod, all_pools, served)) if used is not all_pools else ()
-    for each in judge_pod(pod, used, served):
-        if used is all_pools or each in known:
-            yield each
+    for finding in judge_pod(pod, used, served):
+        if used is all_pools or finding in known:
+            yield finding
         else:
-            yield replace(each, message=f"in the pools of ownedPools: {each.message}")
+            yield replace(finding, message=f"in the pools of ownedPools: {finding.message}")
 
 
 def _report_dual_nodes(gathered: GatheredFacts, cluster: CheckedCluster) -> Iterator[Finding]:
@@ -175,12 +175,12 @@ def _locate(found: Iterable[Finding], documents: Sequence[Document]) -> Iterator
     # In a cluster, the last one of several objects with one name replaces the others.
     places = {each.name: each.without_value() for each in documents}
     layouts = LayoutCache()
-    for each in found:
-        document = places.get(each.object)
+    for finding in found:
+        document = places.get(finding.object)
         if document is None:
-            yield LocatedFinding(each, "", 0, 0)
+            yield LocatedFinding(finding, "", 0, 0)
         else:
-            yield document.locate_finding(each, layouts)
+            yield document.locate_finding(finding, layouts)
 
 
 def _sort(

@@ -102,8 +102,8 @@ def _message(line: DoctorLine) -> str:
 def _summary(numbers: Mapping[Status, int]) -> str:
     told = [f"{numbers[Status.OK]} ok"]
     told += [
-        count_noun(numbers[each], each.value)
-        for each in (Status.WARNING, Status.ERROR)
-        if numbers[each]
+        count_noun(numbers[status], status.value)
+        for status in (Status.WARNING, Status.ERROR)
+        if numbers[status]
     ]
     return f"{count_noun(sum(numbers.values()), 'line')}: {', '.join(told)}"

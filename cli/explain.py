@@ -91,9 +91,9 @@ def _print_explanations(
         _print_text(done, streams, format_told(told[done.pod]))
         return
     _print_workload(done, streams)
-    for each in done.explained:
+    for explanation in done.explained:
         streams.out.write("\n")
-        _print_text(each, streams, format_told(told[each.pod]))
+        _print_text(explanation, streams, format_told(told[explanation.pod]))
 
 
 def _add_told(data: dict[str, object], told: Told, *, asked: bool) -> None:
@@ -171,6 +171,6 @@ def format_explanation(pod: Explanation) -> Iterator[str]:
 
 
 def _device_rows(devices: tuple[AllocatedDevice, ...]) -> Iterator[tuple[str, ...]]:
-    for each in devices:
-        consumed = ", ".join(f"{amount} {key}" for key, amount in each.consumed.items())
-        yield each.request, f"{each.driver}/{each.pool}/{each.device}", consumed
+    for device in devices:
+        consumed = ", ".join(f"{amount} {key}" for key, amount in device.consumed.items())
+        yield device.request, f"{device.driver}/{device.pool}/{device.device}", consumed

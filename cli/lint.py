@@ -91,9 +91,9 @@ def lint_documents(
         *files.located(_judge(files, configuration, readable)),
     )
     located = [
-        replace(each, finding=finding)
-        for each in found
-        for finding in apply_policies([each.finding], configuration.findings)
+        replace(place, finding=finding)
+        for place in found
+        for finding in apply_policies([place.finding], configuration.findings)
     ]
     return sorted(located, key=lambda each: (order.get(each.source, 0), each.line, each.column))
 
@@ -104,19 +104,19 @@ def _record_places(
     order: dict[str, int],
 ) -> Iterator[Document | LocatedFinding]:
     """Yield the documents; record the last place of each object, and the order of the files."""
-    for each in documents:
-        if isinstance(each, Document):
-            places[each.name] = each.without_value()
-        source = each.source.name if isinstance(each, Document) else each.source
+    for document in documents:
+        if isinstance(document, Document):
+            places[document.name] = document.without_value()
+        source = document.source.name if isinstance(document, Document) else document.source
         order.setdefault(source, len(order))
-        yield each
+        yield document
 
 
 def find_ignored_fields(documents: Iterable[Document]) -> Iterator[LocatedFinding]:
     """Report the fields of device objects that the API server drops."""
     fields = IgnoredFields(slice_reader(), class_reader(), claim_reader(), template_reader())
-    for each in documents:
-        yield from map(each.locate_finding, fields.find(each.value, each.name))
+    for document in documents:
+        yield from map(document.locate_finding, fields.find(document.value, document.name))
 
 
 def _judge_claims(
@@ -193,9 +193,12 @@ def _without_consequences(
     """Leave out that a pool lacks a slice, if a slice of it is in the input and unreadable."""
     known = {f"{SLICE}/{each.name}": each for each in files.slices}
     broken = [
-        (get_value(each.value, ("spec", "driver")), get_value(each.value, ("spec", "pool", "name")))
-        for each in documents
-        if _kind(each) == SLICE and each.name not in known
+        (
+            get_value(document.value, ("spec", "driver")),
+            get_value(document.value, ("spec", "pool", "name")),
+        )
+        for document in documents
+        if _kind(document) == SLICE and document.name not in known
     ]
     for finding in judged:
         about = known.get(finding.object)

@@ -49,8 +49,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--identity", metavar="NAME", help="holder identity in the Lease (default: the host name)"
     )
     _add_authority(controller)
-    for each in (webhook, _add_judge(commands), controller, _add_allocator(commands)):
-        _add_shared(each)
+    for subparser in (webhook, _add_judge(commands), controller, _add_allocator(commands)):
+        _add_shared(subparser)
 
 
 def _add_allocator(

@@ -319,20 +319,20 @@ def _place_pods(
 ) -> Iterator[PodPlacement | WorkloadPlacement]:
     if not inputs.pods:
         findings.append(_unlocated(codes.NOTHING_TO_PLACE.at("", "no pod to place in the input")))
-    for each in inputs.pods:
-        found = node_fit.extended_resource_findings(each.pod, inputs.cluster, each.object)
+    for pod in inputs.pods:
+        found = node_fit.extended_resource_findings(pod.pod, inputs.cluster, pod.object)
         findings += inputs.objects.located(found)
-        placer = placers[schedulers.of_pod(each.pod)]
-        if not each.path:
-            yield placer.place_pod(each.pod)
+        placer = placers[schedulers.of_pod(pod.pod)]
+        if not pod.path:
+            yield placer.place_pod(pod.pod)
             continue
-        placed = _place_workload(each, schedulers, placer)
+        placed = _place_workload(pod, schedulers, placer)
         if placed.replicas.untried:
             message = (
                 f"{placed.replicas.fits:,} of {placed.replicas.number:,} pods are placed, and "
             )
             message += "the others are not tried"
-            untried = codes.NOT_SIMULATED.at(each.path, message, object=each.object)
+            untried = codes.NOT_SIMULATED.at(pod.path, message, object=pod.object)
             findings += inputs.objects.located([untried])
         yield placed
 

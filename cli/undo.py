@@ -118,8 +118,8 @@ def _unused_templates(result: EditResult) -> dict[TemplateKey, Document]:
 def _references_of(value: Value) -> Iterator[TemplateKey]:
     """Yield the templates that an object or the objects of a List refer to."""
     items = get_value(value, ("items",))
-    for each in items if isinstance(items, list) else [value]:
-        yield from _references(each)
+    for item in items if isinstance(items, list) else [value]:
+        yield from _references(item)
 
 
 def _references(value: Value) -> Iterator[TemplateKey]:
@@ -139,8 +139,8 @@ def _template_names(value: Value) -> Iterator[Value]:
             else:
                 yield from _template_names(each)
     elif isinstance(value, list):
-        for each in value:
-            yield from _template_names(each)
+        for item in value:
+            yield from _template_names(item)
 
 
 def _leave_out(result: EditResult, unused: Mapping[TemplateKey, Document]) -> None:
@@ -150,7 +150,7 @@ def _leave_out(result: EditResult, unused: Mapping[TemplateKey, Document]) -> No
     result.values = [each for each in result.values if not _is_one_of(each, unused)]
     names = {each.source.name for each in unused.values()}
     result.files = [
-        _without(each, unused) if each.source.name in names else each for each in result.files
+        _without(file, unused) if file.source.name in names else file for file in result.files
     ]
     result.files = [each for each in result.files if each.text.strip() or not each.source.data]
 
@@ -162,13 +162,13 @@ def _is_one_of(value: Value, unused: Mapping[TemplateKey, Document]) -> bool:
 def _without(file: EditedFile, unused: Mapping[TemplateKey, Document]) -> EditedFile:
     """Cut the documents of templates, each with the separator before it."""
     text = file.text
-    for each in reversed(list(read_objects(Source(file.source.name, text)))):
-        if each.envelope is None and _is_one_of(each.value, unused):
-            start = each.start
+    for obj in reversed(list(read_objects(Source(file.source.name, text)))):
+        if obj.envelope is None and _is_one_of(obj.value, unused):
+            start = obj.start
             separator = text.rfind(b"---", 0, start)
             if separator >= 0 and not text[separator + 3 : start].strip():
                 start = separator
-            text = text[:start] + text[each.end :]
+            text = text[:start] + text[obj.end :]
     return EditedFile(file.source, text)
 
 

@@ -78,16 +78,16 @@ def _select_versions(
 ) -> list[str]:
     """Return the hashes to keep, newest first, as many as fit in the ConfigMap."""
     earlier = [
-        each
-        for each in annotations.get(FACTS_ORDER_ANNOTATION, "").split(",")
-        if version_key(each) in data
+        part
+        for part in annotations.get(FACTS_ORDER_ANNOTATION, "").split(",")
+        if version_key(part) in data
     ]
     order, room = [digest], ROOM - len(facts)
-    for each in dict.fromkeys((data.get(CURRENT, ""), *earlier)):
-        key = version_key(each)
+    for version in dict.fromkeys((data.get(CURRENT, ""), *earlier)):
+        key = version_key(version)
         room -= len(data.get(key, "").encode())
-        if each not in order and key in data and len(order) < VERSIONS and room >= 0:
-            order.append(each)
+        if version not in order and key in data and len(order) < VERSIONS and room >= 0:
+            order.append(version)
     return order
 
 
@@ -144,11 +144,11 @@ class _DecodedObjects(Generic[T]):
     ) -> tuple[tuple[T, ...], tuple[Finding, ...]]:
         """Return the decoded objects, and the findings about objects that do not decode."""
         decoded = {}
-        for each in cached:
-            entry = self._decoded.get(each.name)
-            if entry is None or entry[0] != each.version:
-                entry = (each.version, self._reader.read(each.raw))
-            decoded[each.name] = entry
+        for published in cached:
+            entry = self._decoded.get(published.name)
+            if entry is None or entry[0] != published.version:
+                entry = (published.version, self._reader.read(published.raw))
+            decoded[published.name] = entry
         self._decoded = decoded
         objects = tuple(one for _, one in decoded.values() if not isinstance(one, tuple))
         findings = (f for _, one in decoded.values() if isinstance(one, tuple) for f in one)

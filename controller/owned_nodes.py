@@ -54,9 +54,9 @@ def taint_changes(
 ) -> list[TaintChange]:
     """Return the nodes that lack the taint, then those that have it without need."""
     return sorted(
-        TaintChange(not decided[each.name].fenced, each.name)
-        for each in nodes
-        if decided[each.name].fenced != has_fence(each.value.spec.taints or ())
+        TaintChange(not decided[node.name].fenced, node.name)
+        for node in nodes
+        if decided[node.name].fenced != has_fence(node.value.spec.taints or ())
     )
 
 
@@ -96,7 +96,7 @@ class OwnedNodeReconciler:
         owned = owned_pools(self._configuration())
         nodes = tuple(self._nodes.all())
         decided = {
-            each.name: decide_node(owned, each.value.metadata.labels or {}) for each in nodes
+            node.name: decide_node(owned, node.value.metadata.labels or {}) for node in nodes
         }
         changes = taint_changes(nodes, decided)
         self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))

@@ -332,9 +332,9 @@ async def _run_reconcilers(
         await cache.wait_until_synced()
     clock = EventLoopClock()
     async with asyncio.TaskGroup() as group:
-        for each in reconcilers.all():
-            wake_up, schedule = reconcilers.wake_ups[each.name], SCHEDULES[each.name]
-            group.create_task(run_reconciler(each, wake_up, schedule, report_result, clock))
+        for reconciler in reconcilers.all():
+            wake_up, schedule = reconcilers.wake_ups[reconciler.name], SCHEDULES[reconciler.name]
+            group.create_task(run_reconciler(reconciler, wake_up, schedule, report_result, clock))
 
 
 @contextlib.asynccontextmanager

@@ -156,8 +156,10 @@ def _divide_limit(
         f"{REQUESTS}{name}": min(each.hard, total - claims_used - (pods_used - each.used))
         for name, each in group.items()
     } | {
-        f"{each}{DEVICES}": total - pods_used - (claims_used - claim_usage.get(each, 0))
-        for each in classes
+        f"{device_class}{DEVICES}": total
+        - pods_used
+        - (claims_used - claim_usage.get(device_class, 0))
+        for device_class in classes
     }
     return {key: str(max(0, value)) for key, value in hard.items()}
 
@@ -250,9 +252,9 @@ class QuotaMirrorReconciler:
         if self._charges[0] is not context:
             self._charges = (context, {})
         by_namespace: dict[str, list[WatchedQuota]] = {}
-        for each in self._quotas.all():
-            if not self._is_terminating(each.namespace):
-                by_namespace.setdefault(each.namespace, []).append(each.value)
+        for quota in self._quotas.all():
+            if not self._is_terminating(quota.namespace):
+                by_namespace.setdefault(quota.namespace, []).append(quota.value)
         self._forget_all_but(by_namespace.keys())
 
         await process_each(sorted(by_namespace.items()), self._reconcile_namespace)

@@ -1,6 +1,6 @@
 """Wire structs of watched objects, with the fields that the reconcilers read.
 
-The readers in `dra` decode slices, classes and nodes.
+The readers in `drawbridge.dra` decode slices, classes and nodes.
 """
 
 from collections.abc import Mapping

@@ -246,8 +246,8 @@ async def play(bench: RateMeasurement) -> dict[str, list[Round]]:
             one = await bench.turn(creators, kind, SECONDS if number else WARM_SECONDS)
             if number:
                 found[kind].append(one)
-    for each in creators:
-        each.close()
+    for creator in creators:
+        creator.close()
     return found
 
 

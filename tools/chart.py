@@ -42,11 +42,11 @@ def read_base(folder: Path) -> Iterable[tuple[Path, list[JSON]]]:
     for name in kustomization.get("resources", ()):
         path = folder / name
         objects = list(yaml.safe_load_all(path.read_text("utf-8")))
-        for each in objects:
-            metadata = each["metadata"]
+        for obj in objects:
+            metadata = obj["metadata"]
             for labels in pairs:
                 metadata["labels"] = {**metadata.get("labels", {}), **labels}
-            if "namespace" in kustomization and each["kind"] not in _CLUSTER_SCOPED:
+            if "namespace" in kustomization and obj["kind"] not in _CLUSTER_SCOPED:
                 metadata["namespace"] = kustomization["namespace"]
         yield path, objects
 

@@ -88,8 +88,8 @@ def make_cluster(shape: str, *, numa: bool = False) -> SimulatedCluster:
     node = Node("node-1")
     planner = Planner(allocator=default_allocator(Configuration()))
     objects: tuple[PlannerObject, ...] = (*slices, *classes, node)
-    for each in objects:
-        planner.update(each)
+    for obj in objects:
+        planner.update(obj)
     counted = gather_facts(FactsInput(slices, classes, (node,))).facts
     return SimulatedCluster(
         hardware, make_context(Configuration(), counted), planner, ClusterNodes(nodes=(node,))
@@ -145,9 +145,9 @@ def translate_joint(shape: str, gpus: int, rdma: int, *, numa: bool = False) -> 
     asked = DeviceRequest(gpus, rdma, ("gpu", "rdma"), same_pcie=True).pod()
     one = translate_object(asked, "Pod//worker", on.context)
     findings = tuple(
-        f"{each.message} [{each.code}]"
-        for each in one.findings
-        if each.severity is Severity.ERROR or each.code == "NeighbourhoodChanged"
+        f"{finding.message} [{finding.code}]"
+        for finding in one.findings
+        if finding.severity is Severity.ERROR or finding.code == "NeighbourhoodChanged"
     )
     if not one.templates:
         return JointResult(findings=findings)

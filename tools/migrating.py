@@ -65,8 +65,8 @@ def render_after(name: str) -> str:
     """Render the claims of a translated example and its findings."""
     source = Source(name, _example_file(name).read_bytes())
     translated = [
-        (each, translate_object(each.value, each.name, _sample_context()))
-        for each in read_objects(source)
+        (obj, translate_object(obj.value, obj.name, _sample_context()))
+        for obj in read_objects(source)
     ]
     claims = [dict(template) for _, one in translated for template in one.templates]
     devices = "---\n".join(_render_claim(each) for each in claims)
@@ -102,9 +102,9 @@ def _omit_defaults(value: Any) -> Any:  # noqa: ANN401  # any part of a claim
 
 
 def _render_findings(document: Document, one: TranslatedObject) -> Iterator[str]:
-    for each in one.findings:
-        if each.severity is not Severity.INFO or each.code == LEFT_TO_CLASS.name:
-            yield f"- {document.name.partition('/')[0]}: {each.message} (`{each.code}`)"
+    for finding in one.findings:
+        if finding.severity is not Severity.INFO or finding.code == LEFT_TO_CLASS.name:
+            yield f"- {document.name.partition('/')[0]}: {finding.message} (`{finding.code}`)"
 
 
 def render_rows(name: str) -> str:

@@ -174,8 +174,8 @@ class ApiCalls:
     async def simulate(self, caller: Caller, body: bytes) -> SimulationReply:
         """Return where pods would go, as if they were created now. Reserves nothing."""
         request = decode_request(body, SimulationRequest)
-        for each in namespaces_of(request):
-            await self._access.require(caller, Action("create", "pods", namespace=each))
+        for namespace in namespaces_of(request):
+            await self._access.require(caller, Action("create", "pods", namespace=namespace))
         sees_nodes = await self._access.is_allowed(caller, Action("list", "nodes"))
         if request.preempt and (problem := self._preemption.find_problem()):
             raise ApiFailureError(FailureCode.NOT_READY, problem, "preempt", retry_after=1)
@@ -197,7 +197,9 @@ class ApiCalls:
             return namespaces
         reviewed = sorted(namespaces)[:MAX_REVIEWED]
         return [
-            each for each in reviewed if await self._access.is_allowed(caller, _list_claims(each))
+            namespace
+            for namespace in reviewed
+            if await self._access.is_allowed(caller, _list_claims(namespace))
         ]
 
     def _current(self) -> AllocatorState:

@@ -168,8 +168,8 @@ def _isolate(target: int, limits: ForkLimits) -> None:
     os.closerange(3, target)
     os.closerange(target + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     # The handlers of the copied process would tell its event loop, which is gone.
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     os.nice(limits.nice)
     Path("/proc/self/oom_score_adj").write_text(_OOM_FIRST, encoding="ascii")
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])

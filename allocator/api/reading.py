@@ -198,9 +198,9 @@ def _describe_device(
 def _describe_counters(published: PublishedPool, use: PoolUse) -> Iterator[PoolCounter]:
     consumed: dict[tuple[str, str], Quantity] = {}
     for device in map(published.devices.get, _held_names(use)):
-        for each in device.consumes_counters if device else ():
-            for name, counter in each.counters.items():
-                key = (each.counter_set, name)
+        for consumes_counter in device.consumes_counters if device else ():
+            for name, counter in consumes_counter.counters.items():
+                key = (consumes_counter.counter_set, name)
                 consumed[key] = consumed.get(key, _ZERO) + counter.value
     for counter_set in published.counter_sets.values():
         for name, counter in counter_set.counters.items():

@@ -127,7 +127,8 @@ def _new_claim(claim: Claim) -> Claim:
 def without_nodes(reasons: Sequence[DeviceReason]) -> tuple[DeviceReason, ...]:
     """Return reasons without the names of nodes."""
     return tuple(
-        replace(each, example="", message=without_node_names(each.message)) for each in reasons
+        replace(reason, example="", message=without_node_names(reason.message))
+        for reason in reasons
     )
 
 

@@ -70,18 +70,18 @@ def explain_claims(state: AllocatorState, pod: Pod) -> Iterator[ClaimOfPod]:
     """Yield the claims of a pod as they are."""
     known = {name_of(each): each for each in state.claims_of(pod.metadata.uid)}
     generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
-    for each in pod.spec.resource_claims:
-        name = each.resource_claim_name or generated.get(each.name) or ""
+    for resource_claim in pod.spec.resource_claims:
+        name = resource_claim.resource_claim_name or generated.get(resource_claim.name) or ""
         claim = known.get(f"{pod.namespace}/{name}")
         if claim is None:
-            yield ClaimOfPod(name=each.name, claim=name, state=ClaimState.MISSING)
+            yield ClaimOfPod(name=resource_claim.name, claim=name, state=ClaimState.MISSING)
             continue
         current = _with_reservation(state, claim)
         allocation = current.status.allocation
         record = state.ledger.claims[uid_of(claim)]
         found = ClaimState(find_state(state, uid_of(claim), record).value)
         yield ClaimOfPod(
-            name=each.name,
+            name=resource_claim.name,
             claim=name,
             state=found if allocation else ClaimState.WAITING,
             devices=tuple(map(describe_result, allocation.devices.results)) if allocation else (),
@@ -104,10 +104,10 @@ def describe_missing(namespace: str, claims: Sequence[ClaimOfPod]) -> PodSearch:
     """Return that claims of a pod do not exist, if so."""
     missing = (each for each in claims if each.state is ClaimState.MISSING)
     texts = (
-        f"ResourceClaim {namespace}/{each.claim} does not exist"
-        if each.claim
-        else f"the ResourceClaim for {each.name} was not generated yet"
-        for each in missing
+        f"ResourceClaim {namespace}/{reference.claim} does not exist"
+        if reference.claim
+        else f"the ResourceClaim for {reference.name} was not generated yet"
+        for reference in missing
     )
     return _describe_search([make_reason(CLAIM_MISSING, "claims", text) for text in texts])
 
@@ -150,12 +150,12 @@ def describe_reasons(reasons: Sequence[Reason]) -> tuple[DeviceReason, ...]:
     """Return the first reasons, with short messages."""
     return tuple(
         DeviceReason(
-            code=each.code,
-            message=shorten_message(each.message),
-            nodes=each.nodes,
-            example=shorten_message(each.example),
+            code=reason.code,
+            message=shorten_message(reason.message),
+            nodes=reason.nodes,
+            example=shorten_message(reason.example),
         )
-        for each in reasons[:MAX_REASONS]
+        for reason in reasons[:MAX_REASONS]
     )
 
 

@@ -177,9 +177,9 @@ def _match(call: ApiCall, path: str) -> str | None:
 def _choose(found: "list[tuple[_Route, str | None]]", method: str) -> "tuple[_Route, str | None]":
     if not found:
         raise ApiFailureError(FailureCode.NOT_FOUND, "the API has no such path")
-    for each in found:
-        if each[0].call.method == method:
-            return each
+    for route in found:
+        if route[0].call.method == method:
+            return route
     allowed = found[0][0].call.method
     raise RejectedRequestError(405, f"the method must be {allowed}", Allow=allowed)
 

@@ -26,20 +26,18 @@ class PreemptionCaches:
 
     def find_problem(self) -> str:
         """Return why priorities or budgets are not known, or an empty string."""
-        for each in (self._budgets, self._classes):
-            if not each.synced:
-                return f"{each.resource.plural} are not synced: {each.problem}"
+        for cache in (self._budgets, self._classes):
+            if not cache.synced:
+                return f"{cache.resource.plural} are not synced: {cache.problem}"
         return ""
 
     def running(self) -> Iterable[Pod]:
         """Return the pods with claims that have a node."""
         pods = (each.value for each in self._pods.all())
         return (
-            each
-            for each in pods
-            if each.spec.resource_claims
-            and each.spec.node_name
-            and each.status.phase not in FINISHED
+            pod
+            for pod in pods
+            if pod.spec.resource_claims and pod.spec.node_name and pod.status.phase not in FINISHED
         )
 
     def budgets(self) -> Iterable[DisruptionBudget]:

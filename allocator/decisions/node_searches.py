@@ -127,9 +127,9 @@ def request_key(search: NodeSearch) -> bytes:
     """Return a key that is equal for searches with equal results, apart from their limits."""
     pod = search.pod
     allocated = [
-        (uid_of(each), each.status.allocation.node_selector)
-        for each in search.claims
-        if each.status.allocation is not None
+        (uid_of(claim), claim.status.allocation.node_selector)
+        for claim in search.claims
+        if claim.status.allocation is not None
     ]
     constraints = (
         pod.node_name,

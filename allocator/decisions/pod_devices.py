@@ -172,9 +172,9 @@ class PodDecisions:
             if own is not None:
                 return Promise(node=own.name)  # its devices are kept already
         found = self._searches.run(search, now)
-        for each in found.fitting:
-            if not self._reserve(request, each.name, now, PROMISE_SECONDS):
-                return Promise(node=each.name)
+        for fit in found.fitting:
+            if not self._reserve(request, fit.name, now, PROMISE_SECONDS):
+                return Promise(node=fit.name)
         return Promise(unfinished=not (found.complete or found.fitting or found.error or without))
 
     def forget(self, pod_uid: str) -> None:
@@ -313,9 +313,9 @@ class PodDecisions:
 
         Otherwise they are free between two calls of the scheduler.
         """
-        for each in found.fitting:
-            if each.name == node:
-                self._reserve_found(request, each, search, now + PROMISE_SECONDS, promised=True)
+        for fit in found.fitting:
+            if fit.name == node:
+                self._reserve_found(request, fit, search, now + PROMISE_SECONDS, promised=True)
 
     def _check(self, claim_uid: str, pod_uid: str) -> str:
         claim = self.state.claims.get(claim_uid)

@@ -71,19 +71,19 @@ class DevicePreemption:
         if not nodes:
             return None
         only = replace(search, only=nodes, limit=1)
-        for each in self._find_without(only, lower, promised):
+        for fit in self._find_without(only, lower, promised):
             # The others keep what they have, if it is not needed, and are evicted for once.
-            on_node = [one for one in lower if one.node == each.name]
-            of_node = [one for one in promised if one.node == each.name]
-            used = _devices_of(each)
+            on_node = [one for one in lower if one.node == fit.name]
+            of_node = [one for one in promised if one.node == fit.name]
+            used = _devices_of(fit)
             needed = [one for one in on_node if not used.isdisjoint(map(_device_of, one.holds))]
             woken = [one for one in of_node if not used.isdisjoint(self._promised_to(one))]
-            there = replace(only, only=frozenset({each.name}))
+            there = replace(only, only=frozenset({fit.name}))
             found = self._find_without(there, needed, woken)
             self.preemptors.take_over(needed if found else on_node)
             for one in woken if found else of_node:
                 self._reserved.release(one.uid)
-            return found[0] if found else each
+            return found[0] if found else fit
         return None
 
     def _find_without(
@@ -145,9 +145,9 @@ class DevicePreemption:
         victims = self._make_search(uid, search, free).choose(ordered, out_of_time)
         if victims is None:
             return _refuse(priority, unfinished=out_of_time())
-        for each in promises:
-            if not set(victims.claims).isdisjoint(_claims_of((each,))):
-                self._reserved.release(each.uid)
+        for promise in promises:
+            if not set(victims.claims).isdisjoint(_claims_of((promise,))):
+                self._reserved.release(promise.uid)
         self.preemptors.begin(uid, search, victims, now)
         if not victims.pods and not victims.required:
             return PreemptReply(waiting=True, message=_FREE)
@@ -167,7 +167,7 @@ class DevicePreemption:
                 for uid in self._state.ledger.claims_in(pool):
                     users = pods.consumers(uid)
                     if users and all(
-                        each not in listed and pods.can_be_on(each, node.node) for each in users
+                        user not in listed and pods.can_be_on(user, node.node) for user in users
                     ):
                         gone.add(uid)
         return gone

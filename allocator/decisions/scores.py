@@ -48,8 +48,8 @@ def score_nodes(
     worse = {rank: number for number, rank in enumerate(reversed(levels))}
     ordered = sorted(fitting, key=lambda each: worse[ranks[each.name]])
     return [
-        NodeScore(node=each.name, score=max(0, round(MAX_SCORE - step * worse[ranks[each.name]])))
-        for each in ordered
+        NodeScore(node=fit.name, score=max(0, round(MAX_SCORE - step * worse[ranks[fit.name]])))
+        for fit in ordered
     ]
 
 

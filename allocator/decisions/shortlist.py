@@ -159,9 +159,9 @@ def _only_nodes_with_pools(search: NodeSearch) -> bool:
 def _named_nodes(search: NodeSearch) -> frozenset[str] | None:
     """Return the nodes that the search, the pod or its allocated claims name, if they do."""
     selectors = [
-        each.status.allocation.node_selector
-        for each in search.claims
-        if each.status.allocation is not None
+        claim.status.allocation.node_selector
+        for claim in search.claims
+        if claim.status.allocation is not None
     ]
     named = search.only
     if search.pod.node_name:

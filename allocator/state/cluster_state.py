@@ -128,7 +128,7 @@ class AllocatorState:
             if self.planner.remove(Slice, before.name):
                 self.changes.add(before.node_name)
             if before.node_name and all(
-                each.node_name != before.node_name for each in of_pool.values()
+                resource_slice.node_name != before.node_name for resource_slice in of_pool.values()
             ):
                 self._pools_naming.get(before.node_name, set()).discard(pool)
             self._decide_owner(pool)

@@ -175,8 +175,8 @@ class LiveState:
         caches, state = self._caches, make_state(inputs)
         ordered: Iterable[Any] = (caches.nodes, caches.classes, caches.taint_rules, caches.slices)
         for cache in (*filter(None, ordered), caches.claims, caches.pods):
-            for each in cache.all():
-                state.apply(None, each.value)
+            for stored in cache.all():
+                state.apply(None, stored.value)
         state.planner.world()  # otherwise the first call of the scheduler waits for it
         nodes, pools = len(state.planner.nodes), len(state.nodes_with_pools)
         log_event(_LOG, logging.INFO, "decisions built", nodes=nodes, nodes_with_pools=pools)

@@ -64,8 +64,8 @@ class PodRecords:
             consumers = claim.status.reserved_for
             self._consumers[uid] = tuple(
                 # Only pods are known; another consumer keeps the claim.
-                each.uid if each.resource == "pods" and not each.api_group else ""
-                for each in consumers
+                consumer.uid if consumer.resource == "pods" and not consumer.api_group else ""
+                for consumer in consumers
             )
             for pod in self._consumers[uid]:
                 self._claims_of.setdefault(pod, set()).add(uid)
@@ -141,7 +141,8 @@ class PodRecords:
 def _read_record(pod: Pod) -> PodRecord:
     generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
     names = (
-        each.resource_claim_name or generated.get(each.name) for each in pod.spec.resource_claims
+        resource_claim.resource_claim_name or generated.get(resource_claim.name)
+        for resource_claim in pod.spec.resource_claims
     )
     return PodRecord(
         name=f"{pod.namespace}/{pod.metadata.name}",

@@ -106,8 +106,8 @@ class Preemptors:
 
     def take_over(self, pods: Collection[Preemptor]) -> None:
         """Give up what is kept for pods, because one with a higher priority gets it."""
-        for each in pods:
-            self._end(each)
+        for pod in pods:
+            self._end(pod)
 
     def clear(self) -> None:
         """Forget all pods, because another process decides now."""
@@ -125,25 +125,25 @@ class Preemptors:
         """Keep the devices of claims that were released since the last call."""
         if self._settled is self._state.ledger.view():
             return
-        for each in tuple(self._pods.values()):
-            released = [claim for claim in each.pending if not self._is_held(claim.uid)]
+        for pod in tuple(self._pods.values()):
+            released = [claim for claim in pod.pending if not self._is_held(claim.uid)]
             if released:
-                left = tuple(claim for claim in each.pending if claim not in released)
-                holds = (*each.holds, *(hold for claim in released for hold in claim.holds))
+                left = tuple(claim for claim in pod.pending if claim not in released)
+                holds = (*pod.holds, *(hold for claim in released for hold in claim.holds))
                 until = now + KEEP_SECONDS
-                self._put(msgspec.structs.replace(each, pending=left, holds=holds, until=until))
+                self._put(msgspec.structs.replace(pod, pending=left, holds=holds, until=until))
         self._settled = self._state.ledger.view()
 
     def expire(self, now: float) -> None:
         """Forget the pods whose victims do not end, or that do not use their devices."""
         releasing = self._state.pods.releasing
-        for each in tuple(self._pods.values()):
-            if each.until > now:
+        for pod in tuple(self._pods.values()):
+            if pod.until > now:
                 continue
-            if any(uid in releasing for uid in each.waits_for):
-                self._pods[each.uid] = msgspec.structs.replace(each, until=now + KEEP_SECONDS)
+            if any(uid in releasing for uid in pod.waits_for):
+                self._pods[pod.uid] = msgspec.structs.replace(pod, until=now + KEEP_SECONDS)
             else:
-                self._end(each)
+                self._end(pod)
 
     # --- questions ---
 
@@ -169,9 +169,9 @@ class Preemptors:
         """Return the claims whose devices other pods of at least this priority will get."""
         return frozenset(
             claim.uid
-            for each in self._pods.values()
-            if each.uid != pod_uid and each.priority >= priority
-            for claim in each.pending
+            for pod in self._pods.values()
+            if pod.uid != pod_uid and pod.priority >= priority
+            for claim in pod.pending
         )
 
     # --- parts ---
@@ -179,10 +179,10 @@ class Preemptors:
     def _lower_that_lose_devices(self, found: DeviceVictims, priority: int) -> list[Preemptor]:
         taken = {(hold.pool, hold.device) for hold in found.free}
         return [
-            each
-            for each in self.lower_than(priority)
-            if not each.waits_for.isdisjoint(found.claims)
-            or any((hold.pool, hold.device) in taken for hold in each.holds)
+            preemptor
+            for preemptor in self.lower_than(priority)
+            if not preemptor.waits_for.isdisjoint(found.claims)
+            or any((hold.pool, hold.device) in taken for hold in preemptor.holds)
         ]
 
     def _end(self, preemptor: Preemptor) -> None:

@@ -82,14 +82,14 @@ class Releases:
             releasing = unpaired & on_them
             view = self._state.ledger.view_without(releasing)
             only = replace(search, limit=1, only=frozenset(some))
-            for each in find_nodes(only, self._state, view, ids).fitting[:1]:
-                if each.solution is None:
+            for fit in find_nodes(only, self._state, view, ids).fitting[:1]:
+                if fit.solution is None:
                     return None  # the pod needs no devices
-                claims = self._claims_in_use(each.solution, releasing)
+                claims = self._claims_in_use(fit.solution, releasing)
                 self._unpair(claims)
                 self._claims_for[pod_uid] = _Paired(search.pod.priority, claims)
                 devices = sum(len(self._known[uid].devices) for uid in claims)
-                return Pairing(each.name, claims, waits_for(devices, each.name))
+                return Pairing(fit.name, claims, waits_for(devices, fit.name))
         return None
 
     def unpaired(self, priority: int) -> frozenset[str]:

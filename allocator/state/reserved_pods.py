@@ -166,17 +166,17 @@ class ReservedPods:
 
     def _remove(self, pod_uid: str) -> None:
         reserved = self._pods.pop(pod_uid)
-        for each in reserved.reservation.claims:
-            promised = self._claims.get(each.uid)
+        for claim in reserved.reservation.claims:
+            promised = self._claims.get(claim.uid)
             if promised is None:
                 continue
             users = promised.users - {pod_uid}
             if users:
-                self._claims[each.uid] = msgspec.structs.replace(promised, users=users)
+                self._claims[claim.uid] = msgspec.structs.replace(promised, users=users)
             else:
-                del self._claims[each.uid]
+                del self._claims[claim.uid]
                 # Committed or not: a write that had the reservation has ended.
-                self._state.ledger.rollback((each.uid,))
+                self._state.ledger.rollback((claim.uid,))
 
     # --- writing ---
 
@@ -204,28 +204,28 @@ class ReservedPods:
             self._remove(pod_uid)
             return
         del self._pods[pod_uid]
-        for each in reserved.reservation.claims:
+        for claim in reserved.reservation.claims:
             # The reservation in the ledger ends with the allocation that the API server reports.
-            self._claims.pop(each.uid, None)
+            self._claims.pop(claim.uid, None)
 
     def _lost_claim(self, claims: Iterable[ClaimReservation]) -> str:
         """Return which claim has neither its reservation any more nor an allocation."""
-        for each in claims:
-            name = f"claim {each.namespace}/{each.name}"
-            record = self._state.ledger.claims.get(each.uid)
+        for claim in claims:
+            name = f"claim {claim.namespace}/{claim.name}"
+            record = self._state.ledger.claims.get(claim.uid)
             if record is None:
                 return f"{name} was deleted"
-            if record.allocation is None and not self.keeps(each):
+            if record.allocation is None and not self.keeps(claim):
                 return f"the devices of {name} are not reserved any more; the pod is tried again"
         return ""
 
     def _lost_device(self, claims: Iterable[ClaimReservation]) -> str:
         """Return which reserved device is no longer published, or has a new taint."""
         inventory = self._state.planner.world().inventory
-        for each in claims:
-            if not self.keeps(each):
+        for claim in claims:
+            if not self.keeps(claim):
                 continue  # it is allocated
-            for result in self._claims[each.uid].reservation.allocation.devices.results:
+            for result in self._claims[claim.uid].reservation.allocation.devices.results:
                 name = f"device {result.driver}/{result.pool}/{result.device}"
                 published = find_published_pool(inventory, PoolID(result.driver, result.pool))
                 if published is None:

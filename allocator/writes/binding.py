@@ -249,8 +249,8 @@ class PodBinder:
             if found.state is Readiness.FAILED:
                 if found.device is not None:
                     self._penalise(found.device, PENALTY_SECONDS)
-                for each in claims:
-                    await self._release(pod_uid, each)
+                for claim in claims:
+                    await self._release(pod_uid, claim)
                 raise BindRefusedError(found.missing)
             remaining = deadline - asyncio.get_running_loop().time()
             if remaining <= 0:
@@ -263,8 +263,8 @@ class PodBinder:
         try:
             await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in waits:
-                each.cancel()
+            for wait in waits:
+                wait.cancel()
         current = []
         for claim in claims:
             live = self._cache.get(claim.metadata.namespace, claim.metadata.name)
@@ -315,8 +315,8 @@ class PodBinder:
         term = self._term
         claims = self._make_claim_writer(term)
         try:
-            for each in reservation.claims:
-                await claims.unmark(each)
+            for claim in reservation.claims:
+                await claims.unmark(claim)
         except (WriteFailedError, NotLeadingError) as error:
             name = f"{reservation.namespace}/{reservation.name}"
             _LOG.info("cannot undo the failed write for pod %s yet: %s", name, error)
@@ -345,8 +345,8 @@ class PodBinder:
             raise BindRefusedError(f"{text}, because an earlier request may still bind the pod")
         own = [each for each in live.status.reserved_for if each.uid == pod_uid]
         others = tuple(each for each in live.status.reserved_for if each.uid != pod_uid)
-        for each in own:
-            pod = PodName(metadata.namespace, each.name, each.uid)
+        for consumer in own:
+            pod = PodName(metadata.namespace, consumer.name, consumer.uid)
             if await self._writes.read_node_of(pod):
                 return []
         if others and not own:

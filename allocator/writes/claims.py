@@ -195,11 +195,17 @@ def _same_devices(written: Allocation, reserved: AllocationJSON) -> bool:
     """Whether a written allocation gives the reserved devices to the same requests."""
     results = reserved["devices"].get("results", ())
     return [
-        (each.request, each.driver, each.pool, each.device, each.share_id)
-        for each in written.devices.results
+        (result.request, result.driver, result.pool, result.device, result.share_id)
+        for result in written.devices.results
     ] == [
-        (each["request"], each["driver"], each["pool"], each["device"], each.get("shareID"))
-        for each in results
+        (
+            result["request"],
+            result["driver"],
+            result["pool"],
+            result["device"],
+            result.get("shareID"),
+        )
+        for result in results
     ]
 
 

@@ -87,9 +87,10 @@ class Recovery:
         """Remove marks without an allocation that nobody continues; return their number."""
         now = self._now()
         unfinished = {
-            each.metadata.uid: each
-            for each in claims
-            if has_unfinished_mark(each) and not self._reservations.is_reserved(each.metadata.uid)
+            marked.metadata.uid: marked
+            for marked in claims
+            if has_unfinished_mark(marked)
+            and not self._reservations.is_reserved(marked.metadata.uid)
         }
         self._first_seen = {uid: self._first_seen.get(uid, now) for uid in unfinished}
         abandoned = [

@@ -116,8 +116,8 @@ class CheckedCluster:
             published: tuple[Iterable[PlannerObject], ...] = (
                 counting, files.taint_rules, files.classes, files.nodes,
             )  # fmt: skip
-            for each in chain.from_iterable(published):
-                planner.update(each)
+            for change in chain.from_iterable(published):
+                planner.update(change)
             for claim in files.claims:
                 ledger.observe(claim)
         return build_context(
@@ -136,8 +136,8 @@ class CheckedCluster:
         templates |= {_key(each): each for each in generated}
         labels = dict(_namespace_labels(both))
         quotas: dict[str, list[ResourceQuota]] = {}
-        for each in _read_quotas(both):
-            quotas.setdefault(each.metadata.namespace or _DEFAULT, []).append(each)
+        for quota in _read_quotas(both):
+            quotas.setdefault(quota.metadata.namespace or _DEFAULT, []).append(quota)
         return ObjectLookups(
             find_claim=lambda *key: claims.get(key),
             find_template=lambda *key: templates.get(key),

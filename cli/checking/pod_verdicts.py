@@ -144,14 +144,14 @@ def judge_translations(
     layouts = LayoutCache()
     # The name of a template is a hash of its content, so pods with the same names share a verdict.
     verdicts: dict[tuple[str, ...], tuple[Finding, ...]] = {}
-    for each in pods:
-        if not each.templates:
+    for pod in pods:
+        if not pod.templates:
             continue
-        names = tuple(format_object_name(TEMPLATE, one.metadata) for one in each.templates)
+        names = tuple(format_object_name(TEMPLATE, one.metadata) for one in pod.templates)
         if names not in verdicts:
-            verdicts[names] = _judge_templates(each, context)
+            verdicts[names] = _judge_templates(pod, context)
         for found in verdicts[names]:
-            yield each.document.locate_finding(_move_to_pod(found, each), layouts)
+            yield pod.document.locate_finding(_move_to_pod(found, pod), layouts)
 
 
 def _judge_templates(each: TranslatedPod, context: JudgeContext) -> tuple[Finding, ...]:

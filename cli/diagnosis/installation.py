@@ -37,9 +37,9 @@ _WITHOUT_LEADER: Final = 60
 
 
 def _registrations(state: ClusterState) -> Iterator[Object]:
-    for each in (state.installed.mutating, state.installed.judge):
-        if isinstance(each, Mapping):
-            yield each
+    for configuration in (state.installed.mutating, state.installed.judge):
+        if isinstance(configuration, Mapping):
+            yield configuration
 
 
 def _check_registration(state: ClusterState, configuration: Configuration) -> Iterator[DoctorLine]:
@@ -75,7 +75,7 @@ def _check_certificates(state: ClusterState, _: Configuration) -> Iterator[Docto
 def _webhooks(registration: Object) -> Iterator[dict[str, Value]]:
     listed = registration.get("webhooks")
     yield from (
-        each for each in (listed if isinstance(listed, list) else []) if isinstance(each, dict)
+        entry for entry in (listed if isinstance(listed, list) else []) if isinstance(entry, dict)
     )
 
 

@@ -280,7 +280,7 @@ async def _find_missing_rights(
     missing = {}
     for purpose in PURPOSES:
         refused = [
-            each for each in purpose.rights if not await _is_allowed(session, each, namespace)
+            right for right in purpose.rights if not await _is_allowed(session, right, namespace)
         ]
         missing[purpose.text] = tuple(refused)
     return missing

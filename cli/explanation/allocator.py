@@ -60,11 +60,12 @@ def _format_answer(told: Json) -> Iterator[str]:
     for claim in told["claims"]:
         if claim["state"] == "Reserved":
             names = ", ".join(
-                f"{each['driver']}/{each['pool']}/{each['device']}" for each in claim["devices"]
+                f"{device['driver']}/{device['pool']}/{device['device']}"
+                for device in claim["devices"]
             )
             yield f"    claim {claim['name']}: reserved {names}"
-    for each in told["reasons"]:
-        nodes = f"{count_noun(each['nodes'], 'node')}: " if each.get("nodes") else ""
-        yield f"    {nodes}{each['message']} [{each['code']}]"
+    for reason in told["reasons"]:
+        nodes = f"{count_noun(reason['nodes'], 'node')}: " if reason.get("nodes") else ""
+        yield f"    {nodes}{reason['message']} [{reason['code']}]"
     for node in told["nodes"]:
         yield f"    {node['node']}: {'; '.join(each['message'] for each in node['reasons'])}"

@@ -81,13 +81,13 @@ def _sort_by_kind(
     documents: Iterator[Document | LocatedFinding], findings: list[LocatedFinding]
 ) -> _ByKind:
     by_kind: _ByKind = {}
-    for each in documents:
-        if isinstance(each, LocatedFinding):
-            findings.append(each)
-        elif each.findings:
-            findings += each.findings
-        elif isinstance(each.value, dict):
-            by_kind.setdefault(f"{each.value.get('kind')}", []).append(each.value)
+    for document in documents:
+        if isinstance(document, LocatedFinding):
+            findings.append(document)
+        elif document.findings:
+            findings += document.findings
+        elif isinstance(document.value, dict):
+            by_kind.setdefault(f"{document.value.get('kind')}", []).append(document.value)
     return by_kind
 
 
@@ -146,9 +146,9 @@ def _is_in(event: Value, namespace: str) -> bool:
     """Tell whether an event, of either Event API, is about an object of the namespace."""
     subjects = (get_value(event, (part,)) for part in ("regarding", "involvedObject"))
     return any(
-        (get_value(each, ("namespace",)) or _DEFAULT) == namespace
-        for each in subjects
-        if each is not None
+        (get_value(subject, ("namespace",)) or _DEFAULT) == namespace
+        for subject in subjects
+        if subject is not None
     )
 
 
@@ -157,7 +157,8 @@ def _is_about(event: Value, name: str) -> bool:
     subjects = (get_value(event, (part,)) for part in ("regarding", "involvedObject"))
     wanted = ("Pod", name)
     return any(
-        (get_value(each, ("kind",)), get_value(each, ("name",))) == wanted for each in subjects
+        (get_value(subject, ("kind",)), get_value(subject, ("name",))) == wanted
+        for subject in subjects
     )
 
 

@@ -65,8 +65,8 @@ class ClusterObjects:
 def sort_documents(documents: Iterable[Document | LocatedFinding]) -> ClusterObjects:
     """Sort documents by kind; the findings of unreadable documents are kept in order."""
     sorter = _Sorter()
-    for each in documents:
-        sorter.add(each)
+    for document in documents:
+        sorter.add(document)
     return sorter.cluster_objects()
 
 

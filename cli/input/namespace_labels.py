@@ -24,10 +24,10 @@ def find_admin_access(sources: Iterable[Source | LocatedFinding]) -> dict[str, b
 def read_admin_access(objects: Iterable[Value]) -> dict[str, bool]:
     """Return whether each namespace among the objects allows admin access."""
     found: dict[str, bool] = {}
-    for each in objects:
-        name = get_value(each, ("metadata", "name"))
-        if _is_namespace(each) and isinstance(name, str):
-            found[name] = get_value(each, ("metadata", "labels", ADMIN_ACCESS_LABEL)) == "true"
+    for obj in objects:
+        name = get_value(obj, ("metadata", "name"))
+        if _is_namespace(obj) and isinstance(name, str):
+            found[name] = get_value(obj, ("metadata", "labels", ADMIN_ACCESS_LABEL)) == "true"
     return found
 
 

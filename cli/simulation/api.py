@@ -135,13 +135,13 @@ def _text(placed: Sequence[PodPlacement], place: str) -> Iterator[str]:
 
 def _each_pod(inputs: SimulationInput) -> Iterator[Pod]:
     """Yield the pods of the input, those of workloads with a number each."""
-    for each in inputs.pods:
-        if not each.path:
-            yield each.pod
+    for pod in inputs.pods:
+        if not pod.path:
+            yield pod.pod
             continue
-        for number in range(each.pods.number):
-            metadata = replace(each.pod.metadata, name=f"{each.pod.metadata.name}-{number}")
-            yield replace(each.pod, metadata=metadata)
+        for number in range(pod.pods.number):
+            metadata = replace(pod.pod.metadata, name=f"{pod.pod.metadata.name}-{number}")
+            yield replace(pod.pod, metadata=metadata)
 
 
 def _body(inputs: SimulationInput, pods: Sequence[Pod]) -> dict[str, Any]:
@@ -154,7 +154,9 @@ def _body(inputs: SimulationInput, pods: Sequence[Pod]) -> dict[str, Any]:
         "pods": pods,
         "claims": [each for each in found.claims if _is_in_file("ResourceClaim", each, inputs)],
         "templates": [
-            each for each in found.templates if _is_in_file("ResourceClaimTemplate", each, inputs)
+            template
+            for template in found.templates
+            if _is_in_file("ResourceClaimTemplate", template, inputs)
         ],
     }
     plain: dict[str, Any] = msgspec.to_builtins(objects, enc_hook=str)
@@ -175,15 +177,21 @@ def _read_placement(told: Json) -> PodPlacement:
     node = told["node"] or None
     claims = [
         (
-            f"{namespace}/{each['claim']}",
-            {"devices": {"results": each["devices"]}} if node else None,
+            f"{namespace}/{claim['claim']}",
+            {"devices": {"results": claim["devices"]}} if node else None,
         )
-        for each in told["claims"]
+        for claim in told["claims"]
     ]
     reasons = tuple(
         Reason(
-            each["code"], "", 0, 0, each.get("nodes", 0), each.get("example", ""), each["message"]
+            reason["code"],
+            "",
+            0,
+            0,
+            reason.get("nodes", 0),
+            reason.get("example", ""),
+            reason["message"],
         )
-        for each in told["reasons"]
+        for reason in told["reasons"]
     )
     return PodPlacement(f"{namespace}/{told['pod']}", node, tuple(claims), reasons)

@@ -1,6 +1,6 @@
 """Reads the input of a simulation: the cluster, the pods to place and the configuration.
 
-Also keeps fields that the structs of `dra` do not have: `unschedulable` of a node, the
+Also keeps fields that the structs of `drawbridge.dra` do not have: `unschedulable` of a node, the
 creation time of a class, and allocations as written.
 """
 

@@ -191,9 +191,9 @@ def _format_workload(
     pods = count_noun(replicas.number, "pod")
     yield escape_unprintable(f"{name}: {replicas.fits:,} of {pods} placed")
     by_node: dict[str, list[PodPlacement]] = {}
-    for each in replicas.placed:
-        if each.claims:
-            by_node.setdefault(each.node or "", []).append(each)
+    for placed in replicas.placed:
+        if placed.claims:
+            by_node.setdefault(placed.node or "", []).append(placed)
     rows = [
         _node_row(node, pods_there) for node, pods_there in islice(by_node.items(), _MOST_NODES)
     ]

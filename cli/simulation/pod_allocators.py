@@ -66,8 +66,8 @@ class PodAllocators:
         several: tuple[Iterable[PlannerObject], ...] = (
             self.slices(allocator), objects.taint_rules, objects.classes, objects.nodes,
         )  # fmt: skip
-        for each in chain.from_iterable(several):
-            planner.update(each)
+        for change in chain.from_iterable(several):
+            planner.update(change)
         return planner
 
     def nodes(self, allocator: Allocator, nodes: ClusterNodes) -> ClusterNodes:
@@ -94,7 +94,7 @@ def find_pod_allocators(
         configuration,
         owned=select_owned_slices(configuration, objects.slices, objects.nodes, facts.classes),
         fenced=frozenset(
-            each.name for each in objects.nodes if decide_node(entries, each.labels).fenced
+            node.name for node in objects.nodes if decide_node(entries, node.labels).fenced
         ),
         moves_default=owns_all_drivers(facts, configuration),
     )

@@ -43,11 +43,11 @@ def _running_pods(inputs: SimulationInput) -> Iterator[Pod]:
 def _read(
     documents: tuple[Document, ...], kind: str, reader: Reader[T], findings: list[LocatedFinding]
 ) -> Iterator[T]:
-    for each in documents:
-        if not isinstance(each.value, dict) or each.value.get("kind") != kind:
+    for document in documents:
+        if not isinstance(document.value, dict) or document.value.get("kind") != kind:
             continue
-        found = reader.read(each.value, ordinal=each.index)
+        found = reader.read(document.value, ordinal=document.index)
         if isinstance(found, tuple):
-            findings += [each.locate_finding(problem) for problem in found]
+            findings += [document.locate_finding(problem) for problem in found]
         else:
             yield found

@@ -39,8 +39,8 @@ class CommandParser(argparse.ArgumentParser):
         """List the exit codes at the end of the help texts of this command and its subcommands."""
         self.formatter_class = argparse.RawDescriptionHelpFormatter
         self.epilog = describe_exit_codes(codes)
-        for each in self.subparsers().values():
-            each.add_exit_codes(codes)
+        for subparser in self.subparsers().values():
+            subparser.add_exit_codes(codes)
 
     def subparsers(self) -> dict[str, "CommandParser"]:
         """Return the parsers of the subcommands by name."""

@@ -116,8 +116,8 @@ def _fish_lines(table: CompletionTable) -> Iterator[str]:
             inner = table.get(f"{name} {word}".strip())
             told = f" -d {_quote(inner.summary)}" if inner else ""
             yield f"complete -c drawbridge -n {condition} -a {word}{told}"
-        for each in command.options:
-            yield f"complete -c drawbridge -n {condition} {_fish_option(each)}"
+        for option in command.options:
+            yield f"complete -c drawbridge -n {condition} {_fish_option(option)}"
 
 
 def _fish_condition(name: str, command: CompletedCommand) -> str:

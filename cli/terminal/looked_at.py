@@ -38,9 +38,9 @@ def describe_looked_at(
     severities = Counter(each.finding.severity for each in found)
     nothing = "no errors or warnings" if severities else "no findings"
     wrong = [
-        count_noun(severities[each], each.value)
-        for each in (Severity.ERROR, Severity.WARNING)
-        if severities[each]
+        count_noun(severities[severity], severity.value)
+        for severity in (Severity.ERROR, Severity.WARNING)
+        if severities[severity]
     ]
     return f"looked at {', '.join(looked) or 'no object'}: {', '.join(wrong) or nothing}"
 

@@ -98,9 +98,9 @@ def _sort(found: Sequence[LocatedFinding], result: EditResult) -> list[LocatedFi
 def _join_equal(found: Sequence[LocatedFinding]) -> list[LocatedFinding]:
     """Return the first finding of each message, with the number of the other ones."""
     groups: dict[object, list[LocatedFinding]] = {}
-    for each in found:
-        key = (each.finding.severity, each.finding.code, each.finding.message)
-        groups.setdefault(key, []).append(each)
+    for place in found:
+        key = (place.finding.severity, place.finding.code, place.finding.message)
+        groups.setdefault(key, []).append(place)
     return [_with_count(group[0], len(group) - 1) for group in groups.values()]
 
 
@@ -115,9 +115,9 @@ def _with_count(each: LocatedFinding, more: int) -> LocatedFinding:
 def _diff(
     result: EditResult, templates: Sequence[Mapping[str, Value]], *, whole: bool
 ) -> Iterator[str]:
-    for each in result.files:
-        name = each.source.name.lstrip("/")
-        before, after = each.source.data, each.text
+    for file in result.files:
+        name = file.source.name.lstrip("/")
+        before, after = file.source.data, file.text
         yield from describe_changes(before, after, f"a/{name}", f"b/{name}", whole=whole)
     for template, text in zip(templates, print_each(templates), strict=True):
         name = f"b/{template_key(dict(template))[1]}.yaml"

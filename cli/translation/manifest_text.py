@@ -19,9 +19,9 @@ _ORIGINAL: Final = re.compile(
 
 def print_each(values: Iterable[Mapping[str, Value]]) -> Iterator[bytes]:
     """Yield each value as a YAML document."""
-    for each in values:
+    for value in values:
         text = io.StringIO()
-        output.print_value(dict(each), "yaml", text)
+        output.print_value(dict(value), "yaml", text)
         yield text.getvalue().encode()
 
 

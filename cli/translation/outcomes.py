@@ -61,9 +61,9 @@ class Outcomes:
         """Return the lines about the workloads, and the lines of the summary."""
         asked = {id(each): self.asked(each.document.value) for each in result.objects}
         groups: dict[object, list[EditedObject]] = {}
-        for each in result.objects:
-            if asked[id(each)]:
-                groups.setdefault(_outcome_key(each, asked[id(each)]), []).append(each)
+        for obj in result.objects:
+            if asked[id(obj)]:
+                groups.setdefault(_outcome_key(obj, asked[id(obj)]), []).append(obj)
         lines: list[str] = []
         for group in sorted(groups.values(), key=len, reverse=True):
             outcome = self._outcome(group[0], asked[id(group[0])])
@@ -75,10 +75,10 @@ class Outcomes:
     def describe_undone(self, result: EditResult, templates: int) -> tuple[list[str], list[str]]:
         """Return the lines about the undone workloads, and the lines of the summary."""
         groups: dict[tuple[str, ...], list[EditedObject]] = {}
-        for each in result.objects:
-            if each.changed:
-                restored = self.asked(apply_edits(each.document.value, each.result.edits))
-                groups.setdefault(restored, []).append(each)
+        for obj in result.objects:
+            if obj.changed:
+                restored = self.asked(apply_edits(obj.document.value, obj.result.edits))
+                groups.setdefault(restored, []).append(obj)
         lines: list[str] = []
         for restored, group in sorted(groups.items(), key=lambda item: -len(item[1])):
             lines += format_line(_subject(group), WorkloadOutcome(("undone",), restored))
@@ -186,10 +186,10 @@ def _summary(result: EditResult, asked: Mapping[int, tuple[str, ...]]) -> Iterat
 def _attention(findings: Iterable[LocatedFinding]) -> dict[tuple[str, str], dict[str, None]]:
     """Return the codes of warnings and errors by the file and the name of the object."""
     codes: dict[tuple[str, str], dict[str, None]] = {}
-    for each in findings:
-        if each.finding.severity is not Severity.INFO:
-            found = codes.setdefault((each.source, each.finding.object), {})
-            found[each.finding.code] = None
+    for finding in findings:
+        if finding.finding.severity is not Severity.INFO:
+            found = codes.setdefault((finding.source, finding.finding.object), {})
+            found[finding.finding.code] = None
     return codes
 
 

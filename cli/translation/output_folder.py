@@ -46,13 +46,13 @@ def write_folder(
 
 
 def _targets(result: EditResult, inputs: Sequence[str]) -> Iterator[_Target]:
-    for each in result.files:
-        name = _name_in_folder(each.source.name, inputs)
-        data = each.text
+    for file in result.files:
+        name = _name_in_folder(file.source.name, inputs)
+        data = file.text
         if name == TEMPLATES_FILE:
             # The templates of an earlier run.
             data = join_documents([data, *print_each(result.templates.values())])
-        yield _Target(name, data, each.source.name)
+        yield _Target(name, data, file.source.name)
     known = {_name_in_folder(each.source.name, inputs) for each in result.files}
     if result.templates and TEMPLATES_FILE not in known:
         yield _Target(TEMPLATES_FILE, join_documents(print_each(result.templates.values())), "")
@@ -62,9 +62,9 @@ def _name_in_folder(name: str, inputs: Sequence[str]) -> str:
     """Return the path of a file below the folder of the input that contains it."""
     if name == INPUT_NAME:
         return _STDIN_FILE
-    for each in inputs:
-        if Path(each).is_dir() and Path(name).is_relative_to(each):
-            return Path(name).relative_to(each).as_posix()
+    for source in inputs:
+        if Path(source).is_dir() and Path(name).is_relative_to(source):
+            return Path(name).relative_to(source).as_posix()
     return Path(name).name
 
 
@@ -75,17 +75,19 @@ def _find_problems(
     inputs = {os.path.realpath(each.source.name) for each in result.files}
     root = os.path.realpath(folder)
     seen: dict[str, str] = {}
-    for each in targets:
-        path = folder / each.name
-        if each.name in seen:
-            message = f"{seen[each.name]} and {each.source} would both be written to {each.name}"
-            yield _finding(message, each.source)
-        seen[each.name] = each.source
+    for target in targets:
+        path = folder / target.name
+        if target.name in seen:
+            message = (
+                f"{seen[target.name]} and {target.source} would both be written to {target.name}"
+            )
+            yield _finding(message, target.source)
+        seen[target.name] = target.source
         if not Path(os.path.realpath(path.parent)).is_relative_to(root):
-            yield _finding(f"{each.name} leads out of the folder through a link", each.source)
+            yield _finding(f"{target.name} leads out of the folder through a link", target.source)
         elif os.path.realpath(path) in inputs and not overwrite:
             remedy = "Choose another folder, or overwrite the input with `--overwrite`."
-            yield _finding(f"{path} is an input of this command", each.source, remedy)
+            yield _finding(f"{path} is an input of this command", target.source, remedy)
 
 
 def _finding(message: str, source: str, remedy: str | None = None) -> LocatedFinding:

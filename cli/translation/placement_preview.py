@@ -74,8 +74,8 @@ def make_preview(
         nodes=tuple({each.name: each for each in objects.nodes}.values()),
         unschedulable=objects.unschedulable,
         advertised={
-            each.name: frozenset(served_resources(each, configuration.legacy))
-            for each in objects.nodes
+            node.name: frozenset(served_resources(node, configuration.legacy))
+            for node in objects.nodes
         },
         classes=class_by_resource_name(
             {each.metadata.name: each for each in objects.classes}.values(), objects.created

@@ -53,6 +53,6 @@ def _describe_object(
 
 def _shown(result: TranslatedObject) -> Iterator[Finding]:
     """Yield warnings and errors, and the info that a DeviceClass serves the request."""
-    for each in result.findings:
-        if each.severity is not Severity.INFO or each.code == LEFT_TO_CLASS.name:
-            yield each
+    for finding in result.findings:
+        if finding.severity is not Severity.INFO or finding.code == LEFT_TO_CLASS.name:
+            yield finding

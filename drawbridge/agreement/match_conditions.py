@@ -256,8 +256,8 @@ def _selects_too_little(webhook: JSONObject, configuration: Configuration) -> bo
 def requires_namespace_label(live: JSONObject | None) -> bool:
     """Return whether the API server sends only pods of namespaces that have the label."""
     return any(
-        each.get("name") == POD_WEBHOOK and _selects_by_label(each)
-        for each in _webhooks(live or {})
+        webhook.get("name") == POD_WEBHOOK and _selects_by_label(webhook)
+        for webhook in _webhooks(live or {})
     )
 
 
@@ -265,8 +265,9 @@ def _selects_by_label(webhook: Mapping[str, Any]) -> bool:
     """Return whether the namespaceSelector of a webhook requires the label."""
     selector = webhook.get("namespaceSelector") or {}
     return TRANSLATE_LABEL in (selector.get("matchLabels") or {}) or any(
-        each.get("key") == TRANSLATE_LABEL and each.get("operator") in {"Exists", "In"}
-        for each in selector.get("matchExpressions") or ()
+        match_expression.get("key") == TRANSLATE_LABEL
+        and match_expression.get("operator") in {"Exists", "In"}
+        for match_expression in selector.get("matchExpressions") or ()
     )
 
 
@@ -278,7 +279,8 @@ def _find_excluding(webhook: Mapping[str, Any], wanted: MatchConditions) -> list
     """Describe the live conditions of a webhook that may exclude pods of the configuration."""
     own = wanted.get(webhook.get("name", ""))
     live = {
-        each.get("name"): each.get("expression") for each in webhook.get("matchConditions") or ()
+        match_condition.get("name"): match_condition.get("expression")
+        for match_condition in webhook.get("matchConditions") or ()
     }
     if own is None or not live:
         return []

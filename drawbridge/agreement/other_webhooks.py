@@ -164,11 +164,11 @@ def _may_match_namespace(webhook: Mapping[str, Any]) -> bool:
     required = (selector.get("matchLabels") or {}).get(TRANSLATE_LABEL, Mode.ENFORCE)
     if required != Mode.ENFORCE:
         return False
-    for each in selector.get("matchExpressions") or ():
-        if each.get("key") != TRANSLATE_LABEL:
+    for match_expression in selector.get("matchExpressions") or ():
+        if match_expression.get("key") != TRANSLATE_LABEL:
             continue
-        lists_enforce = Mode.ENFORCE in (each.get("values") or ())
-        operator = each.get("operator")
+        lists_enforce = Mode.ENFORCE in (match_expression.get("values") or ())
+        operator = match_expression.get("operator")
         if operator == "DoesNotExist" or (operator == "NotIn" and lists_enforce):
             return False
         if operator == "In" and not lists_enforce:

@@ -143,8 +143,8 @@ def select_owned_slices(
         name: find_withheld_drivers(each, known, extended) for name, each in by_name.items()
     }
     pools: dict[PoolID, list[Slice]] = {}
-    for each in slices:
-        pools.setdefault(PoolID(each.driver, each.pool), []).append(each)
+    for slice_ in slices:
+        pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
     used = {
         pool
         for pool, published in pools.items()
@@ -171,9 +171,9 @@ def report_shared_pools(owned: Sequence[OwnedPool], slices: Iterable[Slice]) -> 
     """Report the pools of owned drivers that are not local to one node, by driver and name."""
     drivers = frozenset(str(each.driver) for each in owned)
     pools: dict[PoolID, list[Slice]] = {}
-    for each in slices if drivers else ():
-        if each.driver in drivers:
-            pools.setdefault(PoolID(each.driver, each.pool), []).append(each)
+    for slice_ in slices if drivers else ():
+        if slice_.driver in drivers:
+            pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
     return tuple(
         report_shared_pool(pool, pools[pool])
         for pool in sorted(pools)
@@ -189,13 +189,13 @@ def report_shared_pool(pool: PoolID, slices: Iterable[Slice]) -> Finding:
 
 
 def _reach(slices: Iterable[Slice]) -> str:
-    for each in slices:
-        if each.all_nodes:
-            return f"ResourceSlice {each.name} sets allNodes"
-        if each.per_device_node_selection:
-            return f"ResourceSlice {each.name} sets perDeviceNodeSelection"
-        if each.node_selector is not None:
-            return f"ResourceSlice {each.name} sets nodeSelector"
+    for slice_ in slices:
+        if slice_.all_nodes:
+            return f"ResourceSlice {slice_.name} sets allNodes"
+        if slice_.per_device_node_selection:
+            return f"ResourceSlice {slice_.name} sets perDeviceNodeSelection"
+        if slice_.node_selector is not None:
+            return f"ResourceSlice {slice_.name} sets nodeSelector"
     return "its ResourceSlices name several nodes"
 
 
@@ -203,9 +203,9 @@ def find_unfenced_nodes(owned: Sequence[OwnedPool], nodes: Iterable[Node]) -> tu
     """Return the names of the owned nodes without the taint that they must have, sorted."""
     return tuple(
         sorted(
-            each.name
-            for each in nodes
-            if decide_node(owned, each.labels).fenced and not has_fence(each.taints)
+            node.name
+            for node in nodes
+            if decide_node(owned, node.labels).fenced and not has_fence(node.taints)
         )
     )
 
@@ -264,9 +264,11 @@ def _list_nodes(names: Sequence[str]) -> str:
 def drivers_by_resource(classes: Iterable[ClassFacts]) -> dict[str, frozenset[str]]:
     """Return the drivers whose devices classes with an extended resource name select, by name."""
     found: dict[str, frozenset[str]] = {}
-    for each in classes:
-        if each.extended:
-            found[each.extended] = found.get(each.extended, frozenset()).union(each.drivers)
+    for device_class in classes:
+        if device_class.extended:
+            found[device_class.extended] = found.get(device_class.extended, frozenset()).union(
+                device_class.drivers
+            )
     return found
 
 

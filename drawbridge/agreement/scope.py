@@ -86,7 +86,8 @@ def decide_namespace_scope(name: str, labels: Mapping[str, str], scope: Scope) -
 def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Return whether the labels match the selector, with the semantics of Kubernetes."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _requirement_matches(each, labels) for each in selector.match_expressions
+        _requirement_matches(match_expression, labels)
+        for match_expression in selector.match_expressions
     )
 
 

@@ -30,10 +30,10 @@ def selects_pod(
     The match conditions do not count. Without the webhook configuration, nothing is selected.
     """
     return any(
-        _matches(each.get("namespaceSelector"), namespace_labels)
-        and _matches(each.get("objectSelector"), labels)
-        for each in (live or {}).get("webhooks") or ()
-        if each.get("name") == POD_WEBHOOK
+        _matches(webhook.get("namespaceSelector"), namespace_labels)
+        and _matches(webhook.get("objectSelector"), labels)
+        for webhook in (live or {}).get("webhooks") or ()
+        if webhook.get("name") == POD_WEBHOOK
     )
 
 
@@ -41,8 +41,12 @@ def _matches(raw: object, labels: Mapping[str, str]) -> bool:
     # The API server has validated the selector, and accepts more keys than the configuration.
     selector = msgspec.convert(raw or {}, _Selector)
     requirements = (
-        LabelRequirement(LabelKey(each.key), each.operator, tuple(map(LabelValue, each.values)))
-        for each in selector.match_expressions or ()
+        LabelRequirement(
+            LabelKey(match_expression.key),
+            match_expression.operator,
+            tuple(map(LabelValue, match_expression.values)),
+        )
+        for match_expression in selector.match_expressions or ()
     )
     wanted = {
         LabelKey(key): LabelValue(text) for key, text in (selector.match_labels or {}).items()

@@ -138,10 +138,10 @@ def _signatures(
 
 
 def _parameters(types: Iterable[Type]) -> Iterable[str]:
-    for each in types:
-        if each.kind == "param":
-            yield each.name
-        yield from _parameters(each.params)
+    for type_name in types:
+        if type_name.kind == "param":
+            yield type_name.name
+        yield from _parameters(type_name.params)
 
 
 class VariableScope:

@@ -68,8 +68,8 @@ class _PortForward:
     async def close(self) -> None:
         """End all connections."""
         tasks = list(self._tasks)
-        for each in tasks:
-            each.cancel()
+        for task in tasks:
+            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -103,8 +103,8 @@ class _PortForward:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             ended_here = sender.done() and sender.exception() is None
         finally:
-            for each in both:
-                each.cancel()
+            for task in both:
+                task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
         if ended_here:
             return

@@ -87,8 +87,8 @@ def _replace(encoded: bytes, number: int, change: Callable[[bytes], bytes]) -> b
     if sum(each.number == number and each.value is not None for each in fields) != 1:
         raise ValueError(f"the message has not exactly one field {number}")
     return b"".join(
-        _encode(number, change(each.value or b"")) if each.number == number else each.encoded
-        for each in fields
+        _encode(number, change(field.value or b"")) if field.number == number else field.encoded
+        for field in fields
     )
 
 

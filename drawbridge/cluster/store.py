@@ -139,8 +139,8 @@ class ObjectIndex(Generic[T]):
             self.drop(key)
         for key in [key for key in self._decode_errors if key not in listed]:
             del self._decode_errors[key]
-        for each in now.values():
-            self.put(each)
+        for stored in now.values():
+            self.put(stored)
 
     def _notify(self, before: CachedObject[T] | None, after: CachedObject[T] | None) -> None:
         self.revision += 1

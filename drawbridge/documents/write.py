@@ -115,8 +115,8 @@ def write_block(value: Value, style: TextStyle, indent: int) -> list[str]:
         for k, v in value.items():
             lines += write_entry(k, v, style, indent)
     elif isinstance(value, list):
-        for each in value:
-            lines += write_item(each, style, indent)
+        for item in value:
+            lines += write_item(item, style, indent)
     else:
         lines = write_below(value, style, indent)
     lines[0] = lines[0].lstrip(" ")

@@ -193,10 +193,10 @@ def effective_counter_uses(
 def _first_selecting(
     peer: Peer, declarations: Iterable[Declaration], evaluate: Evaluate
 ) -> Declaration | None:
-    for each in declarations:
-        same_driver = each.driver in ("", peer.pool.driver)
-        if same_driver and (not each.selector or evaluate(each.selector, peer)):
-            return each
+    for declaration in declarations:
+        same_driver = declaration.driver in ("", peer.pool.driver)
+        if same_driver and (not declaration.selector or evaluate(declaration.selector, peer)):
+            return declaration
     return None
 
 

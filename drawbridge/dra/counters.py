@@ -56,9 +56,9 @@ def available_counters(
     without admin access. Ignores devices that are no longer published, and unknown counters.
     """
     left = {
-        (each.name, name): counter.value.nanos()
-        for each in sets.values()
-        for name, counter in each.counters.items()
+        (members.name, name): counter.value.nanos()
+        for members in sets.values()
+        for name, counter in members.counters.items()
     }
     for device in published:
         if device.consumes_counters and device.name in allocated:

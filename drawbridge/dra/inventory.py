@@ -116,8 +116,8 @@ class PoolCache:
         known, pools = self._alike
         if known is not inventory.alike:
             found = (
-                self.pool(each, each.members_for(_NO_NODE), inventory.gates)
-                for each in inventory.alike.values()
+                self.pool(pool_slices, pool_slices.members_for(_NO_NODE), inventory.gates)
+                for pool_slices in inventory.alike.values()
             )
             pools = _ordered(pool for pool in found if pool is not None)
             self._alike = (inventory.alike, pools)
@@ -183,10 +183,10 @@ class Inventory(msgspec.Struct, frozen=True, eq=False, dict=True):
                 changed[pool] = {each.name: each for each in known}
             return changed[pool]
 
-        for each in removed:
-            slices_of_pool(each).pop(each.name, None)
-        for each in added:
-            slices_of_pool(each)[each.name] = each
+        for resource_slice in removed:
+            slices_of_pool(resource_slice).pop(resource_slice.name, None)
+        for resource_slice in added:
+            slices_of_pool(resource_slice)[resource_slice.name] = resource_slice
         return _with_pools(
             self,
             {
@@ -234,8 +234,8 @@ def build_inventory(
 ) -> Inventory:
     """Index slices. Adds the taints of the rules to devices if the feature gate is enabled."""
     pools: dict[PoolID, list[Slice]] = {}
-    for each in sorted(slices, key=lambda each: each.name):
-        pools.setdefault(PoolID(each.driver, each.pool), []).append(each)
+    for slice_ in sorted(slices, key=lambda each: each.name):
+        pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
     rules = sorted(taint_rules, key=lambda rule: rule.name) if gates.device_taint_rules else ()
     empty = Inventory(gates, tuple(rules))
     return _with_pools(
@@ -277,9 +277,9 @@ def _taint(
     """Add taints to slices. A slice that equals the one before stays the same object."""
     known = {each.name: each for each in before}
     tainted = []
-    for each in slices:
-        after = msgspec.structs.replace(each, devices=with_taints(each.devices, rules))
-        same = known.get(each.name)
+    for slice_ in slices:
+        after = msgspec.structs.replace(slice_, devices=with_taints(slice_.devices, rules))
+        same = known.get(slice_.name)
         tainted.append(same if same is not None and same == after else after)
     return tuple(tainted)
 
@@ -385,8 +385,8 @@ def _repeated_device(slices: Iterable[Slice]) -> str:
 
 
 def _unknown_counter(slices: Iterable[Slice], sets: Mapping[str, CounterSet]) -> str:
-    for each in slices:
-        for device in each.devices:
+    for slice_ in slices:
+        for device in slice_.devices:
             for use in device.consumes_counters:
                 known = sets.get(use.counter_set)
                 if known is None:

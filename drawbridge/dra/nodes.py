@@ -117,9 +117,11 @@ def named_nodes(selector: NodeSelector) -> frozenset[str] | None:
     names: set[str] = set()
     for term in selector.node_selector_terms:
         named = [
-            each.values[0]
-            for each in term.match_fields
-            if each.key == "metadata.name" and each.operator == "In" and len(each.values) == 1
+            match_field.values[0]
+            for match_field in term.match_fields
+            if match_field.key == "metadata.name"
+            and match_field.operator == "In"
+            and len(match_field.values) == 1
         ]
         if not named:
             return None

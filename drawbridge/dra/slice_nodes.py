@@ -89,8 +89,8 @@ class PoolNodes(msgspec.Struct, frozen=True, eq=False):
         if self.all_alike:
             return frozenset()
         keys: set[IndexKey] = {*self.by_name, *([None] if self.everywhere else [])}
-        for each in self.conditional:
-            for reference in each.references:
+        for condition in self.conditional:
+            for reference in condition.references:
                 if isinstance(reference, NodeSelector):
                     keys.update(_selector_keys(reference))
                 else:

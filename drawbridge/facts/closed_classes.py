@@ -34,14 +34,14 @@ def mark_closed_classes(  # noqa: PLR0913, PLR0917  # everything that shows that
     verdicts = fleet_verdicts(fleet, published, coming)
     return [
         ClassFacts(
-            each.name,
-            each.extended,
-            each.drivers,
-            each.devices,
+            listed_class.name,
+            listed_class.extended,
+            listed_class.drivers,
+            listed_class.devices,
             # Aggregates cannot show what expected devices would satisfy.
-            closed=verdicts[each.name].closed and not verdicts[each.name].expected,
+            closed=verdicts[listed_class.name].closed and not verdicts[listed_class.name].expected,
         )
-        for each in listed
+        for listed_class in listed
     ]
 
 
@@ -55,12 +55,12 @@ def _find_published(
     drivers = {each.node.name: each.drivers for each in cluster.nodes}
     plugins = find_plugin_nodes((each, drivers.get(each.name, ())) for each in nodes)
     return {
-        each.name: PublishedClass(
-            each.devices,
+        row.name: PublishedClass(
+            row.devices,
             doubt,
-            describe_left_to_plugin(plugins, each.drivers, each.extended, families),
+            describe_left_to_plugin(plugins, row.drivers, row.extended, families),
         )
-        for each in rows
+        for row in rows
     }
 
 

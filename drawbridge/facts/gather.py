@@ -132,8 +132,8 @@ def gather_facts(  # house: long, one line for each table
 def _nodes(objects: FactsInput) -> tuple[Node, ...]:
     """Return the nodes by name, including nodes that only slices refer to."""
     nodes = {node.name: node for node in objects.nodes}
-    for each in objects.slices:
-        names = [each.node_name, *(device.node_name for device in each.devices)]
+    for slice_ in objects.slices:
+        names = [slice_.node_name, *(device.node_name for device in slice_.devices)]
         for name in filter(None, names):
             nodes.setdefault(name, Node(name))
     return tuple(nodes[name] for name in sorted(nodes))

@@ -260,12 +260,12 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
             classes=tuple(each for each in self.classes if each.name in offer.classes),
             names=tuple(
                 msgspec.structs.replace(
-                    each,
+                    name,
                     # The class that takes precedence serves the name on every node, or none does.
-                    classes=each.classes if set(each.classes[:1]) <= set(offer.classes) else (),
-                    nodes=each.nodes if each.name in offer.names else 0,
+                    classes=name.classes if set(name.classes[:1]) <= set(offer.classes) else (),
+                    nodes=name.nodes if name.name in offer.names else 0,
                 )
-                for each in self.names
+                for name in self.names
             ),
             offers=(offer,),
         )
@@ -290,6 +290,6 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
     @functools.cached_property
     def _products(self) -> Mapping[str, tuple[Product, ...]]:
         found: dict[str, list[Product]] = {}
-        for each in self.products:
-            found.setdefault(each.driver, []).append(each)
+        for product in self.products:
+            found.setdefault(product.driver, []).append(product)
         return {driver: tuple(rows) for driver, rows in found.items()}

@@ -52,12 +52,13 @@ def _without_counts(facts: Facts) -> Facts:
         facts,
         classes=tuple(replace(each, devices=0, closed=False) for each in facts.classes),
         names=tuple(
-            replace(each, nodes=min(each.nodes, 1), devices=0, most=0, dual=min(each.dual, 1))
-            for each in facts.names
+            replace(name, nodes=min(name.nodes, 1), devices=0, most=0, dual=min(name.dual, 1))
+            for name in facts.names
         ),
         products=tuple(replace(each, devices=0, nodes=0, most=0) for each in facts.products),
         drivers=tuple(
-            replace(each, devices=0, nodes=0, dual=min(each.dual, 1)) for each in facts.drivers
+            replace(driver, devices=0, nodes=0, dual=min(driver.dual, 1))
+            for driver in facts.drivers
         ),
         shapes=tuple(replace(each, nodes=1) for each in facts.shapes_by_frequency),
         offers=tuple(replace(each, nodes=1) for each in facts.offers_by_frequency),

@@ -38,9 +38,9 @@ class CompiledClass:
         self._lists = selectors.lists
         self.programs: list[Program] | None = []
         try:
-            for each in offered.spec.selectors:
-                if each.cel:
-                    self.programs.append(selectors.stored.compile(each.cel.expression))
+            for selector in offered.spec.selectors:
+                if selector.cel:
+                    self.programs.append(selectors.stored.compile(selector.cel.expression))
         except CompileError:
             self.programs = None
 
@@ -61,7 +61,9 @@ class ClassProjections(DeviceProjections):
     def __init__(self, offered: Iterable[CompiledClass], selectors: Selectors) -> None:
         self._lists = selectors.lists
         self._reads: list[Reads] = [
-            find_reads(program) for each in offered for program in each.programs or ()
+            find_reads(program)
+            for offered_class in offered
+            for program in offered_class.programs or ()
         ]
 
     def project(self, driver: str, device: Device) -> Hashable:
@@ -85,11 +87,11 @@ def count_selected(
 ) -> dict[str, Counter[ProductKey]]:
     """Return the number of selected devices of each product, by class."""
     counted: dict[str, Counter[ProductKey]] = {}
-    for each in classes:
-        found = counted[each.name] = Counter()
+    for device_class in classes:
+        found = counted[device_class.name] = Counter()
         for key, tally in cluster.products.items():
             for device, count in tally.samples.values():
-                if each.selects(key.driver, device):
+                if device_class.selects(key.driver, device):
                     found[key] += count
     return counted
 
@@ -100,12 +102,12 @@ def class_table(
     """Return the table of classes."""
     return [
         ClassFacts(
-            each.name,
-            extended=each.extended,
-            drivers=tuple(sorted({key.driver for key in counted[each.name]})),
-            devices=counted[each.name].total(),
+            device_class.name,
+            extended=device_class.extended,
+            drivers=tuple(sorted({key.driver for key in counted[device_class.name]})),
+            devices=counted[device_class.name].total(),
         )
-        for each in classes
+        for device_class in classes
     ]
 
 
@@ -120,9 +122,9 @@ class DualNode(NamedTuple):
 def classes_by_resource(classes: Iterable[CompiledClass]) -> dict[str, list[CompiledClass]]:
     """Group classes by the extended resource that they serve."""
     found: dict[str, list[CompiledClass]] = {}
-    for each in classes:
-        if each.extended:
-            found.setdefault(each.extended, []).append(each)
+    for device_class in classes:
+        if device_class.extended:
+            found.setdefault(device_class.extended, []).append(device_class)
     return found
 
 
@@ -182,18 +184,18 @@ def find_dual_nodes(
     """Return the nodes where a device plugin and a DRA driver offer the same devices."""
     by_name = classes_by_resource(classes)
     found = []
-    for each in nodes:
+    for node in nodes:
         shared = {
             name: _products_of_plugin(
-                each, name, [counted[c.name] for c in by_name.get(name, ())], known
+                node, name, [counted[c.name] for c in by_name.get(name, ())], known
             )
-            for name in advertised_resources(each.node)
+            for name in advertised_resources(node.node)
         }
         names = tuple(sorted(name for name, keys in shared.items() if keys))
         if names:
             keys = frozenset[ProductKey]().union(*shared.values())
-            devices = sum(each.products[key] for key in _whole_devices(keys, known))
-            found.append(DualNode(each.node.name, names, devices))
+            devices = sum(node.products[key] for key in _whole_devices(keys, known))
+            found.append(DualNode(node.node.name, names, devices))
     return tuple(found)
 
 
@@ -205,7 +207,9 @@ def _products_of_plugin(
 ) -> frozenset[ProductKey]:
     """Return the products on a node that a device plugin also offers as resource `name`."""
     drivers = {
-        each for each in node_devices.drivers if each in known and serves_name(known[each], name)
+        driver
+        for driver in node_devices.drivers
+        if driver in known and serves_name(known[driver], name)
     }
     return frozenset(
         key

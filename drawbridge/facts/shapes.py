@@ -13,8 +13,8 @@ from drawbridge.facts.model import Neighbourhood, NodeShape
 def shape_table(nodes: Iterable[NodeDevices]) -> list[NodeShape]:
     """Count the shapes of all nodes, for each pair of a GPU driver and a NIC driver."""
     found: Counter[NodeShape] = Counter()
-    for each in nodes:
-        found.update(_shapes(each.locations))
+    for node in nodes:
+        found.update(_shapes(node.locations))
     return [msgspec.structs.replace(shape, nodes=count) for shape, count in found.items()]
 
 

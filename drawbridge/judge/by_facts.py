@@ -60,8 +60,10 @@ class FactsContext(msgspec.Struct, frozen=True):
     def fleet(self) -> Mapping[str, FleetVerdict]:
         """Whether the fleet of each class is closed."""
         return {
-            each.name: FleetVerdict(each.closed, "" if each.closed else _OPEN)
-            for each in self.facts.classes
+            device_class.name: FleetVerdict(
+                device_class.closed, "" if device_class.closed else _OPEN
+            )
+            for device_class in self.facts.classes
         }
 
 
@@ -104,9 +106,9 @@ def _judge_choice(choice: Choice, facts: Facts, context: FactsContext) -> Device
         return None
     terms = [
         text
-        for each in wanted.selectors
-        if each.cel is not None
-        for text in split_terms(each.cel.expression, context.selectors.stored)
+        for selector in wanted.selectors
+        if selector.cel is not None
+        for text in split_terms(selector.cel.expression, context.selectors.stored)
     ]
     failed = {number: _failed_terms(each, terms, context) for number, each in enumerate(rows)}
     matching = [each for number, each in enumerate(rows) if not failed[number]]

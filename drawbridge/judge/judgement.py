@@ -46,7 +46,8 @@ QUESTIONS: Final[tuple[Question, ...]] = (
 def limit_work() -> dict[Question, Work]:
     """Return the work that the questions may do about one object: each its own."""
     return {
-        each: Work(DEVICE_UNITS if each is check_devices else QUESTION_UNITS) for each in QUESTIONS
+        question: Work(DEVICE_UNITS if question is check_devices else QUESTION_UNITS)
+        for question in QUESTIONS
     }
 
 

@@ -66,11 +66,11 @@ def settle_all(
     findings: Iterable[Finding | DeviceFinding], subject: Subject, context: Settled
 ) -> Iterator[Finding]:
     """Yield the findings with their final severity, without those that are switched off."""
-    for each in findings:
-        if isinstance(each, DeviceFinding):
-            yield from _settle_device_finding(each, subject, context)
+    for finding in findings:
+        if isinstance(finding, DeviceFinding):
+            yield from _settle_device_finding(finding, subject, context)
         else:
-            yield from _apply_policies(_spare_control_plane(each, subject), context)
+            yield from _apply_policies(_spare_control_plane(finding, subject), context)
 
 
 def _settle_device_finding(

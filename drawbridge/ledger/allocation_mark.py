@@ -42,9 +42,9 @@ class Mark(msgspec.Struct, frozen=True):
     def find_device(self, result: AllocationResult) -> MarkedDevice | None:
         """Return the entry for an allocation result."""
         key = (result.driver, result.pool, result.device, result.share_id)
-        for each in self.devices:
-            if (each.driver, each.pool, each.device, each.share_id) == key:
-                return each
+        for device in self.devices:
+            if (device.driver, device.pool, device.device, device.share_id) == key:
+                return device
         return None
 
 

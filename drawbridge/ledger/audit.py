@@ -97,10 +97,10 @@ def _check_index(ledger: Ledger) -> Iterator[Finding]:
     sources += [(uid, each.holds) for uid, each in ledger.reservations.items()]
     sources += ledger.kept.items()
     for uid, held in sources:
-        for each in held:
-            expected.setdefault(DeviceID(each.pool, each.device), {}).setdefault(uid, []).append(
-                each
-            )
+        for holding in held:
+            expected.setdefault(DeviceID(holding.pool, holding.device), {}).setdefault(
+                uid, []
+            ).append(holding)
     view = ledger.view()
     for device in sorted({*expected, *ledger.devices()}):
         indexed = {uid: list(held) for uid, held in ledger.holders(device).items()}
@@ -178,11 +178,13 @@ def _check_counters_and_groups(
     conflicting_sets: dict[str, None] = {}
     group_states: dict[str, GroupState] = {}
     for name in sorted(held):
-        for each in held[name].counter_uses:
-            state = group_states.get(each.counter_set, EMPTY_STATE)
-            if not state.admits(each.compatibility_groups, unset):
-                conflicting_sets[each.counter_set] = None
-            group_states[each.counter_set] = state.with_member(each.compatibility_groups, unset)
+        for counter_use in held[name].counter_uses:
+            state = group_states.get(counter_use.counter_set, EMPTY_STATE)
+            if not state.admits(counter_use.compatibility_groups, unset):
+                conflicting_sets[counter_use.counter_set] = None
+            group_states[counter_use.counter_set] = state.with_member(
+                counter_use.compatibility_groups, unset
+            )
     for counter_set in conflicting_sets:
         message = f"allocated devices on {counter_set} have no compatibility group in common"
         yield codes.GROUPS_CONTRADICT.at("", message, object=about)

@@ -57,7 +57,8 @@ def _find_claim(
         raise _ReferenceError(codes.CLAIM_REFERENCE_WRONG, text)
     if template:
         generated_names = {
-            each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses
+            resource_claim_status.name: resource_claim_status.resource_claim_name
+            for resource_claim_status in pod.status.resource_claim_statuses
         }
         if entry.name in generated_names and not generated_names[entry.name]:
             return None
@@ -90,7 +91,7 @@ def _check_usable(claim: Claim, pod: Pod) -> Claim:
         raise _ReferenceError(codes.CLAIM_UNUSABLE, f"{what} is being deleted")
     consumers = claim.status.reserved_for
     if len(consumers) >= CONSUMERS and not any(
-        _is_consumer(pod, each.name, each.uid) for each in consumers
+        _is_consumer(pod, consumer.name, consumer.uid) for consumer in consumers
     ):
         text = f"{what} is reserved for {len(consumers)} pods, which is the maximum"
         raise _ReferenceError(codes.CLAIM_UNUSABLE, text)

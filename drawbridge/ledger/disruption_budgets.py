@@ -41,8 +41,8 @@ class BudgetSelector(msgspec.Struct, frozen=True, rename="camel"):
         if not self.match_labels and not self.match_expressions:
             return False  # the scheduler ignores a budget that selects every pod
         return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
-            each.operator in _OPERATORS and meets_requirement(each, labels)
-            for each in self.match_expressions
+            match_expression.operator in _OPERATORS and meets_requirement(match_expression, labels)
+            for match_expression in self.match_expressions
         )
 
 

@@ -40,12 +40,12 @@ def class_by_resource_name(
     ordered = sorted(classes, key=attrgetter("metadata.name"), reverse=True)
     ordered.sort(key=lambda each: created.get(each.metadata.name, ""))
     names: dict[str, str] = {}
-    for each in ordered:
-        name = each.metadata.name
+    for device_class in ordered:
+        name = device_class.metadata.name
         if len(name) <= MAX_IMPLICIT_LENGTH:
             names[IMPLICIT_PREFIX + name] = name
-        if each.spec.extended_resource_name:
-            names[each.spec.extended_resource_name] = name
+        if device_class.spec.extended_resource_name:
+            names[device_class.spec.extended_resource_name] = name
     return names
 
 

@@ -32,9 +32,9 @@ def read_holds(
     """
     results = allocation.devices.results if allocation else ()
     return tuple(
-        _read_hold(each, mark.find_device(each), sharing=sharing)
-        for each in results
-        if not each.admin_access
+        _read_hold(result, mark.find_device(result), sharing=sharing)
+        for result in results
+        if not result.admin_access
     )
 
 
@@ -67,9 +67,9 @@ def merge_marked_draws(several: Iterable[Hold]) -> tuple[CounterUse, ...]:
     before it, so the sum of the result is the maximum.
     """
     draws: list[tuple[CounterUse, ...]] = []
-    for each in several:
-        if each.marked_draw and each.marked_draw not in draws:
-            draws.append(each.marked_draw)
+    for holding in several:
+        if holding.marked_draw and holding.marked_draw not in draws:
+            draws.append(holding.marked_draw)
     if len(draws) < 2:
         return draws[0] if draws else ()
     most: dict[tuple[str, str], Quantity] = {}

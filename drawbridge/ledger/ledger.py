@@ -271,8 +271,8 @@ class Ledger:
         for uid in uids:
             record, active = self._records.get(uid), self._reservations.get(uid)
             of_claim = (*(record.holds if record else ()), *(active.holds if active else ()))
-            for each in (*of_claim, *self._kept.get(uid, ())):
-                concerned.setdefault(each.pool, set()).add(each.device)
+            for holding in (*of_claim, *self._kept.get(uid, ())):
+                concerned.setdefault(holding.pool, set()).add(holding.device)
         changes = {}
         for pool, devices in concerned.items():
             held = self._holders.get(pool, {})
@@ -319,21 +319,21 @@ class Ledger:
     # --- the index of holders ---
 
     def _add_holds(self, uid: str, held: Iterable[Hold]) -> None:
-        for each in held:
-            devices = self._holders.setdefault(each.pool, {})
-            devices.setdefault(each.device, {}).setdefault(uid, []).append(each)
-            self._changed_devices.setdefault(each.pool, set()).add(each.device)
+        for holding in held:
+            devices = self._holders.setdefault(holding.pool, {})
+            devices.setdefault(holding.device, {}).setdefault(uid, []).append(holding)
+            self._changed_devices.setdefault(holding.pool, set()).add(holding.device)
 
     def _remove_holds(self, uid: str, held: Iterable[Hold]) -> None:
-        for each in held:
-            devices = self._holders.get(each.pool, {})
-            claims = devices.get(each.device, {})
+        for holding in held:
+            devices = self._holders.get(holding.pool, {})
+            claims = devices.get(holding.device, {})
             claims.pop(uid, None)
             if not claims:
-                devices.pop(each.device, None)
+                devices.pop(holding.device, None)
             if not devices:
-                self._holders.pop(each.pool, None)
-            self._changed_devices.setdefault(each.pool, set()).add(each.device)
+                self._holders.pop(holding.pool, None)
+            self._changed_devices.setdefault(holding.pool, set()).add(holding.device)
 
     def _remove_reservation(self, uid: str) -> None:
         reservation = self._reservations.pop(uid, None)
@@ -368,8 +368,8 @@ class Ledger:
         """Return whether one of these claims shares a device that a claim holds as a whole."""
         taken: dict[DeviceID, list[bool]] = {}
         for held in new.values():
-            for each in held:
-                taken.setdefault(DeviceID(each.pool, each.device), []).append(each.shared)
+            for holding in held:
+                taken.setdefault(DeviceID(holding.pool, holding.device), []).append(holding.shared)
         for device, shared in taken.items():
             for uid, held in self.holders(device).items():
                 shared += [each.shared for each in held if uid not in new]
@@ -381,9 +381,9 @@ def _is_same_allocation(one: Allocation, other: Allocation) -> bool:
     first, second = (
         [
             (r.request, r.driver, r.pool, r.device, r.share_id, r.admin_access)
-            for r in each.devices.results
+            for r in side.devices.results
         ]
-        for each in (one, other)
+        for side in (one, other)
     )
     return first == second
 

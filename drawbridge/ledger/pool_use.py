@@ -56,6 +56,6 @@ def changed_pools(before: View, after: View) -> Collection[PoolID]:
 
 def _sum_amounts(amounts: Iterable[Amounts]) -> Amounts:
     held: dict[str, Quantity] = {}
-    for each in amounts:
-        add_amounts(held, each)
+    for amount in amounts:
+        add_amounts(held, amount)
     return held

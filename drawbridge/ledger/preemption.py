@@ -165,8 +165,10 @@ def _consumers(claim: Claim) -> frozenset[str]:
     """Return the pods that use a claim; `""` stands for a consumer that is no pod."""
     namespace = claim.metadata.namespace or "default"
     return frozenset(
-        f"{namespace}/{each.name}" if each.resource == "pods" and not each.api_group else ""
-        for each in claim.status.reserved_for
+        f"{namespace}/{consumer.name}"
+        if consumer.resource == "pods" and not consumer.api_group
+        else ""
+        for consumer in claim.status.reserved_for
     )
 
 

@@ -30,9 +30,9 @@ def find_published_pool(inventory: Inventory, pool: PoolID) -> PublishedPool | N
         return None
     devices: dict[str, Device] = {}
     sets: dict[str, CounterSet] = {}
-    for each in newest:
-        for device in each.devices:
+    for resource_slice in newest:
+        for device in resource_slice.devices:
             devices.setdefault(device.name, device)
-        for counter_set in each.shared_counters:
+        for counter_set in resource_slice.shared_counters:
             sets.setdefault(counter_set.name, counter_set)
     return PublishedPool(generation, tuple(newest), devices, sets)

@@ -24,8 +24,8 @@ def rank_solution(claims: Sequence[Claim], solution: Solution) -> SolutionRank:
 
 def preferred_nodes(claims: Iterable[Claim]) -> PackingPolicy | None:
     """Return which nodes the first claim with a preference prefers."""
-    for each in claims:
-        rules = read_claim_rules(each)
+    for claim in claims:
+        rules = read_claim_rules(claim)
         if isinstance(rules, Rules) and rules.strategy and rules.strategy.nodes:
             return rules.strategy.nodes
     return None

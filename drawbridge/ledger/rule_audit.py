@@ -61,7 +61,8 @@ class RuleAudit:
         allocation = claim.status.allocation
         derived = {
             choice.name: {
-                each.name: each.expression for each in choice.requested.derived_attributes
+                derived_attribute.name: derived_attribute.expression
+                for derived_attribute in choice.requested.derived_attributes
             }
             for request in claim.spec.devices.requests
             for choice in request_choices(request)
@@ -80,8 +81,8 @@ class RuleAudit:
         if pool not in self._published:
             current = find_published_pool(self._inventory, pool)
             known: dict[str, Candidate] = {}
-            for each in current.slices if current is not None else ():
-                for candidate in self._candidates.of_slice(each):
+            for slice_ in current.slices if current is not None else ():
+                for candidate in self._candidates.of_slice(slice_):
                     known.setdefault(candidate.name, candidate)
             self._published[pool] = known
         return self._published[pool].get(result.device)

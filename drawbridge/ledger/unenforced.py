@@ -33,19 +33,19 @@ def unenforced_rules(
     template_names = {f"{space}/{each.resource_claim_template_name}" for space, each in entries}
     named = [each for each in claims if name_of(each) in claim_names]
     yield from unenforced_claim_rules(named, by)
-    for each in templates:
-        if name_of(each) in template_names:
+    for template in templates:
+        if name_of(template) in template_names:
             path = f"spec.{PATH}"
-            name = format_object_name(TEMPLATE, each.metadata)
-            yield from _report(each.spec.metadata.annotations, path, name)
+            name = format_object_name(TEMPLATE, template.metadata)
+            yield from _report(template.spec.metadata.annotations, path, name)
 
 
 def unenforced_claim_rules(claims: Iterable[Claim], by: Allocator) -> Iterator[Finding]:
     """Report the required rules of claims that have no devices yet."""
-    for each in claims if by is Allocator.UPSTREAM else ():
-        if each.status.allocation is None:
-            name = format_object_name(CLAIM, each.metadata)
-            yield from _report(each.metadata.annotations, PATH, name)
+    for claim in claims if by is Allocator.UPSTREAM else ():
+        if claim.status.allocation is None:
+            name = format_object_name(CLAIM, claim.metadata)
+            yield from _report(claim.metadata.annotations, PATH, name)
 
 
 def _report(annotations: Mapping[str, str], path: str, name: str) -> Iterator[Finding]:
@@ -68,9 +68,9 @@ def unenforced_compatibility(world: World, by: Allocator) -> Iterator[Finding]:
     if by is not Allocator.UPSTREAM:
         return
     counts: dict[str, list[str]] = {}
-    for each in world.inventory.slices:
-        if _declares(each):
-            counts.setdefault(each.driver, []).append(each.name)
+    for slice_ in world.inventory.slices:
+        if _declares(slice_):
+            counts.setdefault(slice_.driver, []).append(slice_.name)
     for driver, names in sorted(counts.items()):
         slices = "1 ResourceSlice" if len(names) == 1 else f"{len(names)} ResourceSlices"
         message = f"{_NOBODY} the compatibility rules of {slices} of {driver}"

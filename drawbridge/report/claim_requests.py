@@ -85,11 +85,13 @@ def _requests(claim: Value) -> list[Mapping[str, Value]]:
 
 def _constraints(claim: Value) -> Iterator[tuple[str, list[str]]]:
     """Yield each constraint in words, with the names of its requests."""
-    for each in map(as_mapping, as_list(get_value(claim, ("spec", "devices", "constraints")))):
-        names = [f"{name}" for name in as_list(each.get("requests"))]
-        if matching := each.get("matchAttribute"):
+    for constraint in map(
+        as_mapping, as_list(get_value(claim, ("spec", "devices", "constraints")))
+    ):
+        names = [f"{name}" for name in as_list(constraint.get("requests"))]
+        if matching := constraint.get("matchAttribute"):
             yield f"with the same {matching}", names
-        if distinct := each.get("distinctAttribute"):
+        if distinct := constraint.get("distinctAttribute"):
             yield f"with different {distinct}", names
 
 
@@ -138,7 +140,8 @@ def _describe_options(options: Sequence[Mapping[str, Value]], selectors: Selecto
     capacity = read_amounts(get_value(option.get("capacity"), ("requests",)))
     amounts = " and ".join(f"{name} {amount}" for name, amount in capacity.items())
     expressions = [
-        f"{get_value(each, ('cel', 'expression'))}" for each in as_list(option.get("selectors"))
+        f"{get_value(selector, ('cel', 'expression'))}"
+        for selector in as_list(option.get("selectors"))
     ]
     parts = (
         f"{number} of class {option.get('deviceClassName')}",

@@ -152,9 +152,9 @@ def referenced_names(pod: Value) -> tuple[list[str], list[str]]:
 def _requested_resources(pod: Value, before: Value | None) -> Iterator[RequestedResource]:
     """Yield the resources that the translation removed, or those of an untranslated pod."""
     now = {(each.container, each.resource) for each in _device_resources(pod)}
-    for each in _device_resources(pod if before is None else before):
-        if before is None or (each.container, each.resource) not in now:
-            yield each
+    for device_resource in _device_resources(pod if before is None else before):
+        if before is None or (device_resource.container, device_resource.resource) not in now:
+            yield device_resource
 
 
 def _device_resources(pod: Value) -> Iterator[RequestedResource]:
@@ -221,7 +221,8 @@ def _extended_resource_claim(objects: PodObjects) -> Iterator[ExplainedClaim]:
         return
     claim_object = objects.claims.get(claim)
     users = (
-        _text(as_mapping(each).get("containerName")) for each in as_list(status.get(_MAPPINGS))
+        _text(as_mapping(mapping).get("containerName"))
+        for mapping in as_list(status.get(_MAPPINGS))
     )
     yield ExplainedClaim(
         name=EXTENDED_RESOURCES,
@@ -267,13 +268,13 @@ def _containers_using(pod: Value, name: str) -> Iterator[str]:
 
 def _devices(claim: Value) -> Iterator[AllocatedDevice]:
     results = as_list(get_value(claim, ("status", "allocation", "devices", "results")))
-    for each in map(as_mapping, results):
+    for result in map(as_mapping, results):
         yield AllocatedDevice(
-            request=_text(each.get("request")),
-            driver=_text(each.get("driver")),
-            pool=_text(each.get("pool")),
-            device=_text(each.get("device")),
-            consumed=read_amounts(each.get("consumedCapacity")),
+            request=_text(result.get("request")),
+            driver=_text(result.get("driver")),
+            pool=_text(result.get("pool")),
+            device=_text(result.get("device")),
+            consumed=read_amounts(result.get("consumedCapacity")),
         )
 
 
@@ -377,19 +378,23 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
 
 
 def _conditions(pod: Value, kind: str) -> Iterator[str]:
-    for each in map(as_mapping, as_list(get_value(pod, ("status", "conditions")))):
-        if each.get("type") == kind and each.get("status") != "True" and each.get("message"):
-            yield _text(each.get("message"))
+    for condition in map(as_mapping, as_list(get_value(pod, ("status", "conditions")))):
+        if (
+            condition.get("type") == kind
+            and condition.get("status") != "True"
+            and condition.get("message")
+        ):
+            yield _text(condition.get("message"))
 
 
 def describe_events(events: Sequence[Value]) -> list[str]:
     """Return the latest distinct events, from both Event APIs, oldest first."""
     last_seen: dict[str, str] = {}
-    for each in map(as_mapping, events):
-        series = as_mapping(each.get("series"))
+    for event in map(as_mapping, events):
+        series = as_mapping(event.get("series"))
         dated = ("lastTimestamp", "eventTime", "firstTimestamp")
-        when = series.get("lastObservedTime") or next((each[k] for k in dated if each.get(k)), "")
-        text = f"{_text(each.get('reason'))}: {_text(each.get('note') or each.get('message'))}"
+        when = series.get("lastObservedTime") or next((event[k] for k in dated if event.get(k)), "")
+        text = f"{_text(event.get('reason'))}: {_text(event.get('note') or event.get('message'))}"
         last_seen[text] = max(last_seen.get(text, ""), _text(when))
     return sorted(last_seen, key=lambda text: (last_seen[text], text))[-_MAX_EVENTS:]
 

@@ -132,8 +132,8 @@ def pool_table(
     """Return the table of all pools with their state."""
     memo = memo or PoolCache()
     states_of_pool: dict[PoolID, dict[str, int]] = {}
-    for each in nodes:
-        for pool in _visible_pools(inventory, each, memo):
+    for node in nodes:
+        for pool in _visible_pools(inventory, node, memo):
             states = states_of_pool.setdefault(pool.id, {})
             states[_state(pool)] = states.get(_state(pool), 0) + 1
     rows = [["DRIVER", "POOL", "GENERATION", "SLICES", "DEVICES", "STATE"]]
@@ -180,9 +180,9 @@ def class_table(
 ) -> list[list[str]]:
     """Return the table of all classes; `counted` has the number of devices of each class."""
     rows = [["CLASS", "EXTENDED RESOURCE", "DEVICES", "SELECTORS"]]
-    for each in sorted(device_classes, key=lambda one: one.metadata.name):
-        texts = [" ".join(s.cel.expression.split()) for s in each.spec.selectors if s.cel]
-        extended = each.spec.extended_resource_name or "-"
-        name, selectors = each.metadata.name, " and ".join(texts) or "any device"
+    for device_class in sorted(device_classes, key=lambda one: one.metadata.name):
+        texts = [" ".join(s.cel.expression.split()) for s in device_class.spec.selectors if s.cel]
+        extended = device_class.spec.extended_resource_name or "-"
+        name, selectors = device_class.metadata.name, " and ".join(texts) or "any device"
         rows.append([name, extended, counted.get(name, "?"), selectors])
     return rows

@@ -123,10 +123,10 @@ def parse_reference(text: str) -> WorkloadReference | None:
     """Parse `deploy/train`; None if the text is not the name of a workload."""
     word, slash, name = text.partition("/")
     lower = word.lower()
-    for each in KINDS:
-        full = (f"{each.plural}.{each.group}", f"{each.kind.lower()}.{each.group}")
-        if slash and lower in (each.plural, each.kind.lower(), *each.words, *full):
-            return WorkloadReference(each, name)
+    for kind in KINDS:
+        full = (f"{kind.plural}.{kind.group}", f"{kind.kind.lower()}.{kind.group}")
+        if slash and lower in (kind.plural, kind.kind.lower(), *kind.words, *full):
+            return WorkloadReference(kind, name)
     return None
 
 
@@ -223,12 +223,12 @@ def _events_of(objects: WorkloadObjects) -> list[Value]:
     """Return the events of a workload, and of the ReplicaSets or Jobs that it creates."""
     name = f"{get_value(objects.workload, ('metadata', 'name'))}"
     found = []
-    for each in objects.events:
-        kind, about = _subject(each)
+    for event in objects.events:
+        kind, about = _subject(event)
         own = about == name and kind == objects.kind.kind
         made = kind in ("ReplicaSet", "Job") and f"{about}".startswith(f"{name}-")
         if own or made:
-            found.append(each)
+            found.append(event)
     return found
 
 

@@ -90,8 +90,8 @@ class AllNodesResults(msgspec.Struct, eq=False):
         names = {*self.errors, *self.changed_nodes}
         pools, before = inventory.pools, self.inventory.pools
         for pool in pools.changed_keys(before) | uses.changed_keys(self.uses):
-            for each in {pools.value(pool), before.value(pool)}:
-                names.update(each.nodes.may_concern(nodes))
+            for published in {pools.value(pool), before.value(pool)}:
+                names.update(published.nodes.may_concern(nodes))
         return names
 
 

@@ -112,10 +112,12 @@ class SearchBounds:
         left = [node_view.memo.baseline(each, node_view.uses[each.id]) for each in node_view.pools]
         pools = tuple(
             (
-                tuple(sorted(each.counters.remaining.items())),
-                tuple((key.name, company) for key, company in sorted(each.group_states.items())),
+                tuple(sorted(remaining.counters.remaining.items())),
+                tuple(
+                    (key.name, company) for key, company in sorted(remaining.group_states.items())
+                ),
             )
-            for each in left
+            for remaining in left
         )
         kinds = tuple([self._device_kind(candidate) for candidate in self.candidates])
         all_mode_devices = tuple(
@@ -228,8 +230,8 @@ class SearchBounds:
     def _exclusive_devices(self, state: State) -> Bits:
         """Return the chosen devices that cannot be shared."""
         taken = 0
-        for each in state.trail:
-            taken |= self.bit[each.candidate]
+        for step in state.trail:
+            taken |= self.bit[step.candidate]
         return taken & ~self.shared
 
     def _needs_from(self, request: int, taken: Bits) -> list[DeviceNeed] | None:

@@ -277,8 +277,8 @@ def _with_distinct_rules(claim: Claim) -> Claim:
     if not isinstance(rules, Rules) or not rules.distinct:
         return claim
     added = [
-        Constraint(requests=each.requests, distinct_attribute=each.attribute)
-        for each in rules.distinct
+        Constraint(requests=rule.requests, distinct_attribute=rule.attribute)
+        for rule in rules.distinct
     ]
     devices = claim.spec.devices
     devices = replace(devices, constraints=(*devices.constraints, *added))

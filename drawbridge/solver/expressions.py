@@ -158,8 +158,8 @@ class ExpressionEvaluator:
         self._outcomes += 1
         if self._outcomes > MAX_OUTCOMES:
             self._outcomes = 1
-            for each in (*self._selectors.values(), *self._derived.values()):
-                each.outcomes.clear()
+            for selector in (*self._selectors.values(), *self._derived.values()):
+                selector.outcomes.clear()
 
     def _see_device(self, driver: str, device: Device) -> _SeenDevice:
         """Return a device for evaluation; keeps those of a few nodes, which are needed again."""

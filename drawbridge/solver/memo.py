@@ -169,11 +169,12 @@ class Memo:
             counters = _stricter(counters, use.snapshots, {each.name: each.draw for each in held})
             groups += [(pool.id, use.snapshots[name]) for name in sorted(use.snapshots)]
         group_states = dict(initial_states(groups, self._unset_groups))
-        for each in held:
-            if each.group_error:
+        for holding in held:
+            if holding.group_error:
                 # No device can safely join a device with unknown groups.
                 group_states |= {
-                    CounterSetID(pool.id, u.counter_set): CLOSED_COMPANY for u in each.counter_uses
+                    CounterSetID(pool.id, u.counter_set): CLOSED_COMPANY
+                    for u in holding.counter_uses
                 }
         return Baseline(use, counters, group_states)
 

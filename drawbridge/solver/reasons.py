@@ -202,8 +202,8 @@ def _deepest_dead_end(
         text = "every combination of alternatives gives a claim more than 32 devices"
         return _plain_reason(codes.TOO_MANY_RESULTS, "results", node_view.node.name, text)
     state = State(demand, node_view)
-    for each in deepest.taken:
-        state.take(each.option, each.candidate)
+    for step in deepest.taken:
+        state.take(step.option, step.candidate)
     option = deepest.option
     filtered = filter_candidates(state, option, node_view.candidates)
     count = len(all_mode_devices[option]) if option.all_mode else option.wanted.count
@@ -224,17 +224,17 @@ def _plain_reason(code: Code, stage: str, node: str, message: str) -> Reason:
 def merge_reasons(found: Iterable[Reason]) -> tuple[Reason, ...]:
     """Merge equal reasons of several nodes; the reason of the most nodes comes first."""
     same: dict[tuple[str, str, str], Reason] = {}
-    for each in found:
-        key = (each.code, each.stage, each.message)
+    for reason in found:
+        key = (reason.code, reason.stage, reason.message)
         known = same.get(key)
         if known is None:
-            same[key] = each
+            same[key] = reason
         else:
             same[key] = msgspec.structs.replace(
                 known,
-                nodes=known.nodes + each.nodes,
-                before=known.before + each.before,
-                after=known.after + each.after,
+                nodes=known.nodes + reason.nodes,
+                before=known.before + reason.before,
+                after=known.after + reason.after,
             )
     return tuple(sorted(same.values(), key=lambda each: -each.nodes))
 
@@ -242,7 +242,7 @@ def merge_reasons(found: Iterable[Reason]) -> tuple[Reason, ...]:
 def summarize_reasons(found: Iterable[Reason]) -> str:
     """Format reasons in one line: `4 nodes: no free gpu device (8 of 8 in use); 1 node: ...`."""
     parts = []
-    for each in merge_reasons(found):
-        nodes = "1 node" if each.nodes == 1 else f"{each.nodes} nodes"
-        parts.append(f"{nodes}: {each.message}")
+    for reason in merge_reasons(found):
+        nodes = "1 node" if reason.nodes == 1 else f"{reason.nodes} nodes"
+        parts.append(f"{nodes}: {reason.message}")
     return "; ".join(parts)

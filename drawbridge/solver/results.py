@@ -43,13 +43,15 @@ def with_new_share_ids(
 ) -> tuple[AllocationJSON, ...]:
     """Return equal allocations whose shares have other IDs."""
     renewed = []
-    for each in allocations:
+    for allocation in allocations:
         results = [
             {**result, "shareID": ids()} if "shareID" in result else result
-            for result in each["devices"].get("results", ())
+            for result in allocation["devices"].get("results", ())
         ]
-        devices = {**each["devices"], "results": results} if results else each["devices"]
-        renewed.append({**each, "devices": devices})
+        devices = (
+            {**allocation["devices"], "results": results} if results else allocation["devices"]
+        )
+        renewed.append({**allocation, "devices": devices})
     return tuple(renewed)
 
 
@@ -139,9 +141,9 @@ def _node_selector(
 ) -> AllocationJSON | None:
     fields: list[Requirement] = []
     expressions: list[Requirement] = []
-    for each in taken:
-        name, selector = _node_of_device(each)
-        if name is not None or each.candidate.device.binds_to_node:
+    for choice in taken:
+        name, selector = _node_of_device(choice)
+        if name is not None or choice.candidate.device.binds_to_node:
             return _this_node_only(node_view)
         terms = selector.node_selector_terms if selector else ()
         if len(terms) > 1:
@@ -176,9 +178,9 @@ def _this_node_only(node_view: NodeView) -> AllocationJSON:
 
 def _add_new(known: list[Requirement], more: Sequence[Requirement]) -> None:
     """Add missing requirements, regardless of the order of values."""
-    for each in more:
-        if not any(_same(each, other) for other in known):
-            known.append(each)
+    for requirement in more:
+        if not any(_same(requirement, other) for other in known):
+            known.append(requirement)
 
 
 def _same(one: Requirement, other: Requirement) -> bool:

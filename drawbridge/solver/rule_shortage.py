@@ -92,13 +92,13 @@ def _joint(
         )
         return _shortage(rule, sides, 0, f"no {attribute} has free devices for {names} ({where})")
     limit = min(len(common), *rule.counts)
-    for each in (each for side in sides for each in side):
-        largest = sorted((each.groups.get(group, 0) for group in common), reverse=True)
+    for member in (each for side in sides for each in side):
+        largest = sorted((member.groups.get(group, 0) for group in common), reverse=True)
         most = sum(largest[:limit])
-        if most < each.requested:
-            devices = f"{most} free {'device' if most == 1 else 'devices'} for {each.name}"
+        if most < member.requested:
+            devices = f"{most} free {'device' if most == 1 else 'devices'} for {member.name}"
             text = f"at most {devices} in {limit} {attribute} with devices for {names}"
-            return _shortage(rule, sides, most, f"{text}, {each.requested} requested")
+            return _shortage(rule, sides, most, f"{text}, {member.requested} requested")
     return None
 
 

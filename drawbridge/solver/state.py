@@ -279,7 +279,7 @@ class State:
             return None
         node_view = self.node_view
         mine = (
-            node_view.placed_device(each.candidate, admin=each.option.admin) for each in self.trail
+            node_view.placed_device(step.candidate, admin=step.option.admin) for step in self.trail
         )
         taken = (*node_view.allocated_devices, *mine)
         clash = find_incompatibility(

@@ -115,11 +115,11 @@ def _reduce_environment(listed: list[Value]) -> Value:
     """Keep the variables about devices; of every other variable only the name stays."""
     return [
         {"name": name}
-        if isinstance(each, dict)
-        and isinstance(name := each.get("name"), str)
+        if isinstance(container, dict)
+        and isinstance(name := container.get("name"), str)
         and not name.startswith(_ENVIRONMENT)
-        else each
-        for each in listed
+        else container
+        for container in listed
     ]
 
 

@@ -82,8 +82,10 @@ def is_marked(pod: Value, interest: Interest) -> bool:
     fields = as_mapping(pod)
     spec, metadata = as_mapping(fields.get("spec")), as_mapping(fields.get("metadata"))
     return interest.mark in as_mapping(metadata.get("annotations")) or any(
-        str(as_mapping(each).get("resourceClaimTemplateName", "")).startswith(interest.templates)
-        for each in as_list(spec.get("resourceClaims"))
+        str(as_mapping(reference).get("resourceClaimTemplateName", "")).startswith(
+            interest.templates
+        )
+        for reference in as_list(spec.get("resourceClaims"))
     )
 
 

@@ -74,7 +74,7 @@ def is_left_by_translation(
     """
     original = read_original(given, configuration, facts, budget)
     if original is None or any(
-        each.severity is Severity.ERROR for each in original.requests.findings
+        finding.severity is Severity.ERROR for finding in original.requests.findings
     ):
         return False
     asks = original.requests.asks
@@ -103,8 +103,8 @@ def _list_amounts(pod: Value, asks: Iterable[Ask]) -> list[tuple[Path, str, Valu
 def lower_errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings with warnings instead of errors."""
     return tuple(
-        msgspec.structs.replace(each, severity=Severity.WARNING)
-        if each.severity is Severity.ERROR
-        else each
-        for each in findings
+        msgspec.structs.replace(finding, severity=Severity.WARNING)
+        if finding.severity is Severity.ERROR
+        else finding
+        for finding in findings
     )

@@ -24,8 +24,8 @@ def read_roles() -> set[Right]:
     files = sorted(MANIFESTS.glob("base/roles-*.yaml"))
     files += sorted(MANIFESTS.glob("components/*/*-account.yaml"))
     objects = [each for file in files for each in yaml.safe_load_all(file.read_text("utf-8"))]
-    for each in objects:
-        each["metadata"].setdefault("namespace", NAMESPACE)
+    for obj in objects:
+        obj["metadata"].setdefault("namespace", NAMESPACE)
     return read_granted(objects)
 
 
@@ -50,8 +50,8 @@ def main(folder: str) -> int:
     found = compare(granted, used, denied, explained)
     print_line(f"{len(files)} logs, {len(granted)} rights granted, {len(explained)} explained")
     for title, rights in found._asdict().items():
-        for each in rights:
-            print_line(f"{title}: {each}")
+        for right in rights:
+            print_line(f"{title}: {right}")
     return 0 if found.is_equal else 1
 
 

@@ -41,9 +41,9 @@ def read_granted(objects: Iterable[JSON]) -> set[Right]:
     """
     objects = list(objects)
     roles = {
-        (each["kind"], each["metadata"]["name"]): each
-        for each in objects
-        if each["kind"] in ("Role", "ClusterRole")
+        (obj["kind"], obj["metadata"]["name"]): obj
+        for obj in objects
+        if obj["kind"] in ("Role", "ClusterRole")
     }
     found: set[Right] = set()
     for binding in objects:

@@ -69,8 +69,8 @@ def container_words(deployment: JSON) -> dict[str, list[str]]:
     """Return the options of each container, with the namespace that its environment has."""
     containers = deployment["spec"]["template"]["spec"]["containers"]
     return {
-        each["name"]: [word.replace("$(NAMESPACE)", NAMESPACE) for word in each["args"]]
-        for each in containers
+        container["name"]: [word.replace("$(NAMESPACE)", NAMESPACE) for word in container["args"]]
+        for container in containers
     }
 
 

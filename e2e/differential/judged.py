@@ -134,23 +134,23 @@ def compare(  # noqa: PLR0913  # what is compared, and where it is counted
 def without_config(asked: Json) -> Json:
     """The scenario without configuration for the driver, which no allocator reads."""
     copied: Json = copy.deepcopy(asked)
-    for each in copied["classes"]:
-        each["spec"].pop("config", None)
-    for each in copied["claims"]:
-        each["spec"]["devices"].pop("config", None)
+    for device_class in copied["classes"]:
+        device_class["spec"].pop("config", None)
+    for claim in copied["claims"]:
+        claim["spec"]["devices"].pop("config", None)
     return copied
 
 
 def untainted(asked: Json) -> Json:
     """The scenario when all taints are removed, which any administrator can do."""
     slices = []
-    for each in asked["slices"]:
+    for slice_ in asked["slices"]:
         devices = [
             {key: value for key, value in device.items() if key != "taints"}
-            for device in each["spec"].get("devices", ())
+            for device in slice_["spec"].get("devices", ())
         ]
-        spec = each["spec"] | ({"devices": devices} if devices else {})
-        slices.append(each | {"spec": spec})
+        spec = slice_["spec"] | ({"devices": devices} if devices else {})
+        slices.append(slice_ | {"spec": spec})
     return asked | {"slices": slices, "rules": []}
 
 

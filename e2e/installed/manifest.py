@@ -13,9 +13,9 @@ BASE = Path(__file__).parents[2] / "manifests" / "base"
 
 def find(objects: Iterable[JSON], kind: str, name: str) -> JSON:
     """Return the object of this kind and name."""
-    for each in objects:
-        if (each["kind"], each["metadata"]["name"]) == (kind, name):
-            return each
+    for obj in objects:
+        if (obj["kind"], obj["metadata"]["name"]) == (kind, name):
+            return obj
     raise LookupError(f"the manifests have no {kind} {name}")
 
 

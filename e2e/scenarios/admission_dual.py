@@ -42,7 +42,7 @@ def labelled(stage: Stage, machines: Iterable[Machine]) -> set[str]:
     """Return the name of the nodes that pods with claims keep off."""
     nodes = (stage.client.get(f"/api/v1/nodes/{each.name}") for each in machines)
     return {
-        each["metadata"]["name"] for each in nodes if each["metadata"]["labels"].get(DUAL) == "true"
+        node["metadata"]["name"] for node in nodes if node["metadata"]["labels"].get(DUAL) == "true"
     }
 
 

@@ -44,8 +44,8 @@ def left(stage: Stage) -> list[str]:
     }
     found = []
     for path, name in everywhere.items():
-        for each in stage.client.get(path)["items"]:
-            about = each["metadata"]
+        for item in stage.client.get(path)["items"]:
+            about = item["metadata"]
             if name == about["name"] or name in about.get("labels", {}):
                 found.append(f"{path}/{about['name']}")
     return found

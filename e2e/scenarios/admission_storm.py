@@ -179,9 +179,9 @@ def pods_with_wrong_claim(stage: Stage) -> list[JSON]:
         pods = stage.client.get(stage.pod_path())["items"]
         claims = stage.client.get(stage.claim_path())["items"]
         reserved = {
-            user["uid"]: each["metadata"]["name"]
-            for each in claims
-            for user in each.get("status", {}).get("reservedFor", ())
+            user["uid"]: claim["metadata"]["name"]
+            for claim in claims
+            for user in claim.get("status", {}).get("reservedFor", ())
         }
         return [each for each in pods if _has_wrong_claim(each, reserved)]
     return []
@@ -238,7 +238,7 @@ def check_pods(stage: Stage, size: Size) -> None:
 def _check_claims(stage: Stage, size: Size, own: dict[str, str]) -> None:
     """Check that each pod has its own claim, and that no other claim has a GPU."""
     claims = {
-        each["metadata"]["name"]: each for each in stage.client.get(stage.claim_path())["items"]
+        item["metadata"]["name"]: item for item in stage.client.get(stage.claim_path())["items"]
     }
     held: Counter[tuple[str, str]] = Counter()
     for name, claim in claims.items():
@@ -315,8 +315,8 @@ def _ignore_restart_effects(stage: Stage, cluster: Installation, back: datetime)
     seen = Record()
     with cluster.errors_recorded(seen):
         pass
-    for each in seen.violations():
-        line = json.loads(each.message)
+    for violation in seen.violations():
+        line = json.loads(violation.message)
         assert "is forbidden" in line["msg"], line
         assert datetime.fromisoformat(line["ts"]) <= back, line
 

@@ -176,8 +176,8 @@ def controller_manager_stopped(stage: Stage) -> Iterator[None]:
 def controllers_suspended(cluster: Installation) -> Iterator[None]:
     """Suspend Drawbridge's controllers."""
     with contextlib.ExitStack() as stack:
-        for each in cluster.controllers:
-            stack.enter_context(suspended(each.started_process()))
+        for controller in cluster.controllers:
+            stack.enter_context(suspended(controller.started_process()))
         yield
 
 

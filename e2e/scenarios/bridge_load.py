@@ -83,6 +83,6 @@ def _profile(name: str) -> str:
 
 
 def _slices(stage: BridgeStage, node: str) -> Iterator[str]:
-    for each in stage.client.get(f"{RESOURCE}/resourceslices")["items"]:
-        if each["spec"].get("nodeName") == node:
-            yield f"{RESOURCE}/resourceslices/{each['metadata']['name']}"
+    for item in stage.client.get(f"{RESOURCE}/resourceslices")["items"]:
+        if item["spec"].get("nodeName") == node:
+            yield f"{RESOURCE}/resourceslices/{item['metadata']['name']}"

@@ -74,9 +74,9 @@ def changes_of_unrelated_objects_cause_no_call(stage: BridgeStage) -> None:
     names = [stage.node(str(number), "lab-2g2n", {GPU: "full"}).name for number in range(4)]
     _let_pods_wait(stage, names)
     slices = [
-        each["metadata"]["name"]
-        for each in stage.client.get(f"{RESOURCE}/resourceslices")["items"]
-        if each["spec"].get("nodeName") in names
+        item["metadata"]["name"]
+        for item in stage.client.get(f"{RESOURCE}/resourceslices")["items"]
+        if item["spec"].get("nodeName") in names
     ]
     pid = stage.leader().allocator.started_process().child.pid
     calls, used = _decisions(stage), cpu_seconds(pid)

@@ -46,14 +46,14 @@ class Admissions:
             threading.Thread(target=self._create_all, args=(number,), daemon=True)
             for number in range(WRITERS)
         ]
-        for each in threads:
-            each.start()
+        for thread in threads:
+            thread.start()
         try:
             yield self
         finally:
             self._ending.set()
-            for each in threads:
-                each.join(30)
+            for thread in threads:
+                thread.join(30)
 
     def _create_all(self, writer: int) -> None:
         number = 0
@@ -108,8 +108,8 @@ def rotate_under_load(stage: Stage, cluster: Installation, clients: Sequence[Cli
             signers.add(trust.read_signer(cluster))
     assert not admissions.errors, admissions.errors.most_common(3)
     assert trust.count_refused_certificates(cluster) == refused
-    for each in cluster.controllers:
-        assert each.metric("drawbridge_ca_injections_total", result="error") == 0
+    for controller in cluster.controllers:
+        assert controller.metric("drawbridge_ca_injections_total", result="error") == 0
     tell(
         f"{admissions.done} admissions through {len(clients)} API servers and {handshakes} "
         f"handshakes during {len(signers) - 1} rotations, none failed"

@@ -140,8 +140,8 @@ def a_damaged_secret_and_new_controllers_make_another_ca(stage: Stage) -> None:
     cluster = prepare(stage, SLOW_SETUP)
 
     def lose() -> None:
-        for each in cluster.controllers:
-            each.kill()
+        for controller in cluster.controllers:
+            controller.kill()
         trust.write_secret(cluster, None)
         cluster.start_all()
 

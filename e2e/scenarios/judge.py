@@ -110,8 +110,8 @@ def unjudged(stage: Stage, *objects: JSON) -> None:
     """Create objects while the namespace is not judged."""
     set_mode(stage, None)
     plural = {"ResourceClaim": "resourceclaims", "ResourceClaimTemplate": "resourceclaimtemplates"}
-    for each in objects:
-        stage.client.create(stage.path(plural[each["kind"]], "", RESOURCE), each)
+    for obj in objects:
+        stage.client.create(stage.path(plural[obj["kind"]], "", RESOURCE), obj)
     set_mode(stage, "enforce")
 
 
@@ -190,9 +190,9 @@ def a_pool_that_is_published_in_steps_refuses_nothing(stage: Stage) -> None:
     wait_until_refused(stage, kubectl)
     # The driver withdraws its slices, as after an uninstallation, and publishes them again.
     slices = "/apis/resource.k8s.io/v1/resourceslices"
-    for each in stage.client.get(slices)["items"]:
-        if each["spec"].get("nodeName") == name and each["spec"]["driver"] == GPU:
-            stage.client.delete(f"{slices}/{each['metadata']['name']}")
+    for item in stage.client.get(slices)["items"]:
+        if item["spec"].get("nodeName") == name and item["spec"]["driver"] == GPU:
+            stage.client.delete(f"{slices}/{item['metadata']['name']}")
     stage.wait("without devices nothing is refused", lambda: not refused())
     kubectl.apply(claim("restart", ENOUGH)).check()
     stage.fleet.publish(layout)

@@ -51,7 +51,8 @@ def pod_webhook(stage: Stage) -> JSON:
 def conditions(stage: Stage) -> dict[str, str]:
     """Return the match conditions by name."""
     return {
-        each["name"]: each["expression"] for each in pod_webhook(stage).get("matchConditions", ())
+        match_condition["name"]: match_condition["expression"]
+        for match_condition in pod_webhook(stage).get("matchConditions", ())
     }
 
 

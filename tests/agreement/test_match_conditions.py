@@ -56,9 +56,9 @@ class LiveWebhooks:
     def apply(self, change: dict[str, Any]) -> None:
         target = self.mutating if change["kind"] == KIND else self.validating
         (changed,) = change["webhooks"]
-        for each in target["webhooks"]:
-            if each["name"] == changed["name"]:
-                each.update(changed)
+        for webhook in target["webhooks"]:
+            if webhook["name"] == changed["name"]:
+                webhook.update(changed)
 
     def reach(self, configuration: Configuration) -> None:
         for each in self.plan(configuration):

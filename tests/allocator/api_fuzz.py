@@ -253,15 +253,15 @@ async def send(served: ServedApi, requests: Iterator[SentRequest]) -> Counter[in
         served.add_pod(pod(name, name, namespace="blue", node="n1"))
     checker, seen = ResponseChecker(openapi_document()), Counter[int]()
     async with aiohttp.ClientSession(f"http://127.0.0.1:{served.port}") as client:
-        for each in requests:
+        for request in requests:
             served.now += 20  # nothing is limited, and each token and right is reviewed again
-            url = yarl.URL(each.url, encoded=True)
+            url = yarl.URL(request.url, encoded=True)
             async with client.request(
-                each.method, url, headers=each.headers, data=each.body
+                request.method, url, headers=request.headers, data=request.body
             ) as response:
                 body = await response.read()
-            for problem in checker.problems(each, response.status, body):
-                raise AssertionError(f"{problem}\n{each}")
+            for problem in checker.problems(request, response.status, body):
+                raise AssertionError(f"{problem}\n{request}")
             seen[response.status] += 1
     return seen
 

@@ -151,8 +151,8 @@ class Cluster:
 
     def add(self, *objects: WatchedObject) -> None:
         """Apply added objects, or changed ones whose earlier state is irrelevant."""
-        for each in objects:
-            self.state.apply(None, each)
+        for obj in objects:
+            self.state.apply(None, obj)
 
     def add_claim(self, plain: Plain) -> None:
         """Apply a claim from a watch."""

@@ -128,8 +128,8 @@ async def serving(cluster: Cluster, folder: Path) -> AsyncIterator[Served]:
 def cluster_of(objects: list[dict[str, Any]]) -> Cluster:
     """The cluster with these objects of the API."""
     cluster = Cluster()
-    for each in objects:
-        read = READERS[each["kind"]](each)
+    for obj in objects:
+        read = READERS[obj["kind"]](obj)
         assert not isinstance(read, tuple), read
         cluster.add(read)
     return cluster

@@ -174,15 +174,15 @@ class SimulatedPair:
             self._cache[name] = after
 
     def _follow_pods(self, pods: Iterable[SimulatedPod]) -> None:
-        for each in tuple(pods):
-            before = self._pods.get(each.uid)
-            if each.deleted and before is not None:
-                del self._pods[each.uid]
+        for pod in tuple(pods):
+            before = self._pods.get(pod.uid)
+            if pod.deleted and before is not None:
+                del self._pods[pod.uid]
                 self.state.apply(before, None)
-            elif not each.deleted and (before is None or before.spec.node_name != each.node):
-                after = _PODS.read(pod_fields(each.uid, *each.claims, node=each.node))
+            elif not pod.deleted and (before is None or before.spec.node_name != pod.node):
+                after = _PODS.read(pod_fields(pod.uid, *pod.claims, node=pod.node))
                 assert isinstance(after, Pod)
-                self._pods[each.uid] = after
+                self._pods[pod.uid] = after
                 self.state.apply(before, after)
 
     # --- the scheduler ---
@@ -236,9 +236,9 @@ class SimulatedPair:
     async def _preempt(self, uid: str) -> None:
         """Ask for victims and evict them; the process can be killed in between."""
         bound: dict[str, list[str]] = {name: [] for name in self.state.nodes_with_pools}
-        for each in self.api.pods.values():
-            if each.node and not each.deleted:
-                bound[each.node].append(each.uid)
+        for pod in self.api.pods.values():
+            if pod.node and not pod.deleted:
+                bound[pod.node].append(pod.uid)
         nodes = tuple(
             PreemptionNode(
                 node=name,

@@ -67,9 +67,9 @@ async def test_an_operator_needs_one_review_for_the_holders_of_all_namespaces() 
     async with serving_api(two_tenants(), review_server()) as served:
         await served.send("GET /v1/nodes/n1", "operator")
         asked = [
-            each["spec"]["resourceAttributes"]
-            for each in served.reviews.bodies
-            if each["kind"] == "SubjectAccessReview"
+            body["spec"]["resourceAttributes"]
+            for body in served.reviews.bodies
+            if body["kind"] == "SubjectAccessReview"
         ]
     assert [(each["verb"], each["resource"], each.get("namespace")) for each in asked] == [
         ("get", "nodes", None),

@@ -159,7 +159,7 @@ async def test_devices_that_are_kept_for_a_preempting_pod_are_counted() -> None:
     cluster.state.ledger.keep(key_of("p"), [Hold(PoolID(DRIVER, "n1"), "gpu-1")])
     _, body = await ask(cluster, "GET /v1/nodes/n1")
     counts = [
-        (each.get("held", 0), each.get("reserved", 0)) for each in body["pools"][0]["devices"]
+        (device.get("held", 0), device.get("reserved", 0)) for device in body["pools"][0]["devices"]
     ]
     assert counts == [(0, 0), (1, 1)]
     assert "kept for" not in str(body)

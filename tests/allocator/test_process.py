@@ -201,8 +201,8 @@ def play(folder: Path, story: Callable[[Rig], Any]) -> None:
 
     async def run() -> None:
         async with FakeApi() as api:
-            for each in objects():
-                api.put(each)
+            for obj in objects():
+                api.put(obj)
             await story(Rig(api, folder))
 
     asyncio.run(asyncio.wait_for(run(), LONG))

@@ -46,8 +46,8 @@ OWNED, OTHER = Node("n1", {"owned": ""}), Node("n1")
 def test_a_pool_counts_while_it_is_owned_whatever_comes_first() -> None:
     for objects in ([OWNED, gpu_slice("n1", 1)], [gpu_slice("n1", 1), OWNED]):
         state = labelled()
-        for each in objects:
-            state.apply(None, each)  # type: ignore[arg-type]  # a node or a slice
+        for obj in objects:
+            state.apply(None, obj)  # type: ignore[arg-type]  # a node or a slice
         assert published(state) == ["n1-gpu"]
         assert list(state.nodes_with_pools) == ["n1"]
         state.apply(OWNED, OTHER)

@@ -119,9 +119,10 @@ class Story:
         """Return what has not settled."""
         claims, pair = self.api.claims.values(), self.pairs["host-a"]
         marked = [
-            f"mark of {each.metadata.name}"
-            for each in claims
-            if each.status.allocation is None and ALLOCATION_ANNOTATION in each.metadata.annotations
+            f"mark of {claim.metadata.name}"
+            for claim in claims
+            if claim.status.allocation is None
+            and ALLOCATION_ANNOTATION in claim.metadata.annotations
         ]
         held = {device for each in claims for device in devices_of(each)}
         known = {(each.pool.name, each.name) for each in pair.state.ledger.devices()}

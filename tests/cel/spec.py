@@ -148,13 +148,13 @@ def environment(plain: Plain) -> Environment:
 def _function(declared: Plain) -> Function:
     overloads = tuple(
         Overload(
-            each["overload_id"],
-            tuple(type_(param) for param in each.get("params", ())),
-            type_(each["result_type"]),
+            overload["overload_id"],
+            tuple(type_(param) for param in overload.get("params", ())),
+            type_(overload["result_type"]),
             _unbound,
-            member=each.get("is_instance_function", False),
+            member=overload.get("is_instance_function", False),
         )
-        for each in declared["function"]["overloads"]
+        for overload in declared["function"]["overloads"]
     )
     return Function(declared["name"], overloads)
 

@@ -63,12 +63,12 @@ def test_table(case: YamlValue) -> None:
     found = find_reads(ENVIRONMENT.compile(case["expression"]))
 
     shown = {
-        ".".join(each.path) or "device": {
+        ".".join(access.path) or "device": {
             word
-            for word, present in (("guarded", each.guarded), ("presence", each.presence))
+            for word, present in (("guarded", access.guarded), ("presence", access.presence))
             if present
         }
-        for each in found.accesses
+        for access in found.accesses
     }
     assert {path: set(words) for path, words in case["reads"].items()} == shown
 

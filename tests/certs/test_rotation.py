@@ -120,8 +120,8 @@ class Cluster:
         while self.now < end:
             wait = self.lead(lags)
             self.follow()
-            for each in range(len(self.serving)):
-                self.sign(each)
+            for number in range(len(self.serving)):
+                self.sign(number)
             assert not self.find_untrusted()
             self.now = min(self.now + max(wait, 1.0), end)
             self.follow()

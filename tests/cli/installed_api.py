@@ -39,10 +39,10 @@ def registration(ca: str) -> JSON:
     text = (ROOT / "manifests/base/admission-pods.yaml").read_text("utf-8")
     value: JSON = next(iter(yaml.safe_load_all(text)))
     conditions = derive_conditions(Configuration())
-    for each in value["webhooks"]:
-        each["clientConfig"]["caBundle"] = ca
-        for name, expression in conditions.get(each["name"], {}).items():
-            each["matchConditions"] = [{"name": name, "expression": expression}]
+    for webhook in value["webhooks"]:
+        webhook["clientConfig"]["caBundle"] = ca
+        for name, expression in conditions.get(webhook["name"], {}).items():
+            webhook["matchConditions"] = [{"name": name, "expression": expression}]
     return value
 
 
@@ -90,8 +90,8 @@ def healthy(api: FakeApi) -> None:
         lease(-DAY),
         namespace("team-a", "enforce"),
     )
-    for each in (*OBJECTS, *installed):
-        api.put(each)
+    for obj in (*OBJECTS, *installed):
+        api.put(obj)
     api.on_write = translating
 
 

@@ -129,7 +129,9 @@ def nodes(printed: Any) -> list[str | None]:  # noqa: ANN401  # JSON
 def devices(entry: Any) -> list[str]:  # noqa: ANN401  # JSON
     allocations = (each["allocation"] for each in entry["claims"])
     return [
-        result["device"] for each in allocations for result in each["devices"].get("results", [])
+        result["device"]
+        for allocation in allocations
+        for result in allocation["devices"].get("results", [])
     ]
 
 

@@ -92,8 +92,8 @@ def findings(text: str, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     code, out = check("-f", "-", *arguments, "-o", "json", stdin=text)
     printed = json.loads(out)
     assert list(printed) == ["findings"]
-    for each in printed["findings"]:
-        fields = list(each)
+    for finding in printed["findings"]:
+        fields = list(finding)
         assert fields[:6] == ["code", "severity", "path", "object", "message", "remedy"]
         assert fields[6:] in ([], ["file"], ["file", "line", "column"])
     return code, printed["findings"]
@@ -197,8 +197,8 @@ def test_request_that_a_class_serves_is_judged_as_the_claim_of_the_scheduler() -
 
 def test_request_that_a_plugin_serves_is_not_judged_as_a_claim(tmp_path: Path) -> None:
     nodes = inventory("Node")
-    for each in nodes:
-        each.setdefault("status", {})["allocatable"] = {"nvidia.com/gpu": "16"}
+    for node in nodes:
+        node.setdefault("status", {})["allocatable"] = {"nvidia.com/gpu": "16"}
     served = tmp_path / "nodes.yaml"
     served.write_text(yaml.safe_dump_all([*inventory("DeviceClass", "ResourceSlice"), *nodes]))
     # The nodes also publish the devices, so they serve the name twice.
@@ -274,8 +274,8 @@ def test_live_cluster_gives_the_answer_of_its_files(tmp_path: Path) -> None:
 
     async def on_live() -> list[tuple[str, str]]:
         async with FakeApi(version="1.36") as api:
-            for each in (*objects, quota):
-                api.put(each)
+            for obj in (*objects, quota):
+                api.put(obj)
             access = ("--context", "--kubeconfig", str(api.kubeconfig(tmp_path / "config")))
             return await asyncio.to_thread(codes, text, *access)
 

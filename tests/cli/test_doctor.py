@@ -119,8 +119,8 @@ def test_text_has_a_remedy_below_each_problem_and_a_summary(tmp_path: Path) -> N
 
 
 def with_condition(value: JSON, expression: str) -> JSON:
-    for each in value["webhooks"]:
-        each["matchConditions"] = [{"name": "asks-for-devices", "expression": expression}]
+    for webhook in value["webhooks"]:
+        webhook["matchConditions"] = [{"name": "asks-for-devices", "expression": expression}]
     return value
 
 
@@ -160,7 +160,9 @@ def advertise(api: FakeApi) -> None:
     """Let a device plugin advertise the GPUs of the first node of NVIDIA's driver."""
     slices = api.all("ResourceSlice")
     name = next(
-        each["spec"]["nodeName"] for each in slices if each["spec"]["driver"] == "gpu.nvidia.com"
+        slice_["spec"]["nodeName"]
+        for slice_ in slices
+        if slice_["spec"]["driver"] == "gpu.nvidia.com"
     )
     node = api.get("Node", name)
     assert node is not None

@@ -184,13 +184,13 @@ def explained(
     async def run_with_api() -> tuple[int, str, str]:
         async with FakeApi() as api:
             text = json.dumps(objects)
-            for each in objects:
-                api.put(each)
+            for obj in objects:
+                api.put(obj)
             if objects:
                 # The server assigns the UID of the pod, and claims refer to it.
                 uid = api.get("pods", "train", "team-a")["metadata"]["uid"]
-                for each in json.loads(text.replace('"u1"', f'"{uid}"')):
-                    api.put(each)
+                for load in json.loads(text.replace('"u1"', f'"{uid}"')):
+                    api.put(load)
             if forbidden:
                 api.fail(403, method="GET", part=forbidden, times=9)
             access = ("--kubeconfig", str(api.kubeconfig(folder / "config")))

@@ -31,9 +31,9 @@ def deployment(replicas: int = 2) -> Any:  # noqa: ANN401  # JSON
 
 
 def labelled(objects: list[Any], **labels: str) -> list[Any]:
-    for each in objects:
-        if each["kind"] == "Pod":
-            each["metadata"]["labels"] = labels or LABELS
+    for obj in objects:
+        if obj["kind"] == "Pod":
+            obj["metadata"]["labels"] = labels or LABELS
     return objects
 
 
@@ -146,8 +146,8 @@ def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) 
 
     async def run_with_api() -> tuple[int, str, str]:
         async with FakeApi() as api:
-            for each in objects:
-                api.put(each)
+            for obj in objects:
+                api.put(obj)
             access = ("--kubeconfig", str(api.kubeconfig(tmp_path / "config")), "-n", "team-a")
             return await asyncio.to_thread(command, "explain", "deploy/train", *access)
 

@@ -49,8 +49,8 @@ def findings(*arguments: str, stdin: bytes = b"") -> tuple[int, list[dict[str, A
     code, out = lint(*arguments, "-o", "json", stdin=stdin)
     printed = json.loads(out)
     assert list(printed) == ["findings"]
-    for each in printed["findings"]:
-        fields = list(each)
+    for finding in printed["findings"]:
+        fields = list(finding)
         assert fields[:6] == ["code", "severity", "path", "object", "message", "remedy"]
         assert fields[6:] in ([], ["file"], ["file", "line", "column"])
     return code, printed["findings"]

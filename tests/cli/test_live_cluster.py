@@ -61,8 +61,8 @@ def on_live(
 ) -> tuple[int, str, str]:
     async def run_with_api() -> tuple[int, str, str]:
         async with FakeApi(version=version) as api:
-            for each in (*OBJECTS, LABELLED):
-                api.put(each)
+            for obj in (*OBJECTS, LABELLED):
+                api.put(obj)
             if trouble:
                 api.fail(403, times=9, **trouble)
             access = ("--kubeconfig", str(api.kubeconfig(folder / "config")))

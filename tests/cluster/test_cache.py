@@ -141,7 +141,9 @@ async def test_an_undecodable_object_is_left_out_and_logged_once(
 
     assert rig.cache.undecodable == 0
     (line,) = [
-        each.getMessage() for each in caplog.records if each.name == "drawbridge.cluster.cache"
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "drawbridge.cluster.cache"
     ]
     assert line.startswith("cannot decode ConfigMap default/bad: ")
     assert "`data`" in line

@@ -116,8 +116,8 @@ def test_a_request_that_fails_while_others_succeed_is_only_counted(
 @asynchronous
 async def test_a_certificate_that_is_not_trusted_is_said_in_words(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("a", "b")]
-    for each in folders:
-        each.mkdir()
+    for folder in folders:
+        folder.mkdir()
     authority, other = map(Authority, folders)
     async with FakeApi(tls=authority.server()) as api, aiohttp.ClientSession() as http:
         trusting = ssl.create_default_context(cafile=str(other.file))

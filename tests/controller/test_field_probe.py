@@ -45,10 +45,10 @@ def drop_fields(value: Unstructured, dropped: tuple[str, ...]) -> Unstructured:
             raise RequestError(422, "requests[0]: exactly one of `exactly` or `firstAvailable`")
         if request.get("exactly", {}).get("adminAccess"):
             raise RequestError(422, "adminAccess: admin access to devices requires the label")
-    for each in devices.get("constraints", ()):
+    for constraint in devices.get("constraints", ()):
         if "constraints.distinctAttribute" in dropped:
-            each.pop("distinctAttribute", None)
-        if not each.keys() & {"matchAttribute", "distinctAttribute"}:
+            constraint.pop("distinctAttribute", None)
+        if not constraint.keys() & {"matchAttribute", "distinctAttribute"}:
             raise RequestError(422, "constraints[0].matchAttribute: Required value")
     return value
 

@@ -190,8 +190,8 @@ def shared_gpu_scene() -> tuple[Scene, Unstructured, str]:
 
 
 def without_capacity(value: Unstructured) -> Unstructured:
-    for each in value["spec"]["spec"]["devices"]["requests"]:
-        each["exactly"].pop("capacity", None)
+    for request in value["spec"]["spec"]["devices"]["requests"]:
+        request["exactly"].pop("capacity", None)
     return value
 
 

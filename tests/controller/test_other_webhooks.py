@@ -17,23 +17,23 @@ def configuration(kind: str, name: str, webhooks: YamlValue) -> dict[str, Any]:
         "metadata": {"name": name},
         "webhooks": [
             {
-                "name": each["name"],
+                "name": webhook["name"],
                 "clientConfig": {
                     "service": {
-                        "name": each.get("service", "webhook"),
-                        "namespace": each.get("namespace", "kube-addons"),
+                        "name": webhook.get("service", "webhook"),
+                        "namespace": webhook.get("namespace", "kube-addons"),
                     }
                 },
                 "rules": [
                     {
-                        "apiGroups": each.get("groups", [""]),
-                        "resources": each.get("resources", ["pods"]),
-                        "operations": each.get("operations", ["CREATE"]),
+                        "apiGroups": webhook.get("groups", [""]),
+                        "resources": webhook.get("resources", ["pods"]),
+                        "operations": webhook.get("operations", ["CREATE"]),
                     }
                 ],
-                "namespaceSelector": each.get("namespaces", {}),
+                "namespaceSelector": webhook.get("namespaces", {}),
             }
-            for each in webhooks
+            for webhook in webhooks
         ],
     }
 

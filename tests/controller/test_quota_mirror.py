@@ -86,9 +86,9 @@ class Scene:
         """Add another namespace with the same quotas."""
         labels = {"drawbridge.dev/translate": "enforce"}
         self.namespaces.put({"metadata": {"name": name, "labels": labels, **metadata}})
-        for each in [*self.quotas.objects.values()]:
-            at = {"name": each["metadata"]["name"], "namespace": name}
-            self.quotas.put({**each, "metadata": at})
+        for obj in [*self.quotas.objects.values()]:
+            at = {"name": obj["metadata"]["name"], "namespace": name}
+            self.quotas.put({**obj, "metadata": at})
 
     def set_claim_usage(self, held: dict[str, int]) -> None:
         """Set the usage of claims in the mirrored quota."""

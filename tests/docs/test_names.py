@@ -168,9 +168,9 @@ def test_yaml_on_pages_is_valid_and_configurations_are_accepted(page: Path) -> N
             continue
         text = re.sub(r"<[a-z ]+>", "name", "\n".join(block.lines))
         for document in yaml.safe_load_all(text.replace("...\n", "\n")):
-            for each in objects(document):
-                if each.get("kind") == "Configuration":
-                    read = reading.load_configuration(each, ())
+            for obj in objects(document):
+                if obj.get("kind") == "Configuration":
+                    read = reading.load_configuration(obj, ())
                     assert isinstance(read, Configuration), (block.place, read)
 
 

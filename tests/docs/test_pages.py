@@ -85,9 +85,9 @@ def test_settings_on_the_migration_page_are_accepted() -> None:
     text = migrating.render_page()
     settings = re.findall(r"`((?:legacy|decisions)\.\w+: [^`]+)`", text)
     assert len(settings) >= 4
-    for each in settings:
-        place, _, value = each.partition(": ")
+    for setting in settings:
+        place, _, value = setting.partition(": ")
         package, _, field = place.partition(".")
         wanted = {"apiVersion": API_VERSION, "kind": "Configuration"}
         loaded = load_configuration({**wanted, package: {field: yaml.safe_load(value)}}, ())
-        assert isinstance(loaded, Configuration), (each, loaded)
+        assert isinstance(loaded, Configuration), (setting, loaded)

@@ -185,7 +185,7 @@ def test_twenty_megabytes_of_noise_give_findings_with_little_memory(data: bytes)
     tracemalloc.start()
     try:
         found = {
-            told.finding.code for each in read_objects(Source("x", data)) for told in each.findings
+            told.finding.code for obj in read_objects(Source("x", data)) for told in obj.findings
         }
         peak = tracemalloc.get_traced_memory()[1]
     finally:

@@ -54,9 +54,9 @@ def test_a_rule_taints_the_devices_it_selects(case: dict[str, Any]) -> None:
     assert not read.findings
     built = build_inventory(SLICES, taint_rules=read.objects)
     tainted = [
-        f"{each.driver}/{each.pool}/{device.name}"
-        for each in built.slices
-        for device in each.devices
+        f"{slice_.driver}/{slice_.pool}/{device.name}"
+        for slice_ in built.slices
+        for device in slice_.devices
         if device.taints
     ]
     assert tainted == case["tainted"]

@@ -68,9 +68,9 @@ def test_every_package_of_the_locks_is_listed_with_its_hash(document: Any) -> No
         if each.architecture == debian.machine_architecture()
     }
     found = {
-        each["name"]: (each["version"], each["hashes"][0]["content"])
-        for each in libraries(document)
-        if each["purl"].startswith("pkg:deb/")
+        library["name"]: (library["version"], library["hashes"][0]["content"])
+        for library in libraries(document)
+        if library["purl"].startswith("pkg:deb/")
     }
     assert found == locked
     lock = PYTHON_LOCK.read_text("utf-8")
@@ -86,9 +86,9 @@ def test_every_package_of_the_locks_is_listed_with_its_hash(document: Any) -> No
 def test_every_package_has_an_identifier_of_its_own(document: Any) -> None:  # noqa: ANN401  # JSON
     references = Counter(each["bom-ref"] for each in document["components"])
     assert set(references.values()) == {1}
-    for each in libraries(document):
-        identifier = PackageURL.from_string(each["purl"])
-        assert (identifier.name, identifier.version) == (each["name"], each["version"])
+    for library in libraries(document):
+        identifier = PackageURL.from_string(library["purl"])
+        assert (identifier.name, identifier.version) == (library["name"], library["version"])
 
 
 def test_every_package_has_a_licence(document: Any) -> None:  # noqa: ANN401  # JSON

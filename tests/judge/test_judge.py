@@ -109,9 +109,9 @@ def test_checks_across_slices(case: YamlValue) -> None:
 @pytest.mark.parametrize("case", CLASSES, ids=lambda case: case["name"])
 def test_checks_across_classes(case: YamlValue) -> None:
     read = []
-    for each in case["classes"]:
-        spec = {key: value for key, value in each.items() if key != "name"}
-        one = read_class({"metadata": {"name": each["name"]}, "spec": spec})
+    for device_class in case["classes"]:
+        spec = {key: value for key, value in device_class.items() if key != "name"}
+        one = read_class({"metadata": {"name": device_class["name"]}, "spec": spec})
         assert isinstance(one, DeviceClass)
         read.append(one)
     found = classes.judge_classes(read)
@@ -272,7 +272,7 @@ def test_any_slices_can_be_judged(specs: YamlValue, unset: UnsetGroups, version:
     items = [{"metadata": {"name": name}, "spec": spec} for name, spec in specs]
     listed = {"kind": "ResourceSliceList", "apiVersion": f"resource.k8s.io/{version}"}
     read = read_slices(listed | {"items": items})
-    for each in slices.judge_slices(read.objects, unset):
-        assert isinstance(each, Finding)
-        assert each.message
-        assert each.remedy
+    for slice_ in slices.judge_slices(read.objects, unset):
+        assert isinstance(slice_, Finding)
+        assert slice_.message
+        assert slice_.remedy

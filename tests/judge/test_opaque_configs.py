@@ -129,6 +129,6 @@ def test_any_parameters_have_findings_and_no_exception(
         parameters |= {"apiVersion": known.api_versions[0], "kind": known.kinds[0].name}
     requests = [{"name": "gpu", "exactly": request(NVIDIA)}]
     subject = subject_of(requests, configs=[config(driver, parameters)])
-    for each in findings(check_opaque_configs(subject, class_context({}))):
-        assert each.path.startswith("spec.devices.config[0]")
-        assert each.message
+    for finding in findings(check_opaque_configs(subject, class_context({}))):
+        assert finding.path.startswith("spec.devices.config[0]")
+        assert finding.message

@@ -325,8 +325,11 @@ class Interleavings(RuleBasedStateMachine):
     def reservations_do_not_conflict(self) -> None:
         if hasattr(self, "ledger"):
             reservations = [
-                [f"{h.pool.name}/{h.device}" + (":s" if h.shared else "") for h in each.holds]
-                for each in self.ledger.reservations.values()
+                [
+                    f"{h.pool.name}/{h.device}" + (":s" if h.shared else "")
+                    for h in reservation.holds
+                ]
+                for reservation in self.ledger.reservations.values()
             ]
             assert not has_conflict(map(tuple, reservations))
 

@@ -89,12 +89,12 @@ def read_version() -> str:
 def index(objects: list[Json]) -> dict[Key, Json]:
     """Return the objects by kind, namespace and name; AssertionError for two of one name."""
     found: dict[Key, Json] = {}
-    for each in objects:
-        metadata = each["metadata"]
-        if each["kind"] in CLUSTER_SCOPED:
+    for obj in objects:
+        metadata = obj["metadata"]
+        if obj["kind"] in CLUSTER_SCOPED:
             # kustomize does not know that these kinds have no namespace; the API server drops it.
             metadata.pop("namespace", None)
-        key = each["kind"], metadata.get("namespace", ""), metadata["name"]
+        key = obj["kind"], metadata.get("namespace", ""), metadata["name"]
         assert key not in found, key
-        found[key] = each
+        found[key] = obj
     return found

@@ -54,8 +54,8 @@ def index_by_name(kind: str) -> dict[str, Json]:
 
 
 def list_pods() -> Iterator[tuple[Json, Json]]:
-    for each in find_objects("Deployment"):
-        yield each, each["spec"]["template"]
+    for obj in find_objects("Deployment"):
+        yield obj, obj["spec"]["template"]
 
 
 def list_containers() -> Iterator[tuple[Json, Json, Json]]:
@@ -65,8 +65,8 @@ def list_containers() -> Iterator[tuple[Json, Json, Json]]:
 
 
 def list_webhooks() -> Iterator[Json]:
-    for each in find_objects("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
-        yield from each["webhooks"]
+    for obj in find_objects("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        yield from obj["webhooks"]
 
 
 def select_deployments(labels: Mapping[str, str]) -> list[str]:
@@ -80,8 +80,8 @@ def select_deployments(labels: Mapping[str, str]) -> list[str]:
 
 def read_expressions(hook: Json, selector: str = "namespaceSelector") -> set[tuple[str, ...]]:
     return {
-        (each["key"], each["operator"], *each.get("values", ()))
-        for each in hook[selector]["matchExpressions"]
+        (match_expression["key"], match_expression["operator"], *match_expression.get("values", ()))
+        for match_expression in hook[selector]["matchExpressions"]
     }
 
 
@@ -165,8 +165,8 @@ def test_each_role_is_bound_to_one_process() -> None:
 
 def test_no_role_of_a_person_is_bound_by_the_installation() -> None:
     bound = {
-        (each["roleRef"]["kind"], each["roleRef"]["name"])
-        for each in find_objects("RoleBinding", "ClusterRoleBinding")
+        (obj["roleRef"]["kind"], obj["roleRef"]["name"])
+        for obj in find_objects("RoleBinding", "ClusterRoleBinding")
     }
     people = {(each["kind"], each["metadata"]["name"]) for each in read_file("roles-people.yaml")}
     assert not bound & people

@@ -154,7 +154,7 @@ def list_schema_leaves(schema: Json, path: str = "") -> list[str]:
 
 def test_the_schema_has_exactly_the_values() -> None:
     processes = ("webhook", "controller", "judge", "scheduler", "scheduler.allocator")
-    optional = {"global"} | {f"{each}.resources.{part}" for each in processes
+    optional = {"global"} | {f"{process}.resources.{part}" for process in processes
                              for part in ("claims", "requests", "limits")}  # fmt: skip
     top = {leaf for leaf in list_schema_leaves(SCHEMA) if leaf not in optional}
     known = {each.partition(".resources.")[0] for each in list_leaves(VALUES)} - {*processes}
@@ -214,6 +214,6 @@ def test_any_tag_is_a_string(tag: str, tmp_path: Path) -> None:
     objects = rendering.render_chart({"image": {"tag": tag}, "priorityClassName": "1"}, tmp_path)
     specs = [each["spec"]["template"]["spec"] for each in objects if each["kind"] == "Deployment"]
     assert len(specs) == 2
-    for each in specs:
-        assert each["containers"][0]["image"] == f"drawbridge:{tag}"
-        assert each["priorityClassName"] == "1"
+    for spec in specs:
+        assert spec["containers"][0]["image"] == f"drawbridge:{tag}"
+        assert spec["priorityClassName"] == "1"

@@ -92,7 +92,7 @@ def test_the_schemas_come_after_the_control_plane_and_before_all_service_account
 
 def test_every_level_exists() -> None:
     own = {
-        each["metadata"]["name"] for each in OBJECTS if each["kind"] == "PriorityLevelConfiguration"
+        obj["metadata"]["name"] for obj in OBJECTS if obj["kind"] == "PriorityLevelConfiguration"
     }
     used = {each["spec"]["priorityLevelConfiguration"]["name"] for each in SCHEMAS.values()}
     assert used - own == {"leader-election"}

@@ -69,9 +69,9 @@ def test_every_component_has_a_row_and_its_values_exist() -> None:
 
 def test_uninstalling_selects_every_webhook_configuration_and_no_other(tmp_path: Path) -> None:
     selectors = [
-        re.search(r"-l (\S+)=(\S+)", each)
-        for each in read_commands("Uninstall")
-        if "webhookconfigurations" in each
+        re.search(r"-l (\S+)=(\S+)", command)
+        for command in read_commands("Uninstall")
+        if "webhookconfigurations" in command
     ]
     (selector,) = selectors
     assert selector is not None

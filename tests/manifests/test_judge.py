@@ -39,8 +39,8 @@ def find(kind: str) -> Json:
 
 
 HOOKS: dict[str, Json] = {
-    each["name"].partition(".")[0]: each
-    for each in find("ValidatingWebhookConfiguration")["webhooks"]
+    webhook["name"].partition(".")[0]: webhook
+    for webhook in find("ValidatingWebhookConfiguration")["webhooks"]
 }
 
 
@@ -50,10 +50,10 @@ def read_conditions(hook: str) -> dict[str, str]:
 
 def test_every_object_has_the_namespace_and_the_labels_of_the_judge() -> None:
     labels = {**LABELS, "app.kubernetes.io/component": "judge"}
-    for each in OBJECTS:
-        assert each["metadata"]["labels"] == labels
-        expected = None if each["kind"] in CLUSTER_SCOPED else NAMESPACE
-        assert each["metadata"].get("namespace") == expected, each["kind"]
+    for obj in OBJECTS:
+        assert obj["metadata"]["labels"] == labels
+        expected = None if obj["kind"] in CLUSTER_SCOPED else NAMESPACE
+        assert obj["metadata"].get("namespace") == expected, obj["kind"]
 
 
 def test_the_judge_only_reads() -> None:
@@ -63,9 +63,9 @@ def test_the_judge_only_reads() -> None:
     secrets = [rule for role in roles for rule in role["rules"] if "secrets" in rule["resources"]]
     assert [rule["resourceNames"] for rule in secrets] == [["drawbridge-ca"]]
     bound = {
-        (each["roleRef"]["kind"], each["roleRef"]["name"], each["subjects"][0]["name"])
-        for each in OBJECTS
-        if each["kind"].endswith("Binding")
+        (obj["roleRef"]["kind"], obj["roleRef"]["name"], obj["subjects"][0]["name"])
+        for obj in OBJECTS
+        if obj["kind"].endswith("Binding")
     }
     assert bound == {(each["kind"], each["metadata"]["name"], "drawbridge-judge") for each in roles}
 

@@ -130,7 +130,7 @@ def test_a_wrong_expression_is_found(expression: str, wrong: list[str]) -> None:
 def test_values_of_labels_exist_in_the_code() -> None:
     source = "".join(
         file.read_text("utf-8")
-        for package in ("webhook", "controller", "allocator", "runtime")
+        for package in ("webhook", "controller", "allocator", "drawbridge")
         for file in (ROOT / package).rglob("*.py")
     )
     for title, expression in list_expressions():

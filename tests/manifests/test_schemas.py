@@ -74,8 +74,8 @@ def test_the_rendered_chart_has_the_schema_of_kubernetes(version: str, tmp_path:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_schema_refuses_an_unknown_field_and_a_wrong_type(version: str) -> None:
     (deployment,) = [
-        each for each in list_objects() if each["metadata"]["name"] == "drawbridge-webhook"
-        and each["kind"] == "Deployment"
+        obj for obj in list_objects() if obj["metadata"]["name"] == "drawbridge-webhook"
+        and obj["kind"] == "Deployment"
     ]  # fmt: skip
     kubernetes_validate.validate(deployment, version, strict=True)
     for field, value in (("replica", 2), ("replicas", "two")):

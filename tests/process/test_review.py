@@ -83,8 +83,8 @@ def test_a_valid_review_is_translated() -> None:
     ],
 )
 def test_an_invalid_review_gets_status_400(body: bytes) -> None:
-    for each in replies(body):
-        assert each.status == 400
+    for reply in replies(body):
+        assert reply.status == 400
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_an_invalid_review_gets_status_400(body: bytes) -> None:
 )
 def test_a_malformed_review_with_a_uid_is_denied(old: bytes, new: bytes) -> None:
     assert old in GOOD
-    for each in replies(GOOD.replace(old, new)):
-        assert each.uid == UID
-        assert msgspec.json.decode(each.body)["response"]["status"]["code"] == 400
+    for reply in replies(GOOD.replace(old, new)):
+        assert reply.uid == UID
+        assert msgspec.json.decode(reply.body)["response"]["status"]["code"] == 400
 
 
 def test_the_last_of_duplicate_keys_is_used() -> None:

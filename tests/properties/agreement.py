@@ -50,8 +50,8 @@ class PreparedCluster:
         self.facts = gather_facts(objects, cluster.configuration, cluster.gates).facts
         self.context: TranslationContext = make_context(cluster.configuration, self.facts)
         self.planner = Planner(cluster.gates, allocator=Allocator.UPSTREAM)
-        for each in (*cluster.slices, *cluster.classes, *cluster.nodes):
-            self.planner.update(each)
+        for slice_ in (*cluster.slices, *cluster.classes, *cluster.nodes):
+            self.planner.update(slice_)
         self.selectors = Selectors(cluster.gates.version)
         self.judging: JudgeContext = build_context(
             self.planner.world(), cluster.nodes, selectors=self.selectors
@@ -106,8 +106,8 @@ class Case:
         subject = Subject("Pod/p", "default")
         return tuple(
             finding
-            for each in self.templates
-            for finding in judge_by_facts(each.spec.spec, subject, context)
+            for template in self.templates
+            for finding in judge_by_facts(template.spec.spec, subject, context)
         )
 
     @cached_property
@@ -167,14 +167,14 @@ def _left(case: Case) -> Iterator[str]:
     """What translate leaves to a server, this server serves in the simulation."""
     if _has_errors(case.translated.findings):
         return
-    for each in case.translated.findings:
-        if each.code not in LEFT or not (match := _STAYS.match(each.message)):
+    for finding in case.translated.findings:
+        if finding.code not in LEFT or not (match := _STAYS.match(finding.message)):
             continue
         names = match[1].split(", ")
         alone = case.alone(dict.fromkeys(names, "1")).placement
         unserved = [reason.message for reason in alone.reasons if _is_unserved(reason)]
         if alone.node is None and unserved:
-            yield f"translate: {each.message}; simulate: {'; '.join(unserved)}"
+            yield f"translate: {finding.message}; simulate: {'; '.join(unserved)}"
 
 
 def _selectors(case: Case) -> Iterator[str]:

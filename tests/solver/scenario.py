@@ -85,8 +85,8 @@ def gates_of(plain: Json) -> Gates:
 
 
 def _all(objects: list[Any], kind: type) -> list[Any]:
-    for each in objects:
-        assert isinstance(each, kind), each
+    for obj in objects:
+        assert isinstance(obj, kind), obj
     return objects
 
 

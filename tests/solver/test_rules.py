@@ -193,8 +193,8 @@ def test_the_limit_of_work_counts_the_checks_of_pruning(monkeypatch: pytest.Monk
     checked = count_checks(monkeypatch)
     names = [f"r{number}" for number in range(32)]
     near = [
-        {"requests": [each], "attributes": [*(f"x.io/{each}-{i}" for i in range(7)), "x.io/root"]}
-        for each in names[1:]
+        {"requests": [name], "attributes": [*(f"x.io/{name}-{i}" for i in range(7)), "x.io/root"]}
+        for name in names[1:]
     ]
     given = {
         "name": "rules of each request",

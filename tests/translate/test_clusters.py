@@ -84,7 +84,8 @@ def test_a_pod_is_left_only_to_what_serves_it(case: YamlValue) -> None:
         for each in template.object["spec"]["spec"]["devices"]["requests"]  # type: ignore[index,call-overload]
     ]
     claimed = [
-        (each.get("exactly") or each["firstAvailable"][0])["deviceClassName"] for each in requests
+        (request.get("exactly") or request["firstAvailable"][0])["deviceClassName"]
+        for request in requests
     ]
     assert claimed == case.get("claims", []), found.findings
     assert [each.code for each in found.findings] == case.get("codes", [])

@@ -62,10 +62,10 @@ def test_the_table_of_decisions(case: YamlValue) -> None:
     assert any(each.severity is Severity.ERROR for each in decision.findings) == (
         case["verdict"] == "refuse"
     )
-    for each in decision.findings:
-        assert each.message
-        assert each.remedy
-        assert each.code in CODES
+    for finding in decision.findings:
+        assert finding.message
+        assert finding.remedy
+        assert finding.code in CODES
 
 
 SERVERS = {

@@ -130,11 +130,11 @@ def missing_of_family(family: Family) -> list[str]:
     """The files that lack a driver family."""
     drivers = {
         getattr(
-            importlib.import_module(f"{drawbridge.translate.targets.__name__}.{each.name}"),
+            importlib.import_module(f"{drawbridge.translate.targets.__name__}.{module.name}"),
             "DRIVER",
             "",
         )
-        for each in pkgutil.iter_modules(drawbridge.translate.targets.__path__)
+        for module in pkgutil.iter_modules(drawbridge.translate.targets.__path__)
     }
     cases = yaml.safe_load((CASES / "targets.yaml").read_text("utf-8"))
     claims = [json.dumps(case["claim"]) for case in cases if "claim" in case]

@@ -148,10 +148,10 @@ def test_a_request_that_stays_is_served_by_one_server(
     cluster: GeneratedCluster, containers: list[dict[str, int]]
 ) -> None:
     found = translated(cluster, containers)
-    for each in found.findings:
-        if each.code in LEFT:
-            listed = re.split(" stays? ", each.message)[0].split(", ")
-            assert cluster.serves({name: AMOUNTS[name] for name in listed}), each
+    for finding in found.findings:
+        if finding.code in LEFT:
+            listed = re.split(" stays? ", finding.message)[0].split(", ")
+            assert cluster.serves({name: AMOUNTS[name] for name in listed}), finding
 
 
 @settings(max_examples=300, derandomize=True, deadline=None)
@@ -169,9 +169,9 @@ def test_claims_and_what_stays_are_on_one_node(
     }
     left = {
         name
-        for each in found.findings
-        if each.code in LEFT
-        for name in each.message.partition(" stays")[0].split(", ")
+        for finding in found.findings
+        if finding.code in LEFT
+        for name in finding.message.partition(" stays")[0].split(", ")
     }
     served = {extended for _, extended, _ in cluster.classes if cluster.gates.extended_resource}
     present = {driver for node in cluster.nodes for driver in node.drivers}

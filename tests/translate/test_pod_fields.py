@@ -106,8 +106,8 @@ def test_a_translation_reads_no_field_that_the_essence_leaves_out() -> None:
 
 def test_a_translation_edits_only_metadata_that_determines_it() -> None:
     edited: set[str] = set()
-    for each in pods():
-        for edit in translate(each, TranslationContext()).edits:
+    for pod in pods():
+        for edit in translate(pod, TranslationContext()).edits:
             if edit.path == ("metadata",):
                 edited |= as_mapping(edit.value).keys()
             elif edit.path[0] == "metadata":

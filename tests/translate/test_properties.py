@@ -69,10 +69,10 @@ def holds(pod: YamlValue, by: TranslationContext) -> Translation:
     before = copy.deepcopy(pod)
     done = translate(pod, by)
     assert pod == before
-    for each in done.findings:
-        assert each.code in KNOWN
-        assert each.message
-        assert each.remedy
+    for finding in done.findings:
+        assert finding.code in KNOWN
+        assert finding.message
+        assert finding.remedy
     if any(each.severity is Severity.ERROR for each in done.findings):
         assert (done.edits, done.templates) == ((), ())
     if not done.edits:
@@ -119,9 +119,9 @@ def supplied(done: Translation) -> Counter[str]:
     found: Counter[str] = Counter()
     for made in done.templates:
         requests: YamlValue = get_value(made.object, ("spec", "spec", "devices", "requests"))
-        for each in requests:
-            ways = each.get("firstAvailable") or [each["exactly"]]
-            kind, counts = each["name"].partition("-")[0], [way.get("count", 0) for way in ways]
+        for request in requests:
+            ways = request.get("firstAvailable") or [request["exactly"]]
+            kind, counts = request["name"].partition("-")[0], [way.get("count", 0) for way in ways]
             assert counts == sorted(counts)
             assert kind == "nic" or len(set(counts)) == 1
             found[kind] += counts[0]
@@ -151,9 +151,9 @@ def test_the_examples_have_the_same_properties(pod: YamlValue) -> None:
 
 @pytest.mark.parametrize(("pod", "legacy"), DIALECTS)
 def test_the_pods_of_the_tables_have_the_same_properties(pod: YamlValue, legacy: Legacy) -> None:
-    for each in CLUSTERS:
-        configuration = msgspec.structs.replace(each.configuration, legacy=legacy)
-        holds(pod, make_context(configuration, each.facts))
+    for cluster in CLUSTERS:
+        configuration = msgspec.structs.replace(cluster.configuration, legacy=legacy)
+        holds(pod, make_context(configuration, cluster.facts))
 
 
 @settings(deadline=None, max_examples=30)

@@ -15,7 +15,7 @@ COVERED = {"coveredResources": ["cpu", "nvidia.com/gpu", 7], "flavors": []}
 
 def paths(version: str, kind: str, spec: Any) -> list[str]:  # noqa: ANN401  # YAML
     return [
-        each.path for each in report_quotas({"apiVersion": version, "kind": kind, "spec": spec})
+        quota.path for quota in report_quotas({"apiVersion": version, "kind": kind, "spec": spec})
     ]
 
 

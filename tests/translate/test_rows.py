@@ -49,7 +49,7 @@ def legacy(case: YamlValue) -> Legacy:
 def facts(case: YamlValue) -> Facts:
     found = worlds.facts(tuple(case["world"]))
     names = tuple(
-        ResourceFacts(each, nodes=1, devices=1, most=1) for each in case.get("plugins", ())
+        ResourceFacts(plugin, nodes=1, devices=1, most=1) for plugin in case.get("plugins", ())
     )
     plugins = tuple(each.name for each in names)
     offers = tuple(msgspec.structs.replace(each, names=plugins) for each in found.offers)
@@ -68,15 +68,15 @@ def done(case: YamlValue) -> Translation:
 
 def lines(made: ClaimTemplate) -> Iterator[str]:
     devices: YamlValue = made.object["spec"]["spec"]["devices"]  # type: ignore[index,call-overload]
-    for each in devices["requests"]:
-        if "exactly" in each:
-            yield f"{each['name']}: {wanted(each['exactly'])}"
-        for way in each.get("firstAvailable", []):
-            yield f"{each['name']} or {way['name']}: {wanted(way)}"
-    for each in devices.get("constraints", []):
-        word = "match" if "matchAttribute" in each else "differ"
-        attribute = each[f"{'match' if word == 'match' else 'distinct'}Attribute"]
-        yield f"{' '.join(each['requests'])} {word} in {attribute}"
+    for request in devices["requests"]:
+        if "exactly" in request:
+            yield f"{request['name']}: {wanted(request['exactly'])}"
+        for way in request.get("firstAvailable", []):
+            yield f"{request['name']} or {way['name']}: {wanted(way)}"
+    for constraint in devices.get("constraints", []):
+        word = "match" if "matchAttribute" in constraint else "differ"
+        attribute = constraint[f"{'match' if word == 'match' else 'distinct'}Attribute"]
+        yield f"{' '.join(constraint['requests'])} {word} in {attribute}"
     for each in devices.get("config", []):
         yield f"{' '.join(each['requests'])} set up by {each['opaque']['driver']}"
 
@@ -84,8 +84,8 @@ def lines(made: ClaimTemplate) -> Iterator[str]:
 def wanted(of: YamlValue) -> str:
     number = of.get("count", "all")
     text = f"{of['deviceClassName']} x {number}{' admin' if of.get('adminAccess') else ''}"
-    for each in of.get("selectors", []):
-        text += f"; if {each['cel']['expression']}"
+    for selector in of.get("selectors", []):
+        text += f"; if {selector['cel']['expression']}"
     for key, amount in of.get("capacity", {}).get("requests", {}).items():
         text += f"; of {key} {amount}"
     return text

@@ -83,8 +83,8 @@ def test_the_claim_has_one_request_per_kind_and_a_rule(case: YamlValue) -> None:
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
 def test_native_placement_never_has_the_annotation(case: YamlValue) -> None:
-    for each in done(case, Configuration()).templates:
-        assert RULES_ANNOTATION not in json.dumps(each.object)
+    for template in done(case, Configuration()).templates:
+        assert RULES_ANNOTATION not in json.dumps(template.object)
 
 
 def test_the_rules_are_part_of_the_name() -> None:

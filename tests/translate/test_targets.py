@@ -184,8 +184,8 @@ def samples() -> Iterator[tuple[str, Device]]:
     for path in sorted(SAMPLES.glob("*.yaml")):
         for raw in yaml.safe_load_all(path.read_text("utf-8")):
             if raw and raw["kind"] == "ResourceSlice":
-                for each in reader.read_many(raw).objects:
-                    yield from ((each.driver, device) for device in each.devices)
+                for obj in reader.read_many(raw).objects:
+                    yield from ((obj.driver, device) for device in obj.devices)
 
 
 def test_containers_get_their_requests() -> None:

@@ -102,6 +102,6 @@ def facts(
 
 def devices(words: tuple[str, ...]) -> Iterator[tuple[str, Node, Device]]:
     """Every device of a world, with its driver and node."""
-    for each in slices(words):
-        for device in each.devices:
-            yield each.driver, Node(each.node_name or ""), device
+    for slice_ in slices(words):
+        for device in slice_.devices:
+            yield slice_.driver, Node(slice_.node_name or ""), device

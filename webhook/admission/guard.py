@@ -80,9 +80,9 @@ def _is_sent(guarded: GuardedPod, recent: RecentInputs) -> bool:
     """Return whether all recent webhook configurations send such a pod."""
     labels = guarded.metadata.labels or {}
     return bool(recent.webhooks) and all(
-        webhook_selectors.selects_pod(each, guarded.namespace_labels, labels)
-        and _conditions_match(each, guarded.pod, recent.configurations)
-        for each in recent.webhooks
+        webhook_selectors.selects_pod(webhook, guarded.namespace_labels, labels)
+        and _conditions_match(webhook, guarded.pod, recent.configurations)
+        for webhook in recent.webhooks
     )
 
 
@@ -94,17 +94,17 @@ def _conditions_match(
     if not conditions:
         return conditions is not None
     return any(
-        conditions == match_conditions.derive_conditions(each)[POD_WEBHOOK]
-        and covers(pod, derive_interest(each))
-        for each in configurations
+        conditions == match_conditions.derive_conditions(configuration)[POD_WEBHOOK]
+        and covers(pod, derive_interest(configuration))
+        for configuration in configurations
     )
 
 
 def _is_always_handled(guarded: GuardedPod, recent: RecentInputs) -> bool:
     """Return whether all recent inputs translate or deny the pod."""
     return bool(recent.configurations and recent.facts) and all(
-        _is_included(guarded, each.configuration) and _is_handled(guarded, each)
-        for each in _build_contexts(recent)
+        _is_included(guarded, context.configuration) and _is_handled(guarded, context)
+        for context in _build_contexts(recent)
     )
 
 

@@ -116,8 +116,8 @@ def keep_zero_amounts(removed: RemovedRequests, ranges: Sequence[LimitRange]) ->
 def _listed_names(ranges: Sequence[LimitRange]) -> frozenset[str]:
     return frozenset(
         name
-        for each in ranges
-        for item in each.spec.limits or ()
+        for range_ in ranges
+        for item in range_.spec.limits or ()
         for amounts in (item.max, item.min, item.default, item.default_request)
         for name in amounts or ()
     )
@@ -137,12 +137,12 @@ def _find_violations(
     removed: RemovedRequests, ranges: Sequence[LimitRange], read_amounts: _ReadAmounts
 ) -> Iterator[tuple[_Target, str, str]]:
     """Yield the target, the rule, and the amounts of each violation."""
-    for each in ranges:
-        for item in each.spec.limits or ():
+    for range_ in ranges:
+        for item in range_.spec.limits or ():
             for target in _find_targets(item.type, removed, read_amounts):
                 for name in removed.names:
                     for rule, amounts in _check_item(item, name, target):
-                        yield target, f"LimitRange {each.metadata.name} {rule}", amounts
+                        yield target, f"LimitRange {range_.metadata.name} {rule}", amounts
 
 
 def _find_targets(

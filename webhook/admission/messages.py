@@ -38,16 +38,16 @@ def select_warnings(lines: Sequence[str], findings: Iterable[Finding], command: 
     full_lines = list(dict.fromkeys((*errors, *lines, *others)))
     warnings = [shorten(each) for each in full_lines]
     if sum(map(len, warnings)) <= MAX_TOTAL and all(
-        len(each) <= MAX_WARNING for each in full_lines
+        len(full_line) <= MAX_WARNING for full_line in full_lines
     ):
         return warnings
     last = shorten(command)
     left, fitting = MAX_TOTAL - len(last), []
-    for each in warnings:
-        left -= len(each)
+    for warning in warnings:
+        left -= len(warning)
         if left < 0:
             break
-        fitting.append(each)
+        fitting.append(warning)
     return [*fitting, last]
 
 

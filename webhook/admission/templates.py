@@ -114,8 +114,8 @@ class TemplateCache:
     async def close(self) -> None:
         """Cancel all requests in progress."""
         tasks = [*self._requests.values(), *self._renewals]
-        for each in tasks:
-            each.cancel()
+        for task in tasks:
+            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _find_trusted(self, key: _Key, template: ClaimTemplate, now: datetime) -> _Entry | None:

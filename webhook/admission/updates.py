@@ -214,8 +214,8 @@ def _match_containers(old: Value, original: Value, new: Value) -> Iterator[_Matc
     for part in _CONTAINER_LISTS:
         by_name, original_by_name = (
             {
-                str(as_mapping(each).get("name")): as_mapping(each)
-                for each in as_list(get_value(pod, ("spec", part)))
+                str(as_mapping(container).get("name")): as_mapping(container)
+                for container in as_list(get_value(pod, ("spec", part)))
             }
             for pod in (old, original)
         )

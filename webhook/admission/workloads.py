@@ -106,16 +106,16 @@ def _add_findings(decision: PodDecision, place: Place, context: WorkloadContext)
 
 def _describe_claims(decisions: Iterable[PodDecision], mode: Mode) -> Iterator[str]:
     prefix = "pods will be translated" if mode is Mode.ENFORCE else "pods would be translated"
-    for each in decisions:
-        for line in () if each.is_denied else each.lines:
+    for decision in decisions:
+        for line in () if decision.is_denied else decision.lines:
             yield f"{prefix}: {line}"
 
 
 def _move_findings(place: Place, decision: PodDecision) -> Iterator[Finding]:
     """Yield the findings about a pod template, with paths relative to the whole object."""
-    for each in decision.findings:
-        tokens = (int(one) if one.isdecimal() else one for one in parse_path(each.path))
-        yield replace(each, path=format_path(map_path(tuple(tokens), place)))
+    for finding in decision.findings:
+        tokens = (int(one) if one.isdecimal() else one for one in parse_path(finding.path))
+        yield replace(finding, path=format_path(map_path(tuple(tokens), place)))
 
 
 def _is_rolled_out(new: Value, request: AdmissionRequest, context: TranslationContext) -> bool:

@@ -78,8 +78,8 @@ class JudgedCluster:
         self._ledger = Ledger(sharing=gates.consumable_capacity)
         self._selectors = Selectors(gates.version, list_attributes=gates.list_type_attributes)
         self._caches = JudgeCaches()
-        for each in self._published.values():
-            self._planner.update(each)
+        for change in self._published.values():
+            self._planner.update(change)
         for claim in self._claims.values():
             self._ledger.observe(claim)
 

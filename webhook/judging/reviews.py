@@ -89,8 +89,8 @@ def find_origin(new: dict[str, Value], request: AdmissionRequest) -> Origin:
     """Return who made a claim, by the requesting user and the owner. Annotations can be forged."""
     owners = get_value(new, ("metadata", "ownerReferences"))
     owned = isinstance(owners, list) and any(
-        get_value(each, ("kind",)) == "Pod" and get_value(each, ("controller",)) is True
-        for each in owners
+        get_value(owner, ("kind",)) == "Pod" and get_value(owner, ("controller",)) is True
+        for owner in owners
     )
     is_control_plane = owned and request.user_info.username in CONTROL_PLANE_USERS
     return Origin.CONTROL_PLANE if is_control_plane else Origin.USER

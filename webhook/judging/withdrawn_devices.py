@@ -54,9 +54,9 @@ class WithdrawnDevices:
 
     def observe_new_slice(self, new: Slice, others: Iterable[Slice]) -> None:
         """Record the other slices of the pool of a new slice if its generation replaces them."""
-        for each in others:
-            if each.generation != new.generation:
-                self._record(each)
+        for other in others:
+            if other.generation != new.generation:
+                self._record(other)
 
     def recent(self, is_absent: Callable[[Slice], bool] = lambda _: False) -> RecentlyWithdrawn:
         """Return what was withdrawn within the last minutes: the same object until it changes.

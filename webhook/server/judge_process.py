@@ -18,7 +18,7 @@ from webhook.server.judge_thread import JudgeThread
 from webhook.server.judge_view import WatchedJudgeView
 from webhook.server.serving import ReviewService, serve_reviews
 
-_LOG: Final = logging.getLogger("runtime")
+_LOG: Final = logging.getLogger("drawbridge.process")
 # The paths, one for each webhook, so that their metrics are apart.
 KINDS: Final = ("claims", "classes", "pods", "workloads")
 _LIMITS: Final = RequestLimits(in_flight=128, total_bytes=32 * MIB)

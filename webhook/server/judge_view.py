@@ -132,12 +132,12 @@ class WatchedJudgeView:
 
     def find_doubts(self) -> Iterator[str]:
         """Yield the reasons why the devices may be others than the caches show."""
-        for each in self._devices:
-            name = each.resource.plural
-            if not each.fresh:
-                yield f"the {name} are {each.age():.0f} seconds old"
-            if each.undecodable:
-                yield f"{each.undecodable} of the {name} cannot be read"
+        for device in self._devices:
+            name = device.resource.plural
+            if not device.fresh:
+                yield f"the {name} are {device.age():.0f} seconds old"
+            if device.undecodable:
+                yield f"{device.undecodable} of the {name} cannot be read"
         since = self._complete_since
         if since is None or self._now() - since < self._settle_seconds:
             yield "the judge started a short time ago and knows no earlier devices"

@@ -27,7 +27,7 @@ from webhook.server.serving import ReviewService, serve_reviews
 from webhook.server.template_store import WatchedTemplateStore
 from webhook.server.worker_process import WorkerProcess
 
-_LOG: Final = logging.getLogger("runtime")
+_LOG: Final = logging.getLogger("drawbridge.process")
 
 
 class _CountedTemplates:

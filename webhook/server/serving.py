@@ -71,10 +71,10 @@ async def serve_reviews(
 @contextlib.asynccontextmanager
 async def _registered(collectors: Sequence[Collector]) -> AsyncIterator[None]:
     """Add collectors to the metrics until the context exits."""
-    for each in collectors:
-        metrics.REGISTRY.register(each)
+    for collector in collectors:
+        metrics.REGISTRY.register(collector)
     try:
         yield
     finally:
-        for each in collectors:
-            metrics.REGISTRY.unregister(each)
+        for collector in collectors:
+            metrics.REGISTRY.unregister(collector)

@@ -130,8 +130,8 @@ def _end_with_parent() -> None:
 
 def main() -> None:
     """Serve standard input and output. Only the parent process ends this one."""
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # text on standard output would break replies
     threading.Thread(target=_end_with_parent, daemon=True).start()

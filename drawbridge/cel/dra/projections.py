@@ -55,7 +55,7 @@ def _has_value(attribute: Attribute, *, lists: bool) -> bool:
     if attribute.version is not None:
         return _USUAL_VERSION.fullmatch(attribute.version) is not None
     return lists and any(
-        each is not None for each in (attribute.strings, attribute.integers, attribute.booleans)
+        names is not None for names in (attribute.strings, attribute.integers, attribute.booleans)
     )
 
 

@@ -67,9 +67,9 @@ class Reads(msgspec.Struct, frozen=True):
     def reads_whole_map(self) -> bool:
         """Tell whether a whole map, or the whole device, is read."""
         return any(
-            len(each.path) < DEPTH.get(each.path[0], 1) if each.path else True
-            for each in self.accesses
-            if not each.presence
+            len(access.path) < DEPTH.get(access.path[0], 1) if access.path else True
+            for access in self.accesses
+            if not access.presence
         )
 
     def projection(self, device: Mapping[str, CelValue]) -> Hashable:

@@ -57,8 +57,10 @@ def _count_shared(request: Request, distinct: Constraint, match: Constraint) -> 
     """Return the least number of devices of a request that both constraints cover."""
     return min(
         (
-            _least_devices(each) if _covers(distinct, each) and _covers(match, each) else 0
-            for each in request_choices(request)
+            _least_devices(request_choice)
+            if _covers(distinct, request_choice) and _covers(match, request_choice)
+            else 0
+            for request_choice in request_choices(request)
         ),
         default=0,
     )

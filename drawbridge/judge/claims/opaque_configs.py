@@ -53,10 +53,10 @@ def check_opaque_configs(
 ) -> Iterator[Finding | DeviceFinding]:
     """Report configurations of claims that their driver does not decode, refuses or ignores."""
     for judged in subject.claims:
-        for each in _check_devices(judged.claim.spec.devices, f"{judged.path}.devices", context):
-            found = replace(each, object=judged.object)
+        for device in _check_devices(judged.claim.spec.devices, f"{judged.path}.devices", context):
+            found = replace(device, object=judged.object)
             # The class decides this one, and a cache may still have an older class.
-            wrong = each.code == codes.CONFIG_KIND_WRONG.name
+            wrong = device.code == codes.CONFIG_KIND_WRONG.name
             yield DeviceFinding(found) if wrong else found
 
 
@@ -215,12 +215,11 @@ def _check_admin_access(
 ) -> Iterator[Finding]:
     if not one.kind.shares_device(one.value):
         return
-    for each in choices:
+    for choice in choices:
         # A configuration for all requests may be meant for the others.
-        if each.admin_access and each.name in config.requests:
-            message = (
-                f"{one.kind.name} shares the device of request {each.name}, which has admin access"
-            )
+        if choice.admin_access and choice.name in config.requests:
+            request = f"request {choice.name}, which has admin access"
+            message = f"{one.kind.name} shares the device of {request}"
             yield codes.CONFIG_ON_ADMIN_ACCESS.at(f"{one.path}.requests", message)
 
 

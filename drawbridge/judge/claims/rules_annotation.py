@@ -25,5 +25,5 @@ def find_rule_errors(subject: Subject) -> Iterator[Finding]:
         rules = read_rules(written)
         found = check_rules(rules, judged.claim.spec) if isinstance(rules, Rules) else rules
         above = judged.path.removesuffix("spec")
-        for each in found:
-            yield replace(each, object=judged.object, path=above + each.path)
+        for finding in found:
+            yield replace(finding, object=judged.object, path=above + finding.path)

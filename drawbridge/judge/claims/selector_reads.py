@@ -70,9 +70,9 @@ def check_selector_reads(subject: Subject, context: JudgeContext) -> Iterator[Fi
             nodes = context.index.representatives(reads)
         except UnreadableClaimError:
             nodes = ()  # another question reports it
-        for each in _find_selectors(judged):
-            yield from _check_names(each, context)
-            yield from _check_failures(each, nodes[:MAX_NODES], context)
+        for selector in _find_selectors(judged):
+            yield from _check_names(selector, context)
+            yield from _check_failures(selector, nodes[:MAX_NODES], context)
 
 
 def _find_selectors(judged: JudgedClaim) -> Iterator[_Selectors]:

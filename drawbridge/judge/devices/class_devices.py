@@ -91,10 +91,10 @@ def sort_devices(
     of_class: dict[Candidate, None] = {}
     matching, fitting = [], []
     checks_capacity = context.gates.consumable_capacity
-    for each in nodes:
-        spend_selectors((option,), each.node, context.relaxed, context)
-        context.work.spend(1 + len(each.devices) // 2)
-        mine = [(device, option.request_filter.check_selectors(device)) for device in each.devices]
+    for node in nodes:
+        spend_selectors((option,), node.node, context.relaxed, context)
+        context.work.spend(1 + len(node.devices) // 2)
+        mine = [(device, option.request_filter.check_selectors(device)) for device in node.devices]
         # A device that this scheduler does not support is not compared with the class.
         known = (device for device, verdict in mine if verdict.stage in _OF_CLASS)
         of_class.update(dict.fromkeys(known))

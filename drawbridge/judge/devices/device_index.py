@@ -311,8 +311,8 @@ def _pattern(name: str, slices: Sequence[Slice], read: dict[Attribute, _Values])
     """
     numbers: dict[Hashable, int] = {}
     pattern: list[object] = []
-    for each in slices:
-        for attribute in _values(name, each):
+    for slice_ in slices:
+        for attribute in _values(name, slice_):
             if attribute is None:
                 pattern.append(None)
                 continue
@@ -330,11 +330,11 @@ def _pattern(name: str, slices: Sequence[Slice], read: dict[Attribute, _Values])
 def _with_named_nodes(inventory: Inventory, nodes: Iterable[Node]) -> tuple[Node, ...]:
     """Return the nodes, including those that only slices name."""
     known = {node.name: node for node in nodes}
-    for each in inventory.slices:
-        if each.node_name and each.node_name not in known:
-            known[each.node_name] = Node(each.node_name)
-        if each.per_device_node_selection:
-            for device in each.devices:
+    for slice_ in inventory.slices:
+        if slice_.node_name and slice_.node_name not in known:
+            known[slice_.node_name] = Node(slice_.node_name)
+        if slice_.per_device_node_selection:
+            for device in slice_.devices:
                 if device.node_name and device.node_name not in known:
                     known[device.node_name] = Node(device.node_name)
     return tuple(known.values())

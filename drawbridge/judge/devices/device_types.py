@@ -32,9 +32,9 @@ def possible_types(
         if all(_is_determined(each, path) for each in find_reads(program).accesses)
     ]
     return frozenset(
-        each
-        for each in driver.device_types()
-        if not any(_is_false(program, driver.name, (path[-1], each)) for program in proving)
+        device_type
+        for device_type in driver.device_types()
+        if not any(_is_false(program, driver.name, (path[-1], device_type)) for program in proving)
     )
 
 
@@ -60,9 +60,9 @@ def _is_determined(access: AttributeAccess, path: tuple[str, ...]) -> bool:
 
 
 def _compile(expressions: Sequence[str], selectors: Selectors) -> Iterator[Program]:
-    for each in expressions:
+    for expression in expressions:
         try:
-            yield selectors.stored.compile(each)
+            yield selectors.stored.compile(expression)
         except CompileError:
             continue
 

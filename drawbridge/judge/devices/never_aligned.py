@@ -42,9 +42,9 @@ def _position(wanted: Constraint, constraints: Sequence[Constraint]) -> int:
 
 def _describe_constraint(constraint: Constraint, requests: Sequence[Request]) -> str:
     names = constraint.requests or [
-        each.name
-        for each in requests
-        if any(refers_to(constraint.requests, choice.name) for choice in request_choices(each))
+        request.name
+        for request in requests
+        if any(refers_to(constraint.requests, choice.name) for choice in request_choices(request))
     ]
     how = "the same" if constraint.match_attribute is not None else "different"
     name = constraint.match_attribute or constraint.distinct_attribute

@@ -96,7 +96,8 @@ def _describe_published(
         return ""
     parts = [_describe_attribute("/".join(each), near) for each in sorted(reads.attributes())]
     parts += [
-        _describe_capacity("/".join(each), term, near, name) for each in sorted(reads.capacities())
+        _describe_capacity("/".join(capacity), term, near, name)
+        for capacity in sorted(reads.capacities())
     ]
     return f": {'; '.join(parts)}" if parts else ""
 

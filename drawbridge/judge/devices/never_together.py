@@ -58,7 +58,9 @@ def _largest_count(devices: RequestDevices, alone: Claim, context: JudgeContext)
         middle = (least + most + 1) // 2
         if request.first_available:
             (choice,) = (
-                each.requested for each in request_choices(request) if each.requested is wanted
+                request_choice.requested
+                for request_choice in request_choices(request)
+                if request_choice.requested is wanted
             )
             fewer = replace(request, first_available=(replace(choice, count=middle),))
         else:
@@ -111,8 +113,8 @@ def explain_claims(
 def smallest_part(parts: Sequence[T], is_impossible: Callable[[Sequence[T]], bool]) -> list[T]:
     """Return parts that are impossible together, without those that are not needed for it."""
     kept = list(parts)
-    for each in parts:
-        fewer = [other for other in kept if other is not each]
+    for part in parts:
+        fewer = [other for other in kept if other is not part]
         if fewer and is_impossible(fewer):
             kept = fewer
     return kept

@@ -93,10 +93,10 @@ def _different_devices(
     seen: set[int] = set()
     for node in index.representatives(DeviceReads(_read_attributes(offered, index, selectors))):
         for pool in index.pools.get(node.name, ()):
-            for each in pool.slices if pool.usable else ():
-                if id(each) not in seen:
-                    seen.add(id(each))
-                    yield from ((each.driver, device) for device in each.devices)
+            for slice_ in pool.slices if pool.usable else ():
+                if id(slice_) not in seen:
+                    seen.add(id(slice_))
+                    yield from ((slice_.driver, device) for device in slice_.devices)
 
 
 def _read_attributes(
@@ -136,8 +136,8 @@ def _may_select(
         return True
     return any(
         _selects(offered, driver, device, expressions) is not False
-        for each in slices
-        for device in each.devices
+        for slice_ in slices
+        for device in slice_.devices
     )
 
 
@@ -155,13 +155,17 @@ def _doubtful_drivers(
             about = found.setdefault(pool.id.driver, _DoubtfulDriver(reason, []))
             about.slices.extend(inventory.published_slices(pool.id))
     selects_a_node = _make_selector_check(index)
-    for each in _newest_slices(inventory):
-        if each.devices and not (id(each) in seen and selects_a_node(each)):
-            reason = f"no known node can use slice {each.name} of {each.driver}"
-            found.setdefault(each.driver, _DoubtfulDriver(reason, [])).slices.append(each)
-    for each in departed:
-        reason = f"{each.driver} withdrew or changed devices of pool {each.pool} a short time ago"
-        found.setdefault(each.driver, _DoubtfulDriver(reason, [])).slices.append(each)
+    for newest_slice in _newest_slices(inventory):
+        if newest_slice.devices and not (id(newest_slice) in seen and selects_a_node(newest_slice)):
+            reason = f"no known node can use slice {newest_slice.name} of {newest_slice.driver}"
+            found.setdefault(newest_slice.driver, _DoubtfulDriver(reason, [])).slices.append(
+                newest_slice
+            )
+    for device in departed:
+        reason = (
+            f"{device.driver} withdrew or changed devices of pool {device.pool} a short time ago"
+        )
+        found.setdefault(device.driver, _DoubtfulDriver(reason, [])).slices.append(device)
     return found
 
 

@@ -47,8 +47,8 @@ def _explain(
     for finding in islice(alone, MAX_EXPLAINED):
         found = True
         yield finding
-    for each in () if found else judged:
-        for finding in _explain_claim(each, context):
+    for claim in () if found else judged:
+        for finding in _explain_claim(claim, context):
             found = True
             yield finding
     if found:

@@ -12,8 +12,8 @@ from drawbridge.judge.driver_configs import amd, dranet, example, nvidia, sriov
 from drawbridge.judge.driver_configs.model import ConfigDriver
 
 DRIVERS: Final[Mapping[str, ConfigDriver]] = {
-    each.name: each
-    for each in (
+    driver.name: driver
+    for driver in (
         *nvidia.DRIVERS,
         amd.DRIVER,
         *example.DRIVERS,

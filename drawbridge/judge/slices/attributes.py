@@ -28,11 +28,11 @@ _Location = tuple[str, str]
 def check_types(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Report attributes with different types on devices of one driver."""
     seen: dict[tuple[str, tuple[str, str]], dict[str, _Location]] = {}
-    for each in slices:
-        for i, device in enumerate(each.devices):
+    for slice_ in slices:
+        for i, device in enumerate(slice_.devices):
             for name, attribute in device.attributes.items():
-                place = (each.name, f"spec.devices[{i}].attributes[{name}]")
-                key = (each.driver, standard.split_name(name, each.driver))
+                place = (slice_.name, f"spec.devices[{i}].attributes[{name}]")
+                key = (slice_.driver, standard.split_name(name, slice_.driver))
                 for kind in _value_types(attribute):
                     seen.setdefault(key, {}).setdefault(kind, place)
     for (driver, (domain, identifier)), locations in seen.items():
@@ -47,13 +47,13 @@ def check_types(slices: Iterable[Slice]) -> Iterator[Finding]:
 
 def check_names(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Report names that are ambiguous or that no expression can read."""
-    for each in slices:
-        for i, device in enumerate(each.devices):
-            about, path = f"{KIND}/{each.name}", f"spec.devices[{i}]"
+    for slice_ in slices:
+        for i, device in enumerate(slice_.devices):
+            about, path = f"{KIND}/{slice_.name}", f"spec.devices[{i}]"
             for field in ("attributes", "capacity"):
                 at = f"{path}.{field}"
                 published: Mapping[str, object] = getattr(device, field)
-                yield from _duplicate_names(each.driver, published, about, at)
+                yield from _duplicate_names(slice_.driver, published, about, at)
                 yield from _extra_slashes(published, about, at)
 
 
@@ -77,12 +77,12 @@ def _extra_slashes(published: Mapping[str, object], about: str, path: str) -> It
 
 def check_standard_forms(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Report standard attributes that do not have their standard form."""
-    for each in slices:
-        for i, device in enumerate(each.devices):
+    for slice_ in slices:
+        for i, device in enumerate(slice_.devices):
             for name, problem in _nonstandard(device):
                 path = f"spec.devices[{i}].attributes[{name}]"
                 message = f"{name} of device {device.name} {problem}"
-                yield codes.STANDARD_ATTRIBUTE.at(path, message, object=f"{KIND}/{each.name}")
+                yield codes.STANDARD_ATTRIBUTE.at(path, message, object=f"{KIND}/{slice_.name}")
 
 
 def _nonstandard(device: Device) -> Iterator[tuple[str, str]]:

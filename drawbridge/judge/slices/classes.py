@@ -48,19 +48,22 @@ def _check_selectors(
 
 def _find_repeated(classes: Iterable[DeviceClass]) -> Iterator[Finding]:
     names: set[str] = set()
-    for each in classes:
-        if (name := each.metadata.name) in names:
+    for device_class in classes:
+        if (name := device_class.metadata.name) in names:
             message = f"class {name} occurs more than once; the last one applies"
-            about = format_object_name(KIND, each.metadata)
+            about = format_object_name(KIND, device_class.metadata)
             yield codes.OBJECT_TWICE.at("metadata.name", message, object=about)
         names.add(name)
 
 
 def _find_shared_names(classes: Iterable[DeviceClass]) -> Iterator[Finding]:
     serving: dict[str, str] = {}
-    for each in classes:
-        name, served = each.metadata.name, each.spec.extended_resource_name
+    for device_class in classes:
+        name, served = device_class.metadata.name, device_class.spec.extended_resource_name
         if served and (other := serving.setdefault(served, name)) != name:
             message = f"class {other} serves {served} too; the scheduler uses only one of them"
-            path, about = "spec.extendedResourceName", format_object_name(KIND, each.metadata)
+            path, about = (
+                "spec.extendedResourceName",
+                format_object_name(KIND, device_class.metadata),
+            )
             yield codes.EXTENDED_NAME_SHARED.at(path, message, object=about)

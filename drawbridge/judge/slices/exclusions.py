@@ -46,8 +46,8 @@ def check_exclusions(
     """Report rules that are one-sided, cannot be evaluated, or forbid a second share."""
     for devices in _group_by_node(slices, declarations, ask).values():
         if any(each.member.rule for each in devices):
-            for each in devices:
-                yield from _check_itself(each, ask)
+            for device in devices:
+                yield from _check_itself(device, ask)
             for one, other in combinations(devices[:MOST_COMPARED], 2):
                 yield from _check_pair(one, other, ask)
 
@@ -56,17 +56,17 @@ def _group_by_node(
     slices: Iterable[Slice], declarations: Sequence[Declaration], ask: Evaluate
 ) -> dict[tuple[str, str], list[_Device]]:
     together: dict[tuple[str, str], list[_Device]] = {}
-    for each in slices:
-        declarations_of_slice, _ = read_declarations(each)
-        pool = PoolID(each.driver, each.pool)
-        for i, device in enumerate(each.devices):
+    for slice_ in slices:
+        declarations_of_slice, _ = read_declarations(slice_)
+        pool = PoolID(slice_.driver, slice_.pool)
+        for i, device in enumerate(slice_.devices):
             peer = Peer(pool, device)
-            node = each.node_name or device.node_name or f"pool {each.pool}"
+            node = slice_.node_name or device.node_name or f"pool {slice_.pool}"
             member = PlacedDevice(
                 node, peer, find_rule(peer, declarations, declarations_of_slice, ask)
             )
-            published = _Device(f"{KIND}/{each.name}", f"spec.devices[{i}]", member)
-            together.setdefault((each.driver, node), []).append(published)
+            published = _Device(f"{KIND}/{slice_.name}", f"spec.devices[{i}]", member)
+            together.setdefault((slice_.driver, node), []).append(published)
     return together
 
 

@@ -49,12 +49,12 @@ def published_devices(slices: Iterable[Slice], selectors: Selectors) -> tuple[Pu
     """Return the CEL views of all devices of slices."""
     return tuple(
         PublishedDevice(
-            f"{each.driver}/{each.pool}/{device.name}",
-            each.driver,
-            device_variables(each.driver, device, list_attributes=selectors.lists),
+            f"{slice_.driver}/{slice_.pool}/{device.name}",
+            slice_.driver,
+            device_variables(slice_.driver, device, list_attributes=selectors.lists),
         )
-        for each in slices
-        for device in each.devices
+        for slice_ in slices
+        for device in slice_.devices
     )
 
 
@@ -75,9 +75,9 @@ def check_class_selectors(
 ) -> Iterator[Finding]:
     """Report wrong selectors of classes, each on the devices that the ones before select."""
     published = _published_names(devices)
-    for each in classes:
-        about, left = format_object_name(KIND, each.metadata), devices
-        for i, selector in enumerate(each.spec.selectors):
+    for device_class in classes:
+        about, left = format_object_name(KIND, device_class.metadata), devices
+        for i, selector in enumerate(device_class.spec.selectors):
             if selector.cel is None:
                 continue
             place = f"spec.selectors[{i}].cel.expression"
@@ -93,7 +93,7 @@ def check_class_selectors(
             holding = tuple(device for device, answer in tried if answer is True)
             if left and not holding:
                 yield expression.finding(
-                    codes.SELECTOR_NEVER_TRUE, _no_match_message(each, left, i)
+                    codes.SELECTOR_NEVER_TRUE, _no_match_message(device_class, left, i)
                 )
             left = holding
 
@@ -138,17 +138,17 @@ def _declared_rules(
                 declaration.driver,
                 _Expression(declaration.compatible_only_with, "Configuration", place),
             )
-    for each in slices:
-        about = f"{SLICE}/{each.name}"
-        for declaration in read_declarations(each)[0]:
+    for slice_ in slices:
+        about = f"{SLICE}/{slice_.name}"
+        for declaration in read_declarations(slice_)[0]:
             if declaration.compatible_only_with:
                 place = f"metadata.annotations[{COMPATIBILITY_ANNOTATION}]"
-                yield each.driver, _Expression(declaration.compatible_only_with, about, place)
-        for i, device in enumerate(each.devices):
+                yield slice_.driver, _Expression(declaration.compatible_only_with, about, place)
+        for i, device in enumerate(slice_.devices):
             if device.compatible_only_with is not None:
                 place = f"spec.devices[{i}].compatibleOnlyWith.expression"
                 text = device.compatible_only_with.expression
-                yield each.driver, _Expression(text, about, place)
+                yield slice_.driver, _Expression(text, about, place)
 
 
 def _compile(
@@ -177,11 +177,11 @@ def _evaluate_all(
     wanted = find_reads(program)
     known: dict[Hashable, _Result] = {}
     tried: list[tuple[PublishedDevice, _Result]] = []
-    for each in devices:
-        key = wanted.projection(each.view)
+    for device in devices:
+        key = wanted.projection(device.view)
         if key not in known:
-            known[key] = _evaluate(program, each.view)
-        tried.append((each, known[key]))
+            known[key] = _evaluate(program, device.view)
+        tried.append((device, known[key]))
     return tried
 
 

@@ -49,16 +49,16 @@ def check_groups(pools: Pools, unset: UnsetGroups) -> Iterator[Finding]:
 
 def check_declarations(slices: Sequence[Slice]) -> Iterator[Finding]:
     """Report declarations beyond the API: dropped fields and invalid annotations."""
-    for each in slices:
-        for i, device in enumerate(each.devices):
+    for slice_ in slices:
+        for i, device in enumerate(slice_.devices):
             if device.compatible_only_with is not None:
                 message = (
                     f"device {device.name} has compatibleOnlyWith, which the API server drops and "
                     "kube-scheduler does not know"
                 )
                 path = f"spec.devices[{i}].compatibleOnlyWith"
-                yield codes.FIELD_DROPPED.at(path, message, object=f"{KIND}/{each.name}")
-        yield from read_declarations(each)[1]
+                yield codes.FIELD_DROPPED.at(path, message, object=f"{KIND}/{slice_.name}")
+        yield from read_declarations(slice_)[1]
 
 
 def _devices_by_set(members: Sequence[Slice]) -> dict[str, list[_Member]]:

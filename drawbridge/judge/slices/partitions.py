@@ -15,10 +15,10 @@ from drawbridge.judge.slices import codes
 
 def check_partition_types(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Report partitions without a type, and types with different amounts."""
-    for each in slices:
-        name = each.partition_type_attribute
+    for slice_ in slices:
+        name = slice_.partition_type_attribute
         if name is not None:
-            yield from _check_types(each, name)
+            yield from _check_types(slice_, name)
 
 
 def _check_types(each: Slice, name: str) -> Iterator[Finding]:

@@ -16,8 +16,8 @@ Pools = Mapping[PoolID, tuple[Slice, ...]]
 def newest_generations(slices: Iterable[Slice]) -> Pools:
     """Return the slices of the newest generation of each pool, by name."""
     pools: dict[PoolID, list[Slice]] = {}
-    for each in sorted(slices, key=lambda each: each.name):
-        pools.setdefault(PoolID(each.driver, each.pool), []).append(each)
+    for slice_ in sorted(slices, key=lambda each: each.name):
+        pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
     return {pool: _newest(members) for pool, members in pools.items()}
 
 
@@ -34,24 +34,26 @@ def latest_slices(slices: Iterable[Slice]) -> tuple[Slice, ...]:
 def find_repeated(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Report slices that occur more than once; in a cluster the last one replaces the others."""
     seen: set[str] = set()
-    for each in slices:
-        if each.name in seen:
-            message = f"slice {each.name} occurs more than once; the last one applies"
-            yield codes.OBJECT_TWICE.at("metadata.name", message, object=f"{KIND}/{each.name}")
-        seen.add(each.name)
+    for slice_ in slices:
+        if slice_.name in seen:
+            message = f"slice {slice_.name} occurs more than once; the last one applies"
+            yield codes.OBJECT_TWICE.at("metadata.name", message, object=f"{KIND}/{slice_.name}")
+        seen.add(slice_.name)
 
 
 def find_outdated(slices: Iterable[Slice], pools: Pools) -> Iterator[Finding]:
     """Report slices of old generations."""
-    for each in slices:
-        pool = PoolID(each.driver, each.pool)
+    for slice_ in slices:
+        pool = PoolID(slice_.driver, slice_.pool)
         highest = pools[pool][0].generation
-        if each.generation < highest:
+        if slice_.generation < highest:
             message = (
-                f"generation {each.generation} of pool {pool.name} of {pool.driver} is ignored: "
+                f"generation {slice_.generation} of pool {pool.name} of {pool.driver} is ignored: "
                 f"slice {pools[pool][0].name} has generation {highest}"
             )
-            yield codes.SLICE_OLD.at("spec.pool.generation", message, object=f"{KIND}/{each.name}")
+            yield codes.SLICE_OLD.at(
+                "spec.pool.generation", message, object=f"{KIND}/{slice_.name}"
+            )
 
 
 def check_slice_counts(pools: Pools) -> Iterator[Finding]:

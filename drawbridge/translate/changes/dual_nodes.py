@@ -99,14 +99,14 @@ def report_dual_sources(sources: tuple[DualSource, ...]) -> Iterator[Finding]:
                 f"pods may still hold devices of {driver.name} from a device plugin on "
                 f"{_nodes(driver.dual)}; the pod avoids {_these(driver.dual)}",
             )
-    for each in names:
-        if each.dual:
-            idle = min(each.devices, each.dual * each.most)
+    for name in names:
+        if name.dual:
+            idle = min(name.devices, name.dual * name.most)
             yield DUAL_ADVERTISED.at(
                 where,
-                f"a device plugin advertises {each.name} on {_nodes(each.dual)} that also "
-                f"{'publishes' if each.dual == 1 else 'publish'} the same devices in "
-                f"ResourceSlices; the pod avoids {_these(each.dual)}, which leaves up to "
+                f"a device plugin advertises {name.name} on {_nodes(name.dual)} that also "
+                f"{'publishes' if name.dual == 1 else 'publish'} the same devices in "
+                f"ResourceSlices; the pod avoids {_these(name.dual)}, which leaves up to "
                 f"{idle} {'device' if idle == 1 else 'devices'} idle",
             )
     if names and not any(each.dual for each in names):

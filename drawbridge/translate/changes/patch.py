@@ -214,8 +214,8 @@ class Patch:
                     back.append(make_operation("test", at, name))
             back += steps
             if moves is not None:
-                for each in [one for one in tested if f"{one}/".startswith(f"{moves}/")]:
-                    del tested[each]
+                for path in [one for one in tested if f"{one}/".startswith(f"{moves}/")]:
+                    del tested[path]
         return back
 
     def _apply(self, place: _Container, edit: Edit, at: str, undo: list[Operation]) -> None:

@@ -98,10 +98,10 @@ def _find_held_containers(pod: Value, legacy: Legacy) -> Iterator[Container]:
         for claim in as_list(spec.get("resourceClaims"))
         if str(as_mapping(claim).get("resourceClaimTemplateName")).startswith(TEMPLATE_PREFIX)
     }
-    for each in view_pod(pod, legacy).containers if ours else ():
-        used = as_list(as_mapping(each.raw.get("resources")).get("claims"))
+    for container in view_pod(pod, legacy).containers if ours else ():
+        used = as_list(as_mapping(container.raw.get("resources")).get("claims"))
         if any(as_mapping(one).get("name") in ours for one in used):
-            yield each
+            yield container
 
 
 def _find_idle(pod: Value, present: list[DeviceResource], legacy: Legacy) -> list[DeviceResource]:

@@ -142,7 +142,8 @@ def _fill_request(request: Value) -> Value:
         filled["exactly"] = _fill_subrequest(exactly)
     if isinstance(alternatives := filled.get("firstAvailable"), list):
         filled["firstAvailable"] = [
-            _fill_subrequest(each) if isinstance(each, dict) else each for each in alternatives
+            _fill_subrequest(alternative) if isinstance(alternative, dict) else alternative
+            for alternative in alternatives
         ]
     return filled
 
@@ -155,8 +156,8 @@ def _fill_subrequest(subrequest: dict[str, Value]) -> dict[str, Value]:
     tolerations = filled.get("tolerations")
     if isinstance(tolerations, list):
         filled["tolerations"] = [
-            {"operator": "Equal", **each} if isinstance(each, dict) else each
-            for each in tolerations
+            {"operator": "Equal", **toleration} if isinstance(toleration, dict) else toleration
+            for toleration in tolerations
         ]
     capacity = filled.get("capacity")
     amounts = capacity.get("requests") if isinstance(capacity, dict) else None

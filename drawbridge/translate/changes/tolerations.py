@@ -29,11 +29,11 @@ def is_tolerated(pod: Value, key: str) -> bool:
 
 def _find_tolerated(pod: Value) -> Iterator[str]:
     """Yield the keys of tolerations of the NoSchedule effect; an empty one tolerates all taints."""
-    for each in map(as_mapping, as_list(get_value(pod, _TOLERATIONS))):
-        if each.get("effect") not in (None, "", "NoSchedule"):  # the value may be unhashable
+    for toleration in map(as_mapping, as_list(get_value(pod, _TOLERATIONS))):
+        if toleration.get("effect") not in (None, "", "NoSchedule"):  # the value may be unhashable
             continue
-        key = each.get("key")
+        key = toleration.get("key")
         if key and isinstance(key, str):
             yield key
-        elif not key and each.get("operator") == "Exists":
+        elif not key and toleration.get("operator") == "Exists":
             yield ""

@@ -80,8 +80,8 @@ def parse_undo(text: Value) -> tuple[UndoStep, ...]:
     if not isinstance(listed, list) or len(listed) > _MAX_STEPS:
         return ()
     steps = []
-    for each in listed:
-        fields = each if isinstance(each, dict) else {}
+    for operation in listed:
+        fields = operation if isinstance(operation, dict) else {}
         op, path = _OPERATIONS.get(f"{fields.get('op')}"), fields.get("path")
         # An operation without a path would replace the whole pod.
         if op is None or not path or not isinstance(path, str):
@@ -211,8 +211,8 @@ class _UndoRun:
             return False
         for item in step.value:
             one = (*step.path, "0")
-            for each in name_test(one, item):
-                self.test(each)
+            for operation in name_test(one, item):
+                self.test(operation)
                 self.change("remove", UndoStep("remove", one))
         return True
 

@@ -165,7 +165,7 @@ def _find_native_class(
         return ""
     name = find_serving_class(asks[0], facts)
     better = not _has_devices(name, facts) and any(
-        _has_devices(each, facts) for each in result.classes
+        _has_devices(device_class, facts) for device_class in result.classes
     )
     return "" if better else name
 

@@ -201,8 +201,8 @@ def _list_kinds(asks: Iterable[Ask], facts: Facts) -> Iterator[NodeOffer]:
     """Yield the kinds of nodes that differ for these asks, those of most nodes first."""
     names = {name for ask in asks for name in ask.resources}
     seen: set[tuple[tuple[str, ...], frozenset[str], bool]] = set()
-    for each in facts.offers_by_frequency:
-        kind = (each.classes, frozenset(names.intersection(each.names)), each.dual)
+    for offer in facts.offers_by_frequency:
+        kind = (offer.classes, frozenset(names.intersection(offer.names)), offer.dual)
         if kind not in seen and len(seen) < MAX_KINDS:
             seen.add(kind)
-            yield each
+            yield offer

@@ -106,10 +106,10 @@ def _namespace(value: Value) -> str:
 
 def report_unreadable(value: Value, name: str) -> Iterator[Finding]:
     """Report the device requests of a document that is not an object, such as values of a chart."""
-    for each in find_other_requests(value, ()):
+    for other_request in find_other_requests(value, ()):
         yield REQUEST_NOT_IN_POD.at(
-            format_path((*each.path, each.name)),
-            f"the document is not a Kubernetes object, but requests {each.name}",
+            format_path((*other_request.path, other_request.name)),
+            f"the document is not a Kubernetes object, but requests {other_request.name}",
             object=name,
             remedy="Render the document with its tool, and pass the output.",
         )
@@ -117,8 +117,8 @@ def report_unreadable(value: Value, name: str) -> Iterator[Finding]:
 
 def _report_other_requests(value: Value, found: tuple[Place, ...]) -> Iterator[Finding]:
     kind = value.get("kind") if isinstance(value, dict) else None
-    for each in find_other_requests(value, found):
-        path = format_path((*each.path, each.name))
+    for other_request in find_other_requests(value, found):
+        path = format_path((*other_request.path, other_request.name))
         yield REQUEST_NOT_IN_POD.at(
-            path, f"{kind} requests {each.name} outside a known pod template"
+            path, f"{kind} requests {other_request.name} outside a known pod template"
         )

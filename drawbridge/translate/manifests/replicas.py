@@ -42,8 +42,8 @@ def count_pods(value: Value, place: Place) -> PodCount:
     if group_kind(known) in _ON_EACH_NODE:
         return PodCount(1, on_each_node=True, name=name)
     number = 1
-    for each in _surrounding(value, place.path):
-        number *= _factor(each)
+    for surrounding in _surrounding(value, place.path):
+        number *= _factor(surrounding)
     if group_kind(known) == _GROUPS:
         number *= _members(known, place.path)
     return PodCount(number, name=name)

@@ -65,7 +65,7 @@ def _refuse(place: Place, name: str, reason: str) -> _RefusedError:
 
 def _edits(steps: list[UndoStep]) -> Iterator[Edit]:
     """Yield the changes among the steps, with numbers as indices, as the tables of places have."""
-    for each in steps:
-        if each.op != "test":
-            path = (int(one) if f"{one}".isdecimal() else one for one in each.path)
-            yield Edit(each.op, tuple(path), each.value)
+    for step in steps:
+        if step.op != "test":
+            path = (int(one) if f"{one}".isdecimal() else one for one in step.path)
+            yield Edit(step.op, tuple(path), step.value)

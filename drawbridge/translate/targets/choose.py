@@ -54,8 +54,8 @@ def express_asks(
         bundles.setdefault(ask.joint.name if ask.joint else f"\0{number}", []).append(ask)
     return tuple(
         result
-        for each in bundles.values()
-        for result in _express_bundle(each, facts, configuration)
+        for bundle in bundles.values()
+        for result in _express_bundle(bundle, facts, configuration)
     )
 
 
@@ -143,9 +143,9 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> Chos
         if not refused:
             return ChosenTarget(ask, target, expanded)
         reasons += [
-            f"{each.message.partition(': ')[2]}, so {codes.LOSES[each.code]} is lost"
-            for each in expanded.findings
-            if codes.LOSES.get(each.code) in refused
+            f"{finding.message.partition(': ')[2]}, so {codes.LOSES[finding.code]} is lost"
+            for finding in expanded.findings
+            if codes.LOSES.get(finding.code) in refused
         ]
     raise NotExpressibleError(
         "; ".join(dict.fromkeys(reasons)) or _explain_no_target(ask, configuration)

@@ -88,7 +88,8 @@ class _ClaimBuilder:
         self.constraints += [_shift_constraint(each, offset) for each in part.constraints]
         self.distinct_rules += [_shift_constraint(each, offset) for each in part.distinct_rules]
         self.configs += [
-            msgspec.structs.replace(each, request=each.request + offset) for each in part.configs
+            msgspec.structs.replace(config, request=config.request + offset)
+            for config in part.configs
         ]
         self.proximity_rules += [_shift(each, offset) for each in part.proximity_rules]
         self.preferences |= dict.fromkeys(part.preferences)
@@ -116,8 +117,8 @@ def assemble_claims(results: Iterable[TargetResult]) -> tuple[ComposedClaim, ...
     """
     claims: list[_ClaimBuilder] = []
     open_: list[_ClaimBuilder] = []
-    for each in results:
-        for part in _split_part(each.part):
+    for result in results:
+        for part in _split_part(result.part):
             claim = next((claim for claim in open_ if claim.accepts(part)), None)
             if claim is None:
                 if len(claims) == MAX_CLAIMS:
@@ -158,16 +159,19 @@ def _compose_claim(claim: _ClaimBuilder) -> ComposedClaim:
     }
     if claim.constraints:
         devices["constraints"] = [
-            {"requests": [names[number] for number in each.requests], each.kind: each.attribute}
-            for each in claim.constraints
+            {
+                "requests": [names[number] for number in constraint.requests],
+                constraint.kind: constraint.attribute,
+            }
+            for constraint in claim.constraints
         ]
     if claim.configs:
         devices["config"] = [
             {
-                "requests": [names[each.request]],
-                "opaque": {"driver": each.driver, "parameters": each.parameters},
+                "requests": [names[config.request]],
+                "opaque": {"driver": config.driver, "parameters": config.parameters},
             }
-            for each in claim.configs
+            for config in claim.configs
         ]
     asks: dict[str, tuple[str, ...]] = {}
     for name, each in zip(names, claim.requests, strict=True):
@@ -181,16 +185,20 @@ def _compose_rules(names: Sequence[str], claim: _ClaimBuilder) -> Rules:
     if not (claim.proximity_rules or claim.distinct_rules or claim.preferences):
         return Rules()
     proximity = [
-        (tuple(names[n] for n in each.requests), tuple(names[n] for n in each.others), each)
-        for each in claim.proximity_rules
+        (
+            tuple(names[n] for n in proximity_rule.requests),
+            tuple(names[n] for n in proximity_rule.others),
+            proximity_rule,
+        )
+        for proximity_rule in claim.proximity_rules
     ]
     policies = {each.among: each.policy for each in claim.preferences}
     return Rules(
         joint=tuple(Joint(p, o, each.attributes, each.required) for p, o, each in proximity if o),
         near=tuple(Near(p, each.attributes, each.required) for p, o, each in proximity if not o),
         distinct=tuple(
-            Distinct(tuple(names[n] for n in each.requests), each.attribute)
-            for each in claim.distinct_rules
+            Distinct(tuple(names[n] for n in distinct_rule.requests), distinct_rule.attribute)
+            for distinct_rule in claim.distinct_rules
         ),
         strategy=RuleStrategy(policies.get("nodes"), policies.get("devices")) if policies else None,
     )
@@ -203,10 +211,10 @@ def _name_requests(requests: Sequence[UnnamedRequest]) -> list[str]:
     totals = Counter(each.kind for each in requests)
     seen: Counter[str] = Counter()
     names = []
-    for each in requests:
-        several = totals[each.kind] > 1
-        names.append(f"{each.kind}-{seen[each.kind]}" if several else each.kind)
-        seen[each.kind] += 1
+    for request in requests:
+        several = totals[request.kind] > 1
+        names.append(f"{request.kind}-{seen[request.kind]}" if several else request.kind)
+        seen[request.kind] += 1
     return names
 
 

@@ -31,8 +31,8 @@ def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
             f"{target.driver} supports neither network definitions nor kernel drivers"
         )
     losses = nics.report_shared(ask, target)
-    for each in settings:
-        losses = (*losses, *nics.report_dropped(ask, each, ("ips",)))
+    for setting in settings:
+        losses = (*losses, *nics.report_dropped(ask, setting, ("ips",)))
     return DevicePlan(
         class_=target.require_class(target.class_),
         ask_selectors=ask.selectors,

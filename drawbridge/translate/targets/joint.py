@@ -125,11 +125,11 @@ def _shapes_with_room(
 def find_shapes(facts: Facts, drivers: tuple[str, str]) -> list[NodeShape]:
     """Return the shapes with devices of both drivers, those of most nodes first."""
     found = []
-    for each in facts.shapes_by_frequency:
-        if (each.gpu, each.nic) == drivers:
-            found.append(each)
-        elif (each.nic, each.gpu) == drivers:
-            found.append(_swap(each))
+    for shape in facts.shapes_by_frequency:
+        if (shape.gpu, shape.nic) == drivers:
+            found.append(shape)
+        elif (shape.nic, shape.gpu) == drivers:
+            found.append(_swap(shape))
     return found
 
 
@@ -191,11 +191,11 @@ def _pack(count: int, locations: Sequence[Neighbourhood]) -> list[tuple[int, int
     """Fill locations in order; returns the primary count and the other devices of each."""
     packed: list[tuple[int, int]] = []
     left = count
-    for each in locations:
-        for _ in range(each.times):
+    for location in locations:
+        for _ in range(location.times):
             if not left:
                 return packed
-            packed.append((min(left, each.gpus), each.nics))
+            packed.append((min(left, location.gpus), location.nics))
             left -= packed[-1][0]
     return None if left else packed
 
@@ -210,20 +210,20 @@ def _distribute(
 ) -> tuple[DeviceGroup, ...]:
     """Distribute the devices of the other asks over the groups, as evenly as possible."""
     columns = []
-    for each in others:
-        counted = each.joint.explicit_count if each.joint else joint.explicit_count
-        wanted = each.count if counted and each.count is not None else len(packed)
+    for other in others:
+        counted = other.joint.explicit_count if other.joint else joint.explicit_count
+        wanted = other.count if counted and other.count is not None else len(packed)
         if wanted < len(packed):
             raise NotExpressibleError(
                 f"{format_devices(primary.count, primary.kind)} span {len(packed)} locations: "
-                f"request {format_devices(len(packed), each.kind)}, not {wanted}"
+                f"request {format_devices(len(packed), other.kind)}, not {wanted}"
             )
         base, more = divmod(wanted, len(packed))
         shares = [base + (number < more) for number in range(len(packed))]
         if any(share > room for share, (_, room) in zip(shares, packed, strict=True)):
             room = sum(others for _, others in packed)
             raise NotExpressibleError(
-                f"request at most {format_devices(room, each.kind)} with "
+                f"request at most {format_devices(room, other.kind)} with "
                 f"{format_devices(primary.count, primary.kind)}, not {wanted}"
             )
         columns.append(shares)

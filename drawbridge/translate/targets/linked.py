@@ -54,8 +54,8 @@ def count_linked(
     shapes = find_shapes(facts, drivers) if facts else []
     attribute, rooms, findings = _find_rooms(primary, joint, shapes)
     counted = []
-    for each in others:
-        numbers, more = _limit(each, _find_counts(primary, each, rooms, joint), count, facts)
+    for other in others:
+        numbers, more = _limit(other, _find_counts(primary, other, rooms, joint), count, facts)
         counted.append(numbers)
         findings += more
     return LinkedCounts(count, tuple(counted), attribute, findings)

@@ -30,12 +30,12 @@ def colocate(
 ) -> tuple[ClaimPart, tuple[Finding, ...]]:
     """Keep the devices of each ask near each other, as it requests and as its scheduler prefers."""
     added: list[Finding] = []
-    for each in chosen:
-        numbers = tuple(n for n, one in enumerate(part.requests) if one.ask == each.ask.name)
-        part, findings = _colocate_one(part, each, numbers, bridge=bridge)
+    for choice in chosen:
+        numbers = tuple(n for n, one in enumerate(part.requests) if one.ask == choice.ask.name)
+        part, findings = _colocate_one(part, choice, numbers, bridge=bridge)
         added += findings
         if bridge:
-            rules = tuple(_prefer_scopes(part, each, numbers))
+            rules = tuple(_prefer_scopes(part, choice, numbers))
             part = replace(part, proximity_rules=(*part.proximity_rules, *rules))
     return part, tuple(added)
 
@@ -46,7 +46,7 @@ def _colocate_one(
     ask, target, expanded = chosen
     colocation = ask.colocation
     if colocation and any(
-        _is_near_enough(colocation.scope, numbers, each) for each in part.constraints
+        _is_near_enough(colocation.scope, numbers, constraint) for constraint in part.constraints
     ):
         return part, ()
     if bridge and colocation and ask.count != 1:
@@ -181,7 +181,9 @@ def _find_attribute(
 def _most_in_scope(target: DriverTarget, scope: TopologyScope) -> int:
     """Return the largest number of GPUs in one scope of a known node shape; 0 if none is known."""
     shapes = [
-        each for each in (target.facts.shapes if target.facts else ()) if each.gpu == target.driver
+        shape
+        for shape in (target.facts.shapes if target.facts else ())
+        if shape.gpu == target.driver
     ]
     rows = {TopologyScope.PCIE: [each.pcie for each in shapes]}
     rows[TopologyScope.NUMA] = [each.numa for each in shapes]

@@ -116,7 +116,9 @@ def _allocatable_products(target: DriverTarget) -> tuple[Product, ...]:
     """Return the products of whole GPUs; without shared ones if the cluster drops capacities."""
     keeps_capacity = target.facts is None or target.facts.keeps_field("exactly.capacity")
     return tuple(
-        each for each in target.products(types=("gpu",)) if keeps_capacity or not each.shared
+        product
+        for product in target.products(types=("gpu",))
+        if keeps_capacity or not product.shared
     )
 
 
@@ -229,9 +231,9 @@ def _smallest_partition(ask: Ask, share: DeviceShare, target: DriverTarget) -> D
     known = filter_products(target.products(types=("mig",)), ask.selectors, MEMORY)
     holding = sorted(
         {
-            (capacity_value(each, MEMORY), each.profile)
-            for each in known
-            if capacity_value(each, MEMORY) >= least
+            (capacity_value(product, MEMORY), product.profile)
+            for product in known
+            if capacity_value(product, MEMORY) >= least
         }
     )
     if known and not holding:

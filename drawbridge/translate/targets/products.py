@@ -97,9 +97,9 @@ def filter_products(
     if not selectors:
         return tuple(products)
     return tuple(
-        each
-        for each in products
-        if all(fits(selector, each, memory) is not False for selector in selectors)
+        product
+        for product in products
+        if all(fits(selector, product, memory) is not False for selector in selectors)
     )
 
 

@@ -70,8 +70,12 @@ def expand_plan(ask: Ask, plan: DevicePlan, target: DriverTarget) -> ExpandedPla
     kept, lost = _fit_preferences(ask, target, MAX_ALTERNATIVES // (len(others) * len(products)))
     published = target.products() if kept else ()
     preferences = tuple(
-        (check_length(write_cel(add_published_names(each, published), vocabulary, target.types)),)
-        for each in kept
+        (
+            check_length(
+                write_cel(add_published_names(selector, published), vocabulary, target.types)
+            ),
+        )
+        for selector in kept
     )
     alternatives = [
         DeviceAlternative(
@@ -165,8 +169,8 @@ def _write_selectors(
 ) -> tuple[tuple[str, ...], list[Finding]]:
     """Write the selectors of every alternative; drop and report labels without an attribute."""
     texts, dropped = list(plan.selectors), []
-    for each in plan.ask_selectors:
-        if labels := [label for label in _find_labels(each) if not label.attribute]:
+    for ask_selector in plan.ask_selectors:
+        if labels := [label for label in _find_labels(ask_selector) if not label.attribute]:
             text = ", ".join("=".join((label.key, *label.values[:1])) for label in labels)
             dropped.append(
                 make_finding(
@@ -176,7 +180,7 @@ def _write_selectors(
                 )
             )
         else:
-            named = add_published_names(each, target.products())
+            named = add_published_names(ask_selector, target.products())
             texts.append(write_cel(named, vocabulary, target.types))
     if len(texts) > MAX_SELECTORS - 2:
         texts = [" && ".join(f"({text})" for text in texts)]
@@ -226,9 +230,9 @@ def _find_shared_products(
     """Return the products that publish the capacities; raise NotExpressibleError without any."""
     memory = _memory_name(vocabulary, plan.percent_of)
     known = [
-        each
-        for each in filter_products(plan.percent_of, plan.ask_selectors, memory)
-        if each.name and percents.keys() <= each.capacity.keys()
+        product
+        for product in filter_products(plan.percent_of, plan.ask_selectors, memory)
+        if product.name and percents.keys() <= product.capacity.keys()
     ]
     if not known:
         raise NotExpressibleError(

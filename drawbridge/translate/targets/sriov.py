@@ -38,9 +38,9 @@ def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
             f"{len(settings)} networks requested, but only {ask.count} virtual functions"
         )
     losses = nics.report_shared(ask, target)
-    for each in settings:
-        if not each.network:
-            losses = (*losses, *nics.report_dropped(ask, each, ()))
+    for setting in settings:
+        if not setting.network:
+            losses = (*losses, *nics.report_dropped(ask, setting, ()))
     return DevicePlan(
         class_=target.require_class(target.class_),
         ask_selectors=ask.selectors,

@@ -51,8 +51,8 @@ def create_owned_pod(kind: str, number: int, pod: YamlValue, seed: int) -> YamlV
             metadata[part] = {**metadata.get(part, {}), **index}
         spec["hostname"] = f"train-{number}"
     spec.setdefault("volumes", []).append({"name": token, "projected": {"sources": []}})
-    for each in spec["containers"]:
-        each.setdefault("volumeMounts", []).append({"name": token, "mountPath": "/var/run"})
+    for container in spec["containers"]:
+        container.setdefault("volumeMounts", []).append({"name": token, "mountPath": "/var/run"})
     return made
 
 

@@ -237,7 +237,7 @@ async def test_the_snapshot_has_no_caches_of_the_event_loop() -> None:
     class RecordingWorker(InlineWorker):
         async def run(self, function: Callable[..., Any], *args: Any, key: str = "") -> Any:  # noqa: ANN401
             snapshots.extend(
-                each for each in args if isinstance(each, large_reviews.ClusterSnapshot)
+                argument for argument in args if isinstance(argument, large_reviews.ClusterSnapshot)
             )
             return await super().run(function, *args, key=key)
 

@@ -74,10 +74,10 @@ def test_pods_that_differ_in_one_field_get_their_own_response(
     async def compare() -> None:
         harness = AdmissionHarness()
         harness.configure({}, FACTS)
-        for each in (*variants, *variants):
+        for variant in (*variants, *variants):
             fresh = AdmissionHarness()
             fresh.configure({}, FACTS)
-            assert await harness.pod(each) == await fresh.pod(each)
+            assert await harness.pod(variant) == await fresh.pod(variant)
 
     asyncio.run(compare())
 

@@ -134,8 +134,8 @@ def test_withdrawn_slices_are_forgotten_beyond_a_limit_but_not_that_there_were_m
     clock = Clock()
     withdrawn = WithdrawnDevices(SETTLE, clock)
     slices = [replace(OTHER_SLICE, name=f"s-{i}") for i in range(MAX_SLICES + 1)]
-    for each in slices[:-1]:
-        withdrawn.observe_change(each, None)
+    for slice_ in slices[:-1]:
+        withdrawn.observe_change(slice_, None)
     assert withdrawn.recent() == (tuple(slices[:-1]), ())
     withdrawn.observe_change(slices[-1], None)
     found, (doubt,) = withdrawn.recent()

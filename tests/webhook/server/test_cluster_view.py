@@ -33,8 +33,8 @@ FIRST, SECOND = Facts(cluster=Cluster(version="1.35")), Facts(cluster=Cluster(ve
 def published(*versions: Facts, current: str = "") -> dict[str, Any]:
     """Build the ConfigMap like the controller. The last version is the current one."""
     data = {
-        build_data_key(serialized.facts_hash(each)): serialized.encode_facts(each).decode()
-        for each in versions
+        build_data_key(serialized.facts_hash(version)): serialized.encode_facts(version).decode()
+        for version in versions
     }
     data["current"] = current or serialized.facts_hash(versions[-1])
     return {
@@ -85,14 +85,14 @@ class ViewHarness(NamedTuple):
 async def run_view(folder: Path, *objects: dict[str, Any]) -> AsyncIterator[ViewHarness]:
     """Run a view of a cluster with these objects, after all caches are synced."""
     async with FakeApi() as api:
-        for each in objects:
-            api.put(each)
+        for obj in objects:
+            api.put(obj)
         async with await Session.open(str(api.kubeconfig(folder / "config"))) as session:
             view = WatchedClusterView(session, SYSTEM, Configuration())
             tasks = [asyncio.create_task(each.run()) for each in view.caches]
             try:
-                for each in view.caches:
-                    await each.wait_until_synced()
+                for cache in view.caches:
+                    await cache.wait_until_synced()
                 yield ViewHarness(api, view)
             finally:
                 for task in tasks:
@@ -300,8 +300,8 @@ def test_the_view_is_ready_without_permission_to_watch_templates(tmp_path: Path)
             async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
                 view = WatchedClusterView(session, SYSTEM, Configuration())
                 tasks = [asyncio.create_task(each.run()) for each in view.caches]
-                for each in view.caches[:-1]:
-                    await each.wait_until_synced()
+                for cache in view.caches[:-1]:
+                    await cache.wait_until_synced()
                 missing = view.find_missing()
                 for task in tasks:
                     task.cancel()

@@ -66,8 +66,8 @@ def test_a_new_process_is_incomplete_for_the_length_of_the_window() -> None:
 def test_all_kept_facts_are_read() -> None:
     versions = (Facts(cluster=Cluster(version="1.35")), Facts(cluster=Cluster(version="1.36")))
     data = {
-        build_data_key(serialized.facts_hash(each)): serialized.encode_facts(each).decode()
-        for each in versions
+        build_data_key(serialized.facts_hash(version)): serialized.encode_facts(version).decode()
+        for version in versions
     }
     state = RecentState(FIRST)
     state.config_map = FactsConfigMap({**data, "current": "x", "facts-broken.json": "{"})
