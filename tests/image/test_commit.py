@@ -62,5 +62,5 @@ def test_a_folder_without_git_has_no_commit(tmp_path: Path) -> None:
 
 
 def test_the_image_has_the_commit_of_its_annotation(archive: Archive) -> None:
-    written = archive.contents[f"{SITE}/runtime/commit.txt"].decode().strip()
+    written = archive.contents[f"{SITE}/drawbridge/process/commit.txt"].decode().strip()
     assert written == archive.manifest["annotations"]["org.opencontainers.image.revision"]
