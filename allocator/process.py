@@ -3,7 +3,6 @@
 Every replica watches and decides nothing until its kube-scheduler leads.
 """
 
-import argparse
 import asyncio
 import contextlib
 import logging
@@ -12,7 +11,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
-from allocator.api.opening import open_api
+import msgspec
+
+from allocator.api.opening import ApiOptions, open_api
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.lease import LeaseName, SchedulerLease
 from allocator.scheduler.server import ActivationStreams, serve_calls
@@ -34,20 +35,35 @@ from drawbridge.ledger.ledger import DeviceID
 from drawbridge.process import metrics
 from drawbridge.process.collection import CollectionPause
 from drawbridge.process.health import serve_operations
-from drawbridge.process.run import run_background, run_configured
+from drawbridge.process.run import ProcessOptions, run_background, run_configured
 from drawbridge.process.settings import Settings
 from drawbridge.process.shutdown import StopSignal
 
 _LOG: Final = logging.getLogger("allocator.process")
 
 
-async def run(options: argparse.Namespace) -> int:
+class AllocatorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the allocator.
+
+    `lease` is the Lease of the kube-scheduler, with or without a namespace, and `host` the host
+    name in its identity; if empty, that of this machine. Without `api`, no API is served.
+    """
+
+    process: ProcessOptions
+    socket: str
+    lease: str
+    host: str = ""
+    api: ApiOptions | None
+    binding: BindingTimes
+
+
+async def run(options: AllocatorOptions) -> int:
     """Run until a stop signal; 0 for a graceful stop, 2 if the process cannot start."""
 
     async def serve(settings: Settings, stop: StopSignal, session: Session) -> None:
         await _serve(options, settings, session, stop)
 
-    return await run_configured(options, _LOG, serve)
+    return await run_configured(options.process, _LOG, serve)
 
 
 class _Parts:
@@ -55,21 +71,20 @@ class _Parts:
 
     def __init__(
         self,
-        options: argparse.Namespace,
+        options: AllocatorOptions,
         settings: Settings,
         session: Session,
         caches: AllocatorCaches,
     ) -> None:
-        namespace = options.namespace or session.namespace
         host = options.host or socket.gethostname()
         self.caches = caches
-        self.lease = SchedulerLease(session, _parse_lease(options.lease, namespace), host)
+        self.lease = SchedulerLease(session, _parse_lease(options.lease, session.namespace), host)
         self.recorder = EventRecorder(Writer(session), "drawbridge.dev/allocator", host)
         self.changed = asyncio.Event()
         self.streams = ActivationStreams()
         self.state = self._make_state(settings)
         writes = ApiServerWrites(Writer(session, fence=self.lease))
-        self.binder = self._make_binder(writes, session.clock.now, options)
+        self.binder = self._make_binder(writes, session.clock.now, options.binding)
         self.term = self._make_term(writes)
         self.calls = SchedulerCalls(
             state=self.state,
@@ -94,7 +109,7 @@ class _Parts:
         )
 
     def _make_binder(
-        self, writes: ApiServerWrites, server_time: Callable[[], float], options: argparse.Namespace
+        self, writes: ApiServerWrites, server_time: Callable[[], float], times: BindingTimes
     ) -> PodBinder:
         return PodBinder(
             self.state,
@@ -103,7 +118,7 @@ class _Parts:
             server_time=server_time,
             wake=self.streams.publish,
             penalise=self._penalise,
-            times=BindingTimes(options.bind_wait, options.binding_timeout),
+            times=times,
         )
 
     def _make_term(self, writes: ApiServerWrites) -> TermKeeper:
@@ -151,9 +166,9 @@ class _Parts:
 
 
 async def _serve(
-    options: argparse.Namespace, settings: Settings, session: Session, stop: StopSignal
+    options: AllocatorOptions, settings: Settings, session: Session, stop: StopSignal
 ) -> None:
-    caches = await _create_caches(session, options.namespace or session.namespace, stop)
+    caches = await _create_caches(session, session.namespace, stop)
     if caches is None:
         return
     parts = _Parts(options, settings, session, caches)
@@ -164,10 +179,10 @@ async def _serve(
 
     async with (
         _measured(caches),
-        serve_operations(options.health, options.metrics, describe_unready),
+        serve_operations(options.process.health, options.process.metrics, describe_unready),
         run_background(parts.run(settings)),
         serve_calls(options.socket, parts.calls, parts.streams),
-        open_api(options, session, parts.state, parts.term, caches.pods),
+        open_api(options.api, session, parts.state, parts.term, caches.pods),
     ):
         await stop.wait()
 

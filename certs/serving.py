@@ -1,13 +1,14 @@
 """The serving certificate of a process: from files, or signed with the CA of the cluster."""
 
-import argparse
 import asyncio
 import contextlib
 import logging
 import os
 import ssl
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from certs.authority import Authority
 from certs.leaf import Leaf, names_of_service, needs_new_leaf, sign_leaf
@@ -31,21 +32,37 @@ _NOT_TRUSTED_YET: Final = (
 )
 
 
+class CertificateFiles(NamedTuple):
+    """The files of a serving certificate and of its private key."""
+
+    certificate: str
+    key: str
+
+
+class CertificateOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The serving certificate of a process, and the CAs of its clients.
+
+    Without files, the process signs a certificate itself, with the life in seconds.
+    """
+
+    files: CertificateFiles | None
+    leaf_life: float
+    client_ca: str = ""
+
+
 def make_certificate(
-    options: argparse.Namespace,
+    options: CertificateOptions,
     session: Session,
     service: str,
     verify: ssl.VerifyMode = ssl.VerifyMode.CERT_REQUIRED,
 ) -> CertificateSource:
     """Return the certificate of a Service: from the files of the options, else signed here."""
-    if options.tls_cert:
-        pair = options.tls_cert, options.tls_key
-        from_files = ServingCertificate(*pair, options.client_ca, verify)
+    if options.files is not None:
+        from_files = ServingCertificate(*options.files, options.client_ca, verify)
         from_files.refresh()
         return from_files
-    namespace = options.namespace or session.namespace
-    secret = WatchedSecret(session, namespace)
-    names = names_of_service(service, namespace)
+    secret = WatchedSecret(session, session.namespace)
+    names = names_of_service(service, session.namespace)
     return SignedCertificate(secret, names, options.leaf_life, options.client_ca, verify)
 
 

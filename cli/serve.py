@@ -2,16 +2,25 @@
 
 import argparse
 import asyncio
+from typing import TYPE_CHECKING
 
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
 from drawbridge.names import SCHEDULER_LEASE
 from drawbridge.process.addresses import Address, parse_address
 
+if TYPE_CHECKING:
+    from allocator.process import AllocatorOptions
+    from certs.serving import CertificateOptions
+    from controller.process import ControllerOptions
+    from drawbridge.process.run import ProcessOptions
+    from webhook.server.serving import ReviewOptions
+
 NAME = "serve"
 EXIT_CODES = {DONE: "stopped by SIGTERM or SIGINT", BAD: "bad input"}
 # The processes with a serving certificate.
 CERTIFIED = ("webhook", "judge", "allocator")
+_MANAGED = "managed"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _MAX_DURATION = 3_650 * 86_400.0
 # The plugin of the kube-scheduler gives an attempt to bind up after 120 s.
@@ -179,8 +188,8 @@ def _add_authority(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the process that makes the CA."""
     parser.add_argument(
         "--certificates",
-        choices=["managed", "external"],
-        default="managed",
+        choices=[_MANAGED, "external"],
+        default=_MANAGED,
         help="who makes the CA and sets caBundle: the leader, or somebody else (default: managed)",
     )
     parser.add_argument(
@@ -272,15 +281,82 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if options.what == "webhook":
         from webhook.server.process import run as webhook  # noqa: PLC0415
 
-        return asyncio.run(webhook(options))
+        return asyncio.run(webhook(review_options(options)))
     if options.what == "judge":
         from webhook.server.judge_process import run as judge  # noqa: PLC0415
 
-        return asyncio.run(judge(options))
+        return asyncio.run(judge(review_options(options)))
     if options.what == "allocator":
         from allocator.process import run as allocator  # noqa: PLC0415
 
-        return asyncio.run(allocator(options))
+        return asyncio.run(allocator(allocator_options(options)))
     from controller.process import run as controller  # noqa: PLC0415
 
-    return asyncio.run(controller(options))
+    return asyncio.run(controller(controller_options(options)))
+
+
+def review_options(options: argparse.Namespace) -> "ReviewOptions":
+    """Return the options of the webhook or of the judge."""
+    from webhook.server.serving import ReviewOptions  # noqa: PLC0415
+
+    return ReviewOptions(
+        process=_process_options(options),
+        certificate=_certificate_options(options),
+        listen=options.listen,
+        drain=options.drain,
+        settle=options.settle,
+    )
+
+
+def controller_options(options: argparse.Namespace) -> "ControllerOptions":
+    """Return the options of the controller."""
+    from certs.rotation import RotationPolicy  # noqa: PLC0415
+    from controller.process import ControllerOptions  # noqa: PLC0415
+
+    managed = options.certificates == _MANAGED
+    rotation = RotationPolicy(life=options.ca_life, delay=options.ca_delay) if managed else None
+    return ControllerOptions(
+        process=_process_options(options), identity=options.identity or "", rotation=rotation
+    )
+
+
+def allocator_options(options: argparse.Namespace) -> "AllocatorOptions":
+    """Return the options of the allocator."""
+    from allocator.api.opening import ApiOptions  # noqa: PLC0415
+    from allocator.process import AllocatorOptions  # noqa: PLC0415
+    from allocator.writes.binding import BindingTimes  # noqa: PLC0415
+
+    api = options.api and ApiOptions(
+        listen=options.api,
+        audience=options.api_audience,
+        certificate=_certificate_options(options),
+    )
+    return AllocatorOptions(
+        process=_process_options(options),
+        socket=options.socket,
+        lease=options.lease,
+        host=options.host,
+        api=api,
+        binding=BindingTimes(options.bind_wait, options.binding_timeout),
+    )
+
+
+def _process_options(options: argparse.Namespace) -> "ProcessOptions":
+    from drawbridge.process.run import ProcessOptions  # noqa: PLC0415
+
+    return ProcessOptions(
+        health=options.health,
+        metrics=options.metrics,
+        config=options.config,
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+        namespace=options.namespace,
+        log_level=options.log_level,
+    )
+
+
+def _certificate_options(options: argparse.Namespace) -> "CertificateOptions":
+    from certs.serving import CertificateFiles, CertificateOptions  # noqa: PLC0415
+
+    files = CertificateFiles(options.tls_cert, options.tls_key) if options.tls_cert else None
+    return CertificateOptions(files=files, leaf_life=options.leaf_life, client_ca=options.client_ca)

@@ -1,6 +1,5 @@
 """Connect the reconciler of the CA with the API server."""
 
-import argparse
 import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -19,7 +18,6 @@ from drawbridge.cluster.write import Fence, Writer
 from drawbridge.finding import Finding
 from drawbridge.names import CA_FIELD_MANAGER, CA_SECRET
 
-MANAGED: Final = "managed"
 _ACTION: Final = "Certificates"
 
 
@@ -72,14 +70,14 @@ class CertificateParts(NamedTuple):
 
 
 def make_certificate_parts(
-    options: argparse.Namespace, session: Session, fence: Fence, namespace: str
+    policy: RotationPolicy | None, session: Session, fence: Fence, namespace: str
 ) -> CertificateParts | None:
     """Return the parts, or None if somebody else makes certificates."""
-    if options.certificates != MANAGED:
+    if policy is None:
         return None
     return CertificateParts(
         WatchedSecret(session, namespace),
-        RotationPolicy(life=options.ca_life, delay=options.ca_delay),
+        policy,
         ApiAuthorityWriter(session, fence, namespace),
     )
 

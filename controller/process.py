@@ -3,7 +3,6 @@
 Every replica watches, so that a new leader starts without delay. Only the leader writes.
 """
 
-import argparse
 import asyncio
 import contextlib
 import logging
@@ -12,7 +11,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from certs.reconciler import NAME as CERTIFICATES
+from certs.rotation import RotationPolicy
 from controller.admission_scope import AdmissionScope
 from controller.api_server import (
     ApiObjectStore,
@@ -63,7 +65,7 @@ from drawbridge.names import (
 from drawbridge.process import logs, metrics
 from drawbridge.process.collection import CollectionPause
 from drawbridge.process.health import ReadinessCheck, serve_operations
-from drawbridge.process.run import run_background, run_configured
+from drawbridge.process.run import ProcessOptions, run_background, run_configured
 from drawbridge.process.settings import Settings
 from drawbridge.process.shutdown import StopSignal
 
@@ -92,6 +94,18 @@ SCHEDULES: Final = {
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the controller.
+
+    `identity` is the holder in the Lease; if empty, the host name. Without a rotation policy,
+    somebody else makes the CA.
+    """
+
+    process: ProcessOptions
+    identity: str = ""
+    rotation: RotationPolicy | None
 
 
 class ControllerContext(NamedTuple):
@@ -272,17 +286,17 @@ class Reconcilers:
         ]
 
 
-async def run(options: argparse.Namespace) -> int:
+async def run(options: ControllerOptions) -> int:
     """Run the controller until a signal stops it; 0 for a graceful stop, 2 if it cannot start."""
 
     async def serve(settings: Settings, stop: StopSignal, session: Session) -> None:
-        context = ControllerContext(session, options.namespace or session.namespace, settings)
+        context = ControllerContext(session, session.namespace, settings)
         await _serve(options, context, stop)
 
-    return await run_configured(options, _LOG, serve)
+    return await run_configured(options.process, _LOG, serve)
 
 
-async def _serve(options: argparse.Namespace, context: ControllerContext, stop: StopSignal) -> None:
+async def _serve(options: ControllerOptions, context: ControllerContext, stop: StopSignal) -> None:
     session, settings = context.session, context.settings
     elector = LeaderElector(
         session, context.namespace, CONTROLLER_LEASE, options.identity or socket.gethostname()
@@ -290,7 +304,7 @@ async def _serve(options: argparse.Namespace, context: ControllerContext, stop: 
     recorder = EventRecorder(Writer(session), "drawbridge.dev/controller", elector.identity)
     reporter = EventReporter(recorder, lambda: settings.current)
     reporter.set_gauge(Gauge.LEADING, 0)
-    parts = make_certificate_parts(options, session, elector, context.namespace)
+    parts = make_certificate_parts(options.rotation, session, elector, context.namespace)
     context = context._replace(certificates=parts)
     caches = ControllerCaches(session, parts and parts.secret)
     reconcilers = Reconcilers(context, caches, Writer(session, fence=elector), reporter)
@@ -305,7 +319,7 @@ async def _serve(options: argparse.Namespace, context: ControllerContext, stop: 
         finally:
             reporter.set_gauge(Gauge.LEADING, 0)
 
-    async with _serve_operations(options, describe_unready, caches):
+    async with _serve_operations(options.process, describe_unready, caches):
         background = (settings.run(), recorder.run(), *(each.run() for each in caches.all()))
         async with run_background(background):
             await _run_until_stopped(stop, elector.run(lead))
@@ -339,7 +353,7 @@ async def _run_reconcilers(
 
 @contextlib.asynccontextmanager
 async def _serve_operations(
-    options: argparse.Namespace, ready: ReadinessCheck, caches: ControllerCaches
+    options: ProcessOptions, ready: ReadinessCheck, caches: ControllerCaches
 ) -> AsyncIterator[None]:
     """Serve the health and metrics endpoints, with the statistics of the caches."""
     collector = metrics.CacheCollector(caches.by_resource)

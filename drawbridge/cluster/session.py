@@ -47,9 +47,10 @@ class Session:
         self,
         credentials: Credentials,
         *,
+        namespace: str | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._credentials = credentials
+        self._credentials, self._namespace = credentials, namespace
         self._pause = pause
         self.reachability = Reachability()
         self.clock = ServerClock()
@@ -61,16 +62,21 @@ class Session:
         )
 
     @classmethod
-    async def open(cls, kubeconfig: str | None = None, context: str | None = None) -> Self:
+    async def open(
+        cls,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        namespace: str | None = None,
+    ) -> Self:
         """Read credentials and open a session; raises AccessError if there are none."""
         credentials = Credentials(kubeconfig, context)
         await credentials.access()
-        return cls(credentials)
+        return cls(credentials, namespace=namespace)
 
     @property
     def namespace(self) -> str:
-        """The namespace of the pod's service account or of the kubeconfig context."""
-        return self._credentials.namespace
+        """The given namespace; else that of the pod's service account or kubeconfig context."""
+        return self._namespace or self._credentials.namespace
 
     async def access(self) -> Access:
         """Return the credentials of the next request."""

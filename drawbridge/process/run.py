@@ -1,6 +1,5 @@
 """Run a process: connect to the API server, run background tasks, and return an exit code."""
 
-import argparse
 import asyncio
 import contextlib
 import functools
@@ -8,9 +7,12 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final
 
+import msgspec
+
 from drawbridge.agreement.codes import CODES
 from drawbridge.cluster.session import AccessError, Session
 from drawbridge.process import logs, metrics
+from drawbridge.process.addresses import Address
 from drawbridge.process.build_info import read_build_info
 from drawbridge.process.logs import log_event
 from drawbridge.process.settings import Settings
@@ -22,8 +24,23 @@ ServeFunction = Callable[[StopSignal, Session], Awaitable[None]]
 ServeConfigured = Callable[[Settings, StopSignal, Session], Awaitable[None]]
 
 
+class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of every process. Without a kubeconfig, the service account of the pod is used.
+
+    Without `namespace`, the installation is in the namespace of the credentials.
+    """
+
+    health: Address
+    metrics: Address
+    config: str | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+    log_level: str = "info"
+
+
 async def run_configured(
-    options: argparse.Namespace, log: logging.Logger, serve: ServeConfigured
+    options: ProcessOptions, log: logging.Logger, serve: ServeConfigured
 ) -> int:
     """Read the configuration, and run a process with it; 2 if the configuration is invalid."""
     logs.configure(options.log_level)
@@ -33,9 +50,7 @@ async def run_configured(
     return await run_process(options, log, functools.partial(serve, settings))
 
 
-async def run_process(
-    options: argparse.Namespace, log: logging.Logger, serve: ServeFunction
-) -> int:
+async def run_process(options: ProcessOptions, log: logging.Logger, serve: ServeFunction) -> int:
     """Serve until a stop signal.
 
     Return 0 after a graceful stop, 2 if the process cannot continue, or 3 after an unhandled
@@ -45,7 +60,8 @@ async def run_process(
     stop = StopSignal()
     stop.install()
     try:
-        async with await Session.open(options.kubeconfig, options.context) as session:
+        access = options.kubeconfig, options.context, options.namespace
+        async with await Session.open(*access) as session:
             with _reachability_measured(session):
                 await serve(stop, session)
     except AccessError as error:

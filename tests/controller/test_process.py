@@ -1,6 +1,5 @@
 """The whole controller against an API server: what it brings in order, and how it ends."""
 
-import argparse
 import asyncio
 import contextlib
 import functools
@@ -18,6 +17,7 @@ import jsonpatch
 import msgspec
 import pytest
 
+from certs.rotation import RotationPolicy
 from controller import facts as facts_reconciler
 from controller import pod_templates, process, quota_mirror
 from drawbridge.config.model import Configuration
@@ -27,12 +27,13 @@ from drawbridge.names import CONTROLLER_LEASE
 from drawbridge.names import MIRRORED_QUOTA as QUOTA
 from drawbridge.process import metrics
 from drawbridge.process.addresses import parse_address
-from drawbridge.process.run import REFUSED
+from drawbridge.process.run import REFUSED, ProcessOptions
 from drawbridge.translate.changes.patch import to_operations
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.cluster.fake.api import FakeApi
 
 OWN = "drawbridge-system"
+ANY_PORT = parse_address("127.0.0.1:0")
 FACTS = "drawbridge-facts"
 CLASS: dict[str, Any] = {
     "apiVersion": "resource.k8s.io/v1",
@@ -116,21 +117,18 @@ def _logs_as_before() -> Iterator[None]:
     root.handlers[:], _ = handlers, root.setLevel(level)
 
 
+def controller_options(**different: Any) -> process.ControllerOptions:  # noqa: ANN401  # fields
+    shared = {"health": ANY_PORT, "metrics": ANY_PORT, "namespace": OWN}
+    return process.ControllerOptions(
+        process=ProcessOptions(**{**shared, **different}),
+        identity="one",
+        rotation=RotationPolicy(life=1_000_000.0),
+    )
+
+
 @contextlib.asynccontextmanager
 async def running(api: FakeApi, folder: Path) -> AsyncIterator[asyncio.Task[int]]:
-    options = argparse.Namespace(
-        kubeconfig=str(api.kubeconfig(folder / "kubeconfig")),
-        context=None,
-        namespace=OWN,
-        identity="one",
-        health=parse_address("127.0.0.1:0"),
-        metrics=parse_address("127.0.0.1:0"),
-        config=None,
-        log_level="info",
-        certificates="managed",
-        ca_life=1_000_000.0,
-        ca_delay=120.0,
-    )
+    options = controller_options(kubeconfig=str(api.kubeconfig(folder / "kubeconfig")))
     task = asyncio.create_task(process.run(options))
     try:
         yield task
@@ -318,7 +316,7 @@ async def _others(tmp_path: Path) -> None:
 
 def test_an_invalid_configuration_prevents_the_start(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("kind: Other", encoding="utf-8")
-    wrong = argparse.Namespace(config=str(tmp_path / "config.yaml"), log_level="info")
+    wrong = controller_options(config=str(tmp_path / "config.yaml"))
     assert asyncio.run(process.run(wrong)) == REFUSED
 
 
@@ -331,21 +329,9 @@ def test_a_port_in_use_is_logged(
 
         async def play() -> int:
             async with FakeApi() as api:
-                addresses = dict.fromkeys(("health", "metrics"), parse_address("127.0.0.1:0"))
-                return await process.run(
-                    argparse.Namespace(
-                        kubeconfig=str(api.kubeconfig(tmp_path / "kubeconfig")),
-                        context=None,
-                        namespace=OWN,
-                        identity="one",
-                        config=None,
-                        certificates="managed",
-                        ca_life=1_000_000.0,
-                        ca_delay=120.0,
-                        log_level="info",
-                        **{**addresses, name: parse_address(where)},
-                    )
-                )
+                kubeconfig = str(api.kubeconfig(tmp_path / "kubeconfig"))
+                taken_port = {name: parse_address(where)}
+                return await process.run(controller_options(kubeconfig=kubeconfig, **taken_port))
 
         assert asyncio.run(play()) == REFUSED
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]

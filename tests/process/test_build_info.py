@@ -1,6 +1,5 @@
 """A process says which commit it runs, and says so if it does not know."""
 
-import argparse
 import asyncio
 import logging
 import platform
@@ -9,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from drawbridge.process import metrics
+from drawbridge.process.addresses import Address
 from drawbridge.process.build_info import read_build_info, read_commit
-from drawbridge.process.run import REFUSED, run_process
+from drawbridge.process.run import REFUSED, ProcessOptions, run_process
 
 
 def test_the_commit_is_what_the_build_wrote(tmp_path: Path) -> None:
@@ -26,7 +26,8 @@ def test_a_checkout_does_not_claim_a_commit(tmp_path: Path) -> None:
 def test_a_process_says_what_runs_before_it_needs_a_cluster(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = argparse.Namespace(kubeconfig=str(tmp_path / "missing"), context=None)
+    nowhere = Address("127.0.0.1", 0)
+    options = ProcessOptions(health=nowhere, metrics=nowhere, kubeconfig=str(tmp_path / "missing"))
     caplog.set_level(logging.INFO)
 
     async def serve(*_: object) -> None:

@@ -1,6 +1,5 @@
 """Run `drawbridge serve judge`: connect its parts, judge objects, and shut down gracefully."""
 
-import argparse
 import logging
 from typing import Final
 
@@ -16,7 +15,7 @@ from webhook.judging.judged_cluster import JudgedCluster
 from webhook.server.http_handler import MIB, Endpoint, RequestLimits
 from webhook.server.judge_thread import JudgeThread
 from webhook.server.judge_view import WatchedJudgeView
-from webhook.server.serving import ReviewService, serve_reviews
+from webhook.server.serving import ReviewOptions, ReviewService, serve_reviews
 
 _LOG: Final = logging.getLogger("drawbridge.process")
 # The paths, one for each webhook, so that their metrics are apart.
@@ -24,22 +23,19 @@ KINDS: Final = ("claims", "classes", "pods", "workloads")
 _LIMITS: Final = RequestLimits(in_flight=128, total_bytes=32 * MIB)
 
 
-async def run(options: argparse.Namespace) -> int:
+async def run(options: ReviewOptions) -> int:
     """Serve until a stop signal. Return 0 after a graceful stop, 2 if serving is impossible."""
 
     async def serve(settings: Settings, stop: StopSignal, session: Session) -> None:
-        certificate = make_certificate(options, session, JUDGE_SERVICE)
+        certificate = make_certificate(options.certificate, session, JUDGE_SERVICE)
         service = _make_service(options, settings, session)
         await serve_reviews(options, certificate, stop, service)
 
-    return await run_configured(options, _LOG, serve)
+    return await run_configured(options.process, _LOG, serve)
 
 
-def _make_service(
-    options: argparse.Namespace, settings: Settings, session: Session
-) -> ReviewService:
-    namespace = options.namespace or session.namespace
-    view = WatchedJudgeView(session, namespace, lambda: settings.current, options.settle)
+def _make_service(options: ReviewOptions, settings: Settings, session: Session) -> ReviewService:
+    view = WatchedJudgeView(session, session.namespace, lambda: settings.current, options.settle)
     thread = JudgeThread(JudgedCluster(view.settings(), options.settle), view)
     handler = JudgeHandler(view, thread)
 

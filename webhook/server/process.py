@@ -1,6 +1,5 @@
 """Run `drawbridge serve webhook`: connect its parts, serve requests, and shut down gracefully."""
 
-import argparse
 import contextlib
 import logging
 from datetime import UTC, datetime
@@ -23,7 +22,7 @@ from webhook.admission.protocols import TemplateEnsurer, TemplateStatus
 from webhook.admission.templates import TemplateCache
 from webhook.server.cluster_view import WatchedClusterView
 from webhook.server.endpoints import list_endpoints
-from webhook.server.serving import ReviewService, serve_reviews
+from webhook.server.serving import ReviewOptions, ReviewService, serve_reviews
 from webhook.server.template_store import WatchedTemplateStore
 from webhook.server.worker_process import WorkerProcess
 
@@ -53,21 +52,22 @@ def _count(result: TemplateStatus | Finding) -> TemplateStatus | Finding:
     return result
 
 
-async def run(options: argparse.Namespace) -> int:
+async def run(options: ReviewOptions) -> int:
     """Serve until a stop signal. Return 0 after a graceful stop, 2 if serving is impossible."""
 
     async def serve(settings: Settings, stop: StopSignal, session: Session) -> None:
         await _serve(options, settings, stop, session)
 
-    return await run_configured(options, _LOG, serve)
+    return await run_configured(options.process, _LOG, serve)
 
 
 class _Webhook:
     """The parts of the process that handle reviews."""
 
-    def __init__(self, options: argparse.Namespace, settings: Settings, session: Session) -> None:
-        namespace = options.namespace or session.namespace
-        self.cluster = WatchedClusterView(session, namespace, settings.current, options.settle)
+    def __init__(self, options: ReviewOptions, settings: Settings, session: Session) -> None:
+        self.cluster = WatchedClusterView(
+            session, session.namespace, settings.current, options.settle
+        )
         settings.subscribe(self.cluster.configure)
         self.answers = AnswerCache()
         self.worker = WorkerProcess()
@@ -78,12 +78,12 @@ class _Webhook:
 
 
 async def _serve(
-    options: argparse.Namespace,
+    options: ReviewOptions,
     settings: Settings,
     stop: StopSignal,
     session: Session,
 ) -> None:
-    certificate = make_certificate(options, session, WEBHOOK_SERVICE)
+    certificate = make_certificate(options.certificate, session, WEBHOOK_SERVICE)
     webhook = _Webhook(options, settings, session)
     collectors = (
         metrics.CacheCollector(webhook.cluster.named_caches),

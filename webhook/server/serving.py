@@ -1,17 +1,19 @@
 """Serve reviews over TLS until a stop signal, with health and metrics, and stop gracefully."""
 
-import argparse
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from prometheus_client.registry import Collector
 
+from certs.serving import CertificateOptions
 from drawbridge.process import metrics
+from drawbridge.process.addresses import Address
 from drawbridge.process.health import serve_operations
 from drawbridge.process.listener import TLSListener
-from drawbridge.process.run import run_background
+from drawbridge.process.run import ProcessOptions, run_background
 from drawbridge.process.shutdown import StopSignal
 from drawbridge.process.tls import CertificateSource
 from webhook.server.http_handler import (
@@ -23,6 +25,19 @@ from webhook.server.http_handler import (
 
 # Drain time and this timeout together are shorter than the default grace period of 30 s.
 _CLOSE_TIMEOUT: Final = 5.0
+
+
+class ReviewOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a process that answers reviews; `drain` and `settle` in seconds.
+
+    `settle` is how long the guard respects older inputs, or the judge refuses nothing.
+    """
+
+    process: ProcessOptions
+    certificate: CertificateOptions
+    listen: Address
+    drain: float
+    settle: float
 
 
 class ReviewService(NamedTuple):
@@ -40,7 +55,7 @@ class ReviewService(NamedTuple):
 
 
 async def serve_reviews(
-    options: argparse.Namespace,
+    options: ReviewOptions,
     certificate: CertificateSource,
     stop: StopSignal,
     service: ReviewService,
@@ -57,7 +72,7 @@ async def serve_reviews(
     listener = TLSListener(options.listen, certificate, handler.handle)
     async with (
         _registered(service.collectors),
-        serve_operations(options.health, options.metrics, check_ready),
+        serve_operations(options.process.health, options.process.metrics, check_ready),
     ):
         await listener.open()
         async with run_background((certificate.run(), *service.start())):

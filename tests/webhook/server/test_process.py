@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import webhook.server.process as webhook_process
-from cli.serve import arguments
+from cli.serve import arguments, review_options
 from drawbridge.process import logs
 from tests.cluster.fake.api import FakeApi
 from tests.process.http_client import request
@@ -115,7 +115,7 @@ def run_in_process(folder: Path, *more: str, then: Any = None) -> tuple[int, lis
     stream = io.StringIO()
 
     async def play() -> int:
-        running = asyncio.create_task(webhook_process.run(options))
+        running = asyncio.create_task(webhook_process.run(review_options(options)))
         if then is not None:
             await then(running, stream)
         return await asyncio.wait_for(running, LONG)
