@@ -8,7 +8,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -177,14 +177,16 @@ async def _serve(
         stopping = ["stopping"] if stop.is_requested else []
         return [*stopping, *parts.state.find_problems()]
 
-    async with (
-        _measured(caches),
-        serve_operations(options.process.health, options.process.metrics, describe_unready),
-        run_background(parts.run(settings)),
-        serve_calls(options.socket, parts.calls, parts.streams),
-        open_api(options.api, session, parts.state, parts.term, caches.pods),
+    with metrics.registered(
+        metrics.CacheCollector(caches.by_resource), metrics.EventCollector(parts.recorder)
     ):
-        await stop.wait()
+        async with (
+            serve_operations(options.process.health, options.process.metrics, describe_unready),
+            run_background(parts.run(settings)),
+            serve_calls(options.socket, parts.calls, parts.streams),
+            open_api(options.api, session, parts.state, parts.term, caches.pods),
+        ):
+            await stop.wait()
 
 
 async def _create_caches(
@@ -200,16 +202,6 @@ async def _create_caches(
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), backoff.pause())
     return None
-
-
-@contextlib.asynccontextmanager
-async def _measured(caches: AllocatorCaches) -> AsyncIterator[None]:
-    collector = metrics.CacheCollector(caches.by_resource)
-    metrics.REGISTRY.register(collector)
-    try:
-        yield
-    finally:
-        metrics.REGISTRY.unregister(collector)
 
 
 def _parse_lease(text: str, namespace: str) -> LeaseName:

@@ -12,7 +12,8 @@ import msgspec
 
 from controller.protocols import ApiRequestError, Gauge, ObjectReference, Unstructured
 from drawbridge.cluster.errors import ApiError, NotLeadingError, UnreachableError
-from drawbridge.cluster.events import EventRecorder, InvolvedObject
+from drawbridge.cluster.event_series import InvolvedObject
+from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.resources import Resource
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.write import Writer

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -64,7 +64,7 @@ from drawbridge.names import (
 )
 from drawbridge.process import logs, metrics
 from drawbridge.process.collection import CollectionPause
-from drawbridge.process.health import ReadinessCheck, serve_operations
+from drawbridge.process.health import serve_operations
 from drawbridge.process.run import ProcessOptions, run_background, run_configured
 from drawbridge.process.settings import Settings
 from drawbridge.process.shutdown import StopSignal
@@ -319,9 +319,14 @@ async def _serve(options: ControllerOptions, context: ControllerContext, stop: S
         finally:
             reporter.set_gauge(Gauge.LEADING, 0)
 
-    async with _serve_operations(options.process, describe_unready, caches):
-        background = (settings.run(), recorder.run(), *(each.run() for each in caches.all()))
-        async with run_background(background):
+    background = (settings.run(), recorder.run(), *(each.run() for each in caches.all()))
+    with metrics.registered(
+        metrics.CacheCollector(caches.by_resource), metrics.EventCollector(recorder)
+    ):
+        async with (
+            serve_operations(options.process.health, options.process.metrics, describe_unready),
+            run_background(background),
+        ):
             await _run_until_stopped(stop, elector.run(lead))
 
 
@@ -349,17 +354,3 @@ async def _run_reconcilers(
         for reconciler in reconcilers.all():
             wake_up, schedule = reconcilers.wake_ups[reconciler.name], SCHEDULES[reconciler.name]
             group.create_task(run_reconciler(reconciler, wake_up, schedule, report_result, clock))
-
-
-@contextlib.asynccontextmanager
-async def _serve_operations(
-    options: ProcessOptions, ready: ReadinessCheck, caches: ControllerCaches
-) -> AsyncIterator[None]:
-    """Serve the health and metrics endpoints, with the statistics of the caches."""
-    collector = metrics.CacheCollector(caches.by_resource)
-    metrics.REGISTRY.register(collector)
-    try:
-        async with serve_operations(options.health, options.metrics, ready):
-            yield
-    finally:
-        metrics.REGISTRY.unregister(collector)

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from drawbridge.cluster.events import EventRecorder, InvolvedObject
+from drawbridge.cluster.event_series import InvolvedObject
+from drawbridge.cluster.events import EventRecorder
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import apply_policies
 from drawbridge.dra.claim import CLAIM, Claim

@@ -1,8 +1,8 @@
 """Records findings as events (events.k8s.io/v1) on the objects that they are about.
 
 `record` does not block. The first finding of its kind creates an event; repetitions are counted and
-written to the series of that event. The write rate is limited, and an event that cannot be written
-is dropped and counted, so that events do not overload the API server.
+written to the series of that event. The write rate is limited, namespaces take turns, and an event
+that cannot be written is dropped and counted, so that events do not overload the API server.
 """
 
 import asyncio
@@ -10,13 +10,20 @@ import logging
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from drawbridge.cluster.errors import ApiError, NotLeadingError
+from drawbridge.cluster.event_series import (
+    FORGET_SECONDS,
+    InvolvedObject,
+    Series,
+    SeriesKey,
+    SeriesTable,
+)
 from drawbridge.cluster.lease import format_micro_time
 from drawbridge.cluster.resources import EVENTS
 from drawbridge.cluster.write import Writer
@@ -26,38 +33,13 @@ _LOG = logging.getLogger("drawbridge.cluster.events")
 MAX_NOTE_BYTES: Final = 1024
 MAX_FIELD_LENGTH: Final = 128
 MAX_NAME_LENGTH: Final = 253
-# How often a series is updated. After a silence of FORGET_SECONDS a new event is created, because
-# the server deletes events after an hour.
-SERIES_SECONDS: Final = 60.0
-FORGET_SECONDS: Final = 1800.0
 # The maximum number of series, the writes per second, and the maximum burst of writes.
 MAX_SERIES: Final = 2000
 RATE: Final = 5.0
 BURST: Final = 25
-MAX_FAILURES: Final = 3
-
-
-class InvolvedObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The object that an event is about; `kubectl describe` finds events by uid."""
-
-    api_version: str
-    kind: str
-    name: str
-    namespace: str = ""
-    uid: str = ""
-
-
-@dataclass(eq=False)
-class _Series:
-    """The occurrences of one finding: `count` recorded, `written` of them in the event."""
-
-    involved: InvolvedObject
-    event: dict[str, Any]
-    count: int
-    last_recorded: float
-    written: int = 0
-    last_written: float = 0.0
-    failures: int = 0
+# How often the log says what was dropped.
+_REPORT_SECONDS: Final = 60.0
+_NAMED_NAMESPACES: Final = 3
 
 
 class EventRecorder:
@@ -81,27 +63,28 @@ class EventRecorder:
         self._reporter = reporter
         self._instance = instance[:MAX_FIELD_LENGTH]
         self._now, self._pause = now, pause
-        self._series: dict[tuple[object, ...], _Series] = {}
+        self._series = SeriesTable(MAX_SERIES)
         self._pending = asyncio.Event()
         self._tokens = float(BURST)
         self._refilled = now()
+        self._unreported: Counter[str] = Counter()  # dropped events by namespace
+        self._reported = now() - _REPORT_SECONDS
 
     def record(self, finding: Finding, involved: InvolvedObject, action: str) -> None:
         """Record a finding about an object; `action` is the event's action, such as `Translate`."""
         now = self._now()
         # Messages contain text of users. Only what fits into an event is kept.
         note = _shorten_note(f"{finding.message} {finding.remedy}".strip())
-        key = (involved, finding.code, finding.severity, action, note)
-        known = self._series.get(key)
-        if known is not None and now - known.last_recorded < FORGET_SECONDS:
-            known.count += 1
-            known.last_recorded = now
-        elif known is None and len(self._series) >= MAX_SERIES and not self._forget(now):
-            self.dropped += 1
-            return
+        key = SeriesKey(involved, finding.code, finding.severity, action, note)
+        current = self._series.get(key)
+        if current is not None and now - current.last_recorded < FORGET_SECONDS:
+            current.count += 1
+            current.last_recorded = now
         else:
             event = self._make_event(finding, involved, action, note)
-            self._series[key] = _Series(involved, event, count=1, last_recorded=now)
+            lost = self._series.add(Series(key, event, now), now)
+            if lost is not None and lost.pending:
+                self._count_dropped(lost)
         self._pending.set()
 
     async def run(self) -> None:
@@ -116,28 +99,19 @@ class EventRecorder:
 
     async def write_due(self) -> bool:
         """Write the due events within the rate limit; returns whether any are left."""
-        for key, series in list(self._series.items()):
-            if self._is_due(series):
-                if not self._take_token():
-                    break
-                await self._write(key, series)
-        return any(series.written < series.count for series in self._series.values())
+        self._report_dropped()
+        while self._has_token() and (series := self._series.take_turn(self._now())) is not None:
+            self._tokens -= 1
+            await self._write(series)
+        return self._series.has_pending()
 
-    def _is_due(self, series: _Series) -> bool:
-        if series.written == series.count:
-            return False
-        return series.written == 0 or self._now() - series.last_written >= SERIES_SECONDS
-
-    def _take_token(self) -> bool:
+    def _has_token(self) -> bool:
         now = self._now()
         self._tokens = min(BURST, self._tokens + (now - self._refilled) * RATE)
         self._refilled = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
+        return self._tokens >= 1
 
-    async def _write(self, key: tuple[object, ...], series: _Series) -> None:
+    async def _write(self, series: Series) -> None:
         count = series.count
         try:
             if series.written == 0:
@@ -145,15 +119,29 @@ class EventRecorder:
             else:
                 await self._update(series, count)
         except (ApiError, NotLeadingError) as error:
-            series.failures += 1
-            if _is_permanent(error) or series.failures == MAX_FAILURES:
-                self.dropped += 1
-                del self._series[key]
+            if series.fail(self._now()) or _is_permanent(error):
+                self._series.remove(series)
+                self._count_dropped(series)
                 _LOG.warning("dropped the event %s: %s", series.event["reason"], error)
             return
-        series.written, series.last_written, series.failures = count, self._now(), 0
+        series.succeed(count, self._now())
 
-    async def _create(self, series: _Series) -> None:
+    def _count_dropped(self, series: Series) -> None:
+        self.dropped += 1
+        self._unreported[series.key.involved.namespace or "(cluster)"] += 1
+
+    def _report_dropped(self) -> None:
+        """Log what was dropped since the last report, with the namespaces that lost the most."""
+        if self._unreported and self._now() - self._reported >= _REPORT_SECONDS:
+            most = ", ".join(
+                f"{name} ({count})"
+                for name, count in self._unreported.most_common(_NAMED_NAMESPACES)
+            )
+            _LOG.warning("dropped %d events; most: %s", self._unreported.total(), most)
+            self._unreported.clear()
+            self._reported = self._now()
+
+    async def _create(self, series: Series) -> None:
         event = {**series.event, "eventTime": format_micro_time()}
         if series.count > 1:
             event["series"] = _series_field(series.count)
@@ -164,7 +152,7 @@ class EventRecorder:
             if error.reason != "AlreadyExists":
                 raise
 
-    async def _update(self, series: _Series, count: int) -> None:
+    async def _update(self, series: Series, count: int) -> None:
         metadata = series.event["metadata"]
         name, space = metadata["name"], metadata["namespace"]
         try:
@@ -175,7 +163,7 @@ class EventRecorder:
             if not error.not_found:
                 raise
             # The server deletes events after an hour.
-            metadata["name"] = _make_name(series.involved)
+            metadata["name"] = _make_name(series.key.involved)
             await self._create(series)
 
     def _make_event(
@@ -196,20 +184,6 @@ class EventRecorder:
             "regarding": msgspec.to_builtins(involved),
             "note": note,
         }
-
-    def _forget(self, now: float) -> bool:
-        """Remove written series that were silent for the longest time; False if there are none."""
-        for age in (FORGET_SECONDS, SERIES_SECONDS):
-            old = [
-                key
-                for key, series in self._series.items()
-                if series.written == series.count and now - series.last_recorded >= age
-            ]
-            for key in old:
-                del self._series[key]
-            if old:
-                return True
-        return False
 
 
 def _is_permanent(error: ApiError | NotLeadingError) -> bool:

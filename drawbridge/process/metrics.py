@@ -3,6 +3,7 @@
 Label values are bounded: never text that a user writes. Each process has one registry.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
@@ -364,3 +365,36 @@ class AnswerCacheCollector(Collector):
         lookups.add_metric(["hit"], self._cache.hits)
         lookups.add_metric(["miss"], self._cache.misses)
         yield lookups
+
+
+class EventStatistics(Protocol):
+    """The statistics of an event recorder."""
+
+    @property
+    def dropped(self) -> int:
+        """The number of findings that did not become events."""
+
+
+class EventCollector(Collector):
+    """Reads at scrape time how many events were dropped."""
+
+    def __init__(self, recorder: EventStatistics) -> None:
+        self._recorder = recorder
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the number of dropped events."""
+        yield CounterMetricFamily(
+            "drawbridge_events_dropped",
+            "Findings that did not become events: too many, or the API server refused them.",
+            self._recorder.dropped,
+        )
+
+
+@contextlib.contextmanager
+def registered(*collectors: Collector) -> Iterator[None]:
+    """Report what the collectors read while the context is open."""
+    with contextlib.ExitStack() as stack:
+        for collector in collectors:
+            REGISTRY.register(collector)
+            stack.callback(REGISTRY.unregister, collector)
+        yield

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -62,7 +62,7 @@ async def run_process(options: ProcessOptions, log: logging.Logger, serve: Serve
     try:
         access = options.kubeconfig, options.context, options.namespace
         async with await Session.open(*access) as session:
-            with _reachability_measured(session):
+            with metrics.registered(metrics.ReachabilityCollector(session.reachability)):
                 await serve(stop, session)
     except AccessError as error:
         log_event(log, logging.ERROR, "cannot access the API server", reason=str(error))
@@ -84,16 +84,6 @@ def _announce_build(log: logging.Logger) -> None:
     info = read_build_info()
     metrics.BUILD_INFO.labels(**info._asdict()).set(1)
     log_event(log, logging.INFO, "starting", **info._asdict())
-
-
-@contextlib.contextmanager
-def _reachability_measured(session: Session) -> Iterator[None]:
-    collector = metrics.ReachabilityCollector(session.reachability)
-    metrics.REGISTRY.register(collector)
-    try:
-        yield
-    finally:
-        metrics.REGISTRY.unregister(collector)
 
 
 @contextlib.asynccontextmanager

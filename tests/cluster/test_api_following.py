@@ -14,7 +14,8 @@ import pytest
 import pytest_asyncio
 
 from drawbridge.cluster.cache import Cache
-from drawbridge.cluster.events import EventRecorder, InvolvedObject
+from drawbridge.cluster.event_series import InvolvedObject
+from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.lease import LeaderElector
 from drawbridge.cluster.resources import CONFIG_MAPS, EVENTS, LEASES
 from drawbridge.cluster.write import ApiObject

@@ -3,9 +3,10 @@
 import gc
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from drawbridge.cluster.events import MAX_NOTE_BYTES, MAX_SERIES, EventRecorder, InvolvedObject
+from drawbridge.cluster.event_series import InvolvedObject, SeriesTable
+from drawbridge.cluster.events import MAX_NOTE_BYTES, MAX_SERIES, EventRecorder
 from drawbridge.cluster.write import Writer
 from drawbridge.finding import Finding, Severity
 
@@ -30,7 +31,7 @@ def record(recorder: EventRecorder, number: int) -> None:
 
 def test_distinct_messages_take_bounded_memory() -> None:
     recorder = EventRecorder(cast("Writer", None), "drawbridge.dev/test", "me")
-    series: dict[Any, Any] = vars(recorder)["_series"]
+    series: SeriesTable = vars(recorder)["_series"]
     for i in range(MAX_SERIES):
         record(recorder, i)
     before = resident()
@@ -38,7 +39,7 @@ def test_distinct_messages_take_bounded_memory() -> None:
         record(recorder, i)
     assert len(series) == MAX_SERIES
     assert recorder.dropped == 2 * MAX_SERIES
-    assert max(len(each.event["note"]) for each in series.values()) <= MAX_NOTE_BYTES
+    assert max(len(each.event["note"]) for each in series) <= MAX_NOTE_BYTES
     # The messages together have 512 MiB.
-    assert sum(len(part) for key in series for part in key if isinstance(part, str)) < 8 * MIB
+    assert sum(len(part) for each in series for part in each.key if isinstance(part, str)) < 8 * MIB
     assert resident() - before < 32 * MIB

@@ -7,12 +7,19 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 
 from drawbridge.cluster import events as module
 from drawbridge.cluster.errors import NotLeadingError
-from drawbridge.cluster.events import EventRecorder, InvolvedObject
+from drawbridge.cluster.event_series import (
+    FORGET_SECONDS,
+    MAX_FAILURES,
+    SERIES_SECONDS,
+    InvolvedObject,
+)
+from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.write import ApiObject, Writer
 from drawbridge.finding import Finding, Severity
@@ -131,7 +138,7 @@ async def test_different_objects_codes_and_messages_are_different_events(rig: Ri
 async def test_a_new_event_is_created_after_a_long_silence(rig: Rig) -> None:
     rig.recorder.record(finding(), POD, "Translate")
     await rig.write_due()
-    rig.clock.time += module.FORGET_SECONDS
+    rig.clock.time += FORGET_SECONDS
     rig.recorder.record(finding(), POD, "Translate")
     await rig.write_due()
 
@@ -170,13 +177,66 @@ async def test_the_number_of_series_is_limited(rig: Rig) -> None:
     assert rig.recorder.dropped == 7
 
     await rig.write_due()
-    rig.clock.time += module.SERIES_SECONDS
+    rig.clock.time += SERIES_SECONDS
     # Written series are removed to make room.
     rig.recorder.record(finding(message="one more"), POD, "Translate")
     assert rig.recorder.dropped == 7
 
 
-@pytest.mark.parametrize(("code", "attempts"), [(403, 1), (404, 1), (500, module.MAX_FAILURES)])
+def pod_of(namespace: str) -> InvolvedObject:
+    return InvolvedObject("v1", "Pod", "trainer", namespace, "u-1")
+
+
+async def test_a_namespace_with_many_findings_delays_no_other(rig: Rig) -> None:
+    for number in range(module.MAX_SERIES):
+        rig.recorder.record(finding(message=f"{number}"), POD, "Translate")
+    for name in ("team-a", "team-b"):
+        rig.api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        rig.recorder.record(finding(), pod_of(name), "Translate")
+    await rig.write_due()
+    namespaces = [event["metadata"]["namespace"] for event in rig.events_written()]
+
+    assert len(namespaces) == module.BURST
+    assert set(namespaces) == {"team", "team-a", "team-b"}
+
+
+async def test_in_a_namespace_severe_findings_are_first_and_repetitions_last(rig: Rig) -> None:
+    rig.recorder.record(finding(code="Repeated", severity=Severity.ERROR), POD, "Translate")
+    await rig.write_due()
+    rig.recorder.record(finding(code="Repeated", severity=Severity.ERROR), POD, "Translate")
+    for number in range(2 * module.BURST):
+        rig.recorder.record(
+            finding(code="Mild", severity=Severity.INFO, message=f"{number}"), POD, "Translate"
+        )
+    rig.recorder.record(finding(code="DeviceHeldTwice", severity=Severity.ERROR), POD, "Report")
+    rig.clock.time += SERIES_SECONDS
+    await rig.write_due()
+    reasons = [
+        msgspec.json.decode(request.body)["reason"] for request in rig.api.asked("POST", "events")
+    ]
+
+    assert reasons[:3] == ["Repeated", "DeviceHeldTwice", "Mild"]
+    assert len(rig.api.asked("PATCH", "events")) == 1
+
+
+async def test_a_full_table_drops_the_mildest_finding_of_the_largest_namespace(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(module.MAX_SERIES):
+        severity = Severity.INFO if number == 5 else Severity.WARNING
+        rig.recorder.record(finding(message=f"{number}", severity=severity), POD, "Translate")
+    rig.api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}})
+    rig.recorder.record(finding(), pod_of("team-a"), "Translate")
+    series = vars(rig.recorder)["_series"]
+    await rig.write_due()
+
+    assert rig.recorder.dropped == 1
+    assert "dropped 1 events; most: team (1)" in caplog.text
+    assert not [each for each in series if each.key.severity is Severity.INFO]
+    assert [each for each in series if each.key.involved.namespace == "team-a"]
+
+
+@pytest.mark.parametrize(("code", "attempts"), [(403, 1), (404, 1), (500, MAX_FAILURES)])
 async def test_an_event_that_cannot_be_written_is_dropped_and_counted(
     rig: Rig, code: int, attempts: int
 ) -> None:

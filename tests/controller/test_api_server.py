@@ -7,7 +7,8 @@ import pytest
 from controller.api_server import EventReporter, report_result
 from controller.protocols import ObjectReference
 from drawbridge.agreement.controller_codes import DUAL_NODES
-from drawbridge.cluster.events import EventRecorder, InvolvedObject
+from drawbridge.cluster.event_series import InvolvedObject
+from drawbridge.cluster.events import EventRecorder
 from drawbridge.config.model import Configuration, Policy
 from drawbridge.config.string_formats import FindingCode
 from drawbridge.finding import Finding, Severity

@@ -45,6 +45,7 @@ def read_metrics() -> dict[str, set[str]]:
         metrics.CacheCollector(lambda: ()),
         metrics.AnswerCacheCollector(Nothing()),
         metrics.ReachabilityCollector(Nothing()),
+        metrics.EventCollector(Nothing()),
     ):
         for metric in collector.collect():
             add(found, metric.name, metric.type, getattr(metric, "_labelnames", ()))
@@ -54,7 +55,7 @@ def read_metrics() -> dict[str, set[str]]:
 class Nothing:
     """An unused cache and an unused session."""
 
-    hits = misses = failures = 0
+    hits = misses = failures = dropped = 0
     reachable = True
 
     def __len__(self) -> int:

@@ -1,8 +1,7 @@
 """Serve reviews over TLS until a stop signal, with health and metrics, and stop gracefully."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -70,26 +69,12 @@ async def serve_reviews(
 
     handler = AdmissionHTTPHandler(service.endpoints, find_missing, service.limits)
     listener = TLSListener(options.listen, certificate, handler.handle)
-    async with (
-        _registered(service.collectors),
-        serve_operations(options.process.health, options.process.metrics, check_ready),
-    ):
-        await listener.open()
-        async with run_background((certificate.run(), *service.start())):
-            await stop.wait()
-            # Keep serving until all clients use another replica.
-            handler.closing = True
-            await asyncio.sleep(options.drain)
-            await listener.close(_CLOSE_TIMEOUT)
-
-
-@contextlib.asynccontextmanager
-async def _registered(collectors: Sequence[Collector]) -> AsyncIterator[None]:
-    """Add collectors to the metrics until the context exits."""
-    for collector in collectors:
-        metrics.REGISTRY.register(collector)
-    try:
-        yield
-    finally:
-        for collector in collectors:
-            metrics.REGISTRY.unregister(collector)
+    with metrics.registered(*service.collectors):
+        async with serve_operations(options.process.health, options.process.metrics, check_ready):
+            await listener.open()
+            async with run_background((certificate.run(), *service.start())):
+                await stop.wait()
+                # Keep serving until all clients use another replica.
+                handler.closing = True
+                await asyncio.sleep(options.drain)
+                await listener.close(_CLOSE_TIMEOUT)
