@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Final
 
-import msgspec
-
 from cli.terminal import output
 from cli.terminal.code_tables import TABLES
 from cli.terminal.exit_codes import BAD, DONE
@@ -107,4 +105,11 @@ def _activity_of(code: Code) -> Activity:
 
 
 def _code_as_data(code: Code, activity: Activity) -> dict[str, object]:
-    return {**msgspec.to_builtins(code), "activity": activity.value}
+    return {
+        "name": code.name,
+        "severity": code.severity.value,
+        "text": code.text,
+        "example": code.example,
+        "remedy": code.remedy,
+        "activity": activity.value,
+    }

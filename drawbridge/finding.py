@@ -1,4 +1,4 @@
-"""Findings, their codes, and the reference page of all codes.
+"""Findings and their codes.
 
 A finding is the format of every message to users: CLI output, admission warnings and events.
 """
@@ -31,6 +31,21 @@ class Activity(enum.StrEnum):
     OPERATE = "Operate Drawbridge"
 
 
+class Trait(enum.Enum):
+    """A property of a code that decides what happens to its findings."""
+
+    DEPENDS_ON_NAMESPACE = enum.auto()
+    """The same pod may be admitted later: the denial has the HTTP status 403 instead of 422."""
+    DEPENDS_ON_SLICES = enum.auto()
+    """The error may go away when drivers publish other slices, so it proves nothing."""
+    ONLY_WHEN_TRANSLATED = enum.auto()
+    """The finding does not apply to a pod that stays as it is."""
+    ONLY_FOR_PODS = enum.auto()
+    """The finding does not apply to a pod template."""
+    LEAVES_REQUEST = enum.auto()
+    """The finding says why a request stays with its device plugin or DeviceClass."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One message to the user, about a field of an object."""
 
@@ -43,13 +58,18 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of finding: a stable name, and its documentation."""
+    """One kind of finding: a stable name, its documentation, and how its findings are handled."""
 
     name: str
     severity: Severity
     text: str
     example: str
     remedy: str
+    former_names: tuple[str, ...] = ()
+    """Names of earlier releases, which the Configuration and `drawbridge help` still accept."""
+    loses: str = ""
+    """The property of a request that the translation loses."""
+    traits: frozenset[Trait] = frozenset()
 
     def at(
         self,
@@ -71,18 +91,37 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Codes(Mapping[str, Code]):
-    """The immutable table of the codes of one package, by name, in definition order.
+    """The codes of one package, by name, in definition order. All appear in one `activity`."""
 
-    All of them appear in the same `activity`.
-    """
-
-    def __init__(self, package: str, activity: Activity, codes: Iterable[Code]) -> None:
-        self.package = package
+    def __init__(self, activity: Activity) -> None:
         self.activity = activity
         self._codes: dict[str, Code] = {}
-        for code in codes:
-            if self._codes.setdefault(code.name, code) is not code:
-                raise ValueError(f"{package} has two codes with the name {code.name}")
+
+    def define(  # noqa: PLR0913  # the parts of a code
+        self,
+        name: str,
+        severity: Severity,
+        *traits: Trait,
+        text: str,
+        example: str,
+        remedy: str,
+        former_names: tuple[str, ...] = (),
+        loses: str = "",
+    ) -> Code:
+        """Add a code, which is assigned to a constant of the same name in upper case."""
+        if name in self._codes:
+            raise ValueError(f"two codes have the name {name}")
+        self._codes[name] = Code(
+            name=name,
+            severity=severity,
+            text=text,
+            example=example,
+            remedy=remedy,
+            former_names=former_names,
+            loses=loses,
+            traits=frozenset(traits),
+        )
+        return self._codes[name]
 
     def __getitem__(self, name: str) -> Code:
         return self._codes[name]
@@ -95,27 +134,25 @@ class Codes(Mapping[str, Code]):
 
 
 def codes_by_activity(tables: Iterable[Codes]) -> dict[Activity, tuple[Code, ...]]:
-    """Group the codes of all tables by activity; a code of several tables is in the first."""
-    found: dict[Activity, list[Code]] = {each: [] for each in Activity}
-    known: set[str] = set()
-    for table in tables:
-        found[table.activity] += (each for name, each in table.items() if name not in known)
-        known |= set(table)
-    return {activity: tuple(codes) for activity, codes in found.items() if codes}
+    """Group the codes of all tables by activity."""
+    tables = tuple(tables)
+    return {
+        activity: tuple(
+            code for table in tables if table.activity is activity for code in table.values()
+        )
+        for activity in Activity
+    }
 
 
-def render_page(tables: Iterable[Codes]) -> str:
-    """Render the reference page of all codes, `docs/findings.md`, activity by activity."""
-    lines = [
-        "# Findings",
-        "",
-        "Every warning, error and event of Drawbridge is a finding with one of these codes,",
-        "grouped by what you do when it appears. `drawbridge help CODE` prints the same text.",
-        "This page is generated from the tables in the code (`make docs`).",
-    ]
-    for activity, codes in codes_by_activity(tables).items():
-        lines += ["", f"## {activity}"]
-        for code in codes:
-            lines += ["", f"### {code.name}", "", f"*{code.severity}*: {code.text}", ""]
-            lines += [f"Example: {code.example}", "", f"Remedy: {code.remedy}"]
-    return "\n".join(lines) + "\n"
+def find_names(tables: Iterable[Codes], trait: Trait) -> frozenset[str]:
+    """Return the names of the codes that have a trait."""
+    return frozenset(
+        code.name for table in tables for code in table.values() if trait in code.traits
+    )
+
+
+def accepted_names(tables: Iterable[Codes]) -> dict[str, str]:
+    """Return the current name of each code by every name that the code has or had."""
+    codes = [code for table in tables for code in table.values()]
+    former = {name: code.name for code in codes for name in code.former_names}
+    return former | {code.name: code.name for code in codes}

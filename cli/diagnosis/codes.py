@@ -1,10 +1,12 @@
 """The codes of findings about an installation and the rights of the caller."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-NOT_CHECKED = Code(
-    name="NotChecked",
-    severity=Severity.WARNING,
+CODES = Codes(Activity.OPERATE)
+
+NOT_CHECKED = CODES.define(
+    "NotChecked",
+    Severity.WARNING,
     text="You are not allowed to read what a check of `drawbridge doctor` needs.",
     example='nodes is forbidden: User "jane" cannot list resource "nodes" in API group ""',
     remedy=(
@@ -12,9 +14,9 @@ NOT_CHECKED = Code(
         "run the command."
     ),
 )
-FIELD_NOT_STORED = Code(
-    name="FieldNotStored",
-    severity=Severity.WARNING,
+FIELD_NOT_STORED = CODES.define(
+    "FieldNotStored",
+    Severity.WARNING,
     text=(
         "The API server drops a field of claims that its version stores by default. Requests that "
         "need the field are refused."
@@ -22,23 +24,23 @@ FIELD_NOT_STORED = Code(
     example="the API server drops exactly.capacity, although Kubernetes 1.36 stores it by default",
     remedy="Enable the feature gate on the API server, the controller manager and the scheduler.",
 )
-NO_DRIVER_PUBLISHES = Code(
-    name="NoDriverPublishes",
-    severity=Severity.WARNING,
+NO_DRIVER_PUBLISHES = CODES.define(
+    "NoDriverPublishes",
+    Severity.WARNING,
     text="The cluster has no ResourceSlice, so no device can be allocated to a claim.",
     example="no ResourceSlice in the cluster",
     remedy="Install the DRA driver of your devices, and check that its pods run on the nodes.",
 )
-CLASS_SELECTS_NOTHING = Code(
-    name="ClassSelectsNothing",
-    severity=Severity.WARNING,
+CLASS_SELECTS_NOTHING = CODES.define(
+    "ClassSelectsNothing",
+    Severity.WARNING,
     text="A DeviceClass selects no published device, so no claim for it can be allocated.",
     example="DeviceClass vfio.gpu.nvidia.com selects none of 74 devices",
     remedy="Check that the driver of the class runs, or delete the class.",
 )
-NOTHING_IN_SCOPE = Code(
-    name="NothingInScope",
-    severity=Severity.WARNING,
+NOTHING_IN_SCOPE = CODES.define(
+    "NothingInScope",
+    Severity.WARNING,
     text="No namespace is opted in, so Drawbridge translates no pod.",
     example="0 of 12 namespaces are opted in",
     remedy=(
@@ -46,9 +48,9 @@ NOTHING_IN_SCOPE = Code(
         "and `=enforce` to translate pods."
     ),
 )
-CERTIFICATE_EXPIRES = Code(
-    name="CertificateExpires",
-    severity=Severity.WARNING,
+CERTIFICATE_EXPIRES = CODES.define(
+    "CertificateExpires",
+    Severity.WARNING,
     text="All certificates in the `caBundle` of a webhook expire soon.",
     example="pods.drawbridge.dev: caBundle expires in 3 days, on 2026-11-24 10:00 UTC",
     remedy=(
@@ -56,9 +58,9 @@ CERTIFICATE_EXPIRES = Code(
         "authority. Renew the certificate yourself if you provide it."
     ),
 )
-CERTIFICATE_UNUSABLE = Code(
-    name="CertificateUnusable",
-    severity=Severity.ERROR,
+CERTIFICATE_UNUSABLE = CODES.define(
+    "CertificateUnusable",
+    Severity.ERROR,
     text=(
         "The `caBundle` of a webhook is missing, unreadable, or contains no certificate that is "
         "valid now. The API server cannot call the webhook."
@@ -66,9 +68,9 @@ CERTIFICATE_UNUSABLE = Code(
     example="pods.drawbridge.dev: caBundle expired 2 days ago, on 2026-11-19 10:00 UTC",
     remedy="Check the log of drawbridge-controller, or the component that injects `caBundle`.",
 )
-WEBHOOK_UNREACHABLE = Code(
-    name="WebhookUnreachable",
-    severity=Severity.ERROR,
+WEBHOOK_UNREACHABLE = CODES.define(
+    "WebhookUnreachable",
+    Severity.ERROR,
     text="The API server cannot call the webhook. It denies all pods that request devices.",
     example=(
         'failed calling webhook "pods.drawbridge.dev": Post "https://drawbridge-webhook...": '
@@ -79,37 +81,37 @@ WEBHOOK_UNREACHABLE = Code(
         "lets the API server connect to them."
     ),
 )
-WEBHOOK_NOT_CALLED = Code(
-    name="WebhookNotCalled",
-    severity=Severity.ERROR,
+WEBHOOK_NOT_CALLED = CODES.define(
+    "WebhookNotCalled",
+    Severity.ERROR,
     text="The API server admits a legacy pod of an opted-in namespace without calling the webhook.",
     example="namespace team-a: a pod with an unreadable device request is admitted unchanged",
     remedy="Apply the installation manifests again, and check the log of drawbridge-controller.",
 )
-WEBHOOK_NOT_TRIED = Code(
-    name="WebhookNotTried",
-    severity=Severity.WARNING,
+WEBHOOK_NOT_TRIED = CODES.define(
+    "WebhookNotTried",
+    Severity.WARNING,
     text="No sample pod could be created in a dry run, so it is unknown if the webhook answers.",
     example="no namespace with drawbridge.dev/translate=enforce",
     remedy="Name a namespace in mode enforce in which you may create pods, with `-n`.",
 )
-FACTS_MISSING = Code(
-    name="FactsMissing",
-    severity=Severity.ERROR,
+FACTS_MISSING = CODES.define(
+    "FactsMissing",
+    Severity.ERROR,
     text="The ConfigMap with the facts is missing or unusable, so the webhook is not ready.",
     example="ConfigMap drawbridge-system/drawbridge-facts not found",
     remedy="Check that drawbridge-controller runs and has a leader, and read its log.",
 )
-LEADER_MISSING = Code(
-    name="LeaderMissing",
-    severity=Severity.ERROR,
+LEADER_MISSING = CODES.define(
+    "LeaderMissing",
+    Severity.ERROR,
     text="No controller renews the Lease, so nobody updates facts, templates and certificates.",
     example="Lease drawbridge-system/drawbridge-controller was renewed 4 hours ago",
     remedy="Check that the pods of Deployment drawbridge-controller run, and read their log.",
 )
-SCHEDULER_MISSING = Code(
-    name="SchedulerMissing",
-    severity=Severity.ERROR,
+SCHEDULER_MISSING = CODES.define(
+    "SchedulerMissing",
+    Severity.ERROR,
     text=(
         "With `placement: bridge`, no scheduler of Drawbridge renews its Lease, so pods with "
         "schedulerName drawbridge stay pending."
@@ -120,31 +122,10 @@ SCHEDULER_MISSING = Code(
         "two containers. To use the default scheduler, set `placement: native`."
     ),
 )
-RIGHT_MISSING = Code(
-    name="RightMissing",
-    severity=Severity.WARNING,
+RIGHT_MISSING = CODES.define(
+    "RightMissing",
+    Severity.WARNING,
     text="You are not allowed to do what a command of Drawbridge needs.",
     example="you cannot list nodes, which facts and check need",
     remedy="Ask the cluster administrator for the role.",
-)
-
-CODES = Codes(
-    "doctor",
-    Activity.OPERATE,
-    (
-        NOT_CHECKED,
-        FIELD_NOT_STORED,
-        NO_DRIVER_PUBLISHES,
-        CLASS_SELECTS_NOTHING,
-        NOTHING_IN_SCOPE,
-        CERTIFICATE_EXPIRES,
-        CERTIFICATE_UNUSABLE,
-        WEBHOOK_UNREACHABLE,
-        WEBHOOK_NOT_CALLED,
-        WEBHOOK_NOT_TRIED,
-        FACTS_MISSING,
-        LEADER_MISSING,
-        SCHEDULER_MISSING,
-        RIGHT_MISSING,
-    ),
 )

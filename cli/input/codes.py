@@ -1,10 +1,12 @@
 """The codes of findings about reading a cluster from the command line."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-CLUSTER_UNREADABLE = Code(
-    name="ClusterUnreadable",
-    severity=Severity.ERROR,
+CODES = Codes(Activity.OPERATE)
+
+CLUSTER_UNREADABLE = CODES.define(
+    "ClusterUnreadable",
+    Severity.ERROR,
     text="The command cannot connect to the API server, or you are not allowed to read an object.",
     example='resourceclaims is forbidden: User "jane" cannot list resource "resourceclaims"',
     remedy=(
@@ -12,16 +14,16 @@ CLUSTER_UNREADABLE = Code(
         "pass files with `-f` or `--cluster`."
     ),
 )
-PART_UNREADABLE = Code(
-    name="PartUnreadable",
-    severity=Severity.INFO,
+PART_UNREADABLE = CODES.define(
+    "PartUnreadable",
+    Severity.INFO,
     text="You are not allowed to read an optional object, so the output lacks some details.",
     example='namespaces "team-a" is forbidden: User "jane" cannot get resource "namespaces"',
     remedy="No action is required. Ask for read access to see the missing details.",
 )
-CONFIGURATION_NOT_READ = Code(
-    name="ConfigurationNotRead",
-    severity=Severity.WARNING,
+CONFIGURATION_NOT_READ = CODES.define(
+    "ConfigurationNotRead",
+    Severity.WARNING,
     text=(
         "The command cannot read the configuration of Drawbridge in the cluster. It uses the "
         "defaults, so its result may differ from what the webhook does."
@@ -32,17 +34,17 @@ CONFIGURATION_NOT_READ = Code(
         "drawbridge-config."
     ),
 )
-POD_UNKNOWN = Code(
-    name="PodUnknown",
-    severity=Severity.ERROR,
+POD_UNKNOWN = CODES.define(
+    "PodUnknown",
+    Severity.ERROR,
     text="The pod or workload does not exist, or several namespaces have one of that name.",
     example="Pod train not found in namespace default",
     remedy="Check the name, and set the namespace with `-n`. For a workload, pass TYPE/NAME.",
 )
 
-ALLOCATOR_NOT_ASKED = Code(
-    name="AllocatorNotAsked",
-    severity=Severity.WARNING,
+ALLOCATOR_NOT_ASKED = CODES.define(
+    "AllocatorNotAsked",
+    Severity.WARNING,
     text="The API of the allocator has no answer for the command, so it is not in the output.",
     example="https://127.0.0.1:9443: red may not get pods in namespace blue",
     remedy=(
@@ -50,23 +52,10 @@ ALLOCATOR_NOT_ASKED = Code(
         "the rights that docs/api.md lists."
     ),
 )
-FILE_NOT_WRITTEN = Code(
-    name="FileNotWritten",
-    severity=Severity.ERROR,
+FILE_NOT_WRITTEN = CODES.define(
+    "FileNotWritten",
+    Severity.ERROR,
     text="An edited manifest cannot be written into the folder, and no file of it is written.",
     example="--output-dir: manifests/train.yaml is an input of this command",
     remedy="Choose another folder.",
-)
-
-CODES = Codes(
-    "cli",
-    Activity.OPERATE,
-    (
-        CLUSTER_UNREADABLE,
-        PART_UNREADABLE,
-        CONFIGURATION_NOT_READ,
-        POD_UNKNOWN,
-        ALLOCATOR_NOT_ASKED,
-        FILE_NOT_WRITTEN,
-    ),
 )

@@ -16,11 +16,11 @@ from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
-from drawbridge.finding import Finding, Severity
+from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.report.claim_requests import describe_claim, short_selectors
 from drawbridge.report.tables import escape_unprintable
-from drawbridge.translate.decisions.codes import LEFT_AS_IT_IS, LEFT_TO_CLASS, LEFT_TO_PLUGIN
+from drawbridge.translate.decisions import codes as decision_codes
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.workloads import Place, find_places
@@ -35,7 +35,7 @@ _COLUMN: Final = 11
 _WIDTH: Final = 120
 _MOST_NAMES: Final = 2
 _PRINTED: Final = (str, int, float)
-_LEFT: Final = frozenset(each.name for each in (LEFT_TO_CLASS, LEFT_TO_PLUGIN, LEFT_AS_IT_IS))
+_LEFT: Final = find_names((decision_codes.CODES,), Trait.LEAVES_REQUEST)
 # The fields of a pod that select its nodes, so that equal requests may fit elsewhere.
 _SELECTING: Final = ("nodeName", "nodeSelector", "affinity")
 

@@ -1,19 +1,21 @@
 """The finding codes of the webhook."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity, Trait
 
-SCOPE_LABEL_UNKNOWN = Code(
-    name="ScopeLabelUnknown",
-    severity=Severity.WARNING,
+CODES = Codes(Activity.CREATE_PODS)
+
+SCOPE_LABEL_UNKNOWN = CODES.define(
+    "ScopeLabelUnknown",
+    Severity.WARNING,
     text="The namespace label drawbridge.dev/translate has an invalid value.",
     example=(
         "namespace team-a has the label value on, which is not valid; its pods are not translated"
     ),
     remedy="Set the label of the namespace to enforce, report or off.",
 )
-POD_LABEL_UNKNOWN = Code(
-    name="PodLabelUnknown",
-    severity=Severity.WARNING,
+POD_LABEL_UNKNOWN = CODES.define(
+    "PodLabelUnknown",
+    Severity.WARNING,
     text=(
         "The label drawbridge.dev/translate of a pod has a value without effect. A pod can only "
         "opt out with the value off. The label of the namespace sets the mode."
@@ -27,9 +29,10 @@ POD_LABEL_UNKNOWN = Code(
         "namespace."
     ),
 )
-TEMPLATE_TAKEN = Code(
-    name="TemplateTaken",
-    severity=Severity.ERROR,
+TEMPLATE_TAKEN = CODES.define(
+    "TemplateTaken",
+    Severity.ERROR,
+    Trait.DEPENDS_ON_NAMESPACE,
     text=(
         "The pod needs a ResourceClaimTemplate that exists with different content. The name of the "
         "template contains a hash of the content, so a user or another client created it."
@@ -37,9 +40,9 @@ TEMPLATE_TAKEN = Code(
     example="ResourceClaimTemplate team-a/drawbridge-0a1b... exists with different content",
     remedy="Delete the template. Drawbridge then creates it with the right content.",
 )
-CLAIM_FIELD_DROPPED = Code(
-    name="ClaimFieldDropped",
-    severity=Severity.ERROR,
+CLAIM_FIELD_DROPPED = CODES.define(
+    "ClaimFieldDropped",
+    Severity.ERROR,
     text=(
         "The API server drops a field of the claim, because its version is too old or a feature "
         "gate is disabled. Without the field, the claim would get more or other devices than the "
@@ -53,9 +56,9 @@ CLAIM_FIELD_DROPPED = Code(
         "Enable the feature gate in the API server and the scheduler, or request whole devices."
     ),
 )
-TEMPLATE_LATER = Code(
-    name="TemplateLater",
-    severity=Severity.INFO,
+TEMPLATE_LATER = CODES.define(
+    "TemplateLater",
+    Severity.INFO,
     text=(
         "The template for a claim of the pod has not been created yet. The pod stays pending "
         "until it exists."
@@ -63,9 +66,9 @@ TEMPLATE_LATER = Code(
     example="ResourceClaimTemplate team-a/drawbridge-0a1b... has not been created yet",
     remedy="No action is needed. The controller creates the template.",
 )
-TEMPLATE_REFUSED = Code(
-    name="TemplateRefused",
-    severity=Severity.WARNING,
+TEMPLATE_REFUSED = CODES.define(
+    "TemplateRefused",
+    Severity.WARNING,
     text=(
         "The API server rejects the template for a claim of the pod because of a quota, a policy, "
         "or a missing permission. The pod stays pending until the template exists."
@@ -73,9 +76,10 @@ TEMPLATE_REFUSED = Code(
     example="ResourceClaimTemplate drawbridge-0a1b...: 403 Forbidden: exceeded quota: objects",
     remedy="Fix the cause that the message names. The controller tries again every few seconds.",
 )
-LIMIT_RANGE_EXCEEDED = Code(
-    name="LimitRangeExceeded",
-    severity=Severity.ERROR,
+LIMIT_RANGE_EXCEEDED = CODES.define(
+    "LimitRangeExceeded",
+    Severity.ERROR,
+    Trait.DEPENDS_ON_NAMESPACE,
     text="The device requests of a pod violate a LimitRange of the namespace.",
     example=(
         "LimitRange gpus allows at most 2 nvidia.com/gpu per Container, but container main has "
@@ -83,9 +87,10 @@ LIMIT_RANGE_EXCEEDED = Code(
     ),
     remedy="Request an amount that the LimitRange allows, or have the LimitRange changed.",
 )
-LIMIT_RANGE_UNMEETABLE = Code(
-    name="LimitRangeUnmeetable",
-    severity=Severity.ERROR,
+LIMIT_RANGE_UNMEETABLE = CODES.define(
+    "LimitRangeUnmeetable",
+    Severity.ERROR,
+    Trait.DEPENDS_ON_NAMESPACE,
     text=(
         "A LimitRange requires each container or pod to request a device by its legacy name. A "
         "translated pod has no such request, so the API server would reject it."
@@ -96,9 +101,10 @@ LIMIT_RANGE_UNMEETABLE = Code(
     ),
     remedy="Remove the entry from the LimitRange, and limit claims with a ResourceQuota.",
 )
-QUOTA_EXCEEDED = Code(
-    name="QuotaExceeded",
-    severity=Severity.ERROR,
+QUOTA_EXCEEDED = CODES.define(
+    "QuotaExceeded",
+    Severity.ERROR,
+    Trait.DEPENDS_ON_NAMESPACE,
     text="The charges for the claims of the pod exceed the remaining amount of a ResourceQuota.",
     example=(
         "ResourceQuota gpus: requests.nvidia.com/gpu: the claims of the pod request 2, but 7 of 8 "
@@ -106,9 +112,9 @@ QUOTA_EXCEEDED = Code(
     ),
     remedy="Wait until devices are released, request fewer devices, or have the quota raised.",
 )
-QUOTA_NOT_ON_CLAIMS = Code(
-    name="QuotaNotOnClaims",
-    severity=Severity.WARNING,
+QUOTA_NOT_ON_CLAIMS = CODES.define(
+    "QuotaNotOnClaims",
+    Severity.WARNING,
     text=(
         "A ResourceQuota limits a legacy name that no DeviceClass maps. It does not count the "
         "claims of translated pods, because claims are charged to their DeviceClass."
@@ -118,9 +124,9 @@ QUOTA_NOT_ON_CLAIMS = Code(
     ),
     remedy="Add <class>.deviceclass.resource.k8s.io/devices to a ResourceQuota of the namespace.",
 )
-DEVICES_FIXED = Code(
-    name="DevicesFixed",
-    severity=Severity.ERROR,
+DEVICES_FIXED = CODES.define(
+    "DevicesFixed",
+    Severity.ERROR,
     text="The device requests of an existing pod cannot be changed.",
     example=(
         "spec.containers[0].resources.limits: container main: the update changes nvidia.com/gpu "
@@ -128,9 +134,9 @@ DEVICES_FIXED = Code(
     ),
     remedy="Delete the pod and create it again.",
 )
-HINT_WITHOUT_EFFECT = Code(
-    name="HintWithoutEffect",
-    severity=Severity.WARNING,
+HINT_WITHOUT_EFFECT = CODES.define(
+    "HintWithoutEffect",
+    Severity.WARNING,
     text="An update changes an annotation about devices after the devices of the pod were chosen.",
     example=(
         "metadata.annotations[gpu-fraction]: the value was 0.5 when the pod was created, and the "
@@ -138,9 +144,9 @@ HINT_WITHOUT_EFFECT = Code(
     ),
     remedy="Delete the pod and create it again.",
 )
-REQUESTS_ADDED_LATE = Code(
-    name="RequestsAddedLate",
-    severity=Severity.ERROR,
+REQUESTS_ADDED_LATE = CODES.define(
+    "RequestsAddedLate",
+    Severity.ERROR,
     text=(
         "A pod requests devices by a legacy name after all mutating webhooks have run. Another "
         "webhook added the request after Drawbridge had seen the pod, or added the first request "
@@ -156,23 +162,4 @@ REQUESTS_ADDED_LATE = Code(
         "Give MutatingWebhookConfiguration drawbridge a name that sorts after the configuration of "
         "the webhook that adds the request, or set admission.everyPod: true."
     ),
-)
-CODES = Codes(
-    "webhook",
-    Activity.CREATE_PODS,
-    [
-        SCOPE_LABEL_UNKNOWN,
-        POD_LABEL_UNKNOWN,
-        TEMPLATE_TAKEN,
-        CLAIM_FIELD_DROPPED,
-        TEMPLATE_LATER,
-        TEMPLATE_REFUSED,
-        LIMIT_RANGE_EXCEEDED,
-        LIMIT_RANGE_UNMEETABLE,
-        QUOTA_EXCEEDED,
-        QUOTA_NOT_ON_CLAIMS,
-        DEVICES_FIXED,
-        HINT_WITHOUT_EFFECT,
-        REQUESTS_ADDED_LATE,
-    ],
 )

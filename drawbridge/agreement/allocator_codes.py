@@ -1,10 +1,12 @@
 """The finding codes of the allocator: why a pod of its scheduler has no devices."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-CLAIM_DELETED = Code(
-    name="ClaimDeleted",
-    severity=Severity.ERROR,
+CODES = Codes(Activity.EXPLAIN)
+
+CLAIM_DELETED = CODES.define(
+    "ClaimDeleted",
+    Severity.ERROR,
     text="A claim of a pod was deleted.",
     example="ResourceClaim default/gpus was deleted",
     remedy=(
@@ -12,37 +14,37 @@ CLAIM_DELETED = Code(
         "kube-controller-manager."
     ),
 )
-CLAIM_BEING_DELETED = Code(
-    name="ClaimBeingDeleted",
-    severity=Severity.ERROR,
+CLAIM_BEING_DELETED = CODES.define(
+    "ClaimBeingDeleted",
+    Severity.ERROR,
     text="A claim of a pod is being deleted, so no further pod can use it.",
     example="ResourceClaim default/gpus is being deleted",
     remedy="Wait until it is deleted, and create it again.",
 )
-CLAIM_HAS_MAX_CONSUMERS = Code(
-    name="ClaimHasMaxConsumers",
-    severity=Severity.ERROR,
+CLAIM_HAS_MAX_CONSUMERS = CODES.define(
+    "ClaimHasMaxConsumers",
+    Severity.ERROR,
     text="As many pods use a claim as Kubernetes allows: 256.",
     example="ResourceClaim default/gpus is reserved for 256 pods, which is the maximum",
     remedy="Wait until one of the pods ends, or let further pods use another claim.",
 )
-CLAIM_OF_ANOTHER_POD = Code(
-    name="ClaimOfAnotherPod",
-    severity=Severity.ERROR,
+CLAIM_OF_ANOTHER_POD = CODES.define(
+    "ClaimOfAnotherPod",
+    Severity.ERROR,
     text="A claim was generated for an earlier pod of the same name.",
     example="ResourceClaim default/web-0-gpus-x2k4q belongs to an earlier pod web-0",
     remedy="Wait until the garbage collector deletes it.",
 )
-POD_DELETED = Code(
-    name="PodDeleted",
-    severity=Severity.ERROR,
+POD_DELETED = CODES.define(
+    "PodDeleted",
+    Severity.ERROR,
     text="A pod was deleted, and the scheduler still tries to schedule it.",
     example="the pod was deleted",
     remedy="No action is needed.",
 )
-NODE_REFUSED = Code(
-    name="NodeRefused",
-    severity=Severity.ERROR,
+NODE_REFUSED = CODES.define(
+    "NodeRefused",
+    Severity.ERROR,
     text=(
         "Nodes do not match the node selector or the node affinity of a pod, or they have a taint "
         "that it does not tolerate."
@@ -51,9 +53,9 @@ NODE_REFUSED = Code(
     "tolerate",
     remedy="Check the node selector, the node affinity and the tolerations of the pod.",
 )
-NO_OWNED_POOL = Code(
-    name="NoOwnedPool",
-    severity=Severity.ERROR,
+NO_OWNED_POOL = CODES.define(
+    "NoOwnedPool",
+    Severity.ERROR,
     text="Nodes have no devices that the allocator owns.",
     example="no devices of the allocator",
     remedy=(
@@ -61,9 +63,9 @@ NO_OWNED_POOL = Code(
         "ResourceSlices, and that no device plugin serves the same devices."
     ),
 )
-DEVICES_BEING_RELEASED = Code(
-    name="DevicesBeingReleased",
-    severity=Severity.INFO,
+DEVICES_BEING_RELEASED = CODES.define(
+    "DevicesBeingReleased",
+    Severity.INFO,
     text=(
         "Pods that ended or are terminating still hold the devices that a pod needs. The allocator "
         "keeps them for this pod."
@@ -71,37 +73,20 @@ DEVICES_BEING_RELEASED = Code(
     example="waits for 2 devices that are being released on node gpu-1",
     remedy="No action is needed.",
 )
-DEVICES_TAKEN = Code(
-    name="DevicesTaken",
-    severity=Severity.INFO,
+DEVICES_TAKEN = CODES.define(
+    "DevicesTaken",
+    Severity.INFO,
     text="Devices on a node are no longer free since the scheduler selected the node.",
     example="cannot reserve devices on node gpu-1: another claim holds one of them",
     remedy="No action is needed. The scheduler tries the pod again.",
 )
-SEARCH_CONTINUES = Code(
-    name="SearchContinues",
-    severity=Severity.INFO,
+SEARCH_CONTINUES = CODES.define(
+    "SearchContinues",
+    Severity.INFO,
     text=(
         "The allocator has examined some of the nodes and continues in the background, because a "
         "call of the scheduler has a time limit."
     ),
     example="examined 1000 of 5000 nodes; the search continues",
     remedy="No action is needed. The pod is tried again when a node is found.",
-)
-
-CODES = Codes(
-    "allocator",
-    Activity.EXPLAIN,
-    [
-        CLAIM_DELETED,
-        CLAIM_BEING_DELETED,
-        CLAIM_HAS_MAX_CONSUMERS,
-        CLAIM_OF_ANOTHER_POD,
-        POD_DELETED,
-        NODE_REFUSED,
-        NO_OWNED_POOL,
-        DEVICES_BEING_RELEASED,
-        DEVICES_TAKEN,
-        SEARCH_CONTINUES,
-    ],
 )

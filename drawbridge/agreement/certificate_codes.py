@@ -1,10 +1,12 @@
 """The finding codes of the certificate authority."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-AUTHORITY_ROTATED = Code(
-    name="AuthorityRotated",
-    severity=Severity.INFO,
+CODES = Codes(Activity.OPERATE)
+
+AUTHORITY_ROTATED = CODES.define(
+    "AuthorityRotated",
+    Severity.INFO,
     text=(
         "The leading controller made a certificate authority (CA), the webhooks now use "
         "certificates of the new one, or the old one expired."
@@ -15,9 +17,9 @@ AUTHORITY_ROTATED = Code(
     ),
     remedy="No action is needed.",
 )
-AUTHORITY_RESTORED = Code(
-    name="AuthorityRestored",
-    severity=Severity.WARNING,
+AUTHORITY_RESTORED = CODES.define(
+    "AuthorityRestored",
+    Severity.WARNING,
     text=(
         "The Secret drawbridge-ca was deleted, damaged or replaced. The leading controller wrote "
         "it again from its memory. If it did not remember the CA, it made another one."
@@ -25,9 +27,9 @@ AUTHORITY_RESTORED = Code(
     example="Secret drawbridge-ca: tls.key is missing; the controller wrote it again",
     remedy="Find out who changed the Secret; only the controller may write it.",
 )
-SECRET_NOT_OWNED = Code(
-    name="SecretNotOwned",
-    severity=Severity.WARNING,
+SECRET_NOT_OWNED = CODES.define(
+    "SecretNotOwned",
+    Severity.WARNING,
     text=(
         "A Secret with the name drawbridge-ca exists that Drawbridge did not write. The controller "
         "does not overwrite it. Running processes continue with the CA that they know, until it "
@@ -39,9 +41,9 @@ SECRET_NOT_OWNED = Code(
         "its own at once."
     ),
 )
-BUNDLE_MANAGED_ELSEWHERE = Code(
-    name="BundleManagedElsewhere",
-    severity=Severity.WARNING,
+BUNDLE_MANAGED_ELSEWHERE = CODES.define(
+    "BundleManagedElsewhere",
+    Severity.WARNING,
     text=(
         "A webhook configuration has an annotation of cert-manager that sets its caBundle, and the "
         "controller makes certificates as well. The controller leaves the caBundle alone."
@@ -54,10 +56,4 @@ BUNDLE_MANAGED_ELSEWHERE = Code(
         "Remove the annotation, or start the controller with --certificates=external and the "
         "webhook with --tls-cert and --tls-key."
     ),
-)
-
-CODES = Codes(
-    "certificates",
-    Activity.OPERATE,
-    [AUTHORITY_ROTATED, AUTHORITY_RESTORED, SECRET_NOT_OWNED, BUNDLE_MANAGED_ELSEWHERE],
 )

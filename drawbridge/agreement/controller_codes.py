@@ -1,10 +1,12 @@
 """The finding codes of the controller."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-SERVER_VERSION_UNKNOWN = Code(
-    name="ServerVersionUnknown",
-    severity=Severity.WARNING,
+CODES = Codes(Activity.OPERATE)
+
+SERVER_VERSION_UNKNOWN = CODES.define(
+    "ServerVersionUnknown",
+    Severity.WARNING,
     text=(
         "This release of Drawbridge does not support the version of the API server. It assumes the "
         "nearest version that it supports."
@@ -12,9 +14,9 @@ SERVER_VERSION_UNKNOWN = Code(
     example="the API server has version 1.39, which Drawbridge does not know; assuming 1.37",
     remedy="Install a release of Drawbridge that supports this version.",
 )
-PROBE_REFUSED = Code(
-    name="ProbeRefused",
-    severity=Severity.WARNING,
+PROBE_REFUSED = CODES.define(
+    "ProbeRefused",
+    Severity.WARNING,
     text=(
         "The API server rejected a dry run that checks whether it keeps a field of a claim. "
         "Requests that need the field are not translated."
@@ -24,9 +26,9 @@ PROBE_REFUSED = Code(
         "Fix the cause that the message names. Another admission webhook may reject the template."
     ),
 )
-NAME_NOT_ACTIVE = Code(
-    name="NameNotActive",
-    severity=Severity.WARNING,
+NAME_NOT_ACTIVE = CODES.define(
+    "NameNotActive",
+    Severity.WARNING,
     text=(
         "The webhook configuration in the cluster does not select every pod that the Drawbridge "
         "configuration covers. Such pods may be admitted without translation."
@@ -38,9 +40,9 @@ NAME_NOT_ACTIVE = Code(
         "changes these matchConditions."
     ),
 )
-DUAL_NODES = Code(
-    name="DualNodes",
-    severity=Severity.WARNING,
+DUAL_NODES = CODES.define(
+    "DualNodes",
+    Severity.WARNING,
     text=(
         "Nodes offer the same devices through a device plugin and through DRA, so a device could "
         "be allocated twice. Translated pods avoid these nodes."
@@ -51,9 +53,9 @@ DUAL_NODES = Code(
     ),
     remedy="Remove the device plugin or the DRA driver from these nodes.",
 )
-DUAL_NODES_HELD = Code(
-    name="DualNodesHeld",
-    severity=Severity.WARNING,
+DUAL_NODES_HELD = CODES.define(
+    "DualNodesHeld",
+    Severity.WARNING,
     text=(
         "A node has no device plugin or no ResourceSlices any more for devices that both had, but "
         "running pods still use devices that the plugin allocated. Translated pods avoid the node "
@@ -65,9 +67,9 @@ DUAL_NODES_HELD = Code(
     ),
     remedy="Drain the node, or delete these pods. The controller then removes the node label.",
 )
-OTHER_WEBHOOK = Code(
-    name="OtherWebhook",
-    severity=Severity.WARNING,
+OTHER_WEBHOOK = CODES.define(
+    "OtherWebhook",
+    Severity.WARNING,
     text="Another webhook changes or checks the device requests of the same pods.",
     example=(
         "HAMi: webhook vgpu.hami.io of hami-webhook runs after Drawbridge; it assigns pods with "
@@ -75,9 +77,9 @@ OTHER_WEBHOOK = Code(
     ),
     remedy="Exclude translated namespaces in the namespaceSelector of that webhook.",
 )
-TEMPLATE_NOT_REPRODUCED = Code(
-    name="TemplateNotReproduced",
-    severity=Severity.WARNING,
+TEMPLATE_NOT_REPRODUCED = CODES.define(
+    "TemplateNotReproduced",
+    Severity.WARNING,
     text=(
         "A pod waits for a deleted ResourceClaimTemplate. The controller translated the pod again "
         "with every version of the facts that it has, but no result has the name of the template."
@@ -88,9 +90,9 @@ TEMPLATE_NOT_REPRODUCED = Code(
     ),
     remedy="Delete the pod. Its owner creates it again, and the new pod is translated.",
 )
-TEMPLATE_OUT_OF_SCOPE = Code(
-    name="TemplateOutOfScope",
-    severity=Severity.WARNING,
+TEMPLATE_OUT_OF_SCOPE = CODES.define(
+    "TemplateOutOfScope",
+    Severity.WARNING,
     text=(
         "A pod waits for a deleted ResourceClaimTemplate. The controller does not create the "
         "template, because the webhook would no longer translate the pod."
@@ -104,9 +106,9 @@ TEMPLATE_OUT_OF_SCOPE = Code(
         "`drawbridge.dev/translate: enforce` and include the pod in `scope`."
     ),
 )
-QUOTA_MIRRORED = Code(
-    name="QuotaMirrored",
-    severity=Severity.INFO,
+QUOTA_MIRRORED = CODES.define(
+    "QuotaMirrored",
+    Severity.INFO,
     text=(
         "A ResourceQuota limits a resource that no DeviceClass maps, so it does not count claims. "
         "The controller maintains the ResourceQuota drawbridge-quota, which gives "
@@ -123,9 +125,9 @@ QUOTA_MIRRORED = Code(
         "DeviceClass to the resource."
     ),
 )
-QUOTA_DOES_NOT_BIND = Code(
-    name="QuotaDoesNotBind",
-    severity=Severity.WARNING,
+QUOTA_DOES_NOT_BIND = CODES.define(
+    "QuotaDoesNotBind",
+    Severity.WARNING,
     text="A ResourceQuota on a device resource does not limit the claims that replace it.",
     example=(
         "the entry requests.nvidia.com/gpumem: 8000 does not count devices, so it does not limit "
@@ -136,31 +138,13 @@ QUOTA_DOES_NOT_BIND = Code(
         "ResourceQuota."
     ),
 )
-QUOTA_COUNTS_DEVICES = Code(
-    name="QuotaCountsDevices",
-    severity=Severity.INFO,
+QUOTA_COUNTS_DEVICES = CODES.define(
+    "QuotaCountsDevices",
+    Severity.INFO,
     text=(
         "The resource is a share of a device, but the quota of its DeviceClass counts each share "
         "as one device."
     ),
     example="the entry requests.nvidia.com/gpu.shared: 10 counts each share as 1 device",
     remedy="Set the limit to a number of shares, not of devices.",
-)
-
-CODES = Codes(
-    "controller",
-    Activity.OPERATE,
-    [
-        SERVER_VERSION_UNKNOWN,
-        PROBE_REFUSED,
-        NAME_NOT_ACTIVE,
-        DUAL_NODES,
-        DUAL_NODES_HELD,
-        OTHER_WEBHOOK,
-        TEMPLATE_NOT_REPRODUCED,
-        TEMPLATE_OUT_OF_SCOPE,
-        QUOTA_MIRRORED,
-        QUOTA_DOES_NOT_BIND,
-        QUOTA_COUNTS_DEVICES,
-    ],
 )

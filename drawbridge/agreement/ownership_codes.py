@@ -1,10 +1,12 @@
 """The finding codes about owned nodes and pools."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-FENCE_MISSING = Code(
-    name="FenceMissing",
-    severity=Severity.ERROR,
+CODES = Codes(Activity.OPERATE)
+
+FENCE_MISSING = CODES.define(
+    "FenceMissing",
+    Severity.ERROR,
     text=(
         "Nodes with owned pools do not have the taint that keeps pods of other schedulers away, so "
         "another scheduler can allocate the same devices. The allocator does not start."
@@ -16,9 +18,9 @@ FENCE_MISSING = Code(
         "`ownedPools`."
     ),
 )
-FENCE_DISAGREES = Code(
-    name="FenceDisagrees",
-    severity=Severity.WARNING,
+FENCE_DISAGREES = CODES.define(
+    "FenceDisagrees",
+    Severity.WARNING,
     text=(
         "Entries of `ownedPools` select the same node, and only some of them set `unfenced`. The "
         "node has the taint."
@@ -28,9 +30,9 @@ FENCE_DISAGREES = Code(
     ),
     remedy="Set `unfenced` to the same value in all entries that select the node.",
 )
-FENCE_AROUND_ALL_NODES = Code(
-    name="FenceAroundAllNodes",
-    severity=Severity.WARNING,
+FENCE_AROUND_ALL_NODES = CODES.define(
+    "FenceAroundAllNodes",
+    Severity.WARNING,
     text=(
         "`ownedPools` selects every node of the cluster, so no node is left for pods that do not "
         "tolerate the taint. Pods of cluster components and of Drawbridge itself stay pending."
@@ -38,16 +40,16 @@ FENCE_AROUND_ALL_NODES = Code(
     example="every node of the cluster has the taint drawbridge.dev/owned:NoSchedule",
     remedy="Select only the nodes with devices in the `nodeSelector` of `ownedPools`.",
 )
-OWNED_NODES_MISSING = Code(
-    name="OwnedNodesMissing",
-    severity=Severity.WARNING,
+OWNED_NODES_MISSING = CODES.define(
+    "OwnedNodesMissing",
+    Severity.WARNING,
     text="An entry of `ownedPools` selects no node, so the allocator owns no pool by it.",
     example="ownedPools[0] selects no node",
     remedy="Correct the `nodeSelector` of the entry, or label the nodes.",
 )
-POOL_NOT_LOCAL = Code(
-    name="PoolNotLocal",
-    severity=Severity.WARNING,
+POOL_NOT_LOCAL = CODES.define(
+    "PoolNotLocal",
+    Severity.WARNING,
     text=(
         "A driver of `ownedPools` publishes a pool that is not local to one node. The taint of a "
         "node does not keep other schedulers away from it, so the allocator of Drawbridge does "
@@ -62,9 +64,9 @@ POOL_NOT_LOCAL = Code(
         "Drawbridge does not translate, or use `placement: native`."
     ),
 )
-POOLS_NOT_OWNED = Code(
-    name="PoolsNotOwned",
-    severity=Severity.INFO,
+POOLS_NOT_OWNED = CODES.define(
+    "PoolsNotOwned",
+    Severity.INFO,
     text=(
         "With `placement: bridge`, the allocator uses only the pools that `ownedPools` selects, "
         "except those whose devices a device plugin has. A simulation gives the devices of the "
@@ -72,17 +74,4 @@ POOLS_NOT_OWNED = Code(
     ),
     example="ownedPools: the allocator of Drawbridge does not use 3 of 8 pools",
     remedy="No action is needed. To simulate all pools, pass a Configuration that owns them.",
-)
-
-CODES = Codes(
-    "owned pools",
-    Activity.OPERATE,
-    [
-        FENCE_MISSING,
-        FENCE_DISAGREES,
-        FENCE_AROUND_ALL_NODES,
-        OWNED_NODES_MISSING,
-        POOL_NOT_LOCAL,
-        POOLS_NOT_OWNED,
-    ],
 )

@@ -1,17 +1,19 @@
 """The finding codes of this package."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-FIELD_UNAVAILABLE = Code(
-    name="FieldUnavailable",
-    severity=Severity.ERROR,
+CODES = Codes(Activity.CONFIGURE)
+
+FIELD_UNAVAILABLE = CODES.define(
+    "FieldUnavailable",
+    Severity.ERROR,
     text="A field or value of the Configuration belongs to a feature this version does not have.",
     example="quotas: quotas is not available in this version: it would have no effect",
     remedy="Remove the field. `drawbridge config schema` shows the available fields.",
 )
-SELECTOR_CONTRADICTORY = Code(
-    name="SelectorContradictory",
-    severity=Severity.ERROR,
+SELECTOR_CONTRADICTORY = CODES.define(
+    "SelectorContradictory",
+    Severity.ERROR,
     text=(
         "A label selector requirement has values with an operator that takes none, or no values "
         "with an operator that needs them."
@@ -19,30 +21,30 @@ SELECTOR_CONTRADICTORY = Code(
     example="scope.namespaceSelector.matchExpressions[0]: operator In needs at least one value",
     remedy="Set at least one value for In and NotIn, and no values for Exists and DoesNotExist.",
 )
-ENTRY_WITHOUT_EFFECT = Code(
-    name="EntryWithoutEffect",
-    severity=Severity.ERROR,
+ENTRY_WITHOUT_EFFECT = CODES.define(
+    "EntryWithoutEffect",
+    Severity.ERROR,
     text="An entry of the Configuration, or a part of it, has no effect.",
     example="compatibility[0]: must set compatibleOnlyWith or groups",
     remedy="Complete the entry or remove it.",
 )
-PARTITIONS_OVERLAP = Code(
-    name="PartitionsOverlap",
-    severity=Severity.ERROR,
+PARTITIONS_OVERLAP = CODES.define(
+    "PartitionsOverlap",
+    Severity.ERROR,
     text="A device is in two partitions of the same size, or in one partition twice.",
     example="partitions[0].partitions[1]: device 1 is in partitions[0] of the same size as well",
     remedy="Correct the numbers of the devices.",
 )
-CONFIGURATION_EXPRESSION_WRONG = Code(
-    name="ConfigurationExpressionWrong",
-    severity=Severity.ERROR,
+CONFIGURATION_EXPRESSION_WRONG = CODES.define(
+    "ConfigurationExpressionWrong",
+    Severity.ERROR,
     text="A CEL expression in the Configuration does not compile.",
     example="compatibility[0].selector: selector, line 1, column 8: undefined field 'drivr'",
     remedy="Correct the expression. Its variable is `device`, as in a DeviceClass.",
 )
-OWNED_POOLS_MISSING = Code(
-    name="OwnedPoolsMissing",
-    severity=Severity.ERROR,
+OWNED_POOLS_MISSING = CODES.define(
+    "OwnedPoolsMissing",
+    Severity.ERROR,
     text=(
         "With `placement: bridge`, the allocator of Drawbridge allocates only from the pools of "
         "`ownedPools`, and the Configuration has no entry."
@@ -53,32 +55,17 @@ OWNED_POOLS_MISSING = Code(
         "`{driver: gpu.nvidia.com, nodeSelector: {matchLabels: {pool: bridge}}}`."
     ),
 )
-OWNED_POOLS_DISAGREE = Code(
-    name="OwnedPoolsDisagree",
-    severity=Severity.ERROR,
+OWNED_POOLS_DISAGREE = CODES.define(
+    "OwnedPoolsDisagree",
+    Severity.ERROR,
     text="Two entries of `ownedPools` select the same nodes, and only one sets `unfenced`.",
     example="ownedPools[1].unfenced: ownedPools[0] selects the same nodes with unfenced: false",
     remedy="Set `unfenced` to the same value in all entries that select a node.",
 )
-CONFIGURATION_NOT_ONE = Code(
-    name="ConfigurationNotOne",
-    severity=Severity.ERROR,
+CONFIGURATION_NOT_ONE = CODES.define(
+    "ConfigurationNotOne",
+    Severity.ERROR,
     text="A configuration file contains no YAML document, or more than one.",
     example="config.yaml: found 2 documents in the file, expected one Configuration",
     remedy="Keep exactly one document in the file.",
-)
-
-CODES = Codes(
-    "config",
-    Activity.CONFIGURE,
-    [
-        FIELD_UNAVAILABLE,
-        SELECTOR_CONTRADICTORY,
-        ENTRY_WITHOUT_EFFECT,
-        PARTITIONS_OVERLAP,
-        CONFIGURATION_EXPRESSION_WRONG,
-        OWNED_POOLS_MISSING,
-        OWNED_POOLS_DISAGREE,
-        CONFIGURATION_NOT_ONE,
-    ],
 )

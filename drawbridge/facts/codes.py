@@ -1,10 +1,12 @@
 """The finding codes of this package."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-NODE_POOLS_UNREADABLE = Code(
-    name="NodePoolsUnreadable",
-    severity=Severity.WARNING,
+CODES = Codes(Activity.OPERATE)
+
+NODE_POOLS_UNREADABLE = CODES.define(
+    "NodePoolsUnreadable",
+    Severity.WARNING,
     text=(
         "A node selector in a ResourceSlice is not valid, so the pools that some nodes can use "
         "are unknown. The facts do not count the devices of these nodes."
@@ -18,9 +20,9 @@ NODE_POOLS_UNREADABLE = Code(
         "these nodes either."
     ),
 )
-FACTS_CUT = Code(
-    name="FactsCut",
-    severity=Severity.WARNING,
+FACTS_CUT = CODES.define(
+    "FactsCut",
+    Severity.WARNING,
     text=(
         "A table of the facts exceeds its size limit. The rows with the fewest devices or nodes "
         "are omitted."
@@ -31,12 +33,10 @@ FACTS_CUT = Code(
         "the driver."
     ),
 )
-FACTS_HASH_DIFFERS = Code(
-    name="FactsHashDiffers",
-    severity=Severity.ERROR,
+FACTS_HASH_DIFFERS = CODES.define(
+    "FactsHashDiffers",
+    Severity.ERROR,
     text="The hash in a facts file does not match its content.",
     example="hash: hash is sha256:cd.., but the content has sha256:ab..",
     remedy="Remove the hash field if you changed the file on purpose.",
 )
-
-CODES = Codes("facts", Activity.OPERATE, [NODE_POOLS_UNREADABLE, FACTS_CUT, FACTS_HASH_DIFFERS])

@@ -1,10 +1,12 @@
 """Finding codes of the ledger: audit, claim references and placement."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-MARK_UNREADABLE = Code(
-    name="MarkUnreadable",
-    severity=Severity.WARNING,
+CODES = Codes(Activity.PLACE)
+
+MARK_UNREADABLE = CODES.define(
+    "MarkUnreadable",
+    Severity.WARNING,
     text=(
         "The annotation drawbridge.dev/allocation of a claim is invalid. The counters of its "
         "devices at allocation are unknown, so only the current slices apply."
@@ -12,23 +14,23 @@ MARK_UNREADABLE = Code(
     example="metadata.annotations[drawbridge.dev/allocation]: JSON is malformed (byte 3)",
     remedy="Do not edit this annotation. Delete the claim to remove it.",
 )
-DEVICE_HELD_TWICE = Code(
-    name="DeviceHeldTwice",
-    severity=Severity.ERROR,
+DEVICE_HELD_TWICE = CODES.define(
+    "DeviceHeldTwice",
+    Severity.ERROR,
     text="Several claims hold a device that only one claim can hold.",
     example="Device/gpu.nvidia.com/node-1/gpu-0: held by default/a and default/b",
     remedy="Delete the pods of all these claims but one. Use one scheduler for this pool.",
 )
-CAPACITY_EXCEEDED = Code(
-    name="CapacityExceeded",
-    severity=Severity.ERROR,
+CAPACITY_EXCEEDED = CODES.define(
+    "CapacityExceeded",
+    Severity.ERROR,
     text="The shares of a device consume more of a capacity than the device has.",
     example="Device/nic.io/node-1/eth0: claims consume 12G of bandwidth, but the device has 10G",
     remedy="Delete pods that hold shares of the device until the remaining shares fit.",
 )
-COUNTER_OVERDRAWN = Code(
-    name="CounterOverdrawn",
-    severity=Severity.ERROR,
+COUNTER_OVERDRAWN = CODES.define(
+    "CounterOverdrawn",
+    Severity.ERROR,
     text="Allocated devices consume more of a counter than its current total.",
     example=(
         "Pool/d.io/n: allocated devices consume 2 more of counter memory of gpu-0 than its total "
@@ -36,23 +38,23 @@ COUNTER_OVERDRAWN = Code(
     ),
     remedy="Delete pods that use these devices. Make the driver keep allocated devices unchanged.",
 )
-GROUPS_CONTRADICT = Code(
-    name="GroupsContradict",
-    severity=Severity.ERROR,
+GROUPS_CONTRADICT = CODES.define(
+    "GroupsContradict",
+    Severity.ERROR,
     text="Allocated devices on one counter set have no compatibility group in common.",
     example="Pool/d.io/n: allocated devices on gpu-0 have no compatibility group in common",
     remedy="Delete pods until the remaining devices have a compatibility group in common.",
 )
-COMPANY_REFUSED = Code(
-    name="CompanyRefused",
-    severity=Severity.ERROR,
+COMPANY_REFUSED = CODES.define(
+    "CompanyRefused",
+    Severity.ERROR,
     text="Devices are allocated together although compatibleOnlyWith excludes one of them.",
     example="Device/d.io/n/gpu-0: allocated together with d.io/n/mig-1, but not compatible",
     remedy="Delete the pods of one of the devices. Use one scheduler for this pool.",
 )
-RULE_BROKEN = Code(
-    name="RuleBroken",
-    severity=Severity.WARNING,
+RULE_BROKEN = CODES.define(
+    "RuleBroken",
+    Severity.WARNING,
     text=(
         "The devices of a claim do not satisfy a required rule in its annotation "
         "drawbridge.dev/rules. They did when the claim was allocated: the driver changed their "
@@ -61,37 +63,37 @@ RULE_BROKEN = Code(
     example="ResourceClaim/default/pair: the allocated devices do not satisfy joint[0]",
     remedy="Delete the pods of the claim, so that they get other devices.",
 )
-DEVICE_LOST = Code(
-    name="DeviceLost",
-    severity=Severity.WARNING,
+DEVICE_LOST = CODES.define(
+    "DeviceLost",
+    Severity.WARNING,
     text="The newest generation of a pool does not contain an allocated device.",
     example="Device/d.io/n/gpu-3: held by default/a, but not published in generation 4",
     remedy="Delete the pods that use it. If the device is healthy, make its driver publish it.",
 )
-DEVICE_NOT_SHARED = Code(
-    name="DeviceNotShared",
-    severity=Severity.WARNING,
+DEVICE_NOT_SHARED = CODES.define(
+    "DeviceNotShared",
+    Severity.WARNING,
     text="Claims hold shares of a device that does not allow multiple allocations.",
     example="Device/d.io/n/gpu-3: default/a and default/b hold shares of an exclusive device",
     remedy="Make the driver publish allowMultipleAllocations while shares are in use.",
 )
-LEDGER_INCONSISTENT = Code(
-    name="LedgerInconsistent",
-    severity=Severity.ERROR,
+LEDGER_INCONSISTENT = CODES.define(
+    "LedgerInconsistent",
+    Severity.ERROR,
     text="The index of the ledger does not match claims and reservations. This is a bug.",
     example="Device/gpu.nvidia.com/node-1/gpu-3: the index has holders [], the claims ['a']",
     remedy="Restart the allocator, which rebuilds the ledger, and report the bug.",
 )
-CLAIM_MISSING = Code(
-    name="ClaimMissing",
-    severity=Severity.ERROR,
+CLAIM_MISSING = CODES.define(
+    "ClaimMissing",
+    Severity.ERROR,
     text="A pod or the command line names a claim or a claim template that does not exist.",
     example="spec.resourceClaims[0]: ResourceClaim default/gpus does not exist",
     remedy="Create it in the pod's namespace, or correct the name.",
 )
-CLAIM_UNUSABLE = Code(
-    name="ClaimUnusable",
-    severity=Severity.WARNING,
+CLAIM_UNUSABLE = CODES.define(
+    "ClaimUnusable",
+    Severity.WARNING,
     text=(
         "The pod cannot use a claim, because the claim is being deleted or is reserved for the "
         "maximum number of pods."
@@ -99,9 +101,9 @@ CLAIM_UNUSABLE = Code(
     example="spec.resourceClaims[0]: ResourceClaim default/gpus is being deleted",
     remedy="Give the pod a claim of its own.",
 )
-CLAIM_REFERENCE_WRONG = Code(
-    name="ClaimReferenceWrong",
-    severity=Severity.ERROR,
+CLAIM_REFERENCE_WRONG = CODES.define(
+    "ClaimReferenceWrong",
+    Severity.ERROR,
     text=(
         "An entry in the claims of a pod names both a claim and a template, or neither, or a "
         "container uses a claim or a request that does not exist."
@@ -112,16 +114,16 @@ CLAIM_REFERENCE_WRONG = Code(
         "only claims of the pod and requests of these claims."
     ),
 )
-ALLOCATED_ELSEWHERE = Code(
-    name="AllocatedElsewhere",
-    severity=Severity.WARNING,
+ALLOCATED_ELSEWHERE = CODES.define(
+    "AllocatedElsewhere",
+    Severity.WARNING,
     text="A claim of the pod is already allocated, and its devices are on other nodes.",
     example="ResourceClaim default/shared is allocated on other nodes",
     remedy="Run the pod where the claim's devices are, or give it a claim of its own.",
 )
-NOT_PROMISED = Code(
-    name="NotPromised",
-    severity=Severity.WARNING,
+NOT_PROMISED = CODES.define(
+    "NotPromised",
+    Severity.WARNING,
     text=(
         "The solver found devices, but they cannot be reserved: the pod would get a whole device "
         "of which another claim still holds a share."
@@ -129,9 +131,9 @@ NOT_PROMISED = Code(
     example="cannot reserve the devices: another claim holds one of them",
     remedy="Make the driver publish allowMultipleAllocations while shares are in use.",
 )
-NODE_ERROR_STOPS_POD = Code(
-    name="NodeErrorStopsPod",
-    severity=Severity.WARNING,
+NODE_ERROR_STOPS_POD = CODES.define(
+    "NodeErrorStopsPod",
+    Severity.WARNING,
     text=(
         "The allocation fails with an error on one node, so the scheduler places the pod on no "
         "node. In a large cluster the scheduler skips nodes, so it may not reach the error."
@@ -139,9 +141,9 @@ NODE_ERROR_STOPS_POD = Code(
     example="an error on 1 node stops the pod, although 2 nodes have a solution",
     remedy="Correct the error in the other message, or exclude the node with a nodeSelector.",
 )
-RULES_NOT_ENFORCED = Code(
-    name="RulesNotEnforced",
-    severity=Severity.WARNING,
+RULES_NOT_ENFORCED = CODES.define(
+    "RulesNotEnforced",
+    Severity.WARNING,
     text=(
         "A claim has required rules in the annotation drawbridge.dev/rules. kube-scheduler does "
         "not read them, so it can allocate devices that the rules exclude."
@@ -154,9 +156,9 @@ RULES_NOT_ENFORCED = Code(
         "scheduler of Drawbridge."
     ),
 )
-COMPATIBILITY_NOT_ENFORCED = Code(
-    name="CompatibilityNotEnforced",
-    severity=Severity.WARNING,
+COMPATIBILITY_NOT_ENFORCED = CODES.define(
+    "CompatibilityNotEnforced",
+    Severity.WARNING,
     text=(
         "Compatibility of devices is declared, but the allocator does not read the declarations. "
         "It can allocate devices together that are not compatible."
@@ -167,9 +169,9 @@ COMPATIBILITY_NOT_ENFORCED = Code(
     ),
     remedy="Publish compatibilityGroups on counter sets, which Kubernetes 1.37 enforces.",
 )
-NODE_UNFIT = Code(
-    name="NodeUnfit",
-    severity=Severity.WARNING,
+NODE_UNFIT = CODES.define(
+    "NodeUnfit",
+    Severity.WARNING,
     text=(
         "A pod's nodeName, nodeSelector or node affinity, or --node, excludes a node, or the node "
         "is unschedulable."
@@ -177,16 +179,16 @@ NODE_UNFIT = Code(
     example="excluded by nodeSelector zone=b",
     remedy="Correct the field that the message names, or uncordon a node.",
 )
-NODE_UNKNOWN = Code(
-    name="NodeUnknown",
-    severity=Severity.ERROR,
+NODE_UNKNOWN = CODES.define(
+    "NodeUnknown",
+    Severity.ERROR,
     text="The input does not contain the Node that --node names.",
     example="--node: Node gpu-7 not found",
     remedy="Correct the name, or pass the Node object with --cluster.",
 )
-SERVED_BY_PLUGIN = Code(
-    name="ServedByPlugin",
-    severity=Severity.INFO,
+SERVED_BY_PLUGIN = CODES.define(
+    "ServedByPlugin",
+    Severity.INFO,
     text=(
         "A device plugin on some nodes serves a resource that the pod requests, so the pod gets no "
         "claim for it. The simulation does not check whether the plugin has free devices."
@@ -198,23 +200,23 @@ SERVED_BY_PLUGIN = Code(
         "No action is needed. To allocate the devices with DRA, remove the plugin from the nodes."
     ),
 )
-SERVED_BY_NOBODY = Code(
-    name="ServedByNobody",
-    severity=Severity.WARNING,
+SERVED_BY_NOBODY = CODES.define(
+    "ServedByNobody",
+    Severity.WARNING,
     text="A pod requests a resource name that neither a node nor a DeviceClass serves.",
     example="spec: no node advertises nvidia.com/gpu, and no DeviceClass serves it",
     remedy="Install a device plugin for the name, or set extendedResourceName in a DeviceClass.",
 )
-NOTHING_TO_PLACE = Code(
-    name="NothingToPlace",
-    severity=Severity.WARNING,
+NOTHING_TO_PLACE = CODES.define(
+    "NothingToPlace",
+    Severity.WARNING,
     text="The input has no pod to place.",
     example="no pod to place in the input",
     remedy="Pass pods with -f, or claims with --claims.",
 )
-NODES_MISSING = Code(
-    name="NodesMissing",
-    severity=Severity.WARNING,
+NODES_MISSING = CODES.define(
+    "NodesMissing",
+    Severity.WARNING,
     text="The input has no Node, so no pod can be placed.",
     example="--cluster: the input has no Node",
     remedy=(
@@ -222,61 +224,27 @@ NODES_MISSING = Code(
         "`kubectl get nodes,deviceclasses,resourceslices -o yaml` prints them."
     ),
 )
-NOT_SIMULATED = Code(
-    name="NotSimulated",
-    severity=Severity.WARNING,
+NOT_SIMULATED = CODES.define(
+    "NotSimulated",
+    Severity.WARNING,
     text="A workload has more pods than the simulation places, so the result is a lower bound.",
     example="5,000 of 1,000,000 pods are placed, and the others are not tried",
     remedy="Reduce the number of replicas to a number that the cluster can run.",
 )
-NOTHING_PREEMPTED = Code(
-    name="NothingPreempted",
-    severity=Severity.INFO,
+NOTHING_PREEMPTED = CODES.define(
+    "NothingPreempted",
+    Severity.INFO,
     text="A pod does not fit, and the eviction of pods with a lower priority cannot change that.",
     example="no preemption: the preemptionPolicy of the pod is Never",
     remedy="Give the pod a PriorityClass with a higher value, or free devices.",
 )
-BUDGET_VIOLATED = Code(
-    name="BudgetViolated",
-    severity=Severity.WARNING,
+BUDGET_VIOLATED = CODES.define(
+    "BudgetViolated",
+    Severity.WARNING,
     text=(
         "A preemption violates a PodDisruptionBudget. As kube-scheduler, the simulation chooses "
         "victims without violations first."
     ),
     example="the eviction of 1 pod violates a PodDisruptionBudget",
     remedy="Give pods that must not be evicted a priority that is as high as that of other pods.",
-)
-
-CODES = Codes(
-    "allocator",
-    Activity.PLACE,
-    [
-        MARK_UNREADABLE,
-        DEVICE_HELD_TWICE,
-        CAPACITY_EXCEEDED,
-        COUNTER_OVERDRAWN,
-        GROUPS_CONTRADICT,
-        COMPANY_REFUSED,
-        RULE_BROKEN,
-        DEVICE_LOST,
-        DEVICE_NOT_SHARED,
-        LEDGER_INCONSISTENT,
-        CLAIM_MISSING,
-        CLAIM_UNUSABLE,
-        CLAIM_REFERENCE_WRONG,
-        ALLOCATED_ELSEWHERE,
-        NOT_PROMISED,
-        NODE_ERROR_STOPS_POD,
-        RULES_NOT_ENFORCED,
-        COMPATIBILITY_NOT_ENFORCED,
-        NODE_UNFIT,
-        NODE_UNKNOWN,
-        SERVED_BY_PLUGIN,
-        SERVED_BY_NOBODY,
-        NOTHING_TO_PLACE,
-        NODES_MISSING,
-        NOT_SIMULATED,
-        NOTHING_PREEMPTED,
-        BUDGET_VIOLATED,
-    ],
 )

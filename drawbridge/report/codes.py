@@ -2,11 +2,13 @@
 
 from typing import Final
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity, Trait
 
-NOT_TRANSLATED = Code(
-    name="NotTranslated",
-    severity=Severity.INFO,
+CODES = Codes(Activity.EXPLAIN)
+
+NOT_TRANSLATED = CODES.define(
+    "NotTranslated",
+    Severity.INFO,
     text="The pod requests device-plugin resources and was not translated.",
     example="Pod/team-a/train: requests nvidia.com/gpu; its namespace is not opted in",
     remedy=(
@@ -20,9 +22,9 @@ ASK_WHY: Final = (
     "translates it, the API server did not call the webhook: check `kubectl get events -n default "
     "--field-selector reason=NameNotActive`, or create the pod again."
 )
-ORIGINAL_UNREADABLE = Code(
-    name="OriginalUnreadable",
-    severity=Severity.WARNING,
+ORIGINAL_UNREADABLE = CODES.define(
+    "OriginalUnreadable",
+    Severity.WARNING,
     text=(
         "The original requests cannot be restored from the annotation drawbridge.dev/original, "
         "because the annotation or the pod was changed, the annotation was copied from another "
@@ -33,9 +35,9 @@ ORIGINAL_UNREADABLE = Code(
     ),
     remedy="Read the original requests in the manifest of the pod.",
 )
-TEMPLATE_MISSING = Code(
-    name="TemplateMissing",
-    severity=Severity.WARNING,
+TEMPLATE_MISSING = CODES.define(
+    "TemplateMissing",
+    Severity.WARNING,
     text=(
         "The pod refers to a ResourceClaimTemplate that does not exist, so Kubernetes cannot "
         "create the claim."
@@ -49,9 +51,9 @@ TEMPLATE_MISSING = Code(
         "template."
     ),
 )
-TEMPLATE_DIFFERS = Code(
-    name="TemplateDiffers",
-    severity=Severity.WARNING,
+TEMPLATE_DIFFERS = CODES.define(
+    "TemplateDiffers",
+    Severity.WARNING,
     text=(
         "The content of a ResourceClaimTemplate of Drawbridge does not match the hash in its name, "
         "so the pod may get other devices than it requested. Another client wrote the template."
@@ -59,9 +61,10 @@ TEMPLATE_DIFFERS = Code(
     example="ResourceClaimTemplate/team-a/drawbridge-77ab: content has the hash of drawbridge-91c0",
     remedy="Delete the template, then create the pods that use it again from their manifests.",
 )
-CLAIM_NOT_GENERATED = Code(
-    name="ClaimNotGenerated",
-    severity=Severity.WARNING,
+CLAIM_NOT_GENERATED = CODES.define(
+    "ClaimNotGenerated",
+    Severity.WARNING,
+    Trait.ONLY_FOR_PODS,
     text="Kubernetes has not created the claim of the pod from its template yet.",
     example=(
         "Pod/team-a/train spec.resourceClaims[0]: no claim created from template drawbridge-77ab "
@@ -69,16 +72,16 @@ CLAIM_NOT_GENERATED = Code(
     ),
     remedy="Check the events of the pod. A quota on claims or devices may deny the claim.",
 )
-CLAIM_GONE = Code(
-    name="ClaimGone",
-    severity=Severity.WARNING,
+CLAIM_GONE = CODES.define(
+    "ClaimGone",
+    Severity.WARNING,
     text="The pod refers to a ResourceClaim that does not exist.",
     example="Pod/team-a/train spec.resourceClaims[0]: ResourceClaim train-gpu not found",
     remedy="Create the claim. If Kubernetes generated it for the pod, create the pod again.",
 )
-CLAIM_PENDING = Code(
-    name="ClaimPending",
-    severity=Severity.WARNING,
+CLAIM_PENDING = CODES.define(
+    "ClaimPending",
+    Severity.WARNING,
     text="The scheduler has not allocated devices to the claim yet.",
     example="ResourceClaim/team-a/train-drawbridge-x7k2p: no devices allocated",
     remedy=(
@@ -87,16 +90,17 @@ CLAIM_PENDING = Code(
         "them to see why no node fits."
     ),
 )
-CLAIM_NOT_RESERVED = Code(
-    name="ClaimNotReserved",
-    severity=Severity.WARNING,
+CLAIM_NOT_RESERVED = CODES.define(
+    "ClaimNotReserved",
+    Severity.WARNING,
     text="The claim has devices, but it is not reserved for this pod.",
     example="ResourceClaim/team-a/train-gpu: reserved for other, not for this pod",
     remedy="Wait until the pods that use the claim end, or give this pod a claim of its own.",
 )
-POD_PENDING = Code(
-    name="PodPending",
-    severity=Severity.WARNING,
+POD_PENDING = CODES.define(
+    "PodPending",
+    Severity.WARNING,
+    Trait.ONLY_FOR_PODS,
     text="The scheduler has not assigned the pod to a node. The message is from the scheduler.",
     example="Pod/team-a/train: 0/8 nodes are available: 8 cannot allocate all claims",
     remedy=(
@@ -104,27 +108,10 @@ POD_PENDING = Code(
         "PATH` on the objects of the cluster to see the reason for each device."
     ),
 )
-DEVICES_NOT_PREPARED = Code(
-    name="DevicesNotPrepared",
-    severity=Severity.WARNING,
+DEVICES_NOT_PREPARED = CODES.define(
+    "DevicesNotPrepared",
+    Severity.WARNING,
     text="The pod has a node and devices, but the kubelet has not started its containers.",
     example="Pod/team-a/train: FailedPrepareDynamicResources: gpu-0 is not healthy",
     remedy="Check the events of the pod and the log of the device driver on that node.",
-)
-
-CODES = Codes(
-    "explain",
-    Activity.EXPLAIN,
-    (
-        NOT_TRANSLATED,
-        ORIGINAL_UNREADABLE,
-        TEMPLATE_MISSING,
-        TEMPLATE_DIFFERS,
-        CLAIM_NOT_GENERATED,
-        CLAIM_GONE,
-        CLAIM_PENDING,
-        CLAIM_NOT_RESERVED,
-        POD_PENDING,
-        DEVICES_NOT_PREPARED,
-    ),
 )

@@ -14,6 +14,7 @@ import msgspec
 from drawbridge.documents.document import name_object
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value
+from drawbridge.finding import Trait, find_names
 from drawbridge.report import codes
 from drawbridge.report.explain import ENFORCE, Explanation, PodObjects, describe_events, explain
 from drawbridge.translate.legacy.pod_view import as_mapping
@@ -211,9 +212,9 @@ def _explain_template(place: Place, objects: WorkloadObjects) -> Explanation:
     pod: dict[str, Value] = {"kind": "Pod", "metadata": {**metadata, **names}, "spec": spec}
     found = explain(PodObjects(pod, objects.claims, objects.templates, (), objects.namespace))
     # Pods are translated when they are created, and wait only then.
-    absent = {codes.POD_PENDING.name, codes.CLAIM_NOT_GENERATED.name}
+    absent = find_names((codes.CODES,), Trait.ONLY_FOR_PODS)
     if found.mode == ENFORCE:
-        absent.add(codes.NOT_TRANSLATED.name)
+        absent |= {codes.NOT_TRANSLATED.name}
     kept = tuple(each for each in found.findings if each.code not in absent)
     path = format_path(place.path)
     return msgspec.structs.replace(found, pod=f"template {path}", phase="no pod", findings=kept)

@@ -1,10 +1,12 @@
 """Finding codes of the limits of a translation, which protect the process and the API server."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-POD_TOO_COMPLEX = Code(
-    name="PodTooComplex",
-    severity=Severity.ERROR,
+CODES = Codes(Activity.TRANSLATE)
+
+POD_TOO_COMPLEX = CODES.define(
+    "PodTooComplex",
+    Severity.ERROR,
     text=(
         "The translation of the pod takes more work than its size allows. The limit keeps one pod "
         "from delaying others."
@@ -12,9 +14,9 @@ POD_TOO_COMPLEX = Code(
     example="spec: the work exceeds the limit of 40400 units for 2000 bytes",
     remedy="Request the devices in fewer containers, or with fewer selectors.",
 )
-TOO_MANY_CLAIMS = Code(
-    name="TooManyClaims",
-    severity=Severity.ERROR,
+TOO_MANY_CLAIMS = CODES.define(
+    "TooManyClaims",
+    Severity.ERROR,
     text=(
         "The pod needs more ResourceClaims than one pod may have. The cluster creates each claim "
         "separately, and the scheduler allocates all of them together."
@@ -22,9 +24,9 @@ TOO_MANY_CLAIMS = Code(
     example="spec.resourceClaims: the pod needs more than 64 ResourceClaimTemplates",
     remedy="Divide the pod, or request equal devices in its containers.",
 )
-ANNOTATIONS_TOO_LARGE = Code(
-    name="AnnotationsTooLarge",
-    severity=Severity.ERROR,
+ANNOTATIONS_TOO_LARGE = CODES.define(
+    "AnnotationsTooLarge",
+    Severity.ERROR,
     text=(
         "The annotations of the translated pod are larger than the API server accepts. They "
         "contain the patch that undoes the translation."
@@ -34,10 +36,4 @@ ANNOTATIONS_TOO_LARGE = Code(
         "drawbridge.dev/original has 290000, but the limit is 262144"
     ),
     remedy="Remove annotations, or divide the pod.",
-)
-
-CODES = Codes(
-    "translate: limits",
-    Activity.TRANSLATE,
-    [POD_TOO_COMPLEX, TOO_MANY_CLAIMS, ANNOTATIONS_TOO_LARGE],
 )

@@ -17,15 +17,17 @@ from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Facts
-from drawbridge.finding import Finding, Severity
+from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.names import FACTS_ANNOTATION
 from drawbridge.translate import essence
+from drawbridge.translate.changes import codes as change_codes
 from drawbridge.translate.changes import dual_nodes, environment, own_claims, scheduler
 from drawbridge.translate.changes.annotation_size import check_annotation_size
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.returned_requests import remove_returned_requests
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.codes import POD_TOO_COMPLEX
+from drawbridge.translate.decisions import codes as decision_codes
 from drawbridge.translate.decisions.admin_access import check_admin_access
 from drawbridge.translate.decisions.codes import (
     LEFT_TO_CLASS,
@@ -38,20 +40,9 @@ from drawbridge.translate.decisions.memo import TranslationCache
 from drawbridge.translate.decisions.node_offers import PodAsks
 from drawbridge.translate.decisions.outcome import Outcome, OutcomeCache, resolve_asks
 from drawbridge.translate.decisions.partition_policy import apply_partition_policy
+from drawbridge.translate.legacy import codes as legacy_codes
 from drawbridge.translate.legacy.asks import Ask, PodRequests, SourceField
-from drawbridge.translate.legacy.codes import (
-    CONTAINER_WITHOUT_CLAIM,
-    HINT_LOST,
-    INIT_ADDS_UP,
-    INIT_SEES_MORE,
-    LABEL_DROPPED,
-    LABEL_KEPT,
-    LABEL_LOOSE,
-    MEANING_CHANGES,
-    REPLICAS_ARE_ONE,
-    SCHEDULER_KEPT,
-    SCHEDULER_LEFT,
-)
+from drawbridge.translate.legacy.codes import HINT_LOST, LABEL_KEPT
 from drawbridge.translate.legacy.networks import add_networks
 from drawbridge.translate.legacy.pod_view import annotation_path, as_list, as_mapping
 from drawbridge.translate.legacy.read import read_pod
@@ -62,28 +53,16 @@ from drawbridge.translate.original_requests import (
     read_original,
     with_namespace,
 )
+from drawbridge.translate.targets import codes as target_codes
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 CLAIM: Final = "drawbridge"
 _OBJECT: Final = (dict, type(None))
 _LIST: Final = (list, type(None))
 _MIRROR: Final = "kubernetes.io/config.mirror"
-# Findings about changes that a translation makes; they do not apply to a pod that stays as it is.
-_TRANSLATION_ONLY: Final = frozenset(
-    code.name
-    for code in (
-        CONTAINER_WITHOUT_CLAIM,
-        HINT_LOST,
-        INIT_ADDS_UP,
-        INIT_SEES_MORE,
-        LABEL_DROPPED,
-        LABEL_KEPT,
-        LABEL_LOOSE,
-        MEANING_CHANGES,
-        REPLICAS_ARE_ONE,
-        SCHEDULER_KEPT,
-        SCHEDULER_LEFT,
-    )
+_TRANSLATION_ONLY: Final = find_names(
+    (legacy_codes.CODES, target_codes.CODES, decision_codes.CODES, change_codes.CODES),
+    Trait.ONLY_WHEN_TRANSLATED,
 )
 
 

@@ -10,11 +10,11 @@ import yaml
 
 from cli import main
 from cli.config import known_codes
+from cli.terminal.code_tables import TABLES
 from cli.terminal.streams import Streams
 from drawbridge.agreement.codes import CODES
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
-from tools.docs import TABLES
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "configuration.yaml"

@@ -1,60 +1,50 @@
-"""The page of all finding codes: every name belongs to one code."""
+"""Every finding code is defined once, in a constant of its name, and listed on the page."""
+
+import importlib
+import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from drawbridge.finding import Activity, Code, Codes, Severity, render_page
-from tools.docs import TABLES, duplicate_names, main
+from cli.terminal.code_tables import TABLES
+from drawbridge.finding import Activity, Codes, Severity
+from tools import findings_page
+
+ROOT = Path(__file__).parent.parent.parent
+NAMES = [name for table in TABLES for name in table]
+MODULES = sorted(
+    path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+    for package in ("cli", "drawbridge")
+    for path in (ROOT / package).rglob("*.py")
+    if "= Codes(" in path.read_text("utf-8")
+)
 
 
-def code(name: str, text: str) -> Code:
-    return Code(name=name, severity=Severity.ERROR, text=text, example="e", remedy="r")
+def test_every_table_is_listed() -> None:
+    defined = [
+        value
+        for module in MODULES
+        for value in vars(importlib.import_module(module)).values()
+        if isinstance(value, Codes)
+    ]
+    assert {id(table) for table in defined} == {id(table) for table in TABLES}
 
 
-def test_no_two_codes_have_the_same_name() -> None:
-    assert duplicate_names(TABLES) == []
+def test_every_name_belongs_to_one_code() -> None:
+    former = [name for table in TABLES for code in table.values() for name in code.former_names]
+    assert [name for name, number in Counter([*NAMES, *former]).items() if number > 1] == []
 
 
-def test_a_duplicate_code_name_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    packages = (
-        Codes("judge", Activity.READ, [code("Lost", "a"), code("Kept", "a")]),
-        Codes("explain", Activity.READ, [code("Lost", "b")]),
-    )
-    assert duplicate_names(packages) == ["Lost is a code of judge and a different code of explain"]
-    monkeypatch.setattr("tools.docs.TABLES", packages)
-    monkeypatch.setattr("tools.docs.PAGES", {})
-    assert main() == 1
-    assert "Lost is a code of judge" in capsys.readouterr().out
+def test_a_table_cannot_have_two_codes_of_one_name() -> None:
+    codes = Codes(Activity.READ)
+    codes.define("Lost", Severity.ERROR, text="a", example="e", remedy="r")
+    with pytest.raises(ValueError, match="two codes have the name Lost"):
+        codes.define("Lost", Severity.ERROR, text="b", example="e", remedy="r")
 
 
-def test_two_equal_code_objects_count_as_duplicates() -> None:
-    assert duplicate_names(
-        [
-            Codes("judge", Activity.READ, [code("Lost", "a")]),
-            Codes("explain", Activity.READ, [code("Lost", "a")]),
-        ]
-    )
-
-
-def test_a_code_shared_by_two_packages_is_listed_once() -> None:
-    shared = code("Shared", "a")
-    packages = (
-        Codes("judge", Activity.READ, [shared]),
-        Codes("explain", Activity.READ, [shared, code("Own", "b")]),
-    )
-    assert duplicate_names(packages) == []
-    assert render_page(packages).count("### Shared") == 1
-    assert "### Own" in render_page(packages)
-
-
-def test_a_package_cannot_have_two_codes_of_one_name() -> None:
-    with pytest.raises(ValueError, match="judge has two codes with the name Lost"):
-        Codes("judge", Activity.READ, [code("Lost", "a"), code("Lost", "b")])
-
-
-def test_the_page_lists_every_code_once() -> None:
-    headings = [line for line in render_page(TABLES).splitlines() if line.startswith("### ")]
-    names = [line.removeprefix("### ") for line in headings]
-    assert len(names) == len(set(names))
-    assert set(names) == {name for package in TABLES for name in package}
+def test_the_page_describes_every_code_once_and_its_index_links_to_all() -> None:
+    index, *sections = re.split(r"^### ", findings_page.render_page(), flags=re.MULTILINE)
+    assert sorted(each.partition("\n")[0] for each in sections) == sorted(NAMES)
+    links = re.findall(r"\[(\w+)\]\(#(\w+)\)", index)
+    assert sorted(links) == sorted((name, name.lower()) for name in NAMES)

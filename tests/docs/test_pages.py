@@ -5,6 +5,7 @@ import re
 import pytest
 import yaml
 
+from cli.terminal.code_tables import TABLES
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.names import API_VERSION
@@ -12,7 +13,6 @@ from drawbridge.translate.decisions.rows import ROWS
 from tests.docs.test_commands import PAGES, ROOT
 from tools import migrating
 from tools.docs import PAGES as GENERATED
-from tools.docs import TABLES
 
 CODES = {name for package in TABLES for name in package}
 

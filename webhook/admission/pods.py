@@ -12,19 +12,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from drawbridge.agreement.admission_codes import (
-    LIMIT_RANGE_EXCEEDED,
-    LIMIT_RANGE_UNMEETABLE,
-    QUOTA_EXCEEDED,
-    TEMPLATE_TAKEN,
-)
+from drawbridge.agreement.codes import TABLES
 from drawbridge.agreement.scope import Mode
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.patch import Edit, apply_edits
 from drawbridge.documents.values import Value
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
-from drawbridge.finding import Finding, Severity
+from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.process.review import Denial, compose_allowed, compose_denied
 from drawbridge.translate.changes.annotation_size import check_annotation_size
 from drawbridge.translate.changes.patch import to_operations
@@ -42,11 +37,7 @@ from webhook.admission.messages import (
 )
 from webhook.admission.removed_requests import RemovedRequests, find_removed_requests
 
-# Errors that depend on the namespace, not on the pod: the same pod may be admitted later.
-_FORBIDDEN: Final = frozenset(
-    each.name
-    for each in (LIMIT_RANGE_EXCEEDED, LIMIT_RANGE_UNMEETABLE, QUOTA_EXCEEDED, TEMPLATE_TAKEN)
-)
+_FORBIDDEN: Final = find_names(TABLES, Trait.DEPENDS_ON_NAMESPACE)
 
 _EARLIER: Final = "now, but one did a short time ago; the pod waits until one does again"
 _ANNOTATIONS: Final = ("metadata", "annotations")

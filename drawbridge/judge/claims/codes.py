@@ -1,10 +1,12 @@
 """Finding codes of claims and pods that the published devices decide."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-DEVICE_NEVER_MATCHES = Code(
-    name="DeviceNeverMatches",
-    severity=Severity.ERROR,
+CODES = Codes(Activity.WRITE_CLAIMS)
+
+DEVICE_NEVER_MATCHES = CODES.define(
+    "DeviceNeverMatches",
+    Severity.ERROR,
     text=(
         "No published device of the class satisfies the selectors of a request. The message names "
         "the part of the selectors that the best devices do not satisfy, and what is published."
@@ -16,9 +18,9 @@ DEVICE_NEVER_MATCHES = Code(
     ),
     remedy="Request a value that is published.",
 )
-CAPACITY_NEVER_FITS = Code(
-    name="CapacityNeverFits",
-    severity=Severity.ERROR,
+CAPACITY_NEVER_FITS = CODES.define(
+    "CapacityNeverFits",
+    Severity.ERROR,
     text=(
         "No published device of the class can give a requested capacity: it does not have the "
         "capacity, it has less, or its request policy does not allow the amount."
@@ -29,9 +31,9 @@ CAPACITY_NEVER_FITS = Code(
     ),
     remedy="Request an amount that a device can give.",
 )
-COUNT_NEVER_FITS = Code(
-    name="CountNeverFits",
-    severity=Severity.ERROR,
+COUNT_NEVER_FITS = CODES.define(
+    "CountNeverFits",
+    Severity.ERROR,
     text=(
         "A request needs more devices than any node has. All devices of a pod must be available to "
         "one node, and a claim has at most 32 devices."
@@ -42,9 +44,9 @@ COUNT_NEVER_FITS = Code(
     ),
     remedy="Request fewer devices for each pod, and run more pods.",
 )
-DEVICE_NEVER_ALLOCATED = Code(
-    name="DeviceNeverAllocated",
-    severity=Severity.ERROR,
+DEVICE_NEVER_ALLOCATED = CODES.define(
+    "DeviceNeverAllocated",
+    Severity.ERROR,
     text=(
         "Devices match a request, but none of them can ever be allocated, for example because a "
         "device consumes more of a counter than there is."
@@ -55,9 +57,9 @@ DEVICE_NEVER_ALLOCATED = Code(
     ),
     remedy="Correct the driver of the devices, or request other devices.",
 )
-DEVICES_NEVER_TOGETHER = Code(
-    name="DevicesNeverTogether",
-    severity=Severity.ERROR,
+DEVICES_NEVER_TOGETHER = CODES.define(
+    "DevicesNeverTogether",
+    Severity.ERROR,
     text=(
         "Each part of a claim or pod has suitable devices, but no node can give all parts at the "
         "same time: too few devices, or the devices exclude each other by counters, compatibility "
@@ -70,9 +72,9 @@ DEVICES_NEVER_TOGETHER = Code(
     ),
     remedy="Request devices that one node can give together, or use several pods.",
 )
-CONSTRAINT_NEVER_MET = Code(
-    name="ConstraintNeverMet",
-    severity=Severity.ERROR,
+CONSTRAINT_NEVER_MET = CODES.define(
+    "ConstraintNeverMet",
+    Severity.ERROR,
     text="No node has devices that satisfy a constraint of a claim.",
     example=(
         "spec.devices.constraints[0]: no node has devices for requests gpu, nic with the same "
@@ -80,9 +82,9 @@ CONSTRAINT_NEVER_MET = Code(
     ),
     remedy="Remove the constraint, or align by an attribute that more devices share.",
 )
-CLASS_WITHOUT_DEVICES = Code(
-    name="ClassWithoutDevices",
-    severity=Severity.WARNING,
+CLASS_WITHOUT_DEVICES = CODES.define(
+    "ClassWithoutDevices",
+    Severity.WARNING,
     text="A request names a DeviceClass that selects no published device.",
     example=(
         "spec.devices.requests[0].exactly.deviceClassName: class vfio.gpu.nvidia.com selects none "
@@ -90,9 +92,9 @@ CLASS_WITHOUT_DEVICES = Code(
     ),
     remedy="Check that the driver runs and that its pools are complete, or name another class.",
 )
-EVERY_DEVICE_TAINTED = Code(
-    name="EveryDeviceTainted",
-    severity=Severity.WARNING,
+EVERY_DEVICE_TAINTED = CODES.define(
+    "EveryDeviceTainted",
+    Severity.WARNING,
     text=(
         "Suitable devices are published, but all of them have a taint that the request does not "
         "tolerate. The pod waits until the taint is removed."
@@ -103,9 +105,9 @@ EVERY_DEVICE_TAINTED = Code(
     ),
     remedy="Wait until the taint is removed, or add a toleration to the request.",
 )
-NO_ROOM_NOW = Code(
-    name="NoRoomNow",
-    severity=Severity.WARNING,
+NO_ROOM_NOW = CODES.define(
+    "NoRoomNow",
+    Severity.WARNING,
     text=(
         "Nodes have suitable devices, but other claims use them. The pod waits until devices are "
         "released."
@@ -113,27 +115,10 @@ NO_ROOM_NOW = Code(
     example="spec.devices: no room now: 4 nodes: no free gpu.nvidia.com device (8 of 8 in use)",
     remedy="Wait until devices are released, or request fewer devices.",
 )
-JUDGEMENT_INCOMPLETE = Code(
-    name="JudgementIncomplete",
-    severity=Severity.WARNING,
+JUDGEMENT_INCOMPLETE = CODES.define(
+    "JudgementIncomplete",
+    Severity.WARNING,
     text="Drawbridge cannot decide whether the published devices can satisfy a claim or pod.",
     example="spec.devices: cannot be decided: the search on node a reached its limit",
     remedy="Run `drawbridge simulate` on the object, or simplify its requests and constraints.",
-)
-
-CODES = Codes(
-    "judge: claims and published devices",
-    Activity.WRITE_CLAIMS,
-    [
-        DEVICE_NEVER_MATCHES,
-        CAPACITY_NEVER_FITS,
-        COUNT_NEVER_FITS,
-        DEVICE_NEVER_ALLOCATED,
-        DEVICES_NEVER_TOGETHER,
-        CONSTRAINT_NEVER_MET,
-        CLASS_WITHOUT_DEVICES,
-        EVERY_DEVICE_TAINTED,
-        NO_ROOM_NOW,
-        JUDGEMENT_INCOMPLETE,
-    ],
 )

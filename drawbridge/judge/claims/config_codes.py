@@ -1,10 +1,12 @@
 """Finding codes about the opaque configurations of known drivers in claims and classes."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-CONFIG_INVALID = Code(
-    name="ConfigInvalid",
-    severity=Severity.ERROR,
+CODES = Codes(Activity.WRITE_CLAIMS)
+
+CONFIG_INVALID = CODES.define(
+    "ConfigInvalid",
+    Severity.ERROR,
     text=(
         "A configuration for a known driver cannot be decoded: it has an unknown kind, an unknown "
         "field, or a value of the wrong type. The driver decodes strictly and does not prepare "
@@ -19,9 +21,9 @@ CONFIG_INVALID = Code(
         "set `findings: {ConfigInvalid: warn}` in the configuration."
     ),
 )
-CONFIG_REFUSED = Code(
-    name="ConfigRefused",
-    severity=Severity.ERROR,
+CONFIG_REFUSED = CODES.define(
+    "ConfigRefused",
+    Severity.ERROR,
     text=(
         "A configuration has values, or a combination of values, that its driver refuses when it "
         "prepares the claim. The pod is scheduled but never starts."
@@ -32,9 +34,9 @@ CONFIG_REFUSED = Code(
     ),
     remedy="Use values that the driver accepts.",
 )
-CONFIG_OTHER_DRIVER = Code(
-    name="ConfigOtherDriver",
-    severity=Severity.ERROR,
+CONFIG_OTHER_DRIVER = CODES.define(
+    "ConfigOtherDriver",
+    Severity.ERROR,
     text=(
         "A configuration names one driver, but its parameters are of a kind that only another "
         "driver decodes."
@@ -45,9 +47,9 @@ CONFIG_OTHER_DRIVER = Code(
     ),
     remedy="Name the driver that decodes the kind, or use a kind of the named driver.",
 )
-CONFIG_KIND_WRONG = Code(
-    name="ConfigKindWrong",
-    severity=Severity.ERROR,
+CONFIG_KIND_WRONG = CODES.define(
+    "ConfigKindWrong",
+    Severity.ERROR,
     text=(
         "A configuration is for another type of device than its request gets. The driver refuses "
         "to prepare such a claim. Of several configurations for one request, the last applies."
@@ -58,9 +60,9 @@ CONFIG_KIND_WRONG = Code(
     ),
     remedy="Use the kind for the type of the request's devices, or request another class.",
 )
-CONFIG_KIND_TWICE = Code(
-    name="ConfigKindTwice",
-    severity=Severity.WARNING,
+CONFIG_KIND_TWICE = CODES.define(
+    "ConfigKindTwice",
+    Severity.WARNING,
     text=(
         "Configurations of two kinds apply to one request. The driver uses only the last one, and "
         "refuses it if it is for another type of device."
@@ -71,9 +73,9 @@ CONFIG_KIND_TWICE = Code(
     ),
     remedy="Keep one configuration for each request.",
 )
-CONFIG_VERSION_UNKNOWN = Code(
-    name="ConfigVersionUnknown",
-    severity=Severity.WARNING,
+CONFIG_VERSION_UNKNOWN = CODES.define(
+    "ConfigVersionUnknown",
+    Severity.WARNING,
     text=(
         "A configuration has an apiVersion that Drawbridge does not know for the driver, so its "
         "fields are not checked. It may be newer than the versions that Drawbridge knows."
@@ -84,9 +86,9 @@ CONFIG_VERSION_UNKNOWN = Code(
     ),
     remedy="Compare the version with the documentation of the installed driver.",
 )
-CONFIG_NEEDS_GATE = Code(
-    name="ConfigNeedsGate",
-    severity=Severity.WARNING,
+CONFIG_NEEDS_GATE = CODES.define(
+    "ConfigNeedsGate",
+    Severity.WARNING,
     text=(
         "A setting works only with a feature gate of the driver that is off by default. Without "
         "the gate, the driver refuses to prepare the claim."
@@ -100,9 +102,9 @@ CONFIG_NEEDS_GATE = Code(
         "`findings: {ConfigNeedsGate: off}` in the configuration."
     ),
 )
-CONFIG_UNUSED = Code(
-    name="ConfigUnused",
-    severity=Severity.WARNING,
+CONFIG_UNUSED = CODES.define(
+    "ConfigUnused",
+    Severity.WARNING,
     text=(
         "A configuration is for a driver that serves none of the requests it applies to. It has "
         "no effect."
@@ -113,9 +115,9 @@ CONFIG_UNUSED = Code(
     ),
     remedy="Name the driver of the class, or remove the configuration.",
 )
-CONFIG_ON_ADMIN_ACCESS = Code(
-    name="ConfigOnAdminAccess",
-    severity=Severity.WARNING,
+CONFIG_ON_ADMIN_ACCESS = CODES.define(
+    "ConfigOnAdminAccess",
+    Severity.WARNING,
     text=(
         "A configuration shares the device of a request with admin access. Sharing changes the "
         "whole device, which other claims use. Newer versions of the driver refuse it."
@@ -125,20 +127,4 @@ CONFIG_ON_ADMIN_ACCESS = Code(
         "has admin access"
     ),
     remedy="Remove the sharing, or apply it only to requests without admin access.",
-)
-
-CODES = Codes(
-    "judge (configurations of drivers)",
-    Activity.WRITE_CLAIMS,
-    [
-        CONFIG_INVALID,
-        CONFIG_REFUSED,
-        CONFIG_OTHER_DRIVER,
-        CONFIG_KIND_WRONG,
-        CONFIG_KIND_TWICE,
-        CONFIG_VERSION_UNKNOWN,
-        CONFIG_NEEDS_GATE,
-        CONFIG_UNUSED,
-        CONFIG_ON_ADMIN_ACCESS,
-    ],
 )

@@ -1,10 +1,12 @@
 """Finding codes about what the selectors of claims read of devices."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-READ_UNGUARDED = Code(
-    name="ReadUnguarded",
-    severity=Severity.WARNING,
+CODES = Codes(Activity.WRITE_CLAIMS)
+
+READ_UNGUARDED = CODES.define(
+    "ReadUnguarded",
+    Severity.WARNING,
     text=(
         "A selector reads an attribute or a capacity that some device of its class does not have. "
         "The scheduler does not skip such a device: it aborts the whole pod, on all nodes, when "
@@ -16,9 +18,9 @@ READ_UNGUARDED = Code(
     ),
     remedy='Guard the attribute: has(device.attributes["dra.net"].rdma) && ...',
 )
-SELECTOR_MAY_FAIL = Code(
-    name="SelectorMayFail",
-    severity=Severity.WARNING,
+SELECTOR_MAY_FAIL = CODES.define(
+    "SelectorMayFail",
+    Severity.WARNING,
     text=(
         "A selector fails on a published device of its class, for example because a value has "
         "another type. The scheduler aborts the whole pod, on all nodes, when it evaluates the "
@@ -29,8 +31,4 @@ SELECTOR_MAY_FAIL = Code(
         "d.io/n1/gpu-0 of class gpu: no such overload: _<_"
     ),
     remedy="Compare the attribute with a value of its type.",
-)
-
-CODES = Codes(
-    "judge (selectors of claims)", Activity.WRITE_CLAIMS, [READ_UNGUARDED, SELECTOR_MAY_FAIL]
 )

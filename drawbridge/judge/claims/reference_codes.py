@@ -1,10 +1,12 @@
 """Finding codes about what claims and pods refer to, and about the quotas of their namespace."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-CLASS_NOT_FOUND = Code(
-    name="ClassNotFound",
-    severity=Severity.WARNING,
+CODES = Codes(Activity.WRITE_CLAIMS)
+
+CLASS_NOT_FOUND = CODES.define(
+    "ClassNotFound",
+    Severity.WARNING,
     text=(
         "A request names a DeviceClass that does not exist. Pods with the claim wait until "
         "somebody creates the class."
@@ -15,9 +17,9 @@ CLASS_NOT_FOUND = Code(
     ),
     remedy="Correct the name, or create the class before the pods.",
 )
-CLAIM_NOT_FOUND = Code(
-    name="ClaimNotFound",
-    severity=Severity.WARNING,
+CLAIM_NOT_FOUND = CODES.define(
+    "ClaimNotFound",
+    Severity.WARNING,
     text=(
         "A pod names a ResourceClaim or a ResourceClaimTemplate that does not exist in its "
         "namespace. The pod waits until somebody creates it; it may be created after the pod."
@@ -28,9 +30,9 @@ CLAIM_NOT_FOUND = Code(
     ),
     remedy="Correct the name, or create the object in the namespace of the pod.",
 )
-REQUEST_NOT_FOUND = Code(
-    name="RequestNotFound",
-    severity=Severity.ERROR,
+REQUEST_NOT_FOUND = CODES.define(
+    "RequestNotFound",
+    Severity.ERROR,
     text=(
         "A container uses a request that its claim does not have. The pod runs, but the container "
         "gets no device."
@@ -41,9 +43,9 @@ REQUEST_NOT_FOUND = Code(
     ),
     remedy="Name a request of the claim, or no request to use all of its devices.",
 )
-CONTAINER_CLAIM_UNKNOWN = Code(
-    name="ContainerClaimUnknown",
-    severity=Severity.ERROR,
+CONTAINER_CLAIM_UNKNOWN = CODES.define(
+    "ContainerClaimUnknown",
+    Severity.ERROR,
     text=(
         "A container uses a claim that its pod does not list in resourceClaims. The API server "
         "rejects the pod."
@@ -51,9 +53,9 @@ CONTAINER_CLAIM_UNKNOWN = Code(
     example="spec.containers[0].resources.claims[0].name: the pod has no claim gpu",
     remedy="Add the claim to spec.resourceClaims of the pod, or correct the name.",
 )
-POD_CLAIM_INVALID = Code(
-    name="PodClaimInvalid",
-    severity=Severity.ERROR,
+POD_CLAIM_INVALID = CODES.define(
+    "PodClaimInvalid",
+    Severity.ERROR,
     text=(
         "An entry in resourceClaims of a pod names both a claim and a template, or neither, or has "
         "the name of another entry. The API server rejects the pod."
@@ -65,9 +67,9 @@ POD_CLAIM_INVALID = Code(
     remedy="Name one claim or one template in each entry, and use each entry's name once.",
 )
 
-QUOTA_TOO_SMALL = Code(
-    name="QuotaTooSmall",
-    severity=Severity.ERROR,
+QUOTA_TOO_SMALL = CODES.define(
+    "QuotaTooSmall",
+    Severity.ERROR,
     text=(
         "An object alone needs more than a ResourceQuota of its namespace allows. Its claims are "
         "never created, even if nothing else is in use. A request for all devices is charged as 32."
@@ -78,9 +80,9 @@ QUOTA_TOO_SMALL = Code(
     ),
     remedy="Request fewer devices, or ask the administrator for a larger quota.",
 )
-QUOTA_USED_UP = Code(
-    name="QuotaUsedUp",
-    severity=Severity.WARNING,
+QUOTA_USED_UP = CODES.define(
+    "QuotaUsedUp",
+    Severity.WARNING,
     text=(
         "A ResourceQuota of the namespace leaves less than an object needs. Its claims are created "
         "when others are deleted."
@@ -91,9 +93,9 @@ QUOTA_USED_UP = Code(
     ),
     remedy="Delete claims that are not needed, or ask the administrator for a larger quota.",
 )
-QUOTA_OF_LEGACY_NAME = Code(
-    name="QuotaOfLegacyName",
-    severity=Severity.WARNING,
+QUOTA_OF_LEGACY_NAME = CODES.define(
+    "QuotaOfLegacyName",
+    Severity.WARNING,
     text=(
         "A ResourceQuota limits a legacy name, and the claims of an object need more than it "
         "allows. The API server does not charge claims to such an entry. The controller of "
@@ -104,19 +106,4 @@ QUOTA_OF_LEGACY_NAME = Code(
         "are in use; the object needs 8, which the API server does not charge to this entry"
     ),
     remedy="Request less, or ask the administrator which limit applies to claims.",
-)
-
-CODES = Codes(
-    "judge (references and quotas)",
-    Activity.WRITE_CLAIMS,
-    [
-        CLASS_NOT_FOUND,
-        CLAIM_NOT_FOUND,
-        REQUEST_NOT_FOUND,
-        CONTAINER_CLAIM_UNKNOWN,
-        POD_CLAIM_INVALID,
-        QUOTA_TOO_SMALL,
-        QUOTA_USED_UP,
-        QUOTA_OF_LEGACY_NAME,
-    ],
 )

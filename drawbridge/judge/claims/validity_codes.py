@@ -1,10 +1,12 @@
 """Finding codes about claims that no device can ever satisfy, or that the API server rejects."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-ADMIN_ACCESS_DENIED = Code(
-    name="AdminAccessDenied",
-    severity=Severity.ERROR,
+CODES = Codes(Activity.WRITE_CLAIMS)
+
+ADMIN_ACCESS_DENIED = CODES.define(
+    "AdminAccessDenied",
+    Severity.ERROR,
     text=(
         "A request sets adminAccess in a namespace without the label that allows it. The API "
         "server rejects such claims and templates."
@@ -18,9 +20,9 @@ ADMIN_ACCESS_DENIED = Code(
         'resource.kubernetes.io/admin-access: "true".'
     ),
 )
-CONSTRAINTS_CONTRADICT = Code(
-    name="ConstraintsContradict",
-    severity=Severity.ERROR,
+CONSTRAINTS_CONTRADICT = CODES.define(
+    "ConstraintsContradict",
+    Severity.ERROR,
     text=(
         "A matchAttribute and a distinctAttribute require one attribute to be equal and different "
         "on the same devices. No devices satisfy both, so the claim is never allocated."
@@ -31,19 +33,13 @@ CONSTRAINTS_CONTRADICT = Code(
     ),
     remedy="Remove one of the two constraints, or apply them to different requests.",
 )
-TOO_MANY_DEVICES = Code(
-    name="TooManyDevices",
-    severity=Severity.ERROR,
+TOO_MANY_DEVICES = CODES.define(
+    "TooManyDevices",
+    Severity.ERROR,
     text=(
         "A claim requests more devices than an allocation can have. The API server accepts the "
         "claim, but the scheduler reports an error for its pod, on every node."
     ),
     example="the claim needs at least 40 devices, but at most 32 are allowed",
     remedy="Distribute the devices over several claims of the pod.",
-)
-
-CODES = Codes(
-    "judge (validity of claims)",
-    Activity.WRITE_CLAIMS,
-    [ADMIN_ACCESS_DENIED, CONSTRAINTS_CONTRADICT, TOO_MANY_DEVICES],
 )

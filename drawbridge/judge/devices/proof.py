@@ -15,6 +15,7 @@ from drawbridge.cel import CompileError
 from drawbridge.cel.dra import Reads, find_reads
 from drawbridge.dra.claim import Choice, Claim, Constraint, Request, request_choices
 from drawbridge.dra.nodes import Node
+from drawbridge.finding import Trait, find_names
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.device_index import TAINTS, DeviceReads
 from drawbridge.judge.devices.narrowing import narrow_nodes
@@ -33,8 +34,7 @@ EMPTY = View()
 BATCH = 4
 # A claim that tells more kinds of nodes apart is decided only if one of so many has a solution.
 MAX_KINDS = 256
-# Whether these errors stay depends on pools and selectors, not on the claims.
-_OPEN_ERRORS = (codes.POOL_UNUSABLE.name, codes.NODE_SELECTOR_FAILS.name)
+_OPEN_ERRORS = find_names((codes.CODES,), Trait.DEPENDS_ON_SLICES)
 
 
 class ProofOutcome(enum.StrEnum):

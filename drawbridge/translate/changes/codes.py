@@ -1,10 +1,12 @@
 """Finding codes of changes to a pod other than its device requests."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-TOLERATION_ADDED = Code(
-    name="TolerationAdded",
-    severity=Severity.INFO,
+CODES = Codes(Activity.TRANSLATE)
+
+TOLERATION_ADDED = CODES.define(
+    "TolerationAdded",
+    Severity.INFO,
     text=(
         "The API server adds tolerations for the extended resources that a pod requests. A "
         "translated pod no longer requests them, so the translation adds the toleration "
@@ -16,9 +18,9 @@ TOLERATION_ADDED = Code(
     ),
     remedy="No action is needed.",
 )
-VISIBLE_DEVICES_DROPPED = Code(
-    name="VisibleDevicesDropped",
-    severity=Severity.INFO,
+VISIBLE_DEVICES_DROPPED = CODES.define(
+    "VisibleDevicesDropped",
+    Severity.INFO,
     text=(
         "A container that gets its devices from a claim must not select devices with an "
         "environment variable."
@@ -29,9 +31,9 @@ VISIBLE_DEVICES_DROPPED = Code(
     ),
     remedy="No action is needed.",
 )
-VISIBLE_WITHOUT_CLAIM = Code(
-    name="VisibleWithoutClaim",
-    severity=Severity.WARNING,
+VISIBLE_WITHOUT_CLAIM = CODES.define(
+    "VisibleWithoutClaim",
+    Severity.WARNING,
     text=(
         "An environment variable gives a container access to GPUs that it does not request. "
         "With the vendor's runtime class it sees the GPUs of other pods as well."
@@ -42,9 +44,9 @@ VISIBLE_WITHOUT_CLAIM = Code(
     ),
     remedy="Request the GPUs that the container uses, or remove the variable.",
 )
-DEVICES_BY_NAME = Code(
-    name="DevicesByName",
-    severity=Severity.WARNING,
+DEVICES_BY_NAME = CODES.define(
+    "DevicesByName",
+    Severity.WARNING,
     text=(
         "An environment variable names devices by index or name, but the claim may allocate "
         "other devices."
@@ -55,9 +57,9 @@ DEVICES_BY_NAME = Code(
     ),
     remedy="Remove the variable, or use a prefix such as mlx5.",
 )
-RUNTIME_CLASS_KEPT = Code(
-    name="RuntimeClassKept",
-    severity=Severity.INFO,
+RUNTIME_CLASS_KEPT = CODES.define(
+    "RuntimeClassKept",
+    Severity.INFO,
     text=(
         "Devices of a claim need no runtime class. The runtime class stays, because other "
         "features may depend on it."
@@ -67,9 +69,9 @@ RUNTIME_CLASS_KEPT = Code(
     ),
     remedy="Remove the runtime class if nothing else needs it.",
 )
-ALLOCATION_NOT_ENFORCED = Code(
-    name="AllocationNotEnforced",
-    severity=Severity.WARNING,
+ALLOCATION_NOT_ENFORCED = CODES.define(
+    "AllocationNotEnforced",
+    Severity.WARNING,
     text="A privileged container has access to every device of its node, whatever it is allocated.",
     example=(
         "spec.containers[0]: the container is privileged, so it has access to every device of"
@@ -77,9 +79,9 @@ ALLOCATION_NOT_ENFORCED = Code(
     ),
     remedy="Remove the privilege. RDMA needs only the IPC_LOCK capability.",
 )
-RDMA_BY_HOST_ACCESS = Code(
-    name="RdmaByHostAccess",
-    severity=Severity.WARNING,
+RDMA_BY_HOST_ACCESS = CODES.define(
+    "RdmaByHostAccess",
+    Severity.WARNING,
     text=(
         "A container accesses RDMA devices through a hostPath volume without requesting any. "
         "There is nothing to translate, and the devices that it uses are not allocated."
@@ -90,9 +92,9 @@ RDMA_BY_HOST_ACCESS = Code(
     ),
     remedy="Request a network device, and remove the volume and the privilege.",
 )
-QUEUE_COUNTS_NAMES = Code(
-    name="QueueCountsNames",
-    severity=Severity.WARNING,
+QUEUE_COUNTS_NAMES = CODES.define(
+    "QueueCountsNames",
+    Severity.WARNING,
     text=(
         "The pod waits in a queue whose quota counts extended resources. The queue does not "
         "charge claims unless it maps their device classes."
@@ -103,9 +105,9 @@ QUEUE_COUNTS_NAMES = Code(
     ),
     remedy="Map the device classes of the claim in the configuration of the queue.",
 )
-DUAL_ADVERTISED = Code(
-    name="DualAdvertised",
-    severity=Severity.WARNING,
+DUAL_ADVERTISED = CODES.define(
+    "DualAdvertised",
+    Severity.WARNING,
     text=(
         "Some nodes offer the same devices through a device plugin and through DRA, so a "
         "device could be allocated twice. The translation keeps the pod off these nodes, and "
@@ -118,9 +120,9 @@ DUAL_ADVERTISED = Code(
     ),
     remedy="Remove the device plugin or the DRA driver from these nodes.",
 )
-DUAL_NODES_AVOIDED = Code(
-    name="DualNodesAvoided",
-    severity=Severity.INFO,
+DUAL_NODES_AVOIDED = CODES.define(
+    "DualNodesAvoided",
+    Severity.INFO,
     text=(
         "A device plugin serves the resource on some nodes. No node offers the same devices "
         "through DRA now; if one does later, the pod avoids it."
@@ -131,9 +133,9 @@ DUAL_NODES_AVOIDED = Code(
     ),
     remedy="No action is needed.",
 )
-DUAL_DEVICES_HELD = Code(
-    name="DualDevicesHeld",
-    severity=Severity.WARNING,
+DUAL_DEVICES_HELD = CODES.define(
+    "DualDevicesHeld",
+    Severity.WARNING,
     text=(
         "No device plugin serves the resource any more, but some nodes still have the label for "
         "it: pods on them still hold devices of the plugin, or the plugin restarts. DRA does not "
@@ -147,9 +149,9 @@ DUAL_DEVICES_HELD = Code(
         "Wait until these pods end, or drain the nodes. The controller then removes the label."
     ),
 )
-SCHEDULER_OURS = Code(
-    name="SchedulerOurs",
-    severity=Severity.INFO,
+SCHEDULER_OURS = CODES.define(
+    "SchedulerOurs",
+    Severity.INFO,
     text=(
         "With `placement: bridge`, the pod uses the scheduler that calls the Drawbridge allocator. "
         "It tolerates the taint of nodes whose pools only this allocator uses."
@@ -160,9 +162,9 @@ SCHEDULER_OURS = Code(
     ),
     remedy="No action is needed.",
 )
-DRIVER_NOT_OWNED = Code(
-    name="DriverNotOwned",
-    severity=Severity.WARNING,
+DRIVER_NOT_OWNED = CODES.define(
+    "DriverNotOwned",
+    Severity.WARNING,
     text=(
         "With `placement: bridge`, the claim of a translated pod is for the devices of a driver "
         "without an entry in `ownedPools`. The Drawbridge allocator uses owned pools only, so the "
@@ -177,9 +179,9 @@ DRIVER_NOT_OWNED = Code(
         'the label drawbridge.dev/translate: "off".'
     ),
 )
-FENCE_TOLERATED = Code(
-    name="FenceTolerated",
-    severity=Severity.WARNING,
+FENCE_TOLERATED = CODES.define(
+    "FenceTolerated",
+    Severity.WARNING,
     text=(
         "A pod with claims tolerates the taint of owned nodes, but its scheduler does not call the "
         "Drawbridge allocator. That scheduler can allocate a device that the allocator has given "
@@ -191,9 +193,9 @@ FENCE_TOLERATED = Code(
     ),
     remedy="Remove the toleration, or set schedulerName to drawbridge.",
 )
-CLAIMS_LEFT_TO_SCHEDULER = Code(
-    name="ClaimsLeftToScheduler",
-    severity=Severity.INFO,
+CLAIMS_LEFT_TO_SCHEDULER = CODES.define(
+    "ClaimsLeftToScheduler",
+    Severity.INFO,
     text=(
         "A pod with claims of its own keeps the default scheduler, because some drivers of the "
         "cluster have no owned pools. It cannot run on owned nodes."
@@ -205,9 +207,9 @@ CLAIMS_LEFT_TO_SCHEDULER = Code(
     remedy=("To use owned pools, set schedulerName to drawbridge. The toleration is then added."),
 )
 
-REQUEST_RETURNED = Code(
-    name="RequestReturned",
-    severity=Severity.INFO,
+REQUEST_RETURNED = CODES.define(
+    "RequestReturned",
+    Severity.INFO,
     text=(
         "Another webhook put back a request that a claim had replaced. The translation removes it "
         "again, so that the container does not get its devices twice."
@@ -217,27 +219,4 @@ REQUEST_RETURNED = Code(
         "the container already has a claim for it"
     ),
     remedy="Exclude the namespace from the other webhook.",
-)
-
-CODES = Codes(
-    "translate: changes to the pod",
-    Activity.TRANSLATE,
-    [
-        TOLERATION_ADDED,
-        VISIBLE_DEVICES_DROPPED,
-        VISIBLE_WITHOUT_CLAIM,
-        DEVICES_BY_NAME,
-        RUNTIME_CLASS_KEPT,
-        ALLOCATION_NOT_ENFORCED,
-        RDMA_BY_HOST_ACCESS,
-        QUEUE_COUNTS_NAMES,
-        DUAL_ADVERTISED,
-        DUAL_NODES_AVOIDED,
-        DUAL_DEVICES_HELD,
-        SCHEDULER_OURS,
-        DRIVER_NOT_OWNED,
-        FENCE_TOLERATED,
-        CLAIMS_LEFT_TO_SCHEDULER,
-        REQUEST_RETURNED,
-    ],
 )

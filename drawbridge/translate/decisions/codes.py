@@ -1,10 +1,13 @@
 """Finding codes of the decisions about asks."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity, Trait
 
-LEFT_TO_CLASS = Code(
-    name="LeftToClass",
-    severity=Severity.INFO,
+CODES = Codes(Activity.TRANSLATE)
+
+LEFT_TO_CLASS = CODES.define(
+    "LeftToClass",
+    Severity.INFO,
+    Trait.LEAVES_REQUEST,
     text=(
         "A DeviceClass serves the extended resource natively, so the request needs no translation."
     ),
@@ -14,9 +17,9 @@ LEFT_TO_CLASS = Code(
     ),
     remedy="Set `decisions.nativeExtendedNames: translate` to create a claim anyway.",
 )
-CLASS_WOULD_SERVE = Code(
-    name="ClassWouldServe",
-    severity=Severity.INFO,
+CLASS_WOULD_SERVE = CODES.define(
+    "ClassWouldServe",
+    Severity.INFO,
     text="The request is translated although a DeviceClass serves the extended resource natively.",
     example=(
         "spec.containers[0]: nvidia.com/gpu is translated, although DeviceClass "
@@ -24,9 +27,10 @@ CLASS_WOULD_SERVE = Code(
     ),
     remedy="Set `decisions.nativeExtendedNames: leave` to leave such requests as they are.",
 )
-LEFT_TO_PLUGIN = Code(
-    name="LeftToPlugin",
-    severity=Severity.WARNING,
+LEFT_TO_PLUGIN = CODES.define(
+    "LeftToPlugin",
+    Severity.WARNING,
+    Trait.LEAVES_REQUEST,
     text=(
         "A request stays with its device plugin, because the plugin shares the device between"
         " pods and a claim would allocate the whole device."
@@ -40,9 +44,10 @@ LEFT_TO_PLUGIN = Code(
         "the plugin."
     ),
 )
-LEFT_AS_IT_IS = Code(
-    name="LeftAsItIs",
-    severity=Severity.WARNING,
+LEFT_AS_IT_IS = CODES.define(
+    "LeftAsItIs",
+    Severity.WARNING,
+    Trait.LEAVES_REQUEST,
     text=(
         "A ResourceClaim cannot express the request, so it stays with the device plugin or "
         "DeviceClass that serves it."
@@ -53,16 +58,16 @@ LEFT_AS_IT_IS = Code(
     ),
     remedy="To have the request translated, remove the cause that the message names.",
 )
-NOTHING_SAYS_IT = Code(
-    name="NothingSaysIt",
-    severity=Severity.ERROR,
+NOTHING_SAYS_IT = CODES.define(
+    "NothingSaysIt",
+    Severity.ERROR,
     text="The request has no counterpart in DRA, and no device plugin serves it.",
     example="spec.containers[0]: koordinator.sh/fpga: no DRA driver for it is known",
     remedy="Run the pod where a device plugin serves the resource, or remove the request.",
 )
-LOST_IN_CLAIMS = Code(
-    name="LostInClaims",
-    severity=Severity.WARNING,
+LOST_IN_CLAIMS = CODES.define(
+    "LostInClaims",
+    Severity.WARNING,
     text="A ResourceClaim cannot express a property of the request, so the translation loses it.",
     example=(
         "spec.containers[0]: intel.com/sriov: the claim does not set the environment variables of "
@@ -70,9 +75,9 @@ LOST_IN_CLAIMS = Code(
     ),
     remedy="Check that the pod works without this property.",
 )
-AMOUNT_MAPPED_BY_CLASS = Code(
-    name="AmountMappedByClass",
-    severity=Severity.WARNING,
+AMOUNT_MAPPED_BY_CLASS = CODES.define(
+    "AmountMappedByClass",
+    Severity.WARNING,
     text=(
         "A DeviceClass serves an extended resource whose number is an amount, such as memory in "
         "MiB. Kubernetes allocates one device of the class for each unit of the amount."
@@ -83,9 +88,9 @@ AMOUNT_MAPPED_BY_CLASS = Code(
     ),
     remedy="Remove `extendedResourceName` from the DeviceClass, or set a name that counts devices.",
 )
-NO_NODE_OFFERS_ALL = Code(
-    name="NoNodeOffersAll",
-    severity=Severity.ERROR,
+NO_NODE_OFFERS_ALL = CODES.define(
+    "NoNodeOffersAll",
+    Severity.ERROR,
     text=(
         "A pod runs on one node. Different nodes offer the devices that the pod requests, and no "
         "node offers all of them. It is an error if all are devices of classes whose fleets are "
@@ -102,9 +107,9 @@ NO_NODE_OFFERS_ALL = Code(
         "such a node comes."
     ),
 )
-ADMIN_ACCESS_NOT_ALLOWED = Code(
-    name="AdminAccessNotAllowed",
-    severity=Severity.ERROR,
+ADMIN_ACCESS_NOT_ALLOWED = CODES.define(
+    "AdminAccessNotAllowed",
+    Severity.ERROR,
     text=(
         "The pod monitors devices that other pods use. A claim needs admin access for that, which "
         "a legacy request gets only if the configuration allows it."
@@ -118,9 +123,9 @@ ADMIN_ACCESS_NOT_ALLOWED = Code(
         '`resource.kubernetes.io/admin-access: "true"` on the namespace.'
     ),
 )
-ADMIN_ACCESS_NOT_LABELLED = Code(
-    name="AdminAccessNotLabelled",
-    severity=Severity.ERROR,
+ADMIN_ACCESS_NOT_LABELLED = CODES.define(
+    "AdminAccessNotLabelled",
+    Severity.ERROR,
     text="The API server allows admin access only in namespaces with a label.",
     example=(
         "gpu.intel.com/i915_monitoring: the container monitors devices that other pods use, but "
@@ -129,9 +134,9 @@ ADMIN_ACCESS_NOT_LABELLED = Code(
     ),
     remedy='Set the label `resource.kubernetes.io/admin-access: "true"` on the namespace.',
 )
-ADMIN_ACCESS_UNKNOWN = Code(
-    name="AdminAccessUnknown",
-    severity=Severity.WARNING,
+ADMIN_ACCESS_UNKNOWN = CODES.define(
+    "AdminAccessUnknown",
+    Severity.WARNING,
     text=(
         "The claim has admin access, which the API server allows only in namespaces with a label. "
         "The labels of the namespace are not known."
@@ -142,9 +147,9 @@ ADMIN_ACCESS_UNKNOWN = Code(
     ),
     remedy='Set the label `resource.kubernetes.io/admin-access: "true"` on the namespace.',
 )
-SERVER_UNKNOWN = Code(
-    name="ServerUnknown",
-    severity=Severity.WARNING,
+SERVER_UNKNOWN = CODES.define(
+    "ServerUnknown",
+    Severity.WARNING,
     text=(
         "No facts about the cluster are available, so the translation assumes that a device "
         "plugin serves the extended resource."
@@ -155,9 +160,9 @@ SERVER_UNKNOWN = Code(
     ),
     remedy="Pass the cluster with --context or --cluster, or its facts with --facts.",
 )
-POD_BOUND = Code(
-    name="PodBound",
-    severity=Severity.WARNING,
+POD_BOUND = CODES.define(
+    "PodBound",
+    Severity.WARNING,
     text=(
         "The pod is already assigned to a node, so the scheduler would not allocate its "
         "claims. It is not translated."
@@ -165,41 +170,19 @@ POD_BOUND = Code(
     example="spec.nodeName: the pod is already assigned to node worker-1",
     remedy="Remove nodeName, or translate the workload that creates the pod.",
 )
-POD_MIRRORED = Code(
-    name="PodMirrored",
-    severity=Severity.WARNING,
+POD_MIRRORED = CODES.define(
+    "PodMirrored",
+    Severity.WARNING,
     text="The pod is the mirror of a static pod, which cannot have claims. It is not translated.",
     example=(
         "metadata.annotations[kubernetes.io/config.mirror]: the pod is the mirror of a static pod"
     ),
     remedy="Create the pod through the API server instead, for example with a DaemonSet.",
 )
-PLACE_TAKEN = Code(
-    name="PlaceTaken",
-    severity=Severity.ERROR,
+PLACE_TAKEN = CODES.define(
+    "PlaceTaken",
+    Severity.ERROR,
     text="The translation must extend a field of the pod, but the field has the wrong type.",
     example="spec.resourceClaims: spec.resourceClaims must be a list",
     remedy="Correct the field in the pod.",
-)
-
-CODES = Codes(
-    "translate: decisions",
-    Activity.TRANSLATE,
-    [
-        LEFT_TO_CLASS,
-        CLASS_WOULD_SERVE,
-        LEFT_TO_PLUGIN,
-        LEFT_AS_IT_IS,
-        NOTHING_SAYS_IT,
-        LOST_IN_CLAIMS,
-        AMOUNT_MAPPED_BY_CLASS,
-        NO_NODE_OFFERS_ALL,
-        ADMIN_ACCESS_NOT_ALLOWED,
-        ADMIN_ACCESS_NOT_LABELLED,
-        ADMIN_ACCESS_UNKNOWN,
-        SERVER_UNKNOWN,
-        POD_BOUND,
-        POD_MIRRORED,
-        PLACE_TAKEN,
-    ],
 )

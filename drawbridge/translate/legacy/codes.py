@@ -1,11 +1,13 @@
 """Finding codes of the legacy dialects."""
 # house: long module, a table of prose
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity, Trait
 
-DEVICE_UNKNOWN = Code(
-    name="DeviceUnknown",
-    severity=Severity.WARNING,
+CODES = Codes(Activity.TRANSLATE)
+
+DEVICE_UNKNOWN = CODES.define(
+    "DeviceUnknown",
+    Severity.WARNING,
     text=(
         "A container requests a device resource that Drawbridge does not know. The request stays "
         "unchanged."
@@ -16,9 +18,9 @@ DEVICE_UNKNOWN = Code(
     ),
     remedy="Map it to a known resource in `legacy.renames`, or keep its device plugin.",
 )
-AMOUNT_UNREADABLE = Code(
-    name="AmountUnreadable",
-    severity=Severity.WARNING,
+AMOUNT_UNREADABLE = CODES.define(
+    "AmountUnreadable",
+    Severity.WARNING,
     text=(
         "The amount of a device resource is not a quantity, but for example a placeholder. The "
         "pod is not translated, so that no part of its request is lost."
@@ -29,9 +31,9 @@ AMOUNT_UNREADABLE = Code(
     ),
     remedy="Set the amount to an integer.",
 )
-AMOUNTS_DISAGREE = Code(
-    name="AmountsDisagree",
-    severity=Severity.ERROR,
+AMOUNTS_DISAGREE = CODES.define(
+    "AmountsDisagree",
+    Severity.ERROR,
     text=(
         "Limit and request of a device resource differ. Kubernetes rejects this for extended "
         "resources."
@@ -39,9 +41,9 @@ AMOUNTS_DISAGREE = Code(
     example="spec.containers[0].resources: nvidia.com/gpu has the limit 2 but the request 1",
     remedy="Set limit and request to the same amount, or set the limit only.",
 )
-REQUESTS_ONLY = Code(
-    name="RequestsOnly",
-    severity=Severity.INFO,
+REQUESTS_ONLY = CODES.define(
+    "RequestsOnly",
+    Severity.INFO,
     text=(
         "A device resource has a request but no limit. The API server rejects such a pod if "
         "it is not translated."
@@ -52,9 +54,9 @@ REQUESTS_ONLY = Code(
     ),
     remedy="Add the limit if the pod must also run untranslated.",
 )
-AMOUNT_REFUSED = Code(
-    name="AmountRefused",
-    severity=Severity.ERROR,
+AMOUNT_REFUSED = CODES.define(
+    "AmountRefused",
+    Severity.ERROR,
     text=(
         "An amount violates a rule of its dialect, or is not a non-negative integer. The project "
         "of the dialect, or the API server, rejects it as well."
@@ -65,9 +67,9 @@ AMOUNT_REFUSED = Code(
     ),
     remedy="Set an amount that the dialect allows.",
 )
-AMOUNT_SUSPICIOUS = Code(
-    name="AmountSuspicious",
-    severity=Severity.WARNING,
+AMOUNT_SUSPICIOUS = CODES.define(
+    "AmountSuspicious",
+    Severity.WARNING,
     text="An amount is valid but implausible. It probably has another unit.",
     example=(
         "spec.containers[0].resources.limits[nvidia.com/gpu]: nvidia.com/gpu requests 100 "
@@ -75,9 +77,9 @@ AMOUNT_SUSPICIOUS = Code(
     ),
     remedy="Check the unit of the amount. Counts are numbers of whole devices.",
 )
-REQUEST_INCOMPLETE = Code(
-    name="RequestIncomplete",
-    severity=Severity.ERROR,
+REQUEST_INCOMPLETE = CODES.define(
+    "RequestIncomplete",
+    Severity.ERROR,
     text=(
         "The resources are not a valid combination in their dialect: one is missing, or one "
         "does not belong to it."
@@ -88,18 +90,18 @@ REQUEST_INCOMPLETE = Code(
     ),
     remedy="Add the missing resource, or remove the one that does not belong to the request.",
 )
-REQUESTS_CONTRADICT = Code(
-    name="RequestsContradict",
-    severity=Severity.ERROR,
+REQUESTS_CONTRADICT = CODES.define(
+    "RequestsContradict",
+    Severity.ERROR,
     text="Two fields of the pod contradict or exclude each other.",
     example=(
         "metadata.annotations[gpu-fraction]: gpu-fraction and nvidia.com/gpu exclude each other"
     ),
     remedy="Remove one of the two.",
 )
-DIALECTS_MIXED = Code(
-    name="DialectsMixed",
-    severity=Severity.ERROR,
+DIALECTS_MIXED = CODES.define(
+    "DialectsMixed",
+    Severity.ERROR,
     text=(
         "A pod requests GPUs in the dialects of several projects, each of which allocates "
         "GPUs by itself."
@@ -107,9 +109,9 @@ DIALECTS_MIXED = Code(
     example="spec: the pod requests devices in the dialects of HAMi and Koordinator",
     remedy="Use one dialect for the whole pod.",
 )
-ANNOTATION_UNREADABLE = Code(
-    name="AnnotationUnreadable",
-    severity=Severity.ERROR,
+ANNOTATION_UNREADABLE = CODES.define(
+    "AnnotationUnreadable",
+    Severity.ERROR,
     text="An annotation or label that affects device requests cannot be parsed.",
     example=(
         "metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: invalid JSON "
@@ -117,9 +119,9 @@ ANNOTATION_UNREADABLE = Code(
     ),
     remedy="Correct the value. JSON does not allow comments.",
 )
-WORD_UNKNOWN = Code(
-    name="WordUnknown",
-    severity=Severity.ERROR,
+WORD_UNKNOWN = CODES.define(
+    "WordUnknown",
+    Severity.ERROR,
     text="An annotation or label has a value that its dialect does not define.",
     example=(
         "metadata.annotations[nvidia.com/vgpu-mode]: the value must be one of hami-core, "
@@ -127,9 +129,9 @@ WORD_UNKNOWN = Code(
     ),
     remedy="Set one of the allowed values.",
 )
-NAME_MISSPELT = Code(
-    name="NameMisspelt",
-    severity=Severity.ERROR,
+NAME_MISSPELT = CODES.define(
+    "NameMisspelt",
+    Severity.ERROR,
     text="A resource name does not exist in its dialect, but is similar to one that does.",
     example=(
         "spec.containers[0].resources.limits[koordinator.sh/gpu-shared]: "
@@ -137,9 +139,9 @@ NAME_MISSPELT = Code(
     ),
     remedy="Correct the name of the resource.",
 )
-NAME_OLD = Code(
-    name="NameOld",
-    severity=Severity.INFO,
+NAME_OLD = CODES.define(
+    "NameOld",
+    Severity.INFO,
     text="A resource has an older name. It is translated like the resource with the current name.",
     example=(
         "spec.containers[0].resources.limits[kubernetes.io/gpu-core]: kubernetes.io/gpu-core "
@@ -147,9 +149,10 @@ NAME_OLD = Code(
     ),
     remedy="Use the current name.",
 )
-REPLICAS_ARE_ONE = Code(
-    name="ReplicasAreOne",
-    severity=Severity.WARNING,
+REPLICAS_ARE_ONE = CODES.define(
+    "ReplicasAreOne",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
     text=(
         "A container requests several replicas of shared GPUs. Several replicas are neither "
         "several GPUs nor a larger share, so the claim requests one share."
@@ -160,9 +163,9 @@ REPLICAS_ARE_ONE = Code(
     ),
     remedy="Request one replica, or request whole GPUs.",
 )
-VENDOR_WITHOUT_DRIVER = Code(
-    name="VendorWithoutDriver",
-    severity=Severity.WARNING,
+VENDOR_WITHOUT_DRIVER = CODES.define(
+    "VendorWithoutDriver",
+    Severity.WARNING,
     text=(
         "The device resource is known, but no known DRA driver serves it. The request stays "
         "unchanged."
@@ -176,9 +179,10 @@ VENDOR_WITHOUT_DRIVER = Code(
         "`legacy.renames`."
     ),
 )
-HINT_LOST = Code(
-    name="HintLost",
-    severity=Severity.WARNING,
+HINT_LOST = CODES.define(
+    "HintLost",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
     text="A preference of the dialect has no equivalent in DRA and is not carried over.",
     example=(
         "metadata.annotations[hami.io/gpu-scheduler-policy]: binpack is not carried over, "
@@ -186,9 +190,9 @@ HINT_LOST = Code(
     ),
     remedy="Remove the annotation if nothing depends on it.",
 )
-HINT_EMPTY = Code(
-    name="HintEmpty",
-    severity=Severity.INFO,
+HINT_EMPTY = CODES.define(
+    "HintEmpty",
+    Severity.INFO,
     text="An annotation or value has no effect in its own dialect and is dropped.",
     example=(
         "metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: "
@@ -196,9 +200,10 @@ HINT_EMPTY = Code(
     ),
     remedy="Remove the annotation or value.",
 )
-CONTAINER_WITHOUT_CLAIM = Code(
-    name="ContainerWithoutClaim",
-    severity=Severity.WARNING,
+CONTAINER_WITHOUT_CLAIM = CODES.define(
+    "ContainerWithoutClaim",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
     text=(
         "In this dialect, every container of the pod gets all devices of the pod. After the "
         "translation, only containers that request devices get them."
@@ -209,9 +214,10 @@ CONTAINER_WITHOUT_CLAIM = Code(
     ),
     remedy="Add the request to the container if it needs the devices.",
 )
-MEANING_CHANGES = Code(
-    name="MeaningChanges",
-    severity=Severity.WARNING,
+MEANING_CHANGES = CODES.define(
+    "MeaningChanges",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
     text="The request has an equivalent that behaves differently.",
     example=(
         "spec.containers[0].resources.limits[gpu.intel.com/xe]: the pod gets 2 different "
@@ -219,9 +225,10 @@ MEANING_CHANGES = Code(
     ),
     remedy="Check that the pod works with the new behavior.",
 )
-LABEL_KEPT = Code(
-    name="LabelKept",
-    severity=Severity.WARNING,
+LABEL_KEPT = CODES.define(
+    "LabelKept",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
     text=(
         "A node label about devices cannot be expressed as a condition on devices, so the "
         "pod keeps it. After the removal of the device plugin, no node has the label."
@@ -232,9 +239,10 @@ LABEL_KEPT = Code(
     ),
     remedy="Remove the label from the pod, or set it on the nodes yourself.",
 )
-LABEL_DROPPED = Code(
-    name="LabelDropped",
-    severity=Severity.WARNING,
+LABEL_DROPPED = CODES.define(
+    "LabelDropped",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
     text="A device label is dropped, because it is not mapped to a device attribute.",
     example=(
         "metadata.annotations[scheduling.koordinator.sh/device-allocate-hint]: dropped the "
@@ -242,9 +250,9 @@ LABEL_DROPPED = Code(
     ),
     remedy="Map the label to an attribute in `legacy.labels`.",
 )
-LABEL_IMPOSSIBLE = Code(
-    name="LabelImpossible",
-    severity=Severity.ERROR,
+LABEL_IMPOSSIBLE = CODES.define(
+    "LabelImpossible",
+    Severity.ERROR,
     text="The pod requests a device but selects nodes that cannot have it, so no node matches.",
     example=(
         "spec.nodeSelector[nvidia.com/gpu.present]: nvidia.com/gpu.present In false: the pod "
@@ -252,9 +260,10 @@ LABEL_IMPOSSIBLE = Code(
     ),
     remedy="Correct or remove the term.",
 )
-LABEL_LOOSE = Code(
-    name="LabelLoose",
-    severity=Severity.WARNING,
+LABEL_LOOSE = CODES.define(
+    "LabelLoose",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
     text="A node label becomes a condition on devices that is not exactly equivalent.",
     example=(
         "spec.nodeSelector[nvidia.com/gpu.product]: nvidia.com/gpu.product In "
@@ -262,9 +271,10 @@ LABEL_LOOSE = Code(
     ),
     remedy="Check that the condition matches the intended devices.",
 )
-SCHEDULER_LEFT = Code(
-    name="SchedulerLeft",
-    severity=Severity.WARNING,
+SCHEDULER_LEFT = CODES.define(
+    "SchedulerLeft",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
     text=(
         "The pod's scheduler belongs to the dialect and does not support claims, so the pod "
         "moves to another scheduler. The queues, quotas and gangs of the previous scheduler "
@@ -275,9 +285,10 @@ SCHEDULER_LEFT = Code(
     ),
     remedy="Check which other features of the scheduler the pod needs.",
 )
-SCHEDULER_KEPT = Code(
-    name="SchedulerKept",
-    severity=Severity.WARNING,
+SCHEDULER_KEPT = CODES.define(
+    "SchedulerKept",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
     text=(
         "The pod keeps its scheduler. Support for claims may have to be enabled in the "
         "scheduler, and its queues count the previous resource names."
@@ -285,9 +296,9 @@ SCHEDULER_KEPT = Code(
     example="spec.schedulerName: the pod keeps the scheduler volcano",
     remedy="Enable DRA in the scheduler, and map device classes in its queues.",
 )
-SCHEDULER_UNUSABLE = Code(
-    name="SchedulerUnusable",
-    severity=Severity.ERROR,
+SCHEDULER_UNUSABLE = CODES.define(
+    "SchedulerUnusable",
+    Severity.ERROR,
     text="The pod's scheduler allocates devices itself and cannot be replaced for this request.",
     example=(
         "spec.schedulerName: tensor-fusion-scheduler allocates GPUs itself and does not "
@@ -295,9 +306,9 @@ SCHEDULER_UNUSABLE = Code(
     ),
     remedy="Run the pod with that scheduler without translation, or request local GPUs.",
 )
-POD_REFUSED = Code(
-    name="PodRefused",
-    severity=Severity.ERROR,
+POD_REFUSED = CODES.define(
+    "PodRefused",
+    Severity.ERROR,
     text="The project of the dialect rejects such a pod, regardless of the requested amounts.",
     example=(
         "spec.containers[0]: container main is privileged, and HAMi does not allocate GPUs "
@@ -305,9 +316,9 @@ POD_REFUSED = Code(
     ),
     remedy="Remove the field that is rejected.",
 )
-ALREADY_PLACED = Code(
-    name="AlreadyPlaced",
-    severity=Severity.WARNING,
+ALREADY_PLACED = CODES.define(
+    "AlreadyPlaced",
+    Severity.WARNING,
     text="The pod's own scheduler has already allocated its devices, so the pod is not translated.",
     example=(
         "metadata.annotations[scheduling.koordinator.sh/device-allocated]: Koordinator has "
@@ -315,9 +326,10 @@ ALREADY_PLACED = Code(
     ),
     remedy="Translate the workload that created the pod.",
 )
-INIT_ADDS_UP = Code(
-    name="InitAddsUp",
-    severity=Severity.WARNING,
+INIT_ADDS_UP = CODES.define(
+    "InitAddsUp",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
     text=(
         "An init container requests other devices than the containers after it, or shares of "
         "more GPUs. It cannot share their devices, so the pod holds the devices of both at the "
@@ -330,9 +342,10 @@ INIT_ADDS_UP = Code(
     ),
     remedy="Reduce the request of the init container to that of a later container.",
 )
-INIT_SEES_MORE = Code(
-    name="InitSeesMore",
-    severity=Severity.INFO,
+INIT_SEES_MORE = CODES.define(
+    "InitSeesMore",
+    Severity.INFO,
+    Trait.ONLY_WHEN_TRANSLATED,
     text=(
         "An init container shares the devices of a later container and sees more than it requests."
     ),
@@ -342,9 +355,9 @@ INIT_SEES_MORE = Code(
     ),
     remedy="No action is needed.",
 )
-NETWORK_UNKNOWN = Code(
-    name="NetworkUnknown",
-    severity=Severity.INFO,
+NETWORK_UNKNOWN = CODES.define(
+    "NetworkUnknown",
+    Severity.INFO,
     text=(
         "The configuration does not specify the resource of a secondary network. If the "
         "network uses devices, they are not requested."
@@ -354,42 +367,4 @@ NETWORK_UNKNOWN = Code(
         "specify the resource of network default/sriov-a"
     ),
     remedy="Set the resource of the network in `legacy.networks`.",
-)
-
-CODES = Codes(
-    "translate",
-    Activity.TRANSLATE,
-    [
-        DEVICE_UNKNOWN,
-        AMOUNT_UNREADABLE,
-        AMOUNTS_DISAGREE,
-        REQUESTS_ONLY,
-        AMOUNT_REFUSED,
-        AMOUNT_SUSPICIOUS,
-        REQUEST_INCOMPLETE,
-        REQUESTS_CONTRADICT,
-        DIALECTS_MIXED,
-        ANNOTATION_UNREADABLE,
-        WORD_UNKNOWN,
-        NAME_MISSPELT,
-        NAME_OLD,
-        REPLICAS_ARE_ONE,
-        VENDOR_WITHOUT_DRIVER,
-        HINT_LOST,
-        HINT_EMPTY,
-        CONTAINER_WITHOUT_CLAIM,
-        MEANING_CHANGES,
-        LABEL_KEPT,
-        LABEL_DROPPED,
-        LABEL_IMPOSSIBLE,
-        LABEL_LOOSE,
-        SCHEDULER_LEFT,
-        SCHEDULER_KEPT,
-        SCHEDULER_UNUSABLE,
-        POD_REFUSED,
-        ALREADY_PLACED,
-        INIT_ADDS_UP,
-        INIT_SEES_MORE,
-        NETWORK_UNKNOWN,
-    ],
 )

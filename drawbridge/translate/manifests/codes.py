@@ -1,10 +1,12 @@
 """Finding codes of objects of any kind."""
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
 
-REQUEST_NOT_IN_POD = Code(
-    name="RequestNotInPod",
-    severity=Severity.WARNING,
+CODES = Codes(Activity.TRANSLATE)
+
+REQUEST_NOT_IN_POD = CODES.define(
+    "RequestNotInPod",
+    Severity.WARNING,
     text=(
         "An object requests a device outside a pod template that Drawbridge knows. The request "
         "stays unchanged."
@@ -18,9 +20,9 @@ REQUEST_NOT_IN_POD = Code(
         "that creates them."
     ),
 )
-QUOTA_COUNTS_NAMES = Code(
-    name="QuotaCountsNames",
-    severity=Severity.WARNING,
+QUOTA_COUNTS_NAMES = CODES.define(
+    "QuotaCountsNames",
+    Severity.WARNING,
     text=(
         "A quota counts an extended resource that translated pods no longer request, so it "
         "does not limit them."
@@ -33,9 +35,9 @@ QUOTA_COUNTS_NAMES = Code(
         "<class>.deviceclass.resource.k8s.io/devices."
     ),
 )
-TEMPLATE_IN_INPUT_DIFFERS = Code(
-    name="TemplateInInputDiffers",
-    severity=Severity.ERROR,
+TEMPLATE_IN_INPUT_DIFFERS = CODES.define(
+    "TemplateInInputDiffers",
+    Severity.ERROR,
     text=(
         "A ResourceClaimTemplate in the input has the name of a generated template but "
         "different content."
@@ -47,9 +49,9 @@ TEMPLATE_IN_INPUT_DIFFERS = Code(
     remedy="Remove the template from the input. The translation generates it again.",
 )
 
-RAY_GPUS_LOST = Code(
-    name="RayGpusLost",
-    severity=Severity.WARNING,
+RAY_GPUS_LOST = CODES.define(
+    "RayGpusLost",
+    Severity.WARNING,
     text=(
         "KubeRay reads the number of GPUs of a Ray group from the limits of its first container. "
         "The translation removes this limit, so Ray schedules no GPU tasks on the group."
@@ -60,9 +62,9 @@ RAY_GPUS_LOST = Code(
     ),
     remedy='Set `rayStartParams.num-gpus` of the group to the number of GPUs, such as "2".',
 )
-ORIGINAL_UNUSABLE = Code(
-    name="OriginalUnusable",
-    severity=Severity.ERROR,
+ORIGINAL_UNUSABLE = CODES.define(
+    "OriginalUnusable",
+    Severity.ERROR,
     text=(
         "The annotation with the original requests is invalid, or the object was changed so that "
         "it no longer fits. The object stays as it is."
@@ -72,16 +74,4 @@ ORIGINAL_UNUSABLE = Code(
         "spec.containers[0].name has changed"
     ),
     remedy="Apply the original manifest, or edit the object.",
-)
-
-CODES = Codes(
-    "translate: manifests",
-    Activity.TRANSLATE,
-    [
-        REQUEST_NOT_IN_POD,
-        QUOTA_COUNTS_NAMES,
-        TEMPLATE_IN_INPUT_DIFFERS,
-        RAY_GPUS_LOST,
-        ORIGINAL_UNUSABLE,
-    ],
 )

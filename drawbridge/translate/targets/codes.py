@@ -3,16 +3,14 @@
 from collections.abc import Mapping
 from typing import Final
 
-from drawbridge.finding import Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity
+
+CODES = Codes(Activity.TRANSLATE)
 
 
-def _loss(name: str, text: str, example: str, remedy: str) -> Code:
-    return Code(name=name, severity=Severity.WARNING, text=text, example=example, remedy=remedy)
-
-
-NOT_EXPRESSIBLE = Code(
-    name="NoTargetSaysIt",
-    severity=Severity.ERROR,
+NOT_EXPRESSIBLE = CODES.define(
+    "NoTargetSaysIt",
+    Severity.ERROR,
     text="No configured or installed target can express what the pod requests.",
     example="nvidia.com/gpumem: gpu.nvidia.com does not share its devices",
     remedy=(
@@ -20,143 +18,138 @@ NOT_EXPRESSIBLE = Code(
         "that drops a field, or change the request."
     ),
 )
-ISOLATION_LOST = _loss(
+ISOLATION_LOST = CODES.define(
     "IsolationLost",
-    "The target's driver does not isolate the pods that share a device from each other.",
-    "gpu.nvidia.com does not enforce the limits of pods that share a device",
-    "Use a driver that enforces the limits, or add isolation to `decisions.allowLossOf`.",
+    Severity.WARNING,
+    text="The target's driver does not isolate the pods that share a device from each other.",
+    example="gpu.nvidia.com does not enforce the limits of pods that share a device",
+    remedy="Use a driver that enforces the limits, or add isolation to `decisions.allowLossOf`.",
+    loses="isolation",
 )
-EXCLUSIVITY_LOST = _loss(
+EXCLUSIVITY_LOST = CODES.define(
     "ExclusivityLost",
-    "The pod requests a whole device, but the target cannot keep other pods off it.",
-    "gpu.nvidia.com shares every device without a limit",
-    "Change how the driver shares devices, or add exclusivity to `decisions.allowLossOf`.",
+    Severity.WARNING,
+    text="The pod requests a whole device, but the target cannot keep other pods off it.",
+    example="gpu.nvidia.com shares every device without a limit",
+    remedy="Change how the driver shares devices, or add exclusivity to `decisions.allowLossOf`.",
+    loses="exclusivity",
 )
-LIMITS_ENFORCED = _loss(
+LIMITS_ENFORCED = CODES.define(
     "LimitsEnforced",
-    "The dialect of the pod does not enforce the requested amounts, but the target's driver does.",
-    "a container that uses more than it requests fails on hami-core-gpu.project-hami.io",
-    "Check that the program never uses more than the requested amounts.",
+    Severity.WARNING,
+    text=(
+        "The dialect of the pod does not enforce the requested amounts, but the target's driver "
+        "does."
+    ),
+    example="a container that uses more than it requests fails on hami-core-gpu.project-hami.io",
+    remedy="Check that the program never uses more than the requested amounts.",
 )
-OTHERS_WITHOUT_CORES_JOIN = _loss(
+OTHERS_WITHOUT_CORES_JOIN = CODES.define(
     "OthersWithoutCoresJoin",
-    (
+    Severity.WARNING,
+    text=(
         "The pod requests all cores of a device, but a pod that requests only memory can "
         "still share the device."
     ),
-    (
+    example=(
         "all cores and a part of the memory on hami-core-gpu.project-hami.io: pods that "
         "request only memory can share the device"
     ),
-    "To keep other pods off the device, request all memory as well.",
+    remedy="To keep other pods off the device, request all memory as well.",
+    loses="cores-exclusivity",
 )
-CORES_NOT_LIMITED = _loss(
+CORES_NOT_LIMITED = CODES.define(
     "CoresNotLimited",
-    "The pod requests a part of the cores, but the target's driver does not limit cores.",
-    "30 percent of cores requested, but gpu.nvidia.com does not limit cores",
-    "Use a driver that limits cores if the pod depends on the limit.",
+    Severity.WARNING,
+    text="The pod requests a part of the cores, but the target's driver does not limit cores.",
+    example="30 percent of cores requested, but gpu.nvidia.com does not limit cores",
+    remedy="Use a driver that limits cores if the pod depends on the limit.",
+    loses="cores",
 )
-SHARE_TAKES_WHOLE = _loss(
+SHARE_TAKES_WHOLE = CODES.define(
     "ShareTakesWhole",
-    (
+    Severity.WARNING,
+    text=(
         "The pod requests a share of a device, but the claim allocates the whole device, so "
         "fewer pods fit on a node."
     ),
-    "a share of a network device takes the whole device on dra.net",
-    "If several pods must share a device, request partitions or virtual functions of it.",
+    example="a share of a network device takes the whole device on dra.net",
+    remedy="If several pods must share a device, request partitions or virtual functions of it.",
+    loses="density",
 )
-ALIGNMENT_LOST = _loss(
+ALIGNMENT_LOST = CODES.define(
     "AlignmentLost",
-    "The pod requests devices near each other, but the claim may get devices that are not.",
-    "no GPU shares a PCIe root with a NIC on any node",
-    (
+    Severity.WARNING,
+    text="The pod requests devices near each other, but the claim may get devices that are not.",
+    example="no GPU shares a PCIe root with a NIC on any node",
+    remedy=(
         "No action is needed if the distance does not matter. Otherwise let the driver publish an "
         "attribute that both devices share, such as resource.kubernetes.io/pcieRoot."
     ),
+    loses="alignment",
 )
-NEIGHBOURHOOD_CHANGED = _loss(
+NEIGHBOURHOOD_CHANGED = CODES.define(
     "NeighbourhoodChanged",
-    "The devices are near each other by a different measure than the pod requests.",
-    "no PCIe root has both kinds of devices, so they share a NUMA node instead",
-    "No action is needed if the same NUMA node is near enough.",
+    Severity.WARNING,
+    text="The devices are near each other by a different measure than the pod requests.",
+    example="no PCIe root has both kinds of devices, so they share a NUMA node instead",
+    remedy="No action is needed if the same NUMA node is near enough.",
+    loses="neighbourhood",
 )
-SHAPE_CHOSEN = _loss(
+SHAPE_CHOSEN = CODES.define(
     "ShapeChosen",
-    "The claim has groups of devices that fit one shape of nodes. Other nodes cannot satisfy it.",
-    "3 groups, as on 40 nodes; 2 other nodes have a different shape",
-    "No action is needed if the pod may run on the matching nodes only.",
+    Severity.WARNING,
+    text=(
+        "The claim has groups of devices that fit one shape of nodes. Other nodes cannot satisfy "
+        "it."
+    ),
+    example="3 groups, as on 40 nodes; 2 other nodes have a different shape",
+    remedy="No action is needed if the pod may run on the matching nodes only.",
+    loses="shapes",
 )
-DEVICE_LABEL_DROPPED = _loss(
+DEVICE_LABEL_DROPPED = CODES.define(
     "DeviceLabelDropped",
-    "The pod requests a device label that is not mapped to an attribute.",
-    "type=fakeW: the label is not mapped to an attribute",
-    "Map the label in `legacy.labels`, or remove it from the pod.",
+    Severity.WARNING,
+    text="The pod requests a device label that is not mapped to an attribute.",
+    example="type=fakeW: the label is not mapped to an attribute",
+    remedy="Map the label in `legacy.labels`, or remove it from the pod.",
+    loses="labels",
 )
-PRODUCTS_LEFT_OUT = _loss(
+PRODUCTS_LEFT_OUT = CODES.define(
     "ProductsLeftOut",
-    (
+    Severity.WARNING,
+    text=(
         "A request can have at most eight alternatives, so some products or devices are left out. "
         "A percentage needs one alternative for each product with a different amount."
     ),
-    "3 amounts do not fit in the request, for example of A100",
-    "Request an amount of memory, or name the product.",
+    example="3 amounts do not fit in the request, for example of A100",
+    remedy="Request an amount of memory, or name the product.",
+    loses="products",
 )
-PREFERENCE_LOST = _loss(
+PREFERENCE_LOST = CODES.define(
     "PreferenceLost",
-    "The pod prefers some devices, but the claim cannot list them before the others.",
-    "1 preference dropped, because this API server (1.34) drops firstAvailable",
-    "Require the devices if the pod needs them. Otherwise no action is needed.",
+    Severity.WARNING,
+    text="The pod prefers some devices, but the claim cannot list them before the others.",
+    example="1 preference dropped, because this API server (1.34) drops firstAvailable",
+    remedy="Require the devices if the pod needs them. Otherwise no action is needed.",
+    loses="preferences",
 )
-SETTING_DROPPED = _loss(
+SETTING_DROPPED = CODES.define(
     "SettingDropped",
-    "The target's driver has no field for a setting of a network interface.",
-    "mac of default/sriov-a is not supported by the driver",
-    "Set the value in the network definition.",
+    Severity.WARNING,
+    text="The target's driver has no field for a setting of a network interface.",
+    example="mac of default/sriov-a is not supported by the driver",
+    remedy="Set the value in the network definition.",
+    loses="settings",
 )
-AMOUNT_ROUNDED = Code(
-    name="AmountRounded",
-    severity=Severity.INFO,
+AMOUNT_ROUNDED = CODES.define(
+    "AmountRounded",
+    Severity.INFO,
     text="An amount is rounded to the step in which the driver allocates.",
     example="12.5 percent of cores becomes 13",
     remedy="No action is needed.",
 )
 
-# The property that each finding reports as lost. A loss in GUARDED makes an ask not expressible,
-# unless `decisions.allowLossOf` contains it.
-LOSES: Final[Mapping[str, str]] = {
-    ISOLATION_LOST.name: "isolation",
-    EXCLUSIVITY_LOST.name: "exclusivity",
-    OTHERS_WITHOUT_CORES_JOIN.name: "cores-exclusivity",
-    CORES_NOT_LIMITED.name: "cores",
-    SHARE_TAKES_WHOLE.name: "density",
-    ALIGNMENT_LOST.name: "alignment",
-    NEIGHBOURHOOD_CHANGED.name: "neighbourhood",
-    SHAPE_CHOSEN.name: "shapes",
-    DEVICE_LABEL_DROPPED.name: "labels",
-    PRODUCTS_LEFT_OUT.name: "products",
-    PREFERENCE_LOST.name: "preferences",
-    SETTING_DROPPED.name: "settings",
-}
+LOSES: Final[Mapping[str, str]] = {code.name: code.loses for code in CODES.values() if code.loses}
+# These losses make an ask not expressible, unless `decisions.allowLossOf` contains them.
 GUARDED: Final = frozenset({"isolation", "exclusivity"})
-
-CODES = Codes(
-    "targets",
-    Activity.TRANSLATE,
-    [
-        NOT_EXPRESSIBLE,
-        ISOLATION_LOST,
-        EXCLUSIVITY_LOST,
-        LIMITS_ENFORCED,
-        OTHERS_WITHOUT_CORES_JOIN,
-        CORES_NOT_LIMITED,
-        SHARE_TAKES_WHOLE,
-        ALIGNMENT_LOST,
-        NEIGHBOURHOOD_CHANGED,
-        SHAPE_CHOSEN,
-        DEVICE_LABEL_DROPPED,
-        PRODUCTS_LEFT_OUT,
-        PREFERENCE_LOST,
-        SETTING_DROPPED,
-        AMOUNT_ROUNDED,
-    ],
-)
