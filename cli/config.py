@@ -4,6 +4,7 @@ Also reads the `--config` file for the other commands.
 """
 
 import argparse
+from collections.abc import Mapping
 
 import drawbridge.config.codes
 from cli.input.config_map import KEY, find_configurations
@@ -54,15 +55,15 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     return 2
 
 
-def known_codes() -> tuple[str, ...]:
-    """Return the finding codes whose severity a configuration can change.
+def known_codes() -> Mapping[str, str]:
+    """Return the finding codes whose severity a configuration can change, with their current names.
 
     Excludes the codes about files, the configuration itself and access to the cluster. The webhook
     and the controller accept the same codes (`drawbridge.process.settings`).
     """
-    from drawbridge.agreement.codes import CODES  # noqa: PLC0415  # loads all packages
+    from drawbridge.agreement.codes import ACCEPTED_NAMES  # noqa: PLC0415  # loads all packages
 
-    return CODES
+    return ACCEPTED_NAMES
 
 
 def read_configuration_file(

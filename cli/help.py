@@ -10,7 +10,7 @@ from cli.terminal import output
 from cli.terminal.code_tables import TABLES
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
-from drawbridge.finding import Activity, Code, codes_by_activity
+from drawbridge.finding import Activity, Code, accepted_names, codes_by_activity
 from drawbridge.report.tables import align_columns, escape_unprintable
 
 NAME = "help"
@@ -38,7 +38,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     from cli import main  # noqa: PLC0415  # main imports the commands
 
     topic = options.topic.strip("[]").lower()
-    codes = {name.lower(): code for table in TABLES for name, code in table.items()}
+    by_name = {name: code for table in TABLES for name, code in table.items()}
+    codes = {former.lower(): by_name[name] for former, name in accepted_names(TABLES).items()}
     if topic in codes:
         _print_code(codes[topic], options.output, streams)
         return DONE
@@ -70,7 +71,8 @@ def _print_code(code: Code, form: str, streams: Streams) -> None:
 
 def format_code(code: Code) -> Iterator[str]:
     """Format the meaning, an example and the remedy of a code as paragraphs."""
-    yield f"{code.name} ({code.severity})"
+    former = "".join(f", formerly {name}" for name in code.former_names)
+    yield f"{code.name} ({code.severity}){former}"
     for title, text in (("", code.text), ("Example: ", code.example), ("Remedy: ", code.remedy)):
         yield ""
         yield from wrap(f"{title}{text}", _WIDTH, break_long_words=False, break_on_hyphens=False)

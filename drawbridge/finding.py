@@ -154,5 +154,4 @@ def find_names(tables: Iterable[Codes], trait: Trait) -> frozenset[str]:
 def accepted_names(tables: Iterable[Codes]) -> dict[str, str]:
     """Return the current name of each code by every name that the code has or had."""
     codes = [code for table in tables for code in table.values()]
-    former = {name: code.name for code in codes for name in code.former_names}
-    return former | {code.name: code.name for code in codes}
+    return {name: code.name for code in codes for name in (code.name, *code.former_names)}

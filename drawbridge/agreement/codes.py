@@ -24,6 +24,7 @@ import drawbridge.translate.decisions.codes
 import drawbridge.translate.legacy.codes
 import drawbridge.translate.manifests.codes
 import drawbridge.translate.targets.codes
+from drawbridge.finding import accepted_names
 
 TABLES: Final = (
     drawbridge.dra.codes.CODES,
@@ -49,4 +50,4 @@ TABLES: Final = (
     drawbridge.agreement.certificate_codes.CODES,
     drawbridge.report.codes.CODES,
 )
-CODES: Final = tuple(name for table in TABLES for name in table)
+ACCEPTED_NAMES: Final = accepted_names(TABLES)

@@ -39,11 +39,14 @@ OBJECT = "Configuration"
 
 
 def load_configuration(
-    value: object, known: Collection[str], built: AvailableFields = AVAILABLE_FIELDS
+    value: object, known: Mapping[str, str], built: AvailableFields = AVAILABLE_FIELDS
 ) -> Configuration | tuple[Finding, ...]:
-    """Return the Configuration, or all findings. `known` contains the existing finding codes."""
+    """Return the Configuration, or all findings.
+
+    `known` has the accepted names of finding codes, with the current name of each.
+    """
     found: list[Finding] = []
-    kept = _available(_read_off_policies(value), built, found)
+    kept = _available(_read_policies(value, known), built, found)
     walked = walk(kept, Schema(Configuration, _reader(known)), object=OBJECT)
     found += walked.findings
     if not isinstance(kept, Mapping):
@@ -76,13 +79,19 @@ def _without_unset(value: object) -> object:
     return [_without_unset(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _read_off_policies(value: object) -> object:
-    """Read the policy `false` as `off`: the YAML 1.1 parser of Kubernetes reads `off` as false."""
+def _read_policies(value: object, known: Mapping[str, str]) -> object:
+    """Replace former names of codes, which current ones override, and the policy `false` by `off`.
+
+    The YAML 1.1 parser of Kubernetes reads `off` as false.
+    """
     if not isinstance(value, Mapping) or not isinstance(value.get("findings"), Mapping):
         return value
+    former_first = sorted(
+        value["findings"].items(), key=lambda entry: known.get(entry[0], entry[0]) == entry[0]
+    )
     policies = {
-        code: Policy.OFF.value if policy is False else policy
-        for code, policy in value["findings"].items()
+        known.get(code, code): Policy.OFF.value if policy is False else policy
+        for code, policy in former_first
     }
     return {**value, "findings": policies}
 
@@ -121,12 +130,12 @@ def _unavailable_reason(field: str, item: object, built: AvailableFields) -> str
     return ""
 
 
-def _reader(known: Collection[str]) -> Hook:
+def _reader(known: Mapping[str, str]) -> Hook:
     """Return a hook that reads strings of a format and accepts only `known` finding codes."""
 
     def read(kind: type, value: object) -> object:
         if kind is string_formats.FindingCode and isinstance(value, str) and value not in known:
-            near = difflib.get_close_matches(value, known, n=1)
+            near = difflib.get_close_matches(value, known.values(), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ValueError(f"no finding has this code{hint}")
         return string_formats.read_text(kind, value)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from drawbridge.agreement.codes import CODES
+from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.cluster.session import AccessError, Session
 from drawbridge.process import logs, metrics
 from drawbridge.process.addresses import Address
@@ -44,7 +44,7 @@ async def run_configured(
 ) -> int:
     """Read the configuration, and run a process with it; 2 if the configuration is invalid."""
     logs.configure(options.log_level)
-    settings = Settings(options.config, known=CODES)
+    settings = Settings(options.config, known=ACCEPTED_NAMES)
     if settings.load():
         return REFUSED
     return await run_process(options, log, functools.partial(serve, settings))

@@ -6,7 +6,7 @@ use. Settings that no process supports are rejected.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +29,7 @@ _MAX_LOGGED: Final = 50  # findings of one file
 class Settings:
     """The configuration in use. Without a file, it has the default values."""
 
-    def __init__(self, path: str | None = None, *, known: Sequence[str]) -> None:
+    def __init__(self, path: str | None = None, *, known: Mapping[str, str]) -> None:
         self.current = Configuration()
         self._path = path
         self._known = known
@@ -91,7 +91,7 @@ class Settings:
 
 
 def parse_configuration(
-    data: bytes, name: str, known: Sequence[str]
+    data: bytes, name: str, known: Mapping[str, str]
 ) -> Configuration | tuple[Finding, ...]:
     """Read a Configuration that a process supports, or return all findings."""
     found = [each for each in read_documents(Source(name, data)) if not each.empty]

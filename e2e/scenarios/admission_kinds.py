@@ -162,7 +162,7 @@ def a_workload_whose_pods_would_be_refused_is_refused(stage: Stage) -> None:
         for words in (("--dry-run=server",), ()):
             ran = kubectl.apply(make(pod, 2), words=words)
             assert ran.code == 1, ran
-            assert f"NoTargetSaysIt: {where}.containers[0]: " in ran.err, ran
+            assert f"NotExpressible: {where}.containers[0]: " in ran.err, ran
             assert _sentence(ran) == _sentence(refused), f"{ran}{refused}"
         assert kubectl.get(kind)["items"] == []
     assert pods_of(stage, "work") == []

@@ -35,7 +35,7 @@ FENCE = Taint("drawbridge.dev/owned", "NoSchedule")
 
 def configured(*entries: dict[str, Any]) -> Configuration:
     head = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Configuration"}
-    loaded = load_configuration({**head, "placement": "bridge", "ownedPools": list(entries)}, ())
+    loaded = load_configuration({**head, "placement": "bridge", "ownedPools": list(entries)}, {})
     assert isinstance(loaded, Configuration), loaded
     return loaded
 

@@ -10,11 +10,15 @@ import yaml
 
 from cli import main
 from cli.config import known_codes
+from cli.diagnosis import codes as diagnosis_codes
+from cli.input import codes as input_codes
 from cli.terminal.code_tables import TABLES
 from cli.terminal.streams import Streams
-from drawbridge.agreement.codes import CODES
+from drawbridge.agreement.codes import ACCEPTED_NAMES
+from drawbridge.config import codes as configuration_codes
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
+from drawbridge.documents import codes as document_codes
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "configuration.yaml"
@@ -32,7 +36,7 @@ def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
 def test_without_a_file_the_defaults_are_printed() -> None:
     code, out, err = run("print")
     assert (code, err) == (0, "")
-    assert load_configuration(yaml.safe_load(out), ()) == Configuration()
+    assert load_configuration(yaml.safe_load(out), {}) == Configuration()
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
@@ -113,23 +117,37 @@ def test_arbitrary_bytes_give_findings(data: bytes) -> None:
 
 
 def test_an_unquoted_off_disables_a_finding() -> None:
-    name = next(iter(known_codes()))
+    name = next(iter(known_codes().values()))
     text = f"{HEAD}findings: {{{name}: off}}\n"
     code, out, _ = run("print", "--config", "-", stdin=text.encode())
     assert code == 0
     assert yaml.safe_load(out)["findings"] == {name: "off"}
 
 
-WITHOUT_POLICY = ("documents", "config", "cli", "doctor")
+WITHOUT_POLICY = (document_codes, configuration_codes, input_codes, diagnosis_codes)
 
 
 def test_policies_accept_the_codes_about_clusters_but_not_those_about_files() -> None:
-    for package in TABLES:
-        if package.package in WITHOUT_POLICY:
-            assert set(known_codes()).isdisjoint(package)
+    without_policy = [module.CODES for module in WITHOUT_POLICY]
+    for table in TABLES:
+        if table in without_policy:
+            assert known_codes().keys().isdisjoint(table)
         else:
-            assert set(known_codes()) >= set(package)
-    assert set(known_codes()) == set(CODES)  # as in the webhook and the controller
+            assert known_codes().keys() >= set(table)
+    assert known_codes() is ACCEPTED_NAMES  # as in the webhook and the controller
+
+
+def test_a_former_name_of_a_code_is_accepted() -> None:
+    text = f"{HEAD}findings: {{NoTargetSaysIt: warn}}\n"
+    code, out, err = run("print", "--config", "-", stdin=text.encode())
+    assert (code, err) == (0, "")
+    assert yaml.safe_load(out)["findings"] == {"NotExpressible": "warn"}
+
+
+def test_the_current_name_of_a_code_overrides_a_former_one() -> None:
+    text = f"{HEAD}findings: {{NotExpressible: warn, NoTargetSaysIt: off}}\n"
+    _, out, _ = run("print", "--config", "-", stdin=text.encode())
+    assert yaml.safe_load(out)["findings"] == {"NotExpressible": "warn"}
 
 
 CONFIG_MAP = """\

@@ -84,7 +84,7 @@ def test_a_workload_fits_where_its_scheduler_allocates(
 
 def test_a_refused_workload_is_named_with_its_codes() -> None:
     lines = report(POD.replace("nvidia.com/gpu", "huawei.com/Ascend910B4"), *CLUSTER)
-    assert lines[0] == "Pod/ml/p: huawei.com/Ascend910B4 1 -> refused [NoTargetSaysIt]"
+    assert lines[0] == "Pod/ml/p: huawei.com/Ascend910B4 1 -> refused [NotExpressible]"
     assert lines[-2].startswith("1 workload: 1 refused;")
 
 

@@ -18,7 +18,7 @@ from drawbridge.dra.compatibility import Declaration
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import API_VERSION
 
-KNOWN = ("PoolIncomplete", "NameTwice")
+KNOWN = {"PoolIncomplete": "PoolIncomplete", "NameTwice": "NameTwice"}
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 EVERYTHING: dict[str, tuple[str, ...]] = dict.fromkeys(PLACES, ())
 CASES = yaml.safe_load(
@@ -46,7 +46,7 @@ def test_table(case: dict[str, Any]) -> None:
 
 
 def test_an_empty_file_has_the_defaults() -> None:
-    assert load_configuration(HEAD, ()) == Configuration()
+    assert load_configuration(HEAD, {}) == Configuration()
     assert configuration_to_plain(Configuration()) == {
         **HEAD,
         "placement": "native",
@@ -66,7 +66,7 @@ def test_an_empty_file_has_the_defaults() -> None:
 
 def test_every_finding_names_the_remedy_and_the_object() -> None:
     found = load_configuration(
-        {"quotas": [], "placment": 1, "compatibility": [{"driver": "a"}]}, ()
+        {"quotas": [], "placment": 1, "compatibility": [{"driver": "a"}]}, {}
     )
     assert not isinstance(found, Configuration)
     assert len(found) == 5
@@ -97,9 +97,9 @@ def test_a_name_unlike_all_known_names_gets_no_suggestion() -> None:
 
 def test_an_entry_makes_a_field_and_all_fields_below_available() -> None:
     value = {**HEAD, "strategy": {"default": "binpack", "maxPodsPerNode": 5}}
-    assert answer(load_configuration(value, (), AVAILABLE_FIELDS)) == ["FieldUnavailable strategy"]
+    assert answer(load_configuration(value, {}, AVAILABLE_FIELDS)) == ["FieldUnavailable strategy"]
     assert isinstance(
-        load_configuration(value, (), {**AVAILABLE_FIELDS, "strategy": ()}), Configuration
+        load_configuration(value, {}, {**AVAILABLE_FIELDS, "strategy": ()}), Configuration
     )
 
 
@@ -110,7 +110,7 @@ def test_an_entry_can_name_a_field_inside_an_object_or_list() -> None:
         "quotas": [{"namespaceSelector": {}}, {"namespaceSelector": {}, "single": {}}],
     }
     built = {**AVAILABLE_FIELDS, "strategy.default": (), "quotas[].namespaceSelector": ()}
-    assert answer(load_configuration(value, (), built)) == [
+    assert answer(load_configuration(value, {}, built)) == [
         "FieldUnavailable strategy.maxPodsPerNode",
         "FieldUnavailable quotas[1].single",
     ]
@@ -128,7 +128,7 @@ def test_an_unavailable_field_is_rejected(place: str) -> None:
     for name in reversed(place.split(".")):
         value = {name: value}
     assert isinstance(value, dict)
-    assert f"FieldUnavailable {place}" in answer(load_configuration({**HEAD, **value}, ()))
+    assert f"FieldUnavailable {place}" in answer(load_configuration({**HEAD, **value}, {}))
 
 
 TREES = st.recursive(

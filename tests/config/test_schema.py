@@ -83,7 +83,8 @@ def test_the_schema_accepts_what_the_loader_accepts(case: dict[str, Any]) -> Non
         value = {str(key): item for key, item in value.items()}
     validator = jsonschema.Draft202012Validator(configuration_schema(built))
     accepted = isinstance(
-        load_configuration(value, ("PoolIncomplete", "NameTwice"), built), Configuration
+        load_configuration(value, {name: name for name in ("PoolIncomplete", "NameTwice")}, built),
+        Configuration,
     )
     assert validator.is_valid(value) == accepted
 

@@ -14,7 +14,6 @@ from drawbridge.config.model import Configuration
 from drawbridge.dra.quota import DEVICES
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 from drawbridge.names import MIRRORED_QUOTA
-from drawbridge.translate.legacy.codes import CODES
 from drawbridge.translate.pods import TranslationContext, make_context
 from tests.controller.harness import FakeReporter, FakeStore, RequestError
 from tests.tables import YamlValue, load_cases
@@ -33,7 +32,7 @@ def make_scene_context(case: YamlValue) -> TranslationContext:
         "targets": case.get("targets", []),
         "legacy": {"renames": case.get("renames", {})},
     }
-    configuration = load_configuration(value, CODES)
+    configuration = load_configuration(value, {})
     assert isinstance(configuration, Configuration), configuration
     keeps = ("exactly.capacity", "constraints.distinctAttribute", "firstAvailable")
     gates = tuple(case.get("gates", ["extended_resource"]))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.terminal.code_tables import TABLES
-from drawbridge.finding import Activity, Codes, Severity
+from drawbridge.finding import Activity, Code, Codes, Severity
 from tools import findings_page
 
 ROOT = Path(__file__).parent.parent.parent
@@ -19,6 +19,22 @@ MODULES = sorted(
     for path in (ROOT / package).rglob("*.py")
     if "= Codes(" in path.read_text("utf-8")
 )
+
+
+def constant_name(code: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", code).upper()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_each_constant_has_the_name_of_its_code(module: str) -> None:
+    constants = {
+        name: value
+        for name, value in vars(importlib.import_module(module)).items()
+        if isinstance(value, Code)
+    }
+    assert {name: constant_name(code.name) for name, code in constants.items()} == {
+        name: name for name in constants
+    }
 
 
 def test_every_table_is_listed() -> None:

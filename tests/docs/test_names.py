@@ -171,7 +171,7 @@ def test_yaml_on_pages_is_valid_and_configurations_are_accepted(page: Path) -> N
         for document in yaml.safe_load_all(text.replace("...\n", "\n")):
             for obj in objects(document):
                 if obj.get("kind") == "Configuration":
-                    read = reading.load_configuration(obj, ())
+                    read = reading.load_configuration(obj, {})
                     assert isinstance(read, Configuration), (block.place, read)
 
 

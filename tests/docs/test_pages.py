@@ -89,5 +89,5 @@ def test_settings_on_the_migration_page_are_accepted() -> None:
         place, _, value = setting.partition(": ")
         package, _, field = place.partition(".")
         wanted = {"apiVersion": API_VERSION, "kind": "Configuration"}
-        loaded = load_configuration({**wanted, package: {field: yaml.safe_load(value)}}, ())
+        loaded = load_configuration({**wanted, package: {field: yaml.safe_load(value)}}, {})
         assert isinstance(loaded, Configuration), (setting, loaded)

@@ -277,7 +277,7 @@ def test_the_quota_admits_the_priority_class_of_the_pods() -> None:
 
 def test_the_configuration_is_valid() -> None:
     text = index_by_name("ConfigMap")["drawbridge-config"]["data"]["config.yaml"]
-    assert isinstance(load_configuration(yaml.safe_load(text), ()), Configuration)
+    assert isinstance(load_configuration(yaml.safe_load(text), {}), Configuration)
 
 
 # --- admission -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.agreement.codes import CODES
+from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.config.model import Configuration
 from drawbridge.process import metrics
 from drawbridge.process.settings import Settings
@@ -19,7 +19,7 @@ def good() -> float | None:
 
 
 def test_without_a_file_the_defaults_are_used() -> None:
-    settings = Settings(known=CODES)
+    settings = Settings(known=ACCEPTED_NAMES)
     assert settings.load() == ()
     assert settings.current == Configuration()
 
@@ -27,7 +27,7 @@ def test_without_a_file_the_defaults_are_used() -> None:
 def test_a_changed_file_is_used_and_passed_to_listeners(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEAD)
-    settings = Settings(str(file), known=CODES)
+    settings = Settings(str(file), known=ACCEPTED_NAMES)
     received: list[Configuration] = []
     settings.subscribe(received.append)
     assert settings.load() == ()
@@ -45,7 +45,7 @@ def test_a_mount_that_swaps_its_symlinks_is_reloaded(tmp_path: Path) -> None:
         (tmp_path / name / "config.yaml").write_text(text)
     (tmp_path / "..data").symlink_to("..1")
     (tmp_path / "config.yaml").symlink_to("..data/config.yaml")
-    settings = Settings(str(tmp_path / "config.yaml"), known=CODES)
+    settings = Settings(str(tmp_path / "config.yaml"), known=ACCEPTED_NAMES)
     assert settings.load() == ()
     (tmp_path / "..next").symlink_to("..2")
     (tmp_path / "..next").rename(tmp_path / "..data")
@@ -69,7 +69,7 @@ def test_an_invalid_file_is_reported_and_the_last_valid_one_stays_in_use(
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(RENAMED)
-    settings = Settings(str(file), known=CODES)
+    settings = Settings(str(file), known=ACCEPTED_NAMES)
     assert settings.load() == ()
     assert good() == 1
     before = settings.current
@@ -88,7 +88,7 @@ def test_an_invalid_file_is_reported_and_the_last_valid_one_stays_in_use(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    settings = Settings(str(tmp_path / "nowhere.yaml"), known=CODES)
+    settings = Settings(str(tmp_path / "nowhere.yaml"), known=ACCEPTED_NAMES)
     (finding,) = settings.load()
     assert "nowhere.yaml" in finding.message
     assert "--config" in finding.remedy
@@ -97,7 +97,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_deleted_file_keeps_the_loaded_configuration(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(RENAMED)
-    settings = Settings(str(file), known=CODES)
+    settings = Settings(str(file), known=ACCEPTED_NAMES)
     settings.load()
     file.unlink()
     assert settings.reload()
@@ -110,7 +110,7 @@ def test_the_file_is_polled_while_the_process_runs(
     """An exception does not end the polling."""
     file = tmp_path / "config.yaml"
     file.write_text(HEAD)
-    settings = Settings(str(file), known=CODES)
+    settings = Settings(str(file), known=ACCEPTED_NAMES)
     settings.load()
 
     async def play() -> None:

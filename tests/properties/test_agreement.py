@@ -13,7 +13,7 @@ import pytest
 
 from cli.input.live_cluster import as_documents
 from cli.lint import lint_documents
-from drawbridge.agreement.codes import CODES
+from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.config.model import Configuration
 from tests.properties.agreement import UNSERVED, Case, PreparedCluster, contradictions
 from tests.properties.generated import make_cluster, make_pod
@@ -65,7 +65,7 @@ def test_the_cases_are_of_every_kind() -> None:
 
 
 def test_the_table_names_codes_that_exist() -> None:
-    assert {each.partition(",")[0] for each in CAUSES} <= set(CODES)
+    assert {each.partition(",")[0] for each in CAUSES} <= set(ACCEPTED_NAMES)
     for row in CAUSES.values():
         assert set(row) in ({"because"}, {"translate"})
-        assert set(row.get("translate", ())) <= set(CODES)
+        assert set(row.get("translate", ())) <= set(ACCEPTED_NAMES)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from drawbridge.agreement.codes import CODES
+from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.config.model import Configuration, Decisions, Placement
 from drawbridge.facts.model import ClassFacts, Facts, NodeOffer, ResourceFacts
 from drawbridge.finding import Severity
@@ -65,7 +65,7 @@ def test_the_table_of_decisions(case: YamlValue) -> None:
     for finding in decision.findings:
         assert finding.message
         assert finding.remedy
-        assert finding.code in CODES
+        assert finding.code in ACCEPTED_NAMES
 
 
 SERVERS = {

@@ -14,7 +14,7 @@ from hypothesis import given as every
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from drawbridge.agreement.codes import CODES
+from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.config.model import Configuration, Legacy, Placement
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
@@ -34,7 +34,7 @@ from tests.translate.test_dialects import CASES, build_pod, load_legacy
 from tests.translate.test_pods import PODS, untouched
 
 ROOT = Path(__file__).parents[2]
-KNOWN = set(CODES)
+KNOWN = set(ACCEPTED_NAMES)
 EXAMPLES = [
     pytest.param(place.pod, id=f"{path.name} {place.path}")
     for path in sorted((ROOT / "examples").glob("*/*.yaml"))

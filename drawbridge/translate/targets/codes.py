@@ -9,8 +9,9 @@ CODES = Codes(Activity.TRANSLATE)
 
 
 NOT_EXPRESSIBLE = CODES.define(
-    "NoTargetSaysIt",
+    "NotExpressible",
     Severity.ERROR,
+    former_names=("NoTargetSaysIt",),
     text="No configured or installed target can express what the pod requests.",
     example="nvidia.com/gpumem: gpu.nvidia.com does not share its devices",
     remedy=(

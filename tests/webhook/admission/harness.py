@@ -49,7 +49,7 @@ def facts(plain: YamlValue) -> Facts:
     return result
 
 
-CODES = ("TolerationAdded", "QuotaExceeded", "TemplateLater")
+CODES = {name: name for name in ("TolerationAdded", "QuotaExceeded", "TemplateLater")}
 
 
 class Clock:
