@@ -3,9 +3,10 @@
 Reads no clock. The number of keys is bounded; the key that was used least recently starts afresh.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable
 from typing import NamedTuple
+
+from drawbridge.bounded_cache import BoundedCache
 
 MAX_KEYS = 4096
 
@@ -22,20 +23,16 @@ class KeyedRates:
 
     def __init__(self, rate: Rate, max_keys: int = MAX_KEYS) -> None:
         self._rate = rate
-        self._max_keys = max_keys
         # What is left, at which time.
-        self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+        self._left: BoundedCache[Hashable, tuple[float, float]] = BoundedCache(max_keys)
 
     def take(self, key: Hashable, now: float, cost: float = 1) -> float:
         """Use some of what a key has left; return the seconds to wait, and use nothing, or 0."""
         per_second, burst = self._rate
-        left, at = self._left.get(key, (burst, now))
+        left, at = self._left.get(key) or (burst, now)
         left = min(burst, left + (now - at) * per_second)
         is_allowed = left >= min(cost, burst)
-        self._left[key] = (left - cost if is_allowed else left, now)
-        self._left.move_to_end(key)
-        if len(self._left) > self._max_keys:
-            self._left.popitem(last=False)
+        self._left.put(key, (left - cost if is_allowed else left, now))
         return 0.0 if is_allowed else (min(cost, burst) - left) / per_second
 
     def __len__(self) -> int:

@@ -7,13 +7,13 @@ effect soon. The results for equal questions that wait at the same time are aske
 import asyncio
 import hashlib
 import secrets
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from allocator.api.messages import ApiFailureError, FailureCode
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cluster.errors import ApiError
 
 ALLOWED_SECONDS: Final = 10.0
@@ -92,12 +92,11 @@ class _Results(Generic[T]):
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._known: OrderedDict[Hashable, tuple[T, float]] = OrderedDict()
+        self._known: BoundedCache[Hashable, T] = BoundedCache(MAX_RESULTS)
         self._pending: dict[Hashable, asyncio.Task[T]] = {}
 
     def find(self, key: Hashable) -> T | None:
-        known = self._known.get(key)
-        return known[0] if known is not None and self._now() < known[1] else None
+        return self._known.get(key, self._now())
 
     async def review(
         self, key: Hashable, ask: Callable[[], Awaitable[T]], is_allowed: Callable[[T], bool]
@@ -115,10 +114,7 @@ class _Results(Generic[T]):
     ) -> T:
         result = await ask()
         seconds = ALLOWED_SECONDS if is_allowed(result) else DENIED_SECONDS
-        self._known[key] = (result, self._now() + seconds)
-        self._known.move_to_end(key)
-        if len(self._known) > MAX_RESULTS:
-            self._known.popitem(last=False)
+        self._known.put(key, result, until=self._now() + seconds)
         return result
 
 

@@ -5,7 +5,6 @@ next one for the same request continues behind it. When all nodes were examined 
 cluster, the result holds for every pod that asks the same, until the state changes.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from allocator.decisions.shortlist import NodeSearch, Shortlist, find_nodes
 from allocator.state.cluster_state import AllocatorState
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.solver.answer_cache import demand_key
 from drawbridge.solver.reasons import merge_reasons
@@ -45,7 +45,7 @@ class NodeSearches:
         self._ids = ids
         self._nodes_per_call = nodes_per_call
         self._start = 0
-        self._scans: OrderedDict[bytes, _Scan] = OrderedDict()
+        self._scans: BoundedCache[bytes, _Scan] = BoundedCache(MAX_REMEMBERED)
 
     def is_refused(self, key: bytes) -> bool:
         """Whether no node fits for the requests with this key, in the current state."""
@@ -65,7 +65,7 @@ class NodeSearches:
             return found
         if found.examined < found.candidates:
             # Which of the changed nodes are left is not kept: all nodes are examined again.
-            del self._scans[key]
+            self._scans.pop(key)
             return found
         if scan is None or (changed and scan.found.candidates - FEW_NODES <= len(changed)):
             start = self._start
@@ -74,10 +74,7 @@ class NodeSearches:
             start = scan.start
             found = self._continue(search, scan, now)
         if not found.fitting and found.error is None:
-            self._scans[key] = _Scan(self._state.epoch(), start, found)
-            self._scans.move_to_end(key)
-            if len(self._scans) > MAX_REMEMBERED:
-                self._scans.popitem(last=False)
+            self._scans.put(key, _Scan(self._state.epoch(), start, found))
         return found
 
     def _earlier_scan(self, key: bytes) -> tuple[_Scan | None, frozenset[str]]:

@@ -4,7 +4,6 @@ A decision is made on the current state and reserved before anybody else can ask
 the time. All memories are bounded.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
@@ -27,6 +26,7 @@ from allocator.scheduler.replies import fit_on, node_reason, refuse_nodes, refus
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.reservations import ClaimReservation, PodReservation
 from allocator.state.reserved_pods import ReservedPods
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.ledger import ReservationRefusal, uid_of
 
@@ -66,7 +66,7 @@ class PodDecisions:
         self._searches = NodeSearches(state, ids, nodes_per_call)
         self._reserved = ReservedPods(state)
         self._preemption = DevicePreemption(state, self._reserved, ids)
-        self._requests: OrderedDict[str, PodRequest] = OrderedDict()
+        self._requests: BoundedCache[str, PodRequest] = BoundedCache(MAX_REQUESTS)
 
     # --- the calls of the scheduler ---
 
@@ -181,7 +181,7 @@ class PodDecisions:
         """Forget a pod that is bound or deleted."""
         self._reserved.release(pod_uid)
         self._preemption.forget(pod_uid)
-        self._requests.pop(pod_uid, None)
+        self._requests.pop(pod_uid)
 
     # --- the write path ---
 
@@ -248,10 +248,7 @@ class PodDecisions:
         return self._searches.is_refused(key)
 
     def _remember(self, request: PodRequest) -> None:
-        self._requests[request.pod.uid] = request
-        self._requests.move_to_end(request.pod.uid)
-        if len(self._requests) > MAX_REQUESTS:
-            self._requests.popitem(last=False)
+        self._requests.put(request.pod.uid, request)
 
     def _search(self, request: PodRequest, limit: int) -> NodeSearch:
         return NodeSearch(

@@ -3,10 +3,10 @@
 A pod is gone when its deletion was seen, not while it is missing from a cache, which can be behind.
 """
 
-from collections import OrderedDict
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.pods import FINISHED, Pod
 
@@ -28,7 +28,7 @@ class PodRecords:
 
     def __init__(self) -> None:
         self._records: dict[str, PodRecord] = {}
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._gone: BoundedCache[str, None] = BoundedCache(MAX_GONE_PODS)
         self._consumers: dict[str, tuple[str, ...]] = {}
         self._claims_of: dict[str, set[str]] = {}
         self._releasing: set[str] = set()
@@ -50,11 +50,8 @@ class PodRecords:
 
     def _remove(self, uid: str) -> None:
         self._records.pop(uid, None)
-        self._gone[uid] = None
-        self._gone.move_to_end(uid)
+        self._gone.put(uid, None)
         self._settled.append(uid)
-        if len(self._gone) > MAX_GONE_PODS:
-            self._gone.popitem(last=False)
         self._update_claims_of(uid)
 
     def observe_claim(self, uid: str, claim: Claim) -> None:

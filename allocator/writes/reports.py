@@ -1,12 +1,12 @@
 """Reports double allocations: a log line, an event on the claim, and a metric."""
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cluster.event_series import InvolvedObject
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.config.model import Configuration
@@ -26,16 +26,14 @@ class ConflictReporter:
     def __init__(self, recorder: EventRecorder, configuration: Callable[[], Configuration]) -> None:
         self._recorder = recorder
         self._configuration = configuration
-        self._reported: OrderedDict[tuple[str, Finding], None] = OrderedDict()
+        self._reported: BoundedCache[tuple[str, Finding], None] = BoundedCache(_MAX_REPORTED)
 
     def report(self, finding: Finding, claim: Claim) -> None:
         """Report that a device of a claim is also held by another claim."""
         key = (claim.metadata.uid, finding)
         if key in self._reported:
             return
-        self._reported[key] = None
-        if len(self._reported) > _MAX_REPORTED:
-            self._reported.popitem(last=False)
+        self._reported.put(key, None)
         metrics.ALLOCATOR_DOUBLES.inc()
         involved = InvolvedObject(
             api_version="resource.k8s.io/v1",

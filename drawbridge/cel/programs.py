@@ -1,8 +1,8 @@
 """An LRU cache of the compiled expressions of an environment."""
 
 import threading
-from collections import OrderedDict
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cel.environment import Environment, Program
 from drawbridge.cel.errors import CompileError
 
@@ -12,8 +12,7 @@ class Programs:
 
     def __init__(self, environment: Environment, size: int = 1024) -> None:
         self.environment = environment
-        self._size = size
-        self._known: OrderedDict[str, Program | CompileError] = OrderedDict()
+        self._known: BoundedCache[str, Program | CompileError] = BoundedCache(size)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -23,22 +22,14 @@ class Programs:
         """Return the program of an expression; raises CompileError if it is invalid."""
         with self._lock:
             found = self._known.get(source)
-            if found is not None:
-                self._known.move_to_end(source)
         if found is None:
             # Outside the lock: two threads may compile the same expression, but none waits.
             try:
                 found = self.environment.compile(source)
             except CompileError as error:
                 found = error
-            self._remember(source, found)
+            with self._lock:
+                self._known.put(source, found)
         if isinstance(found, CompileError):
             raise CompileError(found.problems)
         return found
-
-    def _remember(self, source: str, found: Program | CompileError) -> None:
-        with self._lock:
-            self._known[source] = found
-            self._known.move_to_end(source)
-            while len(self._known) > self._size:
-                self._known.popitem(last=False)

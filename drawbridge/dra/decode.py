@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra import codes
 from drawbridge.dra.decode_errors import Schema, convert, describe_value
 from drawbridge.dra.quantity import Quantity, from_json
@@ -65,7 +66,7 @@ class QuantityDecoder:
     """A decoding hook for quantities. Caches a bounded number of short ones by their string."""
 
     def __init__(self) -> None:
-        self._cached: dict[str, Quantity] = {}
+        self._cached: BoundedCache[str, Quantity] = BoundedCache(MAX_CACHED_QUANTITIES)
 
     def __len__(self) -> int:
         return len(self._cached)
@@ -79,10 +80,8 @@ class QuantityDecoder:
         quantity = self._cached.get(value)
         if quantity is None:
             quantity = from_json(value)
-            if len(self._cached) >= MAX_CACHED_QUANTITIES:
-                self._cached.clear()
             if len(value) <= _MAX_CACHED_LENGTH:
-                self._cached[value] = quantity
+                self._cached.put(value, quantity)
         return quantity
 
 

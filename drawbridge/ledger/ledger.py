@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.inventory import PoolID
@@ -88,7 +89,7 @@ class Ledger:
         self._reservations: dict[str, ActiveReservation] = {}
         self._kept: dict[str, tuple[Hold, ...]] = {}
         # The versions at which claims were deleted; later events about them are ignored.
-        self._deleted: dict[str, int] = {}
+        self._deleted: BoundedCache[str, int] = BoundedCache(MAX_DELETED)
         self._observed_to = -1
         self._holders: dict[PoolID, dict[str, dict[str, list[Hold]]]] = {}
         self._changed_devices: dict[PoolID, set[str]] = {}
@@ -126,9 +127,7 @@ class Ledger:
         if record is not None:
             self._remove_holds(uid, record.holds)
         self._remove_reservation(uid)
-        self._deleted[uid] = max(_parse_version(version), record.version if record else 0)
-        if len(self._deleted) > MAX_DELETED:
-            del self._deleted[next(iter(self._deleted))]
+        self._deleted.put(uid, max(_parse_version(version), record.version if record else 0))
         return True
 
     def relist(self, claims: Iterable[Claim], version: str) -> None:
@@ -149,11 +148,14 @@ class Ledger:
         A claim unknown at that version was deleted before; later events about it are outdated.
         """
         self._observed_to = max(self._observed_to, _parse_version(version))
-        self._deleted = {u: at for u, at in self._deleted.items() if at > self._observed_to}
+        for uid, at in tuple(self._deleted.items()):
+            if at <= self._observed_to:
+                self._deleted.pop(uid)
 
     def accept_unversioned(self) -> None:
         """Accept claims without a version, which exist in a simulation only, from now on."""
-        self._observed_to, self._deleted = -1, {}
+        self._observed_to = -1
+        self._deleted.clear()
 
     # --- reservations ---
 

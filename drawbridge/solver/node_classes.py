@@ -7,6 +7,7 @@ have the same free counters. The key is computed only for searches that meet sev
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.solver.abort import Abort
 from drawbridge.solver.bounds import SearchBounds
 from drawbridge.solver.candidates import Candidate
@@ -69,7 +70,7 @@ class SearchCache:
     """The search results for one demand, by node state."""
 
     def __init__(self) -> None:
-        self._cached: dict[Hashable, _CachedSearch] = {}
+        self._cached: BoundedCache[Hashable, _CachedSearch] = BoundedCache(MAX_NODE_STATES)
 
     def search(
         self,
@@ -130,8 +131,9 @@ class SearchCache:
             node_state_key = bounds.node_state_key()
             if node_state_key is not None:
                 key = (limits, state.active_rules.rules, node_state_key)
-                if key in self._cached:
-                    raise _CacheHit(self._cached[key])
+                cached = self._cached.get(key)
+                if cached is not None:
+                    raise _CacheHit(cached)
                 keys.append(key)
             return bounds
 
@@ -141,9 +143,7 @@ class SearchCache:
         except _CacheHit as hit:
             return _replay(State(state.demand, state.node_view, state.active_rules), hit.cached)
         for key in keys:
-            if len(self._cached) >= MAX_NODE_STATES:
-                self._cached.clear()
-            self._cached[key] = _to_cached(state.node_view, result)
+            self._cached.put(key, _to_cached(state.node_view, result))
         return result
 
 

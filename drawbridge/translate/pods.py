@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.patch import Edit, EditError
 from drawbridge.documents.paths import Path, format_path, get_value
@@ -36,7 +37,6 @@ from drawbridge.translate.decisions.codes import (
     POD_MIRRORED,
     SERVER_UNKNOWN,
 )
-from drawbridge.translate.decisions.memo import TranslationCache
 from drawbridge.translate.decisions.node_offers import PodAsks
 from drawbridge.translate.decisions.outcome import Outcome, OutcomeCache, resolve_asks
 from drawbridge.translate.decisions.partition_policy import apply_partition_policy
@@ -57,6 +57,9 @@ from drawbridge.translate.targets import codes as target_codes
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 CLAIM: Final = "drawbridge"
+# Far more kinds of pods than a cluster has. Each takes some kilobytes.
+MAX_KINDS_OF_PODS: Final = 1024
+_MAX_KEY_BYTES: Final = 32 << 20
 _OBJECT: Final = (dict, type(None))
 _LIST: Final = (list, type(None))
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -73,7 +76,7 @@ class TranslationContext(msgspec.Struct, frozen=True):
     facts: Facts | None = None
     facts_digest: str = ""  # empty without facts
     outcomes: OutcomeCache | None = None
-    translations: TranslationCache[bytes, "Translation"] | None = None  # by pod essence
+    translations: BoundedCache[bytes, "Translation"] | None = None  # by pod essence
     admin_access: Mapping[str, bool] = {}  # of the namespaces whose labels are known
 
 
@@ -98,8 +101,8 @@ def make_context(
         add_networks(configuration, facts.networks if facts else ()),
         facts,
         digest or (serialized.facts_hash(facts) if facts else ""),
-        TranslationCache(),
-        TranslationCache(),
+        BoundedCache(MAX_KINDS_OF_PODS),
+        BoundedCache(MAX_KINDS_OF_PODS, _MAX_KEY_BYTES),
     )
 
 
@@ -132,7 +135,7 @@ def translate(
     except WorkLimitError as limit:
         translation = Translation(findings=(POD_TOO_COMPLEX.at("spec", f"{limit}"),))
     if context.translations is not None and key is not None:
-        context.translations.put(key, translation)
+        context.translations.put(key, translation, cost=len(key))
     return translation
 
 
@@ -209,7 +212,10 @@ def _resolve_asks(
     """Resolve the asks of a pod, or return the cached outcome of equal asks."""
     admin = check_admin_access(asks, context.configuration, labelled=given.admin_access)
     key = PodAsks(asks, admin, _read_original_asks(given, context, budget))
-    cached = context.outcomes.get(key) if context.outcomes is not None else None
+    try:
+        cached = context.outcomes.get(key) if context.outcomes is not None else None
+    except TypeError:  # the parameters of a network can be lists, which have no hash
+        return resolve_asks(key, context.facts, context.configuration, budget)
     if cached is not None:
         return cached
     outcome = resolve_asks(key, context.facts, context.configuration, budget)

@@ -4,12 +4,13 @@ import copy
 import math
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
-from drawbridge.config.model import Configuration
+from drawbridge.config.model import Configuration, Legacy
 from drawbridge.documents.values import Value
-from drawbridge.translate.decisions.memo import MAX_KEY_BYTES, TranslationCache
 from drawbridge.translate.essence import essence_key
+from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.pods import make_context, translate
 from tests.tables import YamlValue
 
@@ -95,16 +96,16 @@ def test_a_pod_that_cannot_be_encoded_is_still_translated() -> None:
     assert translate(odd, by).findings == translate(pod(), by).findings
 
 
-def test_the_cache_is_bounded() -> None:
-    memo: TranslationCache[bytes, int] = TranslationCache(max_entries=2)
-    for number in range(3):
-        memo.put(b"%d" % number, number)
-    assert [memo.get(b"%d" % number) for number in range(3)] == [None, None, 2]
-
-
-def test_the_cache_ignores_long_and_unhashable_keys() -> None:
-    memo: TranslationCache[object, int] = TranslationCache()
-    memo.put(b"x" * (MAX_KEY_BYTES + 1), 1)
-    memo.put(("a", []), 1)  # type: ignore[arg-type]  # settings of networks are so
-    assert memo.get(b"x" * (MAX_KEY_BYTES + 1)) is None
-    assert memo.get(("a", [])) is None  # type: ignore[arg-type]
+def test_pods_whose_networks_have_lists_as_parameters_are_translated() -> None:
+    networks = '[{"name": "sriov-a", "namespace": "default", "ips": ["10.0.0.1/24"]}]'
+    given = pod()
+    given["metadata"]["annotations"] = {"k8s.v1.cni.cncf.io/networks": networks}  # type: ignore[index,call-overload]
+    given["spec"]["containers"][0]["resources"]["limits"] = {"openshift.io/sriov_a": 1}  # type: ignore[index,call-overload]
+    legacy = Legacy(networks={"default/sriov-a": "openshift.io/sriov_a"})
+    by = msgspec.structs.replace(make_context(Configuration(legacy=legacy)), translations=None)
+    asks = read_pod(given, legacy).asks
+    with pytest.raises(TypeError):
+        hash(asks)
+    first, second = (translate(given, by).templates for _ in range(2))
+    assert first == second
+    assert len(first) == len(asks)

@@ -6,11 +6,11 @@ that contains the name of a pod is cached for that name only. Entries and bytes 
 """
 
 import re
-from collections import OrderedDict
 from typing import Final, NamedTuple
 
 import msgspec
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.documents.values import Value
 from webhook.admission.created_pod import RawPod, RawPodMetadata
 from webhook.admission.namespace_scopes import NamespaceDecision
@@ -110,10 +110,7 @@ class AnswerCache:
     def __init__(self, max_entries: int = 4096, max_bytes: int = 32 * 1024 * 1024) -> None:
         self.hits = 0
         self.misses = 0
-        self._max_entries = max_entries
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._entries: OrderedDict[AnswerKey, tuple[PodResponse, int]] = OrderedDict()
+        self._entries: BoundedCache[AnswerKey, PodResponse] = BoundedCache(max_entries, max_bytes)
         self._inputs: tuple[object, object] = (None, None)
 
     def __len__(self) -> int:
@@ -126,7 +123,6 @@ class AnswerCache:
             return
         if last != (context, other_webhooks):
             self._entries.clear()
-            self._bytes = 0
         self._inputs = (context, other_webhooks)
 
     def get(self, key: AnswerKey, name: str = "") -> PodResponse | None:
@@ -140,23 +136,11 @@ class AnswerCache:
 
     def find(self, key: AnswerKey, name: str = "") -> PodResponse | None:
         """Do the same as `get`, but do not count."""
-        entry = self._entries.get(key)
-        if entry is None and name:
-            key = key.with_name(name)
-            entry = self._entries.get(key)
-        if entry is None:
-            return None
-        self._entries.move_to_end(key)
-        return entry[0]
+        response = self._entries.get(key)
+        if response is None and name:
+            response = self._entries.get(key.with_name(name))
+        return response
 
     def put(self, key: AnswerKey, response: PodResponse, size: int) -> None:
         """Add a response of the given size in bytes. Evict the least recently used entries."""
-        size += key.size
-        if size > self._max_bytes // 8:
-            return
-        replaced = self._entries.pop(key, None)
-        self._bytes += size - (replaced[1] if replaced else 0)
-        self._entries[key] = (response, size)
-        while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
-            _, (_, evicted_size) = self._entries.popitem(last=False)
-            self._bytes -= evicted_size
+        self._entries.put(key, response, cost=key.size + size)

@@ -3,12 +3,12 @@
 Summaries are cached by the template name, which is a hash of the content.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import get_value
@@ -44,7 +44,7 @@ class ClaimSummaries:
     """
 
     def __init__(self, find_older: Callable[[], Sequence[Facts]] = tuple) -> None:
-        self._summaries: OrderedDict[str, ClaimSummary] = OrderedDict()
+        self._summaries: BoundedCache[str, ClaimSummary] = BoundedCache(_MAX_ENTRIES)
         self._find_older = find_older
         self._inputs: tuple[Facts | None, Configuration] | None = None
         self._judging: FactsContext | None = None
@@ -62,9 +62,8 @@ class ClaimSummaries:
             self._judging = None if facts is None else self._make_context(facts, configuration)
         summary = self._summaries.get(template.name)
         if summary is None:
-            summary = self._summaries[template.name] = self._read(template)
-            if len(self._summaries) > _MAX_ENTRIES:
-                self._summaries.popitem(last=False)
+            summary = self._read(template)
+            self._summaries.put(template.name, summary)
         return summary
 
     def list_contexts(self, context: TranslationContext) -> Iterator[TranslationContext]:

@@ -1,10 +1,10 @@
 """Decide the scope of namespaces, with a bounded cache of the decisions."""
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.config.model import Scope
 from drawbridge.finding import Finding
 from drawbridge.names import ADMIN_ACCESS_LABEL
@@ -29,7 +29,8 @@ class NamespaceScopes:
 
     def __init__(self, cluster: NamespaceView) -> None:
         self._cluster = cluster
-        self._decisions: OrderedDict[str, tuple[Scope, NamespaceDecision]] = OrderedDict()
+        self._decisions: BoundedCache[str, tuple[Scope, NamespaceDecision]]
+        self._decisions = BoundedCache(_MAX_ENTRIES)
 
     def __len__(self) -> int:
         return len(self._decisions)
@@ -62,7 +63,5 @@ class NamespaceScopes:
         mode, findings = decide_namespace_scope(name, labels, configured)
         admin_access = labels.get(ADMIN_ACCESS_LABEL) == "true"
         decision = NamespaceDecision(mode, findings, admin_access, labels)
-        self._decisions[name] = (configured, decision)
-        if len(self._decisions) > _MAX_ENTRIES:
-            self._decisions.popitem(last=False)
+        self._decisions.put(name, (configured, decision))
         return decision

@@ -6,7 +6,6 @@ response.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
@@ -20,6 +19,7 @@ from drawbridge.agreement.template_objects import (
     format_time,
     may_be_dropped,
 )
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
@@ -57,24 +57,22 @@ class CreatedAhead:
     def __init__(self, store: TemplateStore, now: Callable[[], datetime]) -> None:
         self._store = store
         self._now = now
-        self._unwatched: dict[str, dict[str, datetime]] = {}  # by namespace and name
+        # By namespace, then by name.
+        self._unwatched: BoundedCache[str, dict[str, datetime]] = BoundedCache(_MAX_ENTRIES)
 
     def reserve(self, namespace: str, name: str) -> bool:
         """Count a template that is about to be created; False if there are too many."""
         now = self._now()
-        # The namespace moves to the end, so that the first one was used least recently.
         unwatched = {
             each: created
-            for each, created in self._unwatched.pop(namespace, {}).items()
+            for each, created in (self._unwatched.pop(namespace) or {}).items()
             if self._store.get_cached(namespace, each) is None and now - created <= _TRUSTED
         }
         is_free = self._store.count_unused(namespace) + len(unwatched) < MAX_AHEAD
         if is_free:
             unwatched[name] = now
         if unwatched:
-            self._unwatched[namespace] = unwatched
-        if len(self._unwatched) > _MAX_ENTRIES:
-            del self._unwatched[next(iter(self._unwatched))]
+            self._unwatched.put(namespace, unwatched)
         return is_free
 
 
@@ -84,7 +82,7 @@ class TemplateCache:
     def __init__(self, store: TemplateStore, now: Callable[[], datetime]) -> None:
         self._store = store
         self._now = now
-        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._entries: BoundedCache[_Key, _Entry] = BoundedCache(_MAX_ENTRIES)
         self._requests: dict[tuple[_Key, bool], asyncio.Task[TemplateState]] = {}
         self._renewals: set[asyncio.Task[None]] = set()
         self._ahead = CreatedAhead(store, now)
@@ -138,11 +136,9 @@ class TemplateCache:
         watched: Mapping[str, Value] | None = None,
         used: datetime | None = None,
     ) -> _Entry:
-        last = self._entries.pop(key, None)
+        last = self._entries.get(key)
         entry = _Entry(state, until, watched, used or (last.used if last else None))
-        self._entries[key] = entry
-        if len(self._entries) > _MAX_ENTRIES:
-            self._entries.popitem(last=False)
+        self._entries.put(key, entry)
         return entry
 
     async def _share_request(

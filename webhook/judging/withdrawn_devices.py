@@ -5,12 +5,12 @@ them must not be refused meanwhile.
 """
 
 import itertools
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.device import Device
 from drawbridge.dra.slices import Slice
 
@@ -43,7 +43,7 @@ class WithdrawnDevices:
     def __init__(self, seconds: float, now: Callable[[], float]) -> None:
         self._seconds = seconds
         self._now = now
-        self._slices: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
+        self._slices: BoundedCache[tuple[str, str], _Entry] = BoundedCache(MAX_SLICES)
         self._incomplete_until = float("-inf")
         self._recent = RecentlyWithdrawn()
 
@@ -68,13 +68,13 @@ class WithdrawnDevices:
             lambda item: now - item[1].last >= self._seconds, self._slices.items()
         )
         for key, entry in tuple(expired):
-            del self._slices[key]
+            self._slices.pop(key)
             if now - entry.first < MAX_ABSENCE_SECONDS and is_absent(entry.before):
-                self._slices[key] = entry._replace(last=now)
+                self._slices.put(key, entry._replace(last=now))
         doubts: tuple[str, ...] = ()
         if now < self._incomplete_until:
             doubts = (f"more than {MAX_SLICES} slices were withdrawn a short time ago",)
-        found = RecentlyWithdrawn(tuple(each.before for each in self._slices.values()), doubts)
+        found = RecentlyWithdrawn(tuple(each.before for _, each in self._slices.items()), doubts)
         if found != self._recent:
             self._recent = found
         return self._recent
@@ -83,12 +83,11 @@ class WithdrawnDevices:
         key = (withdrawn.driver, withdrawn.name)
         now = self._now()
         # What was there first is kept: a driver can publish a pool in several steps.
-        known = self._slices.pop(key, None)
+        known = self._slices.pop(key)
         before = withdrawn if known is None else known.before
-        self._slices[key] = _Entry(now, now, before)
-        if len(self._slices) > MAX_SLICES:
-            self._slices.popitem(last=False)
-            self._incomplete_until = self._now() + self._seconds
+        if len(self._slices) == MAX_SLICES:
+            self._incomplete_until = now + self._seconds
+        self._slices.put(key, _Entry(now, now, before))
 
 
 def _keeps_devices(before: Slice, after: Slice) -> bool:

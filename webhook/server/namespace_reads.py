@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import aiohttp
 import msgspec
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cluster.session import ApiError
 from drawbridge.process.logs import log_event
 
@@ -37,7 +37,7 @@ class NamespaceReads:
     def __init__(self, read: ReadLabels, now: Callable[[], float] = time.monotonic) -> None:
         self._read = read
         self._now = now
-        self._labels: OrderedDict[str, tuple[Labels, float]] = OrderedDict()
+        self._labels: BoundedCache[str, Labels] = BoundedCache(MAX_ENTRIES)
         self._requests: dict[str, asyncio.Task[Labels | None]] = {}
 
     def __len__(self) -> int:
@@ -45,12 +45,11 @@ class NamespaceReads:
 
     def get(self, name: str) -> Labels | None:
         """Return the labels that were read a short time ago, or None."""
-        labels, until = self._labels.get(name, (None, 0.0))
-        return labels if labels is not None and self._now() < until else None
+        return self._labels.get(name, self._now())
 
     def forget(self, name: str) -> None:
         """Forget what was read, because the watch shows a change of the namespace."""
-        self._labels.pop(name, None)
+        self._labels.pop(name)
 
     async def read(self, name: str, seconds: float) -> Labels | None:
         """Read the labels of a namespace, or return None after the given time."""
@@ -73,8 +72,5 @@ class NamespaceReads:
             log_event(_LOG, logging.WARNING, text, namespace=name, reason=str(error))
             return None
         if labels is not None:
-            self._labels[name] = (labels, self._now() + TRUSTED_SECONDS)
-            self._labels.move_to_end(name)
-            if len(self._labels) > MAX_ENTRIES:
-                self._labels.popitem(last=False)
+            self._labels.put(name, labels, until=self._now() + TRUSTED_SECONDS)
         return labels

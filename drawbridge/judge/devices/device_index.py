@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.attributes import find_attribute, split_name
 from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.inventory import Inventory, Pool, PoolCache, is_device_for_node
@@ -157,9 +158,9 @@ class DeviceIndex:
         self._alike = self._group_nodes()
         self._patterns: dict[str, list[list[Hashable]]] = {}
         self._columns: dict[str, list[int]] = {}
-        self._accepting: dict[str, set[str]] = {}
-        self._groupings: dict[DeviceReads, tuple[Node, ...]] = {}
-        self._answers: dict[Hashable, object] = {}
+        self._accepting: BoundedCache[str, set[str]] = BoundedCache(MAX_TERMS)
+        self._groupings: BoundedCache[DeviceReads, tuple[Node, ...]] = BoundedCache(MAX_GROUPINGS)
+        self._answers: BoundedCache[Hashable, tuple[object]] = BoundedCache(MAX_ANSWERS)
 
     def representatives(self, reads: DeviceReads) -> tuple[Node, ...]:
         """Return one node of each group of nodes that differ in what is read."""
@@ -167,18 +168,17 @@ class DeviceIndex:
         reads = DeviceReads(reads.values & self.attributes, reads.patterns & self.attributes)
         known = self._groupings.get(reads)
         if known is None:
-            if len(self._groupings) >= MAX_GROUPINGS:
-                self._groupings.clear()
-            known = self._groupings[reads] = self._group(reads)
+            known = self._group(reads)
+            self._groupings.put(reads, known)
         return known
 
     def recall(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return what was computed for a key before, or compute it, for this index only."""
-        if key not in self._answers:
-            if len(self._answers) >= MAX_ANSWERS:
-                self._answers.clear()
-            self._answers[key] = compute()
-        return self._answers[key]  # type: ignore[return-value]  # computed for this key
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = (compute(),)
+            self._answers.put(key, answer)
+        return answer[0]  # type: ignore[return-value]  # computed for this key
 
     def varies(self, name: str, least: int) -> bool:
         """Return whether the slices differ in an attribute in at least so many ways."""
@@ -194,9 +194,8 @@ class DeviceIndex:
         # Not recalled with the others: a result can name every node.
         known = self._accepting.get(term)
         if known is None:
-            if len(self._accepting) >= MAX_TERMS:
-                self._accepting.clear()
-            known = self._accepting[term] = self._find_nodes_with(name, accepts)
+            known = self._find_nodes_with(name, accepts)
+            self._accepting.put(term, known)
         return known
 
     def _find_nodes_with(self, name: str, accepts: Callable[[Attribute | None], bool]) -> set[str]:

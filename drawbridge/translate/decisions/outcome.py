@@ -6,6 +6,7 @@ with equal asks share one cached outcome.
 
 import msgspec
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.config.model import Configuration
 from drawbridge.dra.rules import encode_rules
 from drawbridge.facts.model import Facts
@@ -14,7 +15,6 @@ from drawbridge.names import RULES_ANNOTATION
 from drawbridge.translate.changes import dual_nodes
 from drawbridge.translate.changes.template import ClaimTemplate, make_template
 from drawbridge.translate.codes import TOO_MANY_CLAIMS
-from drawbridge.translate.decisions.memo import TranslationCache
 from drawbridge.translate.decisions.node_offers import PodAsks, decide_for_one_node
 from drawbridge.translate.legacy.asks import Ask
 from drawbridge.translate.targets.claims import ClaimLimitError, ComposedClaim, assemble_claims
@@ -33,7 +33,7 @@ class Outcome(msgspec.Struct, frozen=True):
     drivers: tuple[str, ...] = ()  # the drivers of the claims
 
 
-OutcomeCache = TranslationCache[PodAsks, Outcome]
+OutcomeCache = BoundedCache[PodAsks, Outcome]
 
 
 def resolve_asks(

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from drawbridge.translate.decisions import memo
+from drawbridge.bounded_cache import BoundedCache
 from tests.webhook.admission.harness import (
     ENFORCE,
     AdmissionHarness,
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio
 BOUND: Final = 16
 # Stands for the cluster and the time, not for memory of the process.
 _OUTSIDE: Final = (FakeClusterView, FakeTemplateStore, Clock)
-_OURS: Final = ("webhook.", "translate.", "tests.webhook.")
+_OURS: Final = ("webhook.", "drawbridge.", "tests.webhook.")
 _CONTAINERS: Final = (dict, list, set)
 
 
@@ -58,7 +58,7 @@ async def test_distinct_pods_and_namespaces_leave_bounded_memory(
     harness = AdmissionHarness(answers=answer_cache.AnswerCache(max_entries=BOUND))
     context: Any = harness.cluster.context
     harness.cluster.context = type(context)(
-        translations=memo.TranslationCache(BOUND), outcomes=memo.TranslationCache(BOUND)
+        translations=BoundedCache(BOUND), outcomes=BoundedCache(BOUND)
     )
     await feed(harness, range(4 * BOUND))
     kept = (harness.admission, harness.cluster.context.translations)
