@@ -14,7 +14,7 @@ from certs.injection import (
 from certs.rotation import RotationDecision, RotationPolicy, Situation, Step, add_upcoming, decide
 from certs.secret import SecretReading, SecretState, compose_secret
 from certs.watched_secret import WatchedSecret
-from drawbridge.agreement.certificate_codes import (
+from drawbridge.agreement.operation_codes import (
     AUTHORITY_RESTORED,
     AUTHORITY_ROTATED,
     BUNDLE_MANAGED_ELSEWHERE,

@@ -22,8 +22,8 @@ from controller.protocols import (
 )
 from controller.reconcile import process_each
 from controller.watched_objects import PartialObject
-from drawbridge.agreement.controller_codes import DUAL_NODES_HELD
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
+from drawbridge.agreement.operation_codes import DUAL_NODES_HELD
 from drawbridge.facts.families import known_families, serves_name
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding

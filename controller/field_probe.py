@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured, is_rejected
-from drawbridge.agreement import controller_codes
+from drawbridge.agreement import operation_codes
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.gates import NEWEST, VERSIONS, Gates, gates_of_version
@@ -186,7 +186,7 @@ class FieldProbeReconciler:
                 f"the API server has version {version}, which Drawbridge does not know; assuming "
                 f"{inferred.version}"
             )
-            findings.append(controller_codes.SERVER_VERSION_UNKNOWN.at("", message))
+            findings.append(operation_codes.SERVER_VERSION_UNKNOWN.at("", message))
         self._report(tuple(findings))
         before = self.support
         self.support = ServerSupport(version, tuple(stored_fields), inferred)
@@ -207,7 +207,7 @@ class FieldProbeReconciler:
             if is_stored is None and not is_rejected(error, 422):
                 raise
             finding = (
-                controller_codes.PROBE_REFUSED.at(name, f"{name}: {error}")
+                operation_codes.PROBE_REFUSED.at(name, f"{name}: {error}")
                 if is_stored is None
                 else None
             )

@@ -37,7 +37,7 @@ from controller.template_use import is_created_ahead
 from controller.template_users import TemplateUsers
 from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.agreement.admission_codes import CLAIM_FIELD_DROPPED, TEMPLATE_TAKEN
-from drawbridge.agreement.controller_codes import TEMPLATE_NOT_REPRODUCED, TEMPLATE_OUT_OF_SCOPE
+from drawbridge.agreement.operation_codes import TEMPLATE_NOT_REPRODUCED, TEMPLATE_OUT_OF_SCOPE
 from drawbridge.agreement.owned_templates import has_owned_name
 from drawbridge.agreement.template_objects import (
     build_object,

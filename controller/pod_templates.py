@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from controller.watched_objects import WatchedPod
-from drawbridge.agreement.controller_codes import TEMPLATE_NOT_REPRODUCED
+from drawbridge.agreement.operation_codes import TEMPLATE_NOT_REPRODUCED
 from drawbridge.agreement.owned_templates import is_exclusively_owned, name_matches_content
 from drawbridge.documents.values import Value
 from drawbridge.facts.model import Facts

@@ -31,7 +31,7 @@ from controller.protocols import (
 from controller.quota_charges import NameCharge, compute_charge
 from controller.reconcile import process_each
 from controller.watched_objects import PartialObject, WatchedQuota
-from drawbridge.agreement.controller_codes import (
+from drawbridge.agreement.operation_codes import (
     QUOTA_COUNTS_DEVICES,
     QUOTA_DOES_NOT_BIND,
     QUOTA_MIRRORED,

@@ -16,8 +16,8 @@ from cli.facts import facts_input
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.live_cluster import as_documents
 from controller.field_probe import infer_gates
-from drawbridge.agreement.controller_codes import SERVER_VERSION_UNKNOWN
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
+from drawbridge.agreement.operation_codes import SERVER_VERSION_UNKNOWN
 from drawbridge.agreement.owned_pools import (
     decide_node,
     find_unfenced_nodes,

@@ -4,16 +4,10 @@ from typing import Final
 
 import drawbridge.agreement.admission_codes
 import drawbridge.agreement.allocator_codes
-import drawbridge.agreement.certificate_codes
-import drawbridge.agreement.controller_codes
-import drawbridge.agreement.ownership_codes
+import drawbridge.agreement.operation_codes
 import drawbridge.dra.codes
 import drawbridge.facts.codes
 import drawbridge.judge.claims.codes
-import drawbridge.judge.claims.config_codes
-import drawbridge.judge.claims.read_codes
-import drawbridge.judge.claims.reference_codes
-import drawbridge.judge.claims.validity_codes
 import drawbridge.judge.slices.codes
 import drawbridge.ledger.codes
 import drawbridge.report.codes
@@ -29,10 +23,6 @@ from drawbridge.finding import accepted_names
 TABLES: Final = (
     drawbridge.dra.codes.CODES,
     drawbridge.judge.slices.codes.CODES,
-    drawbridge.judge.claims.validity_codes.CODES,
-    drawbridge.judge.claims.reference_codes.CODES,
-    drawbridge.judge.claims.read_codes.CODES,
-    drawbridge.judge.claims.config_codes.CODES,
     drawbridge.judge.claims.codes.CODES,
     drawbridge.solver.codes.CODES,
     drawbridge.ledger.codes.CODES,
@@ -44,10 +34,8 @@ TABLES: Final = (
     drawbridge.translate.changes.codes.CODES,
     drawbridge.translate.manifests.codes.CODES,
     drawbridge.agreement.admission_codes.CODES,
-    drawbridge.agreement.controller_codes.CODES,
+    drawbridge.agreement.operation_codes.CODES,
     drawbridge.agreement.allocator_codes.CODES,
-    drawbridge.agreement.ownership_codes.CODES,
-    drawbridge.agreement.certificate_codes.CODES,
     drawbridge.report.codes.CODES,
 )
 ACCEPTED_NAMES: Final = accepted_names(TABLES)

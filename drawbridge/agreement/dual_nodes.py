@@ -6,7 +6,7 @@ The controller reports them for a cluster, and `drawbridge check` for the object
 from collections.abc import Iterable
 from typing import Final
 
-from drawbridge.agreement.controller_codes import DUAL_NODES
+from drawbridge.agreement.operation_codes import DUAL_NODES
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
 

@@ -10,7 +10,7 @@ authority and the failurePolicy of the guard.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from drawbridge.agreement import controller_codes
+from drawbridge.agreement import operation_codes
 from drawbridge.config.model import Configuration
 from drawbridge.finding import Finding
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
@@ -216,14 +216,14 @@ def find_inactive(live: JSONObject | None, configuration: Configuration) -> tupl
             f"{KIND} {WEBHOOK_CONFIGURATION} does not exist, so the API server sends no pods "
             "to Drawbridge"
         )
-        return (controller_codes.NAME_NOT_ACTIVE.at("", message, object=about),)
+        return (operation_codes.NAME_NOT_ACTIVE.at("", message, object=about),)
     return tuple(_find_inactive(live, configuration, about))
 
 
 def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -> Iterator[Finding]:
     if all(each.get("name") != POD_WEBHOOK for each in _webhooks(live)):
         message = f"{about}: webhook {POD_WEBHOOK} is missing, so the API server sends no pods"
-        yield controller_codes.NAME_NOT_ACTIVE.at(
+        yield operation_codes.NAME_NOT_ACTIVE.at(
             "webhooks", message, object=about, remedy=_WEBHOOK_REMEDY
         )
     wanted = derive_conditions(configuration)
@@ -232,14 +232,14 @@ def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -
             names = _format_configured_names(configuration)
             message = f"webhook {each.get('name')}: {'; '.join(wrong)}{names}"
             path = f"webhooks[{i}].matchConditions"
-            yield controller_codes.NAME_NOT_ACTIVE.at(path, message, object=about)
+            yield operation_codes.NAME_NOT_ACTIVE.at(path, message, object=about)
         if _selects_too_little(each, configuration):
             path = f"webhooks[{i}].namespaceSelector"
             message = (
                 f"webhook {POD_WEBHOOK}: namespaceSelector requires the label {TRANSLATE_LABEL}, "
                 "but scope.namespaceSelector selects namespaces without it"
             )
-            yield controller_codes.NAME_NOT_ACTIVE.at(
+            yield operation_codes.NAME_NOT_ACTIVE.at(
                 path, message, object=about, remedy=_SELECTOR_REMEDY
             )
 

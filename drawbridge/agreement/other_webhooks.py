@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from drawbridge.agreement.controller_codes import OTHER_WEBHOOK
+from drawbridge.agreement.operation_codes import OTHER_WEBHOOK
 from drawbridge.agreement.scope import Mode
 from drawbridge.finding import Finding
 from drawbridge.names import TRANSLATE_LABEL

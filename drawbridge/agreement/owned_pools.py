@@ -8,7 +8,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from drawbridge.agreement.ownership_codes import (
+from drawbridge.agreement.operation_codes import (
     FENCE_AROUND_ALL_NODES,
     FENCE_DISAGREES,
     FENCE_MISSING,

@@ -6,7 +6,7 @@ import pytest
 
 from controller.api_server import EventReporter, report_result
 from controller.protocols import ObjectReference
-from drawbridge.agreement.controller_codes import DUAL_NODES
+from drawbridge.agreement.operation_codes import DUAL_NODES
 from drawbridge.cluster.event_series import InvolvedObject
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.config.model import Configuration, Policy

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from drawbridge.dra.claim import request_choices
 from drawbridge.dra.validation import validate_devices
 from drawbridge.finding import Finding
-from drawbridge.judge.claims import validity_codes as codes
+from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.slices.expressions import check_expression
 from drawbridge.judge.subject import JudgedClaim, Subject

@@ -1,8 +1,316 @@
-"""Finding codes of claims and pods that the published devices decide."""
+"""Finding codes about claims, templates and the pods that use them."""
 
 from drawbridge.finding import Activity, Codes, Severity
 
 CODES = Codes(Activity.WRITE_CLAIMS)
+
+# Claims that the API server rejects or that no devices can ever satisfy.
+
+ADMIN_ACCESS_DENIED = CODES.define(
+    "AdminAccessDenied",
+    Severity.ERROR,
+    text=(
+        "A request sets adminAccess in a namespace without the label that allows it. The API "
+        "server rejects such claims and templates."
+    ),
+    example=(
+        "spec.devices.requests[0].exactly.adminAccess: namespace ml does not have the label "
+        "resource.kubernetes.io/admin-access: true"
+    ),
+    remedy=(
+        "Remove adminAccess, or ask the administrator for a namespace with the label "
+        'resource.kubernetes.io/admin-access: "true".'
+    ),
+)
+CONSTRAINTS_CONTRADICT = CODES.define(
+    "ConstraintsContradict",
+    Severity.ERROR,
+    text=(
+        "A matchAttribute and a distinctAttribute require one attribute to be equal and different "
+        "on the same devices. No devices satisfy both, so the claim is never allocated."
+    ),
+    example=(
+        "spec.devices.constraints[1].distinctAttribute: constraints[0] requires the same value of "
+        "resource.kubernetes.io/pcieRoot on 2 of these devices"
+    ),
+    remedy="Remove one of the two constraints, or apply them to different requests.",
+)
+TOO_MANY_DEVICES = CODES.define(
+    "TooManyDevices",
+    Severity.ERROR,
+    text=(
+        "A claim requests more devices than an allocation can have. The API server accepts the "
+        "claim, but the scheduler reports an error for its pod, on every node."
+    ),
+    example="the claim needs at least 40 devices, but at most 32 are allowed",
+    remedy="Distribute the devices over several claims of the pod.",
+)
+
+# References to other objects, and quotas.
+
+CLASS_NOT_FOUND = CODES.define(
+    "ClassNotFound",
+    Severity.WARNING,
+    text=(
+        "A request names a DeviceClass that does not exist. Pods with the claim wait until "
+        "somebody creates the class."
+    ),
+    example=(
+        "spec.devices.requests[0].exactly.deviceClassName: DeviceClass gpu.nvidia.con does not "
+        "exist; did you mean gpu.nvidia.com?"
+    ),
+    remedy="Correct the name, or create the class before the pods.",
+)
+CLAIM_NOT_FOUND = CODES.define(
+    "ClaimNotFound",
+    Severity.WARNING,
+    text=(
+        "A pod names a ResourceClaim or a ResourceClaimTemplate that does not exist in its "
+        "namespace. The pod waits until somebody creates it; it may be created after the pod."
+    ),
+    example=(
+        "spec.resourceClaims[0].resourceClaimTemplateName: ResourceClaimTemplate ml/one-gpu does "
+        "not exist"
+    ),
+    remedy="Correct the name, or create the object in the namespace of the pod.",
+)
+REQUEST_NOT_FOUND = CODES.define(
+    "RequestNotFound",
+    Severity.ERROR,
+    text=(
+        "A container uses a request that its claim does not have. The pod runs, but the container "
+        "gets no device."
+    ),
+    example=(
+        "spec.containers[0].resources.claims[0].request: ResourceClaimTemplate ml/one-gpu has no "
+        "request gpus; did you mean gpu?"
+    ),
+    remedy="Name a request of the claim, or no request to use all of its devices.",
+)
+CONTAINER_CLAIM_UNKNOWN = CODES.define(
+    "ContainerClaimUnknown",
+    Severity.ERROR,
+    text=(
+        "A container uses a claim that its pod does not list in resourceClaims. The API server "
+        "rejects the pod."
+    ),
+    example="spec.containers[0].resources.claims[0].name: the pod has no claim gpu",
+    remedy="Add the claim to spec.resourceClaims of the pod, or correct the name.",
+)
+POD_CLAIM_INVALID = CODES.define(
+    "PodClaimInvalid",
+    Severity.ERROR,
+    text=(
+        "An entry in resourceClaims of a pod names both a claim and a template, or neither, or has "
+        "the name of another entry. The API server rejects the pod."
+    ),
+    example=(
+        "spec.resourceClaims[0]: claim gpu must have exactly one of resourceClaimName and "
+        "resourceClaimTemplateName"
+    ),
+    remedy="Name one claim or one template in each entry, and use each entry's name once.",
+)
+
+QUOTA_TOO_SMALL = CODES.define(
+    "QuotaTooSmall",
+    Severity.ERROR,
+    text=(
+        "An object alone needs more than a ResourceQuota of its namespace allows. Its claims are "
+        "never created, even if nothing else is in use. A request for all devices is charged as 32."
+    ),
+    example=(
+        "spec.spec.devices.requests: ResourceQuota team limits "
+        "gpu.nvidia.com.deviceclass.resource.k8s.io/devices to 4, but the object needs 8"
+    ),
+    remedy="Request fewer devices, or ask the administrator for a larger quota.",
+)
+QUOTA_USED_UP = CODES.define(
+    "QuotaUsedUp",
+    Severity.WARNING,
+    text=(
+        "A ResourceQuota of the namespace leaves less than an object needs. Its claims are created "
+        "when others are deleted."
+    ),
+    example=(
+        "spec.devices.requests: ResourceQuota team limits count/resourceclaims.resource.k8s.io to "
+        "10, of which 10 are in use; the object needs 1"
+    ),
+    remedy="Delete claims that are not needed, or ask the administrator for a larger quota.",
+)
+QUOTA_OF_LEGACY_NAME = CODES.define(
+    "QuotaOfLegacyName",
+    Severity.WARNING,
+    text=(
+        "A ResourceQuota limits a legacy name, and the claims of an object need more than it "
+        "allows. The API server does not charge claims to such an entry. The controller of "
+        "Drawbridge mirrors entries for numbers of devices, so the claims may not be created."
+    ),
+    example=(
+        "spec.devices.requests: ResourceQuota team limits requests.nvidia.com/gpu to 4, of which 0 "
+        "are in use; the object needs 8, which the API server does not charge to this entry"
+    ),
+    remedy="Request less, or ask the administrator which limit applies to claims.",
+)
+
+# What the selectors of claims read of devices.
+
+READ_UNGUARDED = CODES.define(
+    "ReadUnguarded",
+    Severity.WARNING,
+    text=(
+        "A selector reads an attribute or a capacity that some device of its class does not have. "
+        "The scheduler does not skip such a device: it aborts the whole pod, on all nodes, when "
+        "it evaluates the selector on it."
+    ),
+    example=(
+        "spec.devices.requests[0].exactly.selectors[0].cel.expression: reads attribute "
+        "dra.net/rdma, which device dra.net/n1/eth0 and 3 more of class dra.net do not have"
+    ),
+    remedy='Guard the attribute: has(device.attributes["dra.net"].rdma) && ...',
+)
+SELECTOR_MAY_FAIL = CODES.define(
+    "SelectorMayFail",
+    Severity.WARNING,
+    text=(
+        "A selector fails on a published device of its class, for example because a value has "
+        "another type. The scheduler aborts the whole pod, on all nodes, when it evaluates the "
+        "selector on this device."
+    ),
+    example=(
+        "spec.devices.requests[0].exactly.selectors[0].cel.expression: fails on device "
+        "d.io/n1/gpu-0 of class gpu: no such overload: _<_"
+    ),
+    remedy="Compare the attribute with a value of its type.",
+)
+
+# Opaque configurations for drivers.
+
+CONFIG_INVALID = CODES.define(
+    "ConfigInvalid",
+    Severity.ERROR,
+    text=(
+        "A configuration for a known driver cannot be decoded: it has an unknown kind, an unknown "
+        "field, or a value of the wrong type. The driver decodes strictly and does not prepare "
+        "the claim, so its pod never starts."
+    ),
+    example=(
+        "spec.devices.config[0].opaque.parameters.sharing.stratgy: unknown field stratgy; did you "
+        "mean strategy?"
+    ),
+    remedy=(
+        "Correct the configuration. If the driver is newer than Drawbridge and knows the field, "
+        "set `findings: {ConfigInvalid: warn}` in the configuration."
+    ),
+)
+CONFIG_REFUSED = CODES.define(
+    "ConfigRefused",
+    Severity.ERROR,
+    text=(
+        "A configuration has values, or a combination of values, that its driver refuses when it "
+        "prepares the claim. The pod is scheduled but never starts."
+    ),
+    example=(
+        "spec.devices.config[0].opaque.parameters.sharing.mpsConfig.defaultActiveThreadPercentage: "
+        "defaultActiveThreadPercentage is 150, must be 0 to 100"
+    ),
+    remedy="Use values that the driver accepts.",
+)
+CONFIG_OTHER_DRIVER = CODES.define(
+    "ConfigOtherDriver",
+    Severity.ERROR,
+    text=(
+        "A configuration names one driver, but its parameters are of a kind that only another "
+        "driver decodes."
+    ),
+    example=(
+        "spec.devices.config[0].opaque.driver: driver gpu.nvidia.com does not decode GpuConfig of "
+        "gpu.resource.amd.com/v1alpha1, which is for gpu.amd.com"
+    ),
+    remedy="Name the driver that decodes the kind, or use a kind of the named driver.",
+)
+CONFIG_KIND_WRONG = CODES.define(
+    "ConfigKindWrong",
+    Severity.ERROR,
+    text=(
+        "A configuration is for another type of device than its request gets. The driver refuses "
+        "to prepare such a claim. Of several configurations for one request, the last applies."
+    ),
+    example=(
+        "spec.devices.config[0].opaque.parameters.kind: MigDeviceConfig configures devices of type "
+        "mig, but request gpu gets devices of type gpu"
+    ),
+    remedy="Use the kind for the type of the request's devices, or request another class.",
+)
+CONFIG_KIND_TWICE = CODES.define(
+    "ConfigKindTwice",
+    Severity.WARNING,
+    text=(
+        "Configurations of two kinds apply to one request. The driver uses only the last one, and "
+        "refuses it if it is for another type of device."
+    ),
+    example=(
+        "spec.devices.config[0].opaque.parameters.kind: request gpu has a MigDeviceConfig, too, in "
+        "config[1]; the driver uses only the last one"
+    ),
+    remedy="Keep one configuration for each request.",
+)
+CONFIG_VERSION_UNKNOWN = CODES.define(
+    "ConfigVersionUnknown",
+    Severity.WARNING,
+    text=(
+        "A configuration has an apiVersion that Drawbridge does not know for the driver, so its "
+        "fields are not checked. It may be newer than the versions that Drawbridge knows."
+    ),
+    example=(
+        "spec.devices.config[0].opaque.parameters.apiVersion: resource.nvidia.com/v1 is not a "
+        "version that Drawbridge knows for gpu.nvidia.com: resource.nvidia.com/v1beta1"
+    ),
+    remedy="Compare the version with the documentation of the installed driver.",
+)
+CONFIG_NEEDS_GATE = CODES.define(
+    "ConfigNeedsGate",
+    Severity.WARNING,
+    text=(
+        "A setting works only with a feature gate of the driver that is off by default. Without "
+        "the gate, the driver refuses to prepare the claim."
+    ),
+    example=(
+        "spec.devices.config[0].opaque.parameters.sharing.strategy: strategy MPS needs "
+        "MPSSupport=true"
+    ),
+    remedy=(
+        "Check the feature gates of the installed driver. If they are enabled everywhere, set "
+        "`findings: {ConfigNeedsGate: off}` in the configuration."
+    ),
+)
+CONFIG_UNUSED = CODES.define(
+    "ConfigUnused",
+    Severity.WARNING,
+    text=(
+        "A configuration is for a driver that serves none of the requests it applies to. It has "
+        "no effect."
+    ),
+    example=(
+        "spec.devices.config[0].opaque.driver: no class of the requests selects devices of driver "
+        "gpu.amd.com, so the configuration has no effect"
+    ),
+    remedy="Name the driver of the class, or remove the configuration.",
+)
+CONFIG_ON_ADMIN_ACCESS = CODES.define(
+    "ConfigOnAdminAccess",
+    Severity.WARNING,
+    text=(
+        "A configuration shares the device of a request with admin access. Sharing changes the "
+        "whole device, which other claims use. Newer versions of the driver refuse it."
+    ),
+    example=(
+        "spec.devices.config[0].requests: GpuConfig shares the device of request monitor, which "
+        "has admin access"
+    ),
+    remedy="Remove the sharing, or apply it only to requests without admin access.",
+)
+
+# Claims and the published devices.
 
 DEVICE_NEVER_MATCHES = CODES.define(
     "DeviceNeverMatches",

@@ -16,7 +16,7 @@ from drawbridge.dra.claim import (
     request_choices,
 )
 from drawbridge.finding import Finding
-from drawbridge.judge.claims import validity_codes as codes
+from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.subject import Subject
 from drawbridge.judge.work import Work

@@ -18,7 +18,7 @@ from drawbridge.dra.decode import QuantityDecoder
 from drawbridge.dra.decode_errors import Schema, convert, describe_value
 from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Code, Finding
-from drawbridge.judge.claims import config_codes as codes
+from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.device_types import possible_types, serves_driver
 from drawbridge.judge.driver_configs import DRIVERS

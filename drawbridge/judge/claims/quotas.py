@@ -15,7 +15,7 @@ from drawbridge.dra.quota import DEVICES, REQUESTS, quota_charges
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.families import FAMILIES
 from drawbridge.finding import Finding
-from drawbridge.judge.claims import reference_codes as codes
+from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import JudgedClaim, Subject

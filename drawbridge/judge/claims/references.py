@@ -10,7 +10,7 @@ from typing import Final
 
 from drawbridge.dra.claim import CLAIM, TEMPLATE, Devices, request_choices, request_names
 from drawbridge.finding import Finding
-from drawbridge.judge.claims import reference_codes as codes
+from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext, ObjectLookups
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import JudgedClaim, Subject

@@ -16,7 +16,7 @@ from drawbridge.dra.device import Device
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
-from drawbridge.judge.claims import read_codes as codes
+from drawbridge.judge.claims import codes
 from drawbridge.judge.claims.references import suggest
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.node_work import spend_grouping

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from drawbridge.finding import Finding
-from drawbridge.judge.claims import validity_codes as codes
+from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.subject import Subject
 from drawbridge.solver.demand import MAX_RESULTS, minimum_devices

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from drawbridge.agreement.controller_codes import NAME_NOT_ACTIVE
+from drawbridge.agreement.operation_codes import NAME_NOT_ACTIVE
 from tests.tables import YamlValue, load_cases
 from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView
 from webhook.admission import pods
