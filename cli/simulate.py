@@ -114,7 +114,12 @@ def _place_here(
     if options.output != "text":
         # The data has no place for findings about the input.
         output.print_findings(result.findings, streams.err)
-        data = placements.placements_as_data(result.entries, result.ledger, audit_findings)
+        written = {
+            name_of(claim): (claim.status.allocation, inputs.details.allocations[name_of(claim)])
+            for claim in inputs.objects.claims
+            if name_of(claim) in inputs.details.allocations
+        }
+        data = placements.placements_as_data(result.entries, result.ledger, audit_findings, written)
         data = {"allocator": result.allocators[0].value, **data}
         if not_asked:
             data = {**data, "allocatorNotAsked": not_asked}
@@ -196,9 +201,8 @@ def simulate(
     ledger = Ledger(sharing=inputs.gates.consumable_capacity)
     # Claims in files are identified by name: a copied claim often keeps the UID of the original.
     claims = {name_of(each): _without_uid(each) for each in inputs.objects.claims}
-    allocated = [(each, inputs.details.allocations.get(name)) for name, each in claims.items()]
     planner, nodes = schedulers.world_of(schedulers.used[0])
-    placer = Placer(planner, ledger, nodes, allocated, inputs.objects.templates)
+    placer = Placer(planner, ledger, nodes, claims.values(), inputs.objects.templates)
     findings = [*inputs.findings, *_report_unenforced(inputs, names, schedulers)]
     if names is None:
         preempting = preempting_placer(inputs, placer, findings) if preempt else None

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from cli.simulate import default_allocator
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
+from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.attributes import NUMA_NODE
 from drawbridge.dra.claim import template_reader
 from drawbridge.dra.classes import DeviceClass, class_reader
@@ -166,18 +167,17 @@ def _placed(
     placement = Placer(on.planner, Ledger(), on.cluster, (), templates).place_pod(carried)
     if placement.node is None:
         raise ValueError(f"{on.machine.shape} gives {asked} nothing: {placement.reasons}")
-    results = [each for _, written in placement.claims for each in _results(written)]
+    results = [
+        result
+        for _, allocation in placement.claims
+        for result in (allocation or Allocation()).devices.results
+    ]
     names = {f"pci-{nic.bus.replace(':', '-').replace('.', '-')}": nic for nic in on.machine.nics}
-    for _, group in groupby(results, lambda each: each["request"].partition("-")[2]):
-        devices = [each["device"] for each in group]
+    for _, group in groupby(results, lambda each: each.request.partition("-")[2]):
+        devices = [each.device for each in group]
         numbers = (int(each.partition("-")[2]) for each in devices if each.startswith("gpu-"))
         nics = (names[each].name for each in devices if each in names)
         yield tuple(sorted(numbers)), tuple(sorted(nics))
-
-
-def _results(written: Any) -> list[dict[str, Any]]:  # noqa: ANN401  # as the API has it
-    found: list[dict[str, Any]] = written["devices"]["results"]
-    return found
 
 
 def koordinator_groups(shape: str, gpus: int, rdma: int) -> tuple[tuple[int, int], ...] | None:

@@ -31,6 +31,7 @@ from allocator.scheduler.protocol import SchedulingPod, shorten_message
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.preemptors import key_of
 from allocator.state.releases import Releases
+from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.taints import EXCLUDING, tolerates
@@ -39,7 +40,6 @@ from drawbridge.ledger.claim_references import find_pod_claims
 from drawbridge.ledger.codes import CLAIM_MISSING
 from drawbridge.ledger.disruption_budgets import DisruptionBudget
 from drawbridge.ledger.extended_resources import requested_names
-from drawbridge.ledger.holdings import decode_allocation
 from drawbridge.ledger.ledger import name_of, uid_of
 from drawbridge.ledger.node_fit import ClusterNodes, group_nodes_by_service, make_reason
 from drawbridge.ledger.placing import Placer
@@ -48,7 +48,6 @@ from drawbridge.ledger.preemption import PreemptingPlacer, running_pod
 from drawbridge.ledger.priorities import Priorities, PriorityClass
 from drawbridge.ledger.victims import RunningPod
 from drawbridge.solver.reasons import Reason, merge_reasons, summarize_reasons
-from drawbridge.solver.results import AllocationJSON
 
 MAX_REASONS: Final = 32
 MAX_NODES: Final = 20
@@ -206,7 +205,7 @@ def simulate_pods(
     state.ledger.accept_unversioned()
     existing = {name_of(each): each for each in state.claims.values()}
     added = {name_of(each): each for each in given.claims}
-    claims = ((_with_reservation(state, each), None) for each in (existing | added).values())
+    claims = (_with_reservation(state, each) for each in (existing | added).values())
     placer = Placer(state.planner, state.ledger, ClusterNodes(nodes=()), claims, given.templates)
     templates = {name_of(each): each for each in given.templates}
     if given.preempt:
@@ -306,10 +305,10 @@ def _refused(pod: Pod, claims: Sequence[Claim], reasons: Sequence[Reason]) -> Si
     )
 
 
-def _describe_claim(name: str, written: AllocationJSON | None) -> SimulatedClaim:
+def _describe_claim(name: str, allocation: Allocation | None) -> SimulatedClaim:
     devices: tuple[HeldDevice, ...] = ()
-    if written is not None:
-        devices = tuple(map(describe_result, decode_allocation(written).devices.results))
+    if allocation is not None:
+        devices = tuple(map(describe_result, allocation.devices.results))
     return SimulatedClaim(claim=name.partition("/")[2], devices=devices)
 
 

@@ -19,7 +19,7 @@ from allocator.state.preemptors import MAX_PREEMPTORS, Preemptor, Preemptors
 from allocator.state.releases import Releases, waits_for
 from allocator.state.reservations import PodReservation
 from allocator.state.reserved_pods import ReservedPods
-from drawbridge.ledger.holdings import Hold, decode_allocation, read_holds
+from drawbridge.ledger.holdings import Hold, read_holds
 from drawbridge.ledger.ledger import DeviceID
 from drawbridge.solver.reasons import Reason
 
@@ -197,8 +197,7 @@ def _device_of(hold: Hold) -> DeviceID:
 def _devices_of(fitting: FittingNode) -> frozenset[DeviceID]:
     """Return the devices of a solution."""
     allocations = fitting.solution.allocations if fitting.solution else ()
-    decoded = map(decode_allocation, allocations)
-    return frozenset(_device_of(hold) for each in decoded for hold in read_holds(each))
+    return frozenset(_device_of(hold) for each in allocations for hold in read_holds(each))
 
 
 def _refuse(priority: int, *, unfinished: bool) -> PreemptReply:

@@ -14,7 +14,7 @@ from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes, n
 from allocator.scheduler.protocol import PotentialVictim, PreemptionNode
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.reserved_pods import ReservedPods
-from drawbridge.ledger.holdings import Hold, decode_allocation, read_holds
+from drawbridge.ledger.holdings import Hold, read_holds
 from drawbridge.ledger.ledger import DeviceID, uid_of
 from drawbridge.ledger.victims import (
     NodeVictims,
@@ -139,7 +139,7 @@ class VictimSearch:
         used = [
             (hold, released.intersection(self._holders(hold)))
             for allocation in (fitting.solution.allocations if fitting.solution else ())
-            for hold in read_holds(decode_allocation(allocation))
+            for hold in read_holds(allocation)
         ]
         of_victims = released - self._free
         claims = of_victims.union(*(holders for _, holders in used))

@@ -141,9 +141,9 @@ class Releases:
         If it uses none of them, it needs their counters: all claims on the node count.
         """
         used = {
-            DeviceID(PoolID(result["driver"], result["pool"]), result["device"])
+            DeviceID(PoolID(result.driver, result.pool), result.device)
             for allocation in solution.allocations
-            for result in allocation["devices"].get("results", ())
+            for result in allocation.devices.results
         }
         holders = frozenset(
             uid for device in used for uid in self._state.ledger.holders(device) if uid in releasing

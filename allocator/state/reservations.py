@@ -2,7 +2,7 @@
 
 import msgspec
 
-from drawbridge.solver.results import AllocationJSON
+from drawbridge.dra.allocation import Allocation
 
 
 class ClaimReservation(msgspec.Struct, frozen=True):
@@ -15,7 +15,7 @@ class ClaimReservation(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     uid: str
-    allocation: AllocationJSON | None = None
+    allocation: Allocation | None = None
     mark: str = ""
 
 

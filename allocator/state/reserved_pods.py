@@ -16,16 +16,13 @@ from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.taints import first_untolerated_taint
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
-from drawbridge.ledger.holdings import decode_allocation
 from drawbridge.ledger.ledger import Reservation, ReservationRefusal, uid_of
 from drawbridge.ledger.published_pools import find_published_pool
-from drawbridge.solver.results import AllocationJSON
 
 
 class _PromisedClaim(msgspec.Struct, frozen=True):
     """The allocation that is reserved for a claim; `users` are the pods that count on it."""
 
-    written: AllocationJSON
     reservation: Reservation
     users: frozenset[str]
 
@@ -82,7 +79,7 @@ class ReservedPods:
         promised = self._claims.get(claim.uid)
         return (
             promised is not None
-            and promised.written == claim.allocation
+            and promised.reservation.allocation == claim.allocation
             and claim.uid in self._state.ledger.reservations
         )
 
@@ -92,7 +89,7 @@ class ReservedPods:
         self,
         request: PodRequest,
         node: str,
-        solved: Mapping[str, AllocationJSON],
+        solved: Mapping[str, Allocation],
         until: float,
         *,
         promised: bool = False,
@@ -126,10 +123,9 @@ class ReservedPods:
         kept = reserved.promised and promised
         self._pods[pod_uid] = msgspec.structs.replace(reserved, until=later, promised=kept)
 
-    def _new_promise(self, written: AllocationJSON) -> _PromisedClaim:
-        allocation = decode_allocation(written)
+    def _new_promise(self, allocation: Allocation) -> _PromisedClaim:
         mark = make_mark(allocation, self._state.planner.counter_uses)
-        return _PromisedClaim(written, Reservation(allocation, mark), frozenset())
+        return _PromisedClaim(Reservation(allocation, mark), frozenset())
 
     def _claim_reservation(self, claim: Claim) -> ClaimReservation:
         metadata = claim.metadata
@@ -137,9 +133,8 @@ class ReservedPods:
         if promised is None or claim.status.allocation is not None:
             return ClaimReservation(metadata.namespace, metadata.name, metadata.uid)
         mark = format_mark(promised.reservation.mark)
-        return ClaimReservation(
-            metadata.namespace, metadata.name, metadata.uid, promised.written, mark
-        )
+        allocation = promised.reservation.allocation
+        return ClaimReservation(metadata.namespace, metadata.name, metadata.uid, allocation, mark)
 
     # --- giving back ---
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -12,10 +12,9 @@ from drawbridge.cluster.errors import ApiError, UnreachableError
 from drawbridge.cluster.protobuf_metadata import MetadataEdit
 from drawbridge.cluster.resources import CLAIMS, PODS, ApiObject
 from drawbridge.cluster.write import ObjectVersion, Writer
-from drawbridge.dra.allocation import Consumer
+from drawbridge.dra.allocation import Allocation, Consumer, to_json
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.names import ALLOCATION_ANNOTATION
-from drawbridge.solver.results import AllocationJSON
 
 _READER: Final = claim_reader()
 # Decoding this many claims takes some milliseconds.
@@ -64,15 +63,15 @@ class ApiServerWrites:
         return await self._edit(claim, edit)
 
     async def allocate(
-        self, claim: Claim, allocation: AllocationJSON, consumers: Sequence[Consumer]
+        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]
     ) -> Claim:
         """Write the allocation and the consumers."""
-        status = {"allocation": allocation, "reservedFor": _to_json(consumers)}
+        status = {"allocation": to_json(allocation), "reservedFor": list(map(to_json, consumers))}
         return await self._write_status(claim, status)
 
     async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> Claim:
         """Write the consumers of an allocated claim."""
-        return await self._write_status(claim, {"reservedFor": _to_json(consumers)})
+        return await self._write_status(claim, {"reservedFor": list(map(to_json, consumers))})
 
     async def deallocate(self, claim: Claim) -> Claim:
         """Remove the allocation and the consumers."""
@@ -146,8 +145,3 @@ def _read_claim(value: ApiObject) -> Claim:
         name = f"{value['metadata'].get('namespace')}/{value['metadata'].get('name')}"
         raise WriteFailedError(f"claim {name} cannot be read: {read[0].path}: {read[0].message}")
     return read
-
-
-def _to_json(consumers: Sequence[Consumer]) -> list[dict[str, Any]]:
-    fields = (msgspec.to_builtins(each) for each in consumers)
-    return [{name: text for name, text in each.items() if text} for each in fields]

@@ -8,12 +8,13 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Final, Protocol
 
+import msgspec
+
 from allocator.state.reservations import ClaimReservation
 from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, WriteFailedError
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
 from drawbridge.names import ALLOCATION_ANNOTATION
-from drawbridge.solver.results import AllocationJSON
 
 ATTEMPTS: Final = 5
 MAX_CONSUMERS: Final = 256
@@ -137,10 +138,10 @@ class ClaimWriter:
         if live.status.allocation is None:
             self._check_reserved(reserved)
             now = dt.datetime.fromtimestamp(self._server_time(), dt.UTC)
-            allocation = {
-                **(reserved.allocation or {}),
-                "allocationTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
-            }
+            allocation = msgspec.structs.replace(
+                reserved.allocation or Allocation(),
+                allocation_timestamp=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            )
             written = await self._writes.allocate(live, allocation, (consumer,))
             self._on_allocated(reserved.uid)
             return self._observed(written)
@@ -185,27 +186,17 @@ def _check_claim(live: Claim, reserved: ClaimReservation) -> None:
     if live.status.allocation is None:
         if reserved.allocation is None:
             raise BindRefusedError(f"{name} was deallocated meanwhile")
-    elif reserved.allocation is not None and not _same_devices(
-        live.status.allocation, reserved.allocation
+    elif reserved.allocation is not None and (
+        _list_devices(live.status.allocation) != _list_devices(reserved.allocation)
     ):
         raise BindRefusedError(f"{name} got another allocation meanwhile")
 
 
-def _same_devices(written: Allocation, reserved: AllocationJSON) -> bool:
-    """Whether a written allocation gives the reserved devices to the same requests."""
-    results = reserved["devices"].get("results", ())
+def _list_devices(allocation: Allocation) -> list[tuple[str, str, str, str, str | None]]:
+    """Return which devices and shares an allocation gives to which requests."""
     return [
         (result.request, result.driver, result.pool, result.device, result.share_id)
-        for result in written.devices.results
-    ] == [
-        (
-            result["request"],
-            result["driver"],
-            result["pool"],
-            result["device"],
-            result.get("shareID"),
-        )
-        for result in results
+        for result in allocation.devices.results
     ]
 
 

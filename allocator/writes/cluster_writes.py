@@ -6,9 +6,8 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from drawbridge.dra.allocation import Consumer
+from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
-from drawbridge.solver.results import AllocationJSON
 
 # The finalizer of allocated claims, which is upstream's: the claim controller removes it.
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -59,7 +58,7 @@ class ClusterWrites(Protocol):
         ...
 
     async def allocate(
-        self, claim: Claim, allocation: AllocationJSON, consumers: Sequence[Consumer]
+        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]
     ) -> Claim:
         """Write the allocation and the consumers."""
         ...

@@ -17,8 +17,10 @@ from cli.terminal import output
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
 from drawbridge.documents.document import LocatedFinding
+from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.counted import count_noun
+from drawbridge.dra.decode import decode_quantity
 from drawbridge.finding import Severity
 from drawbridge.ledger import codes
 from drawbridge.ledger.ledger import Ledger
@@ -116,7 +118,7 @@ def _print(
         streams.out.writelines(f"{line}\n" for line in _text(placed, place))
     else:
         output.print_findings(findings, streams.err)
-        data = placements.placements_as_data(placed, Ledger(), ())
+        data = placements.placements_as_data(placed, Ledger(), (), {})
         data = {"allocator": place, **data}
         output.print_value(data, options.output, streams.out)
     if any(each.finding.severity is Severity.ERROR for each in findings):
@@ -178,7 +180,7 @@ def _read_placement(told: Json) -> PodPlacement:
     claims = [
         (
             f"{namespace}/{claim['claim']}",
-            {"devices": {"results": claim["devices"]}} if node else None,
+            _read_allocation(claim["devices"]) if node else None,
         )
         for claim in told["claims"]
     ]
@@ -195,3 +197,7 @@ def _read_placement(told: Json) -> PodPlacement:
         for reason in told["reasons"]
     )
     return PodPlacement(f"{namespace}/{told['pod']}", node, tuple(claims), reasons)
+
+
+def _read_allocation(devices: Json) -> Allocation:
+    return msgspec.convert({"devices": {"results": devices}}, Allocation, dec_hook=decode_quantity)

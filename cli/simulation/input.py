@@ -7,7 +7,7 @@ creation time of a class, and allocations as written.
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,7 +32,6 @@ from drawbridge.ledger.extended_resources import class_by_resource_name
 from drawbridge.ledger.generated_claims import with_name
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
-from drawbridge.solver.results import AllocationJSON
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import PodCount, count_pods
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
@@ -44,7 +43,7 @@ class ObjectDetails:
 
     # Pods and workloads, and whether they are to be placed or exist in the cluster.
     pods: dict[str, tuple[Document, bool]] = field(default_factory=dict)
-    allocations: dict[str, AllocationJSON] = field(default_factory=dict)
+    allocations: dict[str, dict[str, Any]] = field(default_factory=dict)
     created: dict[str, str] = field(default_factory=dict)
     unschedulable: set[str] = field(default_factory=set)
     places: dict[str, Document] = field(default_factory=dict)

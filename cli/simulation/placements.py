@@ -1,11 +1,12 @@
 """Formats placements as text, as JSON, and as trees of the nodes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from drawbridge.dra.allocation import Allocation, to_json
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.inventory import Inventory, PoolCache, PoolID
 from drawbridge.dra.nodes import Node
@@ -18,7 +19,6 @@ from drawbridge.report import placement as drawing
 from drawbridge.report.placement import DeviceHolder
 from drawbridge.report.tables import ASCII, UNICODE, align_columns, draw_tree, escape_unprintable
 from drawbridge.solver.reasons import Reason
-from drawbridge.solver.results import AllocationJSON
 
 NOTE = (
     "Note: the simulation checks nodeName, nodeSelector, node affinity and unschedulable of a node."
@@ -41,6 +41,7 @@ class WorkloadPlacement(NamedTuple):
     replicas: ReplicaPlacement
 
 
+JSON: TypeAlias = dict[str, Any]
 Entry: TypeAlias = PodPlacement | WorkloadPlacement
 
 
@@ -60,12 +61,18 @@ def is_placed(entry: Entry) -> bool:
 
 
 def placements_as_data(
-    entries: Sequence[Entry], ledger: Ledger, findings: Iterable[Finding]
+    entries: Sequence[Entry],
+    ledger: Ledger,
+    findings: Iterable[Finding],
+    written: Mapping[str, tuple[Allocation | None, JSON]],
 ) -> dict[str, object]:
-    """Convert placements and the ledger to the data of the JSON output."""
+    """Convert placements and the ledger to the data of the JSON output.
+
+    `written` has the allocations of the input by claim, decoded and with all their fields.
+    """
     workloads = [each for each in entries if isinstance(each, WorkloadPlacement)]
     return {
-        "pods": [_placement(each) for entry in entries for each in tried_pods(entry)],
+        "pods": [_placement(each, written) for entry in entries for each in tried_pods(entry)],
         "ledger": {
             "devices": list(_devices(ledger)),
             "findings": [msgspec.to_builtins(each) for each in findings],
@@ -74,11 +81,17 @@ def placements_as_data(
     }
 
 
-def _placement(each: PodPlacement) -> AllocationJSON:
+def _placement(each: PodPlacement, written: Mapping[str, tuple[Allocation | None, JSON]]) -> JSON:
+    claims: list[JSON] = []
+    for name, allocation in each.claims:
+        decoded, as_written = written.get(name, (None, None))
+        shown = to_json(allocation) if allocation is not None else None
+        kept = allocation is not None and allocation is decoded
+        claims.append({"claim": name, "allocation": as_written if kept else shown})
     return {
         "pod": each.pod,
         "node": each.node,
-        "claims": [{"claim": name, "allocation": written} for name, written in each.claims],
+        "claims": claims,
         "reasons": [msgspec.to_builtins(reason) for reason in each.reasons],
         "preempted": list(each.preempted),
     }
@@ -97,7 +110,7 @@ def _workload(each: WorkloadPlacement) -> dict[str, object]:
     }
 
 
-def _devices(ledger: Ledger) -> Iterator[AllocationJSON]:
+def _devices(ledger: Ledger) -> Iterator[JSON]:
     for device in ledger.devices():
         holders = [
             _holder(ledger, uid, hold)
@@ -110,9 +123,9 @@ def _devices(ledger: Ledger) -> Iterator[AllocationJSON]:
         }  # fmt: skip
 
 
-def _holder(ledger: Ledger, uid: str, hold: Hold) -> AllocationJSON:
+def _holder(ledger: Ledger, uid: str, hold: Hold) -> JSON:
     state = "reserved" if uid in ledger.reservations else "allocated"
-    data: AllocationJSON = {"claim": ledger.claims[uid].name, "state": state}
+    data: JSON = {"claim": ledger.claims[uid].name, "state": state}
     if hold.consumed:
         data["consumedCapacity"] = {k: f"{v}" for k, v in sorted(hold.consumed.items())}
     return data
@@ -227,14 +240,13 @@ def _format_placement(each: PodPlacement, first: dict[tuple[Reason, ...], str]) 
 
 
 def _rows(each: PodPlacement) -> Iterator[tuple[str, ...]]:
-    for name, written in each.claims:
-        devices = (written.get("devices") if written else None) or {}
-        for i, result in enumerate(devices.get("results") or ()):
-            where = f"{result['driver']}/{result['pool']}/{result['device']}"
-            consumed = (result.get("consumedCapacity") or {}).items()
+    for name, allocation in each.claims:
+        for i, result in enumerate(allocation.devices.results if allocation is not None else ()):
+            where = f"{result.driver}/{result.pool}/{result.device}"
+            consumed = result.consumed_capacity.items()
             share = ", ".join(f"{key.rpartition('/')[2]} {amount}" for key, amount in consumed)
-            admin = "admin access" if result.get("adminAccess") else ""
-            yield (name if not i else "", result["request"], where, share or admin)
+            admin = "admin access" if result.admin_access else ""
+            yield (name if not i else "", result.request, where, share or admin)
 
 
 def _reason(reason: Reason) -> str:

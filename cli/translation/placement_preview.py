@@ -132,7 +132,7 @@ def _describe_placement(placement: PodPlacement) -> Iterator[tuple[str, str]]:
 
 def _allocated_devices(placement: PodPlacement) -> Iterator[str]:
     for _, allocation in placement.claims:
-        for result in ((allocation or {}).get("devices") or {}).get("results", ()):
-            amounts = (result.get("consumedCapacity") or {}).items()
+        for result in allocation.devices.results if allocation is not None else ():
+            amounts = result.consumed_capacity.items()
             share = ", ".join(f"{key.rpartition('/')[2]} {amount}" for key, amount in amounts)
-            yield result["device"] + (f" ({share})" if share else "")
+            yield result.device + (f" ({share})" if share else "")

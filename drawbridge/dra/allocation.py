@@ -1,9 +1,10 @@
 """The status of a ResourceClaim: allocated devices, consumers and device status.
 
-The structs are the wire format of the API.
+The structs are the wire format of the API. Allocations and consumers are also written: `to_json`
+omits empty fields, as the API does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,6 +22,8 @@ FROM_CLAIM = "FromClaim"
 
 def with_default_operators(tolerations: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
     """Return tolerations with the default operator set, as the API server stores them."""
+    if all(toleration.operator for toleration in tolerations):
+        return tolerations
     return tuple(each if each.operator else replace(each, operator=EQUAL) for each in tolerations)
 
 
@@ -31,7 +34,9 @@ class Opaque(msgspec.Struct, frozen=True):
     parameters: Any = None
 
 
-class AllocationResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class AllocationResult(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True
+):
     """One allocated device, or one share of a device."""
 
     request: str
@@ -50,7 +55,7 @@ class AllocationResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         force_setattr(self, "tolerations", with_default_operators(self.tolerations))
 
 
-class AllocatedConfig(msgspec.Struct, frozen=True):
+class AllocatedConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     """Configuration passed to the driver. Later entries override earlier ones."""
 
     source: str
@@ -58,28 +63,45 @@ class AllocatedConfig(msgspec.Struct, frozen=True):
     opaque: Opaque | None = None
 
 
-class AllocatedDevices(msgspec.Struct, frozen=True):
+class AllocatedDevices(msgspec.Struct, frozen=True, omit_defaults=True):
     """The devices of an allocation and their configuration."""
 
     results: tuple[AllocationResult, ...] = ()
     config: tuple[AllocatedConfig, ...] = ()
 
 
-class Allocation(msgspec.Struct, frozen=True, rename="camel"):
+class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """An allocation. Without `node_selector`, it is available on all nodes."""
 
-    devices: AllocatedDevices = AllocatedDevices()
+    devices: AllocatedDevices = msgspec.field(default_factory=AllocatedDevices)
     node_selector: NodeSelector | None = None
     allocation_timestamp: str | None = None
 
 
-class Consumer(msgspec.Struct, frozen=True):
+class Consumer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A pod or group of pods that may use a claim."""
 
     resource: str
     name: str
     uid: str
     api_group: str = msgspec.field(default="", name="apiGroup")
+
+
+def to_json(status: Allocation | Consumer) -> dict[str, Any]:
+    """Return a part of a status as the API has it."""
+    written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(status, enc_hook=str))
+    return written
+
+
+def with_share_ids(
+    allocation: Allocation, make_id: Callable[[int, AllocationResult], str]
+) -> Allocation:
+    """Return an allocation whose shares have new IDs, each made from its number and its result."""
+    results = tuple(
+        result if result.share_id is None else replace(result, share_id=make_id(number, result))
+        for number, result in enumerate(allocation.devices.results)
+    )
+    return replace(allocation, devices=replace(allocation.devices, results=results))
 
 
 class Condition(msgspec.Struct, frozen=True):

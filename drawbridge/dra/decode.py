@@ -62,6 +62,13 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
+def decode_quantity(expected: type, value: object) -> Quantity:
+    """Decode a quantity, as a hook; raises an error of `drawbridge.dra.quantity`."""
+    if expected is not Quantity:
+        raise TypeError(f"{expected.__name__} cannot be read")
+    return from_json(value)
+
+
 class QuantityDecoder:
     """A decoding hook for quantities. Caches a bounded number of short ones by their string."""
 
@@ -73,13 +80,11 @@ class QuantityDecoder:
 
     def __call__(self, expected: type, value: Any) -> Quantity:  # noqa: ANN401  # any JSON value
         """Decode a quantity; raises an error of `drawbridge.dra.quantity` if it is not valid."""
-        if expected is not Quantity:
-            raise TypeError(f"{expected.__name__} cannot be read")
         if not isinstance(value, str):
-            return from_json(value)
+            return decode_quantity(expected, value)
         quantity = self._cached.get(value)
         if quantity is None:
-            quantity = from_json(value)
+            quantity = decode_quantity(expected, value)
             if len(value) <= _MAX_CACHED_LENGTH:
                 self._cached.put(value, quantity)
         return quantity

@@ -81,7 +81,7 @@ class Taint(msgspec.Struct, frozen=True, rename="camel"):
     time_added: str | None = None
 
 
-class Requirement(msgspec.Struct, frozen=True):
+class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
     """One requirement of a node selector."""
 
     key: str
@@ -89,7 +89,7 @@ class Requirement(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel"):
+class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Requirements that must all be met. A term without requirements matches nothing."""
 
     match_expressions: tuple[Requirement, ...] = ()

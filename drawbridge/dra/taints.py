@@ -17,7 +17,7 @@ from drawbridge.finding import Finding
 EXCLUDING = ("NoSchedule", "NoExecute")
 
 
-class Toleration(msgspec.Struct, frozen=True, rename="camel"):
+class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A toleration of a request."""
 
     key: str = ""

@@ -11,9 +11,10 @@ import msgspec
 
 from drawbridge.dra.allocation import Allocation, AllocationResult
 from drawbridge.dra.claim import CLAIM, ClaimMetadata
+from drawbridge.dra.decode import decode_quantity
 from drawbridge.dra.device import CounterUse
 from drawbridge.dra.inventory import PoolID
-from drawbridge.dra.quantity import Quantity, from_json
+from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
@@ -57,7 +58,7 @@ def read_mark(metadata: ClaimMetadata) -> Mark | Finding:
     if text is None:
         return UNMARKED
     try:
-        return msgspec.json.decode(text, type=Mark, dec_hook=_decode_quantity)
+        return msgspec.json.decode(text, type=Mark, dec_hook=decode_quantity)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError, TypeError) as error:
         path = f"metadata.annotations[{ALLOCATION_ANNOTATION}]"
         return codes.MARK_UNREADABLE.at(
@@ -93,9 +94,3 @@ def _mark_device(
         consumes_counters=draws(PoolID(result.driver, result.pool), result.device),
         consumed_capacity=result.consumed_capacity,
     )
-
-
-def _decode_quantity(kind: type, value: object) -> Quantity:
-    if kind is not Quantity:
-        raise TypeError(f"cannot decode {kind.__name__}")
-    return from_json(value)

@@ -9,9 +9,9 @@ import uuid
 
 from msgspec.structs import replace
 
+from drawbridge.dra.allocation import AllocationResult
 from drawbridge.dra.claim import Claim, ClaimMetadata, ClaimSpec, Devices, Request, Template
 from drawbridge.ledger.pods import Pod, PodClaim
-from drawbridge.solver.results import AllocationJSON
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 EXTENDED = "resource.kubernetes.io/extended-resource-claim"
@@ -71,17 +71,7 @@ def claim_for_extended_resources(pod: Pod, requests: tuple[Request, ...]) -> Cla
     return Claim(metadata=metadata, spec=ClaimSpec(Devices(requests)))
 
 
-def with_share_ids(allocation: AllocationJSON, claim: str) -> AllocationJSON:
-    """Return an allocation with share IDs that depend only on the claim and the device."""
-    results = [
-        {**each, "shareID": _share_id(claim, number, each)} if "shareID" in each else each
-        for number, each in enumerate(allocation["devices"].get("results", ()))
-    ]
-    if not results:
-        return allocation
-    return {**allocation, "devices": {**allocation["devices"], "results": results}}
-
-
-def _share_id(claim: str, number: int, result: AllocationJSON) -> str:
-    parts = (claim, f"{number}", *(result[key] for key in ("request", "driver", "pool", "device")))
+def generate_share_id(claim: str, number: int, result: AllocationResult) -> str:
+    """Return a share ID that depends only on the claim, the number of the result and the device."""
+    parts = (claim, f"{number}", result.request, result.driver, result.pool, result.device)
     return str(uuid.uuid5(_SPACE, "\n".join(parts)))

@@ -8,9 +8,8 @@ from drawbridge.dra.allocation import Allocation, AllocationResult
 from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.device import Counter, CounterUse
 from drawbridge.dra.inventory import PoolID
-from drawbridge.dra.quantity import Quantity, from_json
+from drawbridge.dra.quantity import Quantity
 from drawbridge.ledger.allocation_mark import UNMARKED, Mark, MarkedDevice
-from drawbridge.solver.results import AllocationJSON
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -36,17 +35,6 @@ def read_holds(
         for result in results
         if not result.admin_access
     )
-
-
-def decode_allocation(written: AllocationJSON) -> Allocation:
-    """Decode an allocation that the solver composed."""
-    return msgspec.convert(written, Allocation, dec_hook=_decode_quantity)
-
-
-def _decode_quantity(kind: type, value: object) -> Quantity:
-    if kind is not Quantity:
-        raise TypeError(f"cannot decode {kind.__name__}")
-    return from_json(value)
 
 
 def _read_hold(result: AllocationResult, marked: MarkedDevice | None, *, sharing: bool) -> Hold:

@@ -8,17 +8,18 @@ import copy
 import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
+from drawbridge.dra.allocation import Allocation, with_share_ids
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger import codes, extended_resources, generated_claims, node_fit
 from drawbridge.ledger.claim_references import PodClaims, find_pod_claims
-from drawbridge.ledger.holdings import decode_allocation
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_of
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.planner import Planner
@@ -26,7 +27,6 @@ from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.ranking import preferred_nodes, rank_solution, rank_use
 from drawbridge.solver.answers import Failure, FailureKind, Solution, SolverResult
 from drawbridge.solver.reasons import Reason, merge_reasons
-from drawbridge.solver.results import AllocationJSON
 from drawbridge.solver.world import View
 
 
@@ -38,7 +38,7 @@ class PodPlacement(msgspec.Struct, frozen=True):
 
     pod: str | None
     node: str | None
-    claims: tuple[tuple[str, AllocationJSON | None], ...]
+    claims: tuple[tuple[str, Allocation | None], ...]
     reasons: tuple[Reason, ...] = ()
     preempted: tuple[str, ...] = ()
 
@@ -57,20 +57,16 @@ class Placer:
         planner: Planner,
         ledger: Ledger,
         cluster: ClusterNodes,
-        claims: Iterable[tuple[Claim, AllocationJSON | None]],
+        claims: Iterable[Claim],
         templates: Iterable[Template],
     ) -> None:
         self._planner = planner
         self._cluster = cluster
         self.ledger = ledger
         self._claims: dict[str, Claim] = {}
-        self._written: dict[str, AllocationJSON] = {}
         self._templates = {name_of(each): each for each in templates}
-        for claim, written in claims:
+        for claim in claims:
             self._claims[name_of(claim)] = claim
-            if claim.status.allocation is not None:
-                kept = written or msgspec.to_builtins(claim.status.allocation, enc_hook=str)
-                self._written[name_of(claim)] = kept
             ledger.observe(claim)
 
     def beside(self, planner: Planner, cluster: ClusterNodes) -> "Placer":
@@ -107,7 +103,6 @@ class Placer:
             metadata = replace(claim.metadata, resource_version=version)
             status = replace(claim.status, allocation=None, reserved_for=())
             self._claims[name] = replace(claim, metadata=metadata, status=status)
-            self._written.pop(name, None)
             self.ledger.rollback([uid_of(claim)])
             self.ledger.observe(self._claims[name])
 
@@ -186,8 +181,9 @@ class Placer:
             of_node, answer = answers[node]
             refusal = self._reserve(of_node, answer, pod)
             if refusal is None:
-                written = ((name_of(each), self._written[name_of(each)]) for each in of_node)
-                return PodPlacement(name, node, tuple(written))
+                names = map(name_of, of_node)
+                placed = ((each, self._claims[each].status.allocation) for each in names)
+                return PodPlacement(name, node, tuple(placed))
             message = f"cannot reserve the devices: {refusal}"
             failure = node_fit.make_reason(codes.NOT_PROMISED, "ledger", message, nodes=1)
             reasons = (*reasons, failure)
@@ -207,21 +203,20 @@ class Placer:
         """Reserve a solution, and keep the claims as they would be written."""
         allocations = answer.allocations if isinstance(answer, Solution) else ()
         unallocated = [each for each in claims if each.status.allocation is None]
-        allocated: dict[str, tuple[Claim, AllocationJSON]] = {}
+        allocated: dict[str, Claim] = {}
         reservations = {}
-        for claim, plain in zip(unallocated, allocations, strict=True):
-            written = generated_claims.with_share_ids(plain, name_of(claim))
-            allocation = decode_allocation(written)
+        for claim, solved in zip(unallocated, allocations, strict=True):
+            make_id = partial(generated_claims.generate_share_id, name_of(claim))
+            allocation = with_share_ids(solved, make_id)
             status = replace(claim.status, allocation=allocation)
-            allocated[name_of(claim)] = (replace(claim, status=status), written)
+            allocated[name_of(claim)] = replace(claim, status=status)
             reservations[uid_of(claim)] = Reservation(allocation)
             self.ledger.observe(claim)
         # The view is current, so only a whole device with shares in use can be refused.
         refusal = self.ledger.assume(reservations, until=math.inf, view=self.ledger.view())
         if refusal is not None:
             return refusal
-        for name, (claim, written) in allocated.items():
-            self._claims[name], self._written[name] = claim, written
+        self._claims |= allocated
         if pod is not None:
             for name in map(name_of, claims):
                 self._claims[name] = node_fit.with_consumer(self._claims[name], pod)

@@ -42,7 +42,7 @@ def _score_alternatives(claims: Sequence[Claim], solution: Solution) -> int:
         return total
     unallocated = (each for each in claims if each.status.allocation is None)
     for claim, allocation in zip(unallocated, solution.allocations, strict=True):
-        chosen = {each["request"] for each in allocation["devices"].get("results", ())}
+        chosen = {result.request for result in allocation.devices.results}
         for request in claim.spec.devices.requests:
             for index, sub in enumerate(request.first_available):
                 if f"{request.name}/{sub.name}" in chosen:

@@ -8,7 +8,6 @@ from drawbridge.dra.nodes import Node
 from drawbridge.solver.answer_cache import AllNodesResults, DemandResults, demand_key
 from drawbridge.solver.answers import Solution, SolverResult
 from drawbridge.solver.memo import Memo
-from drawbridge.solver.results import with_new_share_ids
 from drawbridge.solver.solve import solve
 from drawbridge.solver.world import View, World
 
@@ -84,5 +83,5 @@ def _unchanged(
     for name in last.with_shares.difference(changed):
         result = results[name]
         if isinstance(result, Solution):
-            results[name] = result.with_allocations(with_new_share_ids(result.allocations, ids))
+            results[name] = result.with_new_share_ids(ids)
     return results

@@ -1,12 +1,13 @@
 """Results of the solver for a node: a solution, or a failure with reasons."""
 
 import enum
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
 
+from drawbridge.dra.allocation import Allocation, with_share_ids
 from drawbridge.solver.reasons import Reason
-from drawbridge.solver.results import AllocationJSON
 
 
 class FailureKind(enum.StrEnum):
@@ -18,18 +19,19 @@ class FailureKind(enum.StrEnum):
 
 
 class Solution(msgspec.Struct, frozen=True):
-    """The allocations of the claims in order, in the form of their status.
+    """The allocations of the claims in order.
 
     `preferences` is how many preferred rules of the claims hold.
     """
 
     node: str
-    allocations: tuple[AllocationJSON, ...]
+    allocations: tuple[Allocation, ...]
     preferences: int = 0
 
-    def with_allocations(self, allocations: tuple[AllocationJSON, ...]) -> "Solution":
+    def with_new_share_ids(self, ids: Callable[[], str]) -> "Solution":
         """Return the solution with other share IDs."""
-        return Solution(self.node, allocations, self.preferences)
+        renewed = tuple(with_share_ids(each, lambda *_: ids()) for each in self.allocations)
+        return Solution(self.node, renewed, self.preferences)
 
 
 class Failure(msgspec.Struct, frozen=True):

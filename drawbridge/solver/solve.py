@@ -24,7 +24,7 @@ from drawbridge.solver.memo import Memo
 from drawbridge.solver.node_classes import SearchLimits
 from drawbridge.solver.node_view import NodeView
 from drawbridge.solver.reasons import error_reason, explain_failure, search_limit_reason
-from drawbridge.solver.results import compose_allocations, with_new_share_ids
+from drawbridge.solver.results import compose_allocations
 from drawbridge.solver.search import STEPS
 from drawbridge.solver.state import State
 from drawbridge.solver.world import UNUSED, View, World
@@ -112,9 +112,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         if cached is not None and cached.is_current(node, pools, uses):
             self.count_work(cached.work)
             if cached.has_shares and isinstance(cached.result, Solution):
-                return cached.result.with_allocations(
-                    with_new_share_ids(cached.result.allocations, self.ids)
-                )
+                return cached.result.with_new_share_ids(self.ids)
             return cached.result
         self.memo.before_node()
         node_view = NodeView(self.world, self.memo, node, pools, uses)

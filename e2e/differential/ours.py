@@ -5,8 +5,7 @@ import json
 import re
 from typing import TypeVar
 
-import msgspec
-
+from drawbridge.dra.allocation import to_json
 from drawbridge.dra.claim import read_claim
 from drawbridge.dra.classes import read_class
 from drawbridge.dra.gates import Gates
@@ -78,7 +77,7 @@ def worded(one: SolverResult) -> Json:
     if isinstance(one, Solution):
         return {
             "verdict": "allocated",
-            "allocations": json.loads(msgspec.json.encode(one.allocations)),
+            "allocations": [to_json(each) for each in one.allocations],
         }
     message = "; ".join(str(getattr(each, "message", each)) for each in one.reasons)
     return {"verdict": OUTCOMES[one.outcome], "message": message}

@@ -93,7 +93,7 @@ def _allocate(
     )[node.name]
     if not isinstance(found, Solution):
         return Answer(waits="; ".join(map(str, found.reasons)), work=sum(work))
-    names = [each["device"] for one in found.allocations for each in _results(one)]
+    names = [each.device for one in found.allocations for each in one.devices.results]
     return Answer(published.find_hardware(machine, names), work=sum(work))
 
 
@@ -127,8 +127,3 @@ def _read(raw: dict[str, Any], reader: Callable[[object], T | tuple[Finding, ...
     if isinstance(read, tuple):
         raise ValueError(read)  # noqa: TRY004  # the content is wrong, not the type
     return read
-
-
-def _results(allocation: Any) -> list[dict[str, Any]]:  # noqa: ANN401  # as the API has it
-    results: list[dict[str, Any]] = allocation["devices"]["results"]
-    return results

@@ -15,6 +15,7 @@ from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.scores import NodeStrategy
 from allocator.scheduler.protocol import PreFilterReply, PreFilterRequest, SchedulingPod
 from allocator.state.cluster_state import AllocatorState, FindNode, WatchedObject
+from drawbridge.dra.allocation import to_json
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.inventory import PoolID
@@ -24,7 +25,6 @@ from drawbridge.ledger.ledger import DeviceID, Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.names import API_VERSION, RULES_ANNOTATION
-from drawbridge.solver.results import AllocationJSON
 
 Plain: TypeAlias = dict[str, Any]
 DRIVER = "gpu.example.com"
@@ -60,12 +60,12 @@ def claim(  # what differs between claims
     count: int = 1,
     *,
     version: int = 1,
-    allocation: AllocationJSON | None = None,
+    allocation: Plain | None = None,
     pods: Collection[str] = (),
     requests: list[Plain] | None = None,
     **metadata: object,
 ) -> Plain:
-    """A claim; `allocation` is as the solver composes it, `pods` are the UIDs of its consumers."""
+    """A claim; `allocation` is as the API has it, `pods` are the UIDs of its consumers."""
     exactly = {"deviceClassName": "gpu", "count": count}
     status: Plain = {"reservedFor": [{"resource": "pods", "name": p, "uid": p} for p in pods]}
     if allocation is not None:
@@ -94,7 +94,7 @@ def as_claim(plain: Plain) -> Claim:
     return read
 
 
-def allocation_on(node: str, *numbers: int) -> AllocationJSON:
+def allocation_on(node: str, *numbers: int) -> Plain:
     results = [
         {"request": "r", "driver": DRIVER, "pool": node, "device": f"gpu-{i}"} for i in numbers
     ]
@@ -206,11 +206,12 @@ class Cluster:
         for each in reservation.claims:
             before = self.state.claims[each.uid]
             pods = [*(p.uid for p in before.status.reserved_for), uid]
-            allocation = each.allocation or msgspec.to_builtins(
-                before.status.allocation, enc_hook=str
-            )
+            allocation = each.allocation or before.status.allocation
+            assert allocation is not None
             self.decisions.observe_claim(
-                as_claim(claim(each.uid, version=version, allocation=allocation, pods=pods))
+                as_claim(
+                    claim(each.uid, version=version, allocation=to_json(allocation), pods=pods)
+                )
             )
         self.decisions.end_write(uid, written=True)
 

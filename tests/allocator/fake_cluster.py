@@ -7,17 +7,20 @@ after it, as if the response was lost, and `kill` ends the process at that point
 from collections.abc import Sequence
 from typing import Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from allocator.state.reservations import ClaimReservation, PodReservation
 from allocator.writes.cluster_writes import FINALIZER, PodName, WriteFailedError
 from drawbridge.cluster.errors import NotLeadingError
-from drawbridge.dra.allocation import Allocation, ClaimStatus, Consumer
+from drawbridge.dra.allocation import (
+    AllocatedDevices,
+    Allocation,
+    AllocationResult,
+    ClaimStatus,
+    Consumer,
+)
 from drawbridge.dra.claim import Claim, claim_reader
-from drawbridge.dra.quantity import Quantity
 from drawbridge.names import ALLOCATION_ANNOTATION
-from drawbridge.solver.results import AllocationJSON
 
 Fault = Literal["refuse", "lose", "kill before", "kill after", "not leading"]
 _READER = claim_reader()
@@ -102,11 +105,10 @@ class FakeCluster:
         return self._write("unmark", claim, replace(claim, metadata=metadata))
 
     async def allocate(
-        self, claim: Claim, allocation: AllocationJSON, consumers: Sequence[Consumer]
+        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]
     ) -> Claim:
         """Write the allocation and the consumers."""
-        read = msgspec.convert(allocation, Allocation, dec_hook=lambda _, text: Quantity(text))
-        status = ClaimStatus(read, tuple(consumers), claim.status.devices)
+        status = ClaimStatus(allocation, tuple(consumers), claim.status.devices)
         return self._write("allocate", claim, replace(claim, status=status))
 
     async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> Claim:
@@ -188,8 +190,8 @@ class FakeReservations:
         claim = self._cluster.claims["n", name]
         if claim.status.allocation is not None:
             return ClaimReservation("n", name, f"uid-{name}")
-        result = {"request": "r", "driver": "d.io", "pool": "p", "device": f"{device}-{number}"}
-        allocation: AllocationJSON = {"devices": {"results": [result]}}
+        result = AllocationResult(request="r", driver="d.io", pool="p", device=f"{device}-{number}")
+        allocation = Allocation(AllocatedDevices((result,)))
         return ClaimReservation("n", name, f"uid-{name}", allocation, '{"allocator":"drawbridge"}')
 
     def reservation_of(self, pod_uid: str) -> PodReservation | None:

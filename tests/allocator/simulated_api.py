@@ -18,9 +18,7 @@ from allocator.writes.cluster_writes import FINALIZER, PodName, WriteFailedError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import Allocation, ClaimStatus, Consumer
 from drawbridge.dra.claim import Claim
-from drawbridge.ledger.holdings import decode_allocation
 from drawbridge.names import ALLOCATION_ANNOTATION
-from drawbridge.solver.results import AllocationJSON
 from tests.allocator.clusters import as_claim, claim
 
 T = TypeVar("T")
@@ -286,15 +284,14 @@ class SimulatedWrites:
         return await self._write(claim, change)
 
     async def allocate(
-        self, claim: Claim, allocation: AllocationJSON, consumers: Sequence[Consumer]
+        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]
     ) -> Claim:
         """Write the allocation; without the finalizer a claim could vanish while it is in use."""
-        decoded: Allocation = decode_allocation(allocation)
 
         def change(current: Claim) -> Claim:
             self._api.expect(FINALIZER in current.metadata.finalizers, "allocated unprotected")
             self._api.expect(ALLOCATION_ANNOTATION in current.metadata.annotations, "no mark")
-            return replace(current, status=ClaimStatus(decoded, tuple(consumers)))
+            return replace(current, status=ClaimStatus(allocation, tuple(consumers)))
 
         return await self._write(claim, change)
 

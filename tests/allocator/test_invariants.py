@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from allocator.decisions import node_searches
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import PotentialVictim, PreemptionNode, PreemptRequest
+from drawbridge.dra.allocation import Allocation, to_json
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.ledger import DeviceID
 from tests.allocator.clusters import Cluster, claim, gpu_slice, pod
@@ -125,7 +126,7 @@ class Allocator(RuleBasedStateMachine):
                         each.uid,
                         self.counts[uid],
                         version=self.next_version(),
-                        allocation=each.allocation,
+                        allocation=to_json(each.allocation or Allocation()),
                         pods=[uid],
                     )
                     self.cluster.add_claim(plain)

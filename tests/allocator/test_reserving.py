@@ -3,6 +3,7 @@
 import pytest
 
 from allocator.decisions.pod_devices import PROMISE_SECONDS, RESERVATION_SECONDS
+from drawbridge.dra.allocation import to_json
 from drawbridge.ledger.audit import audit
 from tests.allocator.clusters import (
     Cluster,
@@ -30,7 +31,8 @@ def test_a_reservation_is_what_the_write_path_writes() -> None:
     assert reservation is not None
     (reserved,) = reservation.claims
     assert (reservation.node, reserved.name, reserved.uid) == ("n1", "c", "c")
-    assert reserved.allocation == allocation_on("n1", 0)
+    assert reserved.allocation is not None
+    assert to_json(reserved.allocation) == allocation_on("n1", 0)
     assert reserved.mark.startswith('{"allocator":"drawbridge"')
 
 
@@ -120,9 +122,10 @@ def test_pods_that_share_a_claim_get_one_reservation_on_one_node() -> None:
     assert cluster.nodes("q", claim("c")) == [node]
     assert not cluster.reserve("q", node)
     reservations = [cluster.decisions.reservation_of(uid) for uid in ("p", "q")]
-    assert [each and each.claims[0].allocation for each in reservations] == [
-        allocation_on(node, 0)
-    ] * 2
+    first, second = (each.claims[0].allocation for each in reservations if each is not None)
+    assert first is not None
+    assert first == second
+    assert to_json(first) == allocation_on(node, 0)
     assert len(cluster.held()) == 1
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.dra.allocation import to_json
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.deviations import OURS, UPSTREAM, Allocator
 from e2e.generator.__main__ import objects, options
@@ -38,7 +39,7 @@ def test_each_allocator_answers_the_deviations_as_the_solver_does(
     for node, answer in expected.items():
         called = ("--cluster", str(path), "--node", node, "--allocator", allocator, "-o", "json")
         printed = json.loads(simulate(*called, *shlex.split(options(plain)))[1])
-        solved = answer.allocations if isinstance(answer, Solution) else (None,)
+        solved = map(to_json, answer.allocations) if isinstance(answer, Solution) else (None,)
         (entry,) = printed["pods"]
         assert [each["allocation"] for each in entry["claims"]] == list(solved)
 

@@ -5,8 +5,10 @@ of its node.
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
+from drawbridge.dra.allocation import Allocation
 from drawbridge.names import API_VERSION, RULES_ANNOTATION
 
 Json = dict[str, Any]
@@ -223,10 +225,10 @@ def _held(short: Any, number: int) -> Json:  # noqa: ANN401  # a device, or a ma
     return claim
 
 
-def picked(allocations: tuple[Json, ...]) -> list[str]:
+def picked(allocations: Iterable[Allocation]) -> list[str]:
     """Write a solution like a case: `request=device`, claim by claim."""
     return [
-        f"{result['request']}={result['device']}"
+        f"{result.request}={result.device}"
         for allocation in allocations
-        for result in allocation["devices"].get("results", [])
+        for result in allocation.devices.results
     ]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.dra.allocation import to_json
 from drawbridge.solver.answers import Solution, SolverResult
 from drawbridge.solver.deviations import OURS, UPSTREAM
 from drawbridge.solver.memo import Memo
@@ -25,7 +26,7 @@ def as_expected(answer: SolverResult, expected: Any) -> Any:  # noqa: ANN401  # 
     """Write a result like the case: devices, allocations, or outcome and code."""
     if isinstance(answer, Solution):
         if isinstance(expected, dict) and "allocations" in expected:
-            return {"allocations": list(answer.allocations)}
+            return {"allocations": list(map(to_json, answer.allocations))}
         return picked(answer.allocations)
     written = {"outcome": answer.outcome.value, "code": answer.reasons[0].code}
     if isinstance(expected, dict):

@@ -138,10 +138,10 @@ def test_a_share_gets_a_new_id_in_each_call(searched: list[str]) -> None:
     given, memo = read(scenario(TWO | {"nodes": ["n1"], "slices": [shared]})), Memo()
     numbers = itertools.count(1)
     shares = [
-        ask(given, memo, ids=lambda: f"id-{next(numbers)}")["n1"].allocations[0]["devices"]  # type: ignore[union-attr]
+        ask(given, memo, ids=lambda: f"id-{next(numbers)}")["n1"].allocations[0].devices  # type: ignore[union-attr]
         for _ in range(2)
     ]
-    assert [each["results"][0]["shareID"] for each in shares] == ["id-1", "id-2"]
+    assert [devices.results[0].share_id for devices in shares] == ["id-1", "id-2"]
     assert searched == ["n1"]
 
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from drawbridge.config.model import Configuration
+from drawbridge.dra.allocation import AllocationResult
 from drawbridge.dra.attributes import PCIE_ROOT, find_attribute
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.device import Device
@@ -76,16 +76,15 @@ def test_groups_are_on_separate_roots(shape: str, gpus: int) -> None:
     devices = {(driver, each.name): each for driver, _, each in worlds.devices(words)}
     gpu_roots, nic_roots = [], []
     for result in results(solution):
-        place = root(devices[result["driver"], result["device"]], result["driver"])
-        (gpu_roots if result["driver"] == "gpu.nvidia.com" else nic_roots).append(place)
+        place = root(devices[result.driver, result.device], result.driver)
+        (gpu_roots if result.driver == "gpu.nvidia.com" else nic_roots).append(place)
     assert len(gpu_roots) == gpus
     assert set(gpu_roots) == set(nic_roots)
     assert len(nic_roots) == len(set(nic_roots)) or gpus == 8
 
 
-def results(solution: Solution) -> list[dict[str, str]]:
-    plain: list[dict[str, Any]] = msgspec.to_builtins(solution.allocations)
-    return [result for each in plain for result in each["devices"]["results"]]
+def results(solution: Solution) -> list[AllocationResult]:
+    return [result for each in solution.allocations for result in each.devices.results]
 
 
 def root(device: Device, driver: str) -> str:
