@@ -88,33 +88,38 @@ class _AccessReview(msgspec.Struct):
 
 
 class _Results(Generic[T]):
-    """Results with an end, and the reviews that are on their way."""
+    """Results that count for a time, and the reviews that are on their way.
+
+    A result that is None or false is a denial.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._known: BoundedCache[Hashable, T] = BoundedCache(MAX_RESULTS)
-        self._pending: dict[Hashable, asyncio.Task[T]] = {}
+        self._kept: BoundedCache[Hashable, T | None] = BoundedCache(MAX_RESULTS)
+        self._pending: dict[Hashable, asyncio.Task[T | None]] = {}
 
-    def find(self, key: Hashable) -> T | None:
-        return self._known.get(key, self._now())
-
-    async def review(
-        self, key: Hashable, ask: Callable[[], Awaitable[T]], is_allowed: Callable[[T], bool]
-    ) -> T:
-        """Ask, together with others that wait for the same."""
+    async def find(
+        self,
+        key: Hashable,
+        review: Callable[[], Awaitable[T | None]],
+        before_review: Callable[[], None],
+    ) -> T | None:
+        """Return the result for a key; without one, review, together with others that wait."""
+        kept = self._kept.get(key, self._now())  # removes a result that counts no longer
+        if key in self._kept:
+            return kept
+        before_review()
         task = self._pending.get(key)
         if task is None:
-            task = asyncio.ensure_future(self._ask(key, ask, is_allowed))
+            task = asyncio.ensure_future(self._review(key, review))
             self._pending[key] = task
             task.add_done_callback(lambda _: self._pending.pop(key, None))
         return await asyncio.shield(task)
 
-    async def _ask(
-        self, key: Hashable, ask: Callable[[], Awaitable[T]], is_allowed: Callable[[T], bool]
-    ) -> T:
-        result = await ask()
-        seconds = ALLOWED_SECONDS if is_allowed(result) else DENIED_SECONDS
-        self._known.put(key, result, until=self._now() + seconds)
+    async def _review(self, key: Hashable, review: Callable[[], Awaitable[T | None]]) -> T | None:
+        result = await review()
+        seconds = ALLOWED_SECONDS if result else DENIED_SECONDS
+        self._kept.put(key, result, until=self._now() + seconds)
         return result
 
 
@@ -132,7 +137,7 @@ class Reviews:
         self._session = session
         self._audiences = [audience] if audience else []
         self._key = secrets.token_bytes(32)
-        self._callers: _Results[tuple[Caller | None]] = _Results(now)
+        self._callers: _Results[Caller] = _Results(now)
         self._allowed: _Results[bool] = _Results(now)
 
     async def find_caller(self, token: str, before_review: Callable[[], None]) -> Caller | None:
@@ -141,45 +146,32 @@ class Reviews:
         if not raw or len(raw) > MAX_TOKEN_BYTES:
             return None
         key = hashlib.blake2b(raw, key=self._key).digest()
-        known = self._callers.find(key)
-        if known is None:
-            before_review()
-            known = await self._callers.review(
-                key, lambda: self._review_token(raw), lambda found: found[0] is not None
-            )
-        return known[0]
+        return await self._callers.find(key, lambda: self._review_token(raw), before_review)
 
     async def is_allowed(
         self, caller: Caller, action: Action, before_review: Callable[[], None]
     ) -> bool:
         """Whether a caller may do something."""
-        if caller.trusted:
-            return True
-        key = (caller, action)
-        known = self._allowed.find(key)
-        if known is None:
-            before_review()
-            known = await self._allowed.review(
-                key, lambda: self._review_access(caller, action), bool
+        return caller.trusted or bool(
+            await self._allowed.find(
+                (caller, action), lambda: self._review_access(caller, action), before_review
             )
-        return known
+        )
 
-    async def _review_token(self, token: bytes) -> tuple[Caller | None]:
-        try:
-            text = token.decode("ascii")
-        except UnicodeDecodeError:
-            return (None,)
-        spec = {"token": text, **({"audiences": self._audiences} if self._audiences else {})}
+    async def _review_token(self, token: bytes) -> Caller | None:
+        if not token.isascii():
+            return None
+        spec: dict[str, object] = {"token": token.decode("ascii")}
+        if self._audiences:
+            spec["audiences"] = self._audiences
         reply = await self._post(_TOKEN_REVIEWS, "TokenReview", "authentication.k8s.io/v1", spec)
         status = msgspec.json.decode(reply, type=_TokenReview).status
-        if not status.authenticated or not status.user.username:
-            return (None,)
         # An authenticator that knows no audiences names none.
-        if self._audiences and not set(self._audiences) & set(status.audiences):
-            return (None,)
+        is_for_us = not self._audiences or not set(self._audiences).isdisjoint(status.audiences)
         user = status.user
-        extra = tuple(sorted(user.extra.items()))
-        return (Caller(user.username, user.uid, user.groups, extra),)
+        if not (status.authenticated and user.username and is_for_us):
+            return None
+        return Caller(user.username, user.uid, user.groups, tuple(sorted(user.extra.items())))
 
     async def _review_access(self, caller: Caller, action: Action) -> bool:
         attributes = {name: text for name, text in msgspec.to_builtins(action).items() if text}

@@ -18,9 +18,9 @@ from drawbridge.dra.device import NodeSelector, Taint
 from drawbridge.dra.nodes import Node, matches_selector, named_nodes, selector_problems
 from drawbridge.dra.taints import EXCLUDING, tolerates
 from drawbridge.ledger.node_fit import has_labels, make_reason, reachable_nodes
-from drawbridge.ledger.planner import OutOfTimeError
 from drawbridge.ledger.ranking import SolutionRank, rank_solution
 from drawbridge.solver.answers import Failure, FailureKind, Solution
+from drawbridge.solver.memo import OutOfTimeError
 from drawbridge.solver.reasons import Reason
 from drawbridge.solver.world import View
 

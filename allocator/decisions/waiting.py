@@ -14,6 +14,7 @@ turn.
 
 import heapq
 import logging
+import math
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -51,6 +52,10 @@ class _Place(NamedTuple):
     priority: int
     since: float
     uid: str
+
+
+# The place behind all pods.
+_BEHIND_ALL: Final = _Place(1 << 63, math.inf, "")
 
 
 class _WaitingPod(msgspec.Struct, frozen=True):
@@ -189,15 +194,15 @@ class WaitingPods:
         if self._state.epoch() != self._first_epoch:
             self._first_epoch = self._state.epoch()
             work.tries = tries // 2
-            self._try_from(0, work)
+            self._try_behind(None, work)
         work.tries += tries - tries // 2
-        while self._is_pass_needed():
-            self._reached = self._try_from(self._find_next(), work) or self._reached
+        while self._continue_pass():
+            self._reached = self._try_behind(self._reached, work) or self._reached
             # The pod that was reached may be removed, also if it was the last one.
-            self._passing = self._find_next() < len(self._places)
+            self._passing = self._position_behind(self._reached) < len(self._places)
             if work.is_over:
                 break
-        return Turn(tuple(dict.fromkeys(work.woken)), bool(self._places) and self._is_pass_needed())
+        return Turn(tuple(dict.fromkeys(work.woken)), bool(self._places) and self._continue_pass())
 
     def _end_searches(self) -> list[str]:
         """Return the pods whose search has found nothing by now, so that they can preempt."""
@@ -220,42 +225,49 @@ class WaitingPods:
             lost.append(uid)
         return lost
 
-    def _is_pass_needed(self) -> bool:
-        """Return whether a pass is not finished, or another one has to begin, which it does."""
+    def _continue_pass(self) -> bool:
+        """Begin a pass if something has changed; return whether one is unfinished."""
         if not self._passing and (self._again or self._pass_epoch != self._state.epoch()):
             self._passing, self._reached = True, None
             self._again, self._pass_epoch = False, self._state.epoch()
         return self._passing
 
-    def _find_next(self) -> int:
-        """Return the position of the next pod in the pass."""
-        return 0 if self._reached is None else bisect_right(self._places, self._reached)
+    def _position_behind(self, place: _Place | None) -> int:
+        """Return the position of the first pod behind a place, whose pod may be removed."""
+        return 0 if place is None else bisect_right(self._places, place)
 
-    def _try_from(self, position: int, work: _Work) -> _Place | None:
-        """Try pods from a position on, at least one, until the turn is over; return the last."""
-        reached, may_have_changed = None, True
-        while position < len(self._places) and work.tries:
-            # With many keys, to look at all of them before each pod takes longer than the pods.
-            few = len(self._keys) <= FEW_KEYS
-            if may_have_changed and few and all(map(self._decisions.is_refused, self._keys)):
-                return self._places[-1]
-            place = self._places[position]
-            work.visits -= 1
-            may_have_changed = self._is_due(place.uid, work.now)
-            if may_have_changed:
-                work.tries -= 1
-                promise = self._promise(place.uid, work.now, work.out_of_time)
-                if promise.node:
-                    work.woken.append(place.uid)
-                if promise.unfinished and not work.is_over:
-                    continue  # the search goes on for the same pod
-                # Otherwise it goes on in the next pass, so that others have their turn before.
-                self._again |= promise.unfinished
-            reached = place
-            position = bisect_right(self._places, place)  # the pod may be removed
+    def _try_behind(self, reached: _Place | None, work: _Work) -> _Place | None:
+        """Try the pods behind a place until the turn is over; return the last one reached."""
+        if not work.tries:
+            return None
+        if self._are_all_refused():
+            return _BEHIND_ALL
+        last = None
+        while (position := self._position_behind(last or reached)) < len(self._places):
+            last = self._places[position]
+            was_due = self._try(last.uid, work)
             if work.is_over:
                 break
-        return reached
+            if was_due and self._are_all_refused():
+                return _BEHIND_ALL
+        return last
+
+    def _are_all_refused(self) -> bool:
+        """Whether no waiting pod can be woken in the current state."""
+        # With many keys, to look at all of them takes longer than to look at the pods.
+        return len(self._keys) <= FEW_KEYS and all(map(self._decisions.is_refused, self._keys))
+
+    def _try(self, uid: str, work: _Work) -> bool:
+        """Search nodes for a pod, until its search or the turn ends; False if it is not due."""
+        work.visits -= 1
+        if not self._is_due(uid, work.now):
+            return False
+        promise = self._promise(uid, work)
+        while promise.unfinished and not work.is_over:
+            promise = self._promise(uid, work)
+        # An unfinished search goes on in the next pass, so that others have their turn before.
+        self._again |= promise.unfinished
+        return True
 
     def _is_due(self, uid: str, now: float) -> bool:
         """Whether a pod may be woken now, and another answer is possible."""
@@ -294,15 +306,17 @@ class WaitingPods:
             heapq.heappop(self._ends)
             self._again = True
 
-    def _promise(self, uid: str, now: float, out_of_time: Callable[[], bool]) -> Promise:
+    def _promise(self, uid: str, work: _Work) -> Promise:
         pod = self._pods[uid]
+        work.tries -= 1
         try:
-            promise = self._decisions.promise(uid, now, pod.seen, out_of_time)
+            promise = self._decisions.promise(uid, work.now, pod.seen, work.out_of_time)
         except Exception:  # noqa: BLE001  # a bug for one pod must not end the process
             _LOG.exception("unhandled exception while a pod is woken")
             promise = Promise(impossible=True)
         if promise.node:
-            self._pause(uid, now)
+            self._pause(uid, work.now)
+            work.woken.append(uid)
         elif promise.impossible:
             # The scheduler itself tries the pod again when its claims change.
             self._remove(uid)

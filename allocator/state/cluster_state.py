@@ -6,7 +6,7 @@ again when either changes. The state reads no clock: penalties have the caller's
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from allocator.state.change_log import ChangeLog
 from allocator.state.pod_records import PodRecords
@@ -17,7 +17,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
 from drawbridge.ledger.ledger import DeviceID, Ledger, name_of, uid_of
-from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.pool_use import changed_pools, replace_uses, with_devices_held
 from drawbridge.solver.world import PoolUse, View
@@ -49,39 +49,22 @@ class AllocatorState:
         self._allocated: list[tuple[str, str]] = []  # sorted names, with the UIDs
         self._penalties: dict[DeviceID, float] = {}
         self._penalised_uses: dict[PoolID, tuple[PoolUse, frozenset[str], PoolUse]] = {}
+        self._apply_kind: Mapping[type, Callable[[Any, Any], None]] = {
+            Slice: self._apply_slice,
+            Claim: self._apply_claim,
+            Pod: self.pods.apply,
+            Node: self._apply_node,
+            DeviceClass: self._apply_class,
+            DeviceTaintRule: self._apply_rule,
+        }
 
     # --- changes of the caches ---
 
     def apply(self, before: WatchedObject | None, after: WatchedObject | None) -> None:
         """Apply the change of one object: None before it was added, None after it was deleted."""
-        each = after if after is not None else before
-        match each:
-            case Slice():
-                self._apply_slice(
-                    before if isinstance(before, Slice) else None,
-                    after if isinstance(after, Slice) else None,
-                )
-            case Claim():
-                self._apply_claim(
-                    before if isinstance(before, Claim) else None,
-                    after if isinstance(after, Claim) else None,
-                )
-            case Pod():
-                self.pods.apply(
-                    before if isinstance(before, Pod) else None,
-                    after if isinstance(after, Pod) else None,
-                )
-            case Node():
-                self._apply_node(each, deleted=after is None)
-            case DeviceClass() | DeviceTaintRule():
-                name = each.metadata.name if isinstance(each, DeviceClass) else each.name
-                changed = (
-                    self.planner.remove(type(each), name)
-                    if after is None
-                    else self.planner.update(each)
-                )
-                if changed:
-                    self.changes.add(None)
+        changed = after if after is not None else before
+        if changed is not None:
+            self._apply_kind[type(changed)](before, after)
 
     def observe_claim(self, claim: Claim) -> bool:
         """Apply a claim from a watch or a response; False if it is outdated."""
@@ -113,12 +96,27 @@ class AllocatorState:
         if after is not None and after.status.allocation is not None:
             insort(self._allocated, (name_of(after), uid_of(after)))
 
-    def _apply_node(self, node: Node, *, deleted: bool) -> None:
-        changed = self.planner.remove(Node, node.name) if deleted else self.planner.update(node)
-        if changed:
+    def _apply_node(self, before: Node | None, after: Node | None) -> None:
+        node = after or before
+        if node is not None and self._change_planner(Node, node.name, after):
             self.changes.add(node.name)
             for pool in tuple(self._pools_naming.get(node.name, ())):
                 self._decide_owner(pool)
+
+    def _apply_class(self, before: DeviceClass | None, after: DeviceClass | None) -> None:
+        changed = after or before
+        if changed and self._change_planner(DeviceClass, changed.metadata.name, after):
+            self.changes.add(None)
+
+    def _apply_rule(self, before: DeviceTaintRule | None, after: DeviceTaintRule | None) -> None:
+        changed = after or before
+        if changed and self._change_planner(DeviceTaintRule, changed.name, after):
+            self.changes.add(None)
+
+    def _change_planner(
+        self, kind: type[PlannerObject], name: str, after: PlannerObject | None
+    ) -> bool:
+        return self.planner.remove(kind, name) if after is None else self.planner.update(after)
 
     def _apply_slice(self, before: Slice | None, after: Slice | None) -> None:
         if before is not None and (after is None or _place(before) != _place(after)):

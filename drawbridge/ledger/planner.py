@@ -4,9 +4,7 @@ The caller applies object events one by one. Each change invalidates only what d
 equal object changes nothing. The caches never change a result. The ledger tracks device use.
 """
 
-import contextlib
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from drawbridge.dra.claim import Claim, ClaimMetadata
@@ -32,34 +30,6 @@ from drawbridge.solver.world import View, World
 PlannerObject: TypeAlias = Slice | DeviceTaintRule | DeviceClass | Node
 T = TypeVar("T")
 _NO_CLASS = DeviceClass(metadata=ClaimMetadata())
-
-
-class OutOfTimeError(Exception):
-    """A call ends before its result; the next one with equal arguments continues."""
-
-
-def _make_interrupt(out_of_time: Callable[[], bool]) -> Callable[[], None]:
-    asked = itertools.count()
-
-    def interrupt() -> None:
-        if next(asked) and out_of_time():
-            raise OutOfTimeError
-
-    return interrupt
-
-
-@contextlib.contextmanager
-def _interrupted(memo: Memo, out_of_time: Callable[[], bool] | None) -> Iterator[None]:
-    """Let calls with a memo end when they are out of time."""
-    if out_of_time is None:
-        yield
-        return
-    memo.before_node = _make_interrupt(out_of_time)
-    memo.expressions.interrupt = _make_interrupt(out_of_time)
-    try:
-        yield
-    finally:
-        del memo.before_node, memo.expressions.interrupt  # the defaults remain
 
 
 class Planner:
@@ -152,13 +122,16 @@ class Planner:
         """
         world, memo = self.world(), self._memo
         memo.bind(world)
-        with _interrupted(memo, out_of_time):
-            if nodes is None:
-                return solve_all(world, view, claims, self._nodes, ids=ids, memo=memo, steps=steps)
-            requested = [self._nodes[name] for name in nodes if name in self._nodes]
+        if nodes is None:
+            return solve_all(world, view, claims, self._nodes, ids=ids, memo=memo, steps=steps)
+        requested = [self._nodes[name] for name in nodes if name in self._nodes]
+        memo.limit_time(out_of_time)
+        try:
             return solve(
                 world, view, claims, requested, ids=ids, memo=memo, steps=steps, max_work=max_work
             )
+        finally:
+            memo.limit_time(None)
 
     def pools_for(self, node: str) -> tuple[PoolID, ...]:
         """Return the pools that a decision about a node depends on."""

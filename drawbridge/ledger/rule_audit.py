@@ -99,19 +99,22 @@ class RuleAudit:
 
 
 def _broken_rules(claim: Claim, rules: Rules, devices: _Devices) -> Iterator[str]:
-    names = [each.name for each in claim.spec.devices.requests]
-    most = [len(devices.get(name, ())) for name in names]
-    indexes = {name: at for at, name in enumerate(names)}
-    compiled = compile_rules([(rules, indexes)], most)
-    of_rules = [
-        RuleDevice(at, most[at], find)
-        for at, name in enumerate(names)
+    """Yield the names of the required rules of a claim that its devices violate."""
+    names = [request.name for request in claim.spec.devices.requests]
+    counts = [len(devices.get(name, ())) for name in names]
+    compiled = compile_rules([(rules, {name: index for index, name in enumerate(names)})], counts)
+    allocated = [
+        RuleDevice(index, counts[index], find)
+        for index, name in enumerate(names)
         for find in devices.get(name, ())
     ]
-    alone = ActiveRules((), most)
-    yield from (r.name for r in compiled.required.rules if not alone.holds(r, of_rules))
-    for number, rule in enumerate(rules.distinct):
-        if not _is_distinct(rule, devices):
+    # Each rule is checked alone: no other rules are active.
+    no_rules = ActiveRules((), counts)
+    for rule in compiled.required.rules:
+        if not no_rules.holds(rule, allocated):
+            yield rule.name
+    for number, distinct in enumerate(rules.distinct):
+        if not _is_distinct(distinct, devices):
             yield f"distinct[{number}]"
 
 

@@ -4,7 +4,7 @@ The results, including errors, equal those of kube-scheduler for selectors, deri
 compatibility rules. The callers decide what an error means for the pod.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -75,8 +75,8 @@ class _SeenDevice:
         return compiled.reads.projection(self.view())
 
 
-def _never() -> None:
-    return None
+def do_nothing() -> None:
+    """Interrupt nothing."""
 
 
 class ExpressionEvaluator:
@@ -86,9 +86,8 @@ class ExpressionEvaluator:
     raise. What was evaluated before is kept, so that the same call continues there.
     """
 
-    interrupt: Callable[[], None] = staticmethod(_never)
-
     def __init__(self, gates: Gates) -> None:
+        self.interrupt = do_nothing
         self._gates = gates
         self._lists = lists_readable(gates.version, list_attributes=gates.list_type_attributes)
         self._selectors: dict[str, _CompiledExpression] = {}

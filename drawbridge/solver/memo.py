@@ -4,6 +4,7 @@ A memo is bound to one world at a time. Other feature gates or compatibility rul
 inventory drops only what belongs to changed pools.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from drawbridge.dra.inventory import IndexedPool, Pool, PoolCache, PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.candidates import Candidate, CandidateCache
 from drawbridge.solver.eligibility import RequestFilter
-from drawbridge.solver.expressions import ExpressionEvaluator
+from drawbridge.solver.expressions import ExpressionEvaluator, do_nothing
 from drawbridge.solver.world import PoolUse, World
 
 MAX_FILTERS = 512
@@ -35,8 +36,8 @@ class Baseline(NamedTuple):
     group_states: GroupStates
 
 
-def _never() -> None:
-    return None
+class OutOfTimeError(Exception):
+    """A call ends before its result; the next one with equal arguments continues."""
 
 
 class Memo:
@@ -45,9 +46,8 @@ class Memo:
     `before_node` is called before a node is searched whose result is not known, and may raise.
     """
 
-    before_node: Callable[[], None] = staticmethod(_never)
-
     def __init__(self) -> None:
+        self.before_node = do_nothing
         self._settings: tuple[object, ...] = ()
         self._world: World | None = None
         self.demands: dict[bytes, Any] = {}
@@ -73,6 +73,15 @@ class Memo:
         if pools is not pools_before:
             for pool in pools.changed_keys(pools_before):
                 self._drop_pool(pool, pools_before.value(pool), pools.value(pool))
+
+    def limit_time(self, out_of_time: Callable[[], bool] | None) -> None:
+        """Let calls raise OutOfTimeError when they are `out_of_time`; None sets no limit.
+
+        Neither the first node nor the first evaluation is interrupted, so that each call decides
+        something.
+        """
+        self.before_node = _end_after_first(out_of_time)
+        self.expressions.interrupt = _end_after_first(out_of_time)
 
     def _clear(self, world: World) -> None:
         self.demands = {}
@@ -177,6 +186,18 @@ class Memo:
                     for u in holding.counter_uses
                 }
         return Baseline(use, counters, group_states)
+
+
+def _end_after_first(out_of_time: Callable[[], bool] | None) -> Callable[[], None]:
+    if out_of_time is None:
+        return do_nothing
+    calls = itertools.count()
+
+    def end() -> None:
+        if next(calls) and out_of_time():
+            raise OutOfTimeError
+
+    return end
 
 
 CLOSED_COMPANY = GroupState(members=True, groups=frozenset())
