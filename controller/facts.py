@@ -7,6 +7,7 @@ few versions, because the annotation of a pod names the version that translated 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -32,6 +33,7 @@ from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
 from drawbridge.facts.model import Facts
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
+from drawbridge.judge.slices.pools import find_foreign_slices
 from drawbridge.names import FACTS_CONFIG_MAP, FACTS_ORDER_ANNOTATION
 from drawbridge.translate.pods import TranslationContext, make_context
 
@@ -43,6 +45,7 @@ ROOM: Final = 900 * 1024
 NAME: Final = "facts"
 _PREFIX: Final = "sha256:"
 _MAX_UNREADABLE_REPORTED: Final = 20
+_MAX_FOREIGN_SLICES: Final = 20
 
 T = TypeVar("T")
 
@@ -251,7 +254,8 @@ class FactsReconciler:
             objects = FactsInput(slices, classes, nodes)
             gathered = gather_facts(objects, configuration, support.gates, support.stored_fields)
             shared = report_shared_pools(owned_pools(configuration), slices)
-        return gathered, (*shared, *bad_slices, *bad_classes, *bad_nodes)
+            foreign = tuple(islice(find_foreign_slices(slices), _MAX_FOREIGN_SLICES))
+        return gathered, (*shared, *foreign, *bad_slices, *bad_classes, *bad_nodes)
 
     def _report(self, findings: tuple[Finding, ...]) -> None:
         """Report the findings that the previous run did not have."""

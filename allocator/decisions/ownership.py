@@ -7,7 +7,7 @@ from drawbridge.agreement.owned_pools import (
     PoolOwner,
     decide_pool,
     drivers_by_resource,
-    find_local_node,
+    find_local_pool,
     find_withheld_drivers,
     owned_pools,
 )
@@ -28,11 +28,11 @@ def make_pool_filter(configuration: Configuration, facts: Facts) -> OwnsPool:
     extended = drivers_by_resource(facts.classes)
 
     def owns_pool(pool: PoolID, slices: Collection[Slice], find_node: FindNode) -> bool:
-        name = find_local_node(slices)
-        node = find_node(name) if name else None
+        local = find_local_pool(pool, slices)
+        node = find_node(local.node) if local else None
         if node is None:
             return False
-        owner = decide_pool(owned, pool, slices, lambda _: node)
+        owner = decide_pool(owned, pool, slices, find_node)
         withheld = find_withheld_drivers(node, known, extended)
         return owner is PoolOwner.DRAWBRIDGE and pool.driver not in withheld
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from allocator.state.change_log import ChangeLog
 from allocator.state.pod_records import PodRecords
+from drawbridge.agreement.owned_pools import find_local_pool
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.inventory import PoolID
@@ -42,6 +43,7 @@ class AllocatorState:
         self._slices: dict[PoolID, dict[str, Slice]] = {}
         self._pools_naming: dict[str, set[PoolID]] = {}
         self._owned: dict[PoolID, str | None] = {}  # with the node of a pool that names one
+        self._used_slices: dict[PoolID, frozenset[str]] = {}  # by name, which the planner has
         self._owned_on: dict[str | None, int] = {}
         self._names: list[str] = []
         self._claims: dict[str, Claim] = {}
@@ -125,20 +127,19 @@ class AllocatorState:
             of_pool.pop(before.name, None)
             if self.planner.remove(Slice, before.name):
                 self.changes.add(before.node_name)
-            if before.node_name and all(
-                resource_slice.node_name != before.node_name for resource_slice in of_pool.values()
-            ):
-                self._pools_naming.get(before.node_name, set()).discard(pool)
+            named = {each.node_name for each in of_pool.values()} | (
+                {pool.name} if of_pool else set()
+            )
+            for name in {before.node_name or "", pool.name} - named:
+                self._pools_naming.get(name, set()).discard(pool)
             self._decide_owner(pool)
             if not of_pool:
                 self._slices.pop(pool, None)
         if after is not None:
             pool = PoolID(after.driver, after.pool)
             self._slices.setdefault(pool, {})[after.name] = after
-            if after.node_name:
-                self._pools_naming.setdefault(after.node_name, set()).add(pool)
-            if pool in self._owned and self.planner.update(after):
-                self.changes.add(after.node_name)
+            for node in filter(None, {after.node_name, pool.name}):
+                self._pools_naming.setdefault(node, set()).add(pool)
             self._decide_owner(pool)
 
     # --- ownership ---
@@ -153,12 +154,9 @@ class AllocatorState:
         """Give the slices of an owned pool to the planner, and take those of others back."""
         slices = self._slices.get(pool, {})
         owned = bool(slices) and self._owns_pool(pool, slices.values(), self.planner.nodes.get)
-        if owned != (pool in self._owned):
-            for name, each in slices.items():
-                if self.planner.update(each) if owned else self.planner.remove(Slice, name):
-                    self.changes.add(each.node_name)
-        names = {each.node_name for each in slices.values()}
-        node = names.pop() if len(names) == 1 else None
+        local = find_local_pool(pool, slices.values())
+        node, members = (local.node, local.slices) if local else (None, tuple(slices.values()))
+        self._use_slices(pool, members if owned else ())
         if owned and pool in self._owned and self._owned[pool] == node:
             return
         if pool in self._owned:
@@ -166,6 +164,19 @@ class AllocatorState:
         if owned:
             self._owned[pool] = node
             self._add_owned_pool(node)
+
+    def _use_slices(self, pool: PoolID, members: Collection[Slice]) -> None:
+        """Give these slices of a pool to the planner, and take back those that it has besides."""
+        names = frozenset([each.name for each in members])
+        slices = self._slices.get(pool, {})
+        for name in self._used_slices.pop(pool, frozenset()) - names:
+            if self.planner.remove(Slice, name):
+                self.changes.add(slices[name].node_name)
+        if names:
+            self._used_slices[pool] = names
+        for resource_slice in members:
+            if self.planner.update(resource_slice):
+                self.changes.add(resource_slice.node_name)
 
     def _add_owned_pool(self, node: str | None) -> None:
         self._owned_on[node] = self._owned_on.get(node, 0) + 1

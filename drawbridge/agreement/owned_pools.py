@@ -2,6 +2,9 @@
 
 The webhook, the controller and the allocator must agree on it. An owned pool is local to one node:
 other pools span nodes, so that no taint of a node keeps other schedulers away from them.
+
+A node that is taken over can publish slices with the name of any pool. Only its own devices follow
+from them: a pool with the name of a node belongs to that node.
 """
 
 import enum
@@ -20,6 +23,7 @@ from drawbridge.agreement.scope import selector_matches
 from drawbridge.config.model import Configuration, OwnedPool, Placement
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import Taint
+from drawbridge.dra.generations import current_slices
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
@@ -42,6 +46,7 @@ class PoolOwner(enum.StrEnum):
     UNFENCED = "unfenced"  # owned, but the node still lacks the taint
     OTHERS = "others"  # another driver, or a node that is not owned
     SHARED = "shared"  # the driver of an owned pool, but not local to one node
+    MISNAMED = "misnamed"  # local to one node, with the name of another node
 
 
 class NodeOwnership(NamedTuple):
@@ -56,6 +61,13 @@ class NodeOwnership(NamedTuple):
     def owned(self) -> bool:
         """Whether any pool on the node can be owned."""
         return bool(self.drivers)
+
+
+class LocalPool(NamedTuple):
+    """The slices of a pool for the one node to which it is local: only they count."""
+
+    node: str
+    slices: tuple[Slice, ...]
 
 
 _NOT_OWNED: Final = NodeOwnership()
@@ -91,15 +103,16 @@ def decide_pool(
 ) -> PoolOwner:
     """Decide who allocates from a pool with these slices.
 
-    `find_node` returns a node, or None if it is not known; its pools are not owned. Only the newest
-    generation counts.
+    `find_node` returns a node, or None if it is not known; its pools are not owned.
     """
     if all(each.driver != pool.driver for each in owned):
         return PoolOwner.OTHERS
-    name = find_local_node(slices)
-    if name is None:
+    local = find_local_pool(pool, slices)
+    if local is None:
         return PoolOwner.SHARED
-    node = find_node(name)
+    if local.node != pool.name and find_node(pool.name) is not None:
+        return PoolOwner.MISNAMED
+    node = find_node(local.node)
     decided = decide_node(owned, node.labels) if node is not None else _NOT_OWNED
     if node is None or pool.driver not in decided.drivers:
         return PoolOwner.OTHERS
@@ -108,15 +121,19 @@ def decide_pool(
     return PoolOwner.DRAWBRIDGE
 
 
-def find_local_node(slices: Iterable[Slice]) -> str | None:
-    """Return the node that all slices of the newest generation name, or None."""
+def find_local_pool(pool: PoolID, slices: Iterable[Slice]) -> LocalPool | None:
+    """Return what of a pool is local to its node; None if the pool is not local.
+
+    If slices for several nodes name the pool, it belongs to the node with its name.
+    """
     published = tuple(slices)
-    newest = max((each.generation for each in published), default=0)
-    current = [each for each in published if each.generation == newest]
+    current = current_slices(published)
     names = {each.node_name for each in current}
-    if len(names) != 1 or any(_is_shared(each) for each in current):
+    if any(_is_shared(each) for each in current) or not all(names):
         return None
-    return names.pop() or None
+    node = next(iter(names)) if len(names) == 1 else pool.name
+    local = tuple([each for each in published if each.node_name == node])
+    return LocalPool(node, local) if node and local else None
 
 
 def _is_shared(each: Slice) -> bool:
@@ -145,13 +162,14 @@ def select_owned_slices(
     pools: dict[PoolID, list[Slice]] = {}
     for slice_ in slices:
         pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
-    used = {
-        pool
-        for pool, published in pools.items()
-        if decide_pool(owned, pool, published, by_name.get) in _OWNED
-        and pool.driver not in withheld[find_local_node(published) or ""]
-    }
-    return tuple(each for each in slices if PoolID(each.driver, each.pool) in used)
+    used: set[str] = set()
+    for pool, published in pools.items():
+        local = find_local_pool(pool, published)
+        if local is None or decide_pool(owned, pool, published, by_name.get) not in _OWNED:
+            continue
+        if pool.driver not in withheld[local.node]:
+            used.update(each.name for each in local.slices)
+    return tuple(each for each in slices if each.name in used)
 
 
 def report_unused_pools(slices: Iterable[Slice], used: Iterable[Slice]) -> Finding | None:
@@ -177,7 +195,7 @@ def report_shared_pools(owned: Sequence[OwnedPool], slices: Iterable[Slice]) -> 
     return tuple(
         report_shared_pool(pool, pools[pool])
         for pool in sorted(pools)
-        if find_local_node(pools[pool]) is None
+        if find_local_pool(pool, pools[pool]) is None
     )
 
 

@@ -7,6 +7,7 @@ publishing its devices.
 from collections.abc import Iterable, Mapping
 
 from drawbridge.config.model import Fleet
+from drawbridge.dra.generations import current_parts, is_complete
 from drawbridge.dra.inventory import Inventory
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.device_counts import ClusterDevices
@@ -66,11 +67,9 @@ def _find_published(
 
 def _find_doubt(inventory: Inventory, cluster: ClusterDevices) -> str:
     for pool in inventory.pools:
-        published = inventory.published_slices(pool)
-        newest = max(each.generation for each in published)
-        current = [each for each in published if each.generation == newest]
-        if any(each.slice_count != len(current) for each in current):
-            return INCOMPLETE
-        if any(cluster.used_devices[each.name] < len(each.devices) for each in current):
-            return UNUSED
+        for part in current_parts(inventory.published_slices(pool)):
+            if not is_complete(part):
+                return INCOMPLETE
+            if any(cluster.used_devices[each.name] < len(each.devices) for each in part):
+                return UNUSED
     return ""

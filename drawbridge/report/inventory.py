@@ -11,6 +11,7 @@ from typing import Final
 from drawbridge.dra import attributes
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.device import Device
+from drawbridge.dra.generations import current_parts
 from drawbridge.dra.inventory import Inventory, Pool, PoolCache, PoolID, is_device_for_node
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.report.tables import Branch
@@ -139,20 +140,19 @@ def pool_table(
     rows = [["DRIVER", "POOL", "GENERATION", "SLICES", "DEVICES", "STATE"]]
     for pool_id in sorted(inventory.pools):
         published = inventory.published_slices(pool_id)
-        newest = max(each.generation for each in published)
-        current = [each for each in published if each.generation == newest]
-        older = len(published) - len(current)
-        rows.append(
+        parts = list(current_parts(published))
+        older = len(published) - sum(map(len, parts))
+        rows += [
             [
                 *pool_id,
-                f"{newest}",
-                f"{len(current)} of {current[0].slice_count}"
-                + (f" (+{older} old)" if older else ""),
-                f"{sum(len(each.devices) for each in current)}",
+                f"{part[0].generation}",
+                f"{len(part)} of {part[0].slice_count}" + (f" (+{older} old)" if older else ""),
+                f"{sum(len(each.devices) for each in part)}",
                 "; ".join(_state_texts(states_of_pool.get(pool_id, {})))
                 or "not visible on any node",
             ]
-        )
+            for part in parts
+        ]
     return rows
 
 

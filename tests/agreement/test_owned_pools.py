@@ -66,13 +66,14 @@ def test_table(case: dict[str, Any]) -> None:
     owned = owned_pools.owned_pools(configured(*case["owned"]))
     slices = [published(i, each) for i, each in enumerate(case["slices"])]
     nodes = {name: Node(name, labels, taints=(FENCE,)) for name, labels in case["nodes"].items()}
-    owner = decide_pool(owned, POOL, slices, nodes.get)
+    pool = PoolID(POOL.driver, case.get("pool", POOL.name))
+    owner = decide_pool(owned, pool, slices, nodes.get)
     assert owner == case["owner"]
     bare = {name: msgspec.structs.replace(each, taints=()) for name, each in nodes.items()}
     unfenced = PoolOwner.UNFENCED if owner is PoolOwner.DRAWBRIDGE else owner
-    assert decide_pool(owned, POOL, slices, bare.get) is unfenced
+    assert decide_pool(owned, pool, slices, bare.get) is unfenced
     free = [msgspec.structs.replace(each, unfenced=True) for each in owned]
-    assert decide_pool(free, POOL, slices, bare.get) is owner
+    assert decide_pool(free, pool, slices, bare.get) is owner
     if owner is PoolOwner.SHARED:
         found = report_shared_pool(POOL, slices)
         assert found.message == (

@@ -6,12 +6,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from allocator.decisions.ownership import make_pool_filter
 from allocator.state.cluster_state import AllocatorState, FindNode
+from drawbridge.config.load import load_configuration
+from drawbridge.config.model import Configuration
 from drawbridge.dra.device import Taint
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
+from drawbridge.facts.model import Facts
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from tests.allocator.clusters import (
@@ -190,3 +194,34 @@ def test_pods_without_claims_are_not_remembered_after_their_deletion() -> None:
     cluster.state.apply(pod("p", "c"), None)
     assert cluster.state.pods.take_settled() == ["p"]
     assert cluster.state.pods.is_gone("p")
+
+
+def test_a_slice_for_another_node_takes_no_pool_away() -> None:
+    configuration = load_configuration(
+        {
+            "apiVersion": "drawbridge.dev/v1alpha1",
+            "kind": "Configuration",
+            "placement": "bridge",
+            "ownedPools": [{"driver": DRIVER, "nodeSelector": {}, "unfenced": True}],
+        },
+        (),
+    )
+    assert isinstance(configuration, Configuration), configuration
+    state = AllocatorState(Planner(), Ledger(), make_pool_filter(configuration, Facts()))
+    own, forged = gpu_slice("n1", 1), gpu_slice("n2", 1)
+    forged = replace(forged, name="forged", pool=own.pool, generation=999)
+    for obj in (Node("n1"), Node("n2"), own, forged):
+        state.apply(None, obj)  # type: ignore[arg-type]  # a node or a slice
+    assert published(state) == [own.name]
+    # The driver of n1 restarts: until it publishes again, the pool is not that of n2.
+    state.apply(own, None)
+    assert published(state) == []
+    state.apply(None, own)
+    assert published(state) == [own.name]
+    assert state.node_of(PoolID(DRIVER, own.pool)) == "n1"
+    # Without a node n1, nothing says that the pool has its name from it.
+    state.apply(own, None)
+    state.apply(Node("n1"), None)
+    assert published(state) == ["forged"]
+    state.apply(None, Node("n1"))
+    assert published(state) == []

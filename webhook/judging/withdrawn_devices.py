@@ -55,7 +55,7 @@ class WithdrawnDevices:
     def observe_new_slice(self, new: Slice, others: Iterable[Slice]) -> None:
         """Record the other slices of the pool of a new slice if its generation replaces them."""
         for other in others:
-            if other.generation != new.generation:
+            if other.generation != new.generation and new.node_name in {None, other.node_name}:
                 self._record(other)
 
     def recent(self, is_absent: Callable[[Slice], bool] = lambda _: False) -> RecentlyWithdrawn:

@@ -11,6 +11,7 @@ from drawbridge.cel import CompileError
 from drawbridge.cel.dra import Selectors, find_reads
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.device import Device, NodeSelector
+from drawbridge.dra.generations import current_slices
 from drawbridge.dra.inventory import Inventory
 from drawbridge.dra.nodes import Node, matches_selector, selector_problems
 from drawbridge.dra.slices import Slice
@@ -155,7 +156,7 @@ def _doubtful_drivers(
             about = found.setdefault(pool.id.driver, _DoubtfulDriver(reason, []))
             about.slices.extend(inventory.published_slices(pool.id))
     selects_a_node = _make_selector_check(index)
-    for newest_slice in _newest_slices(inventory):
+    for newest_slice in _current_slices(inventory):
         if newest_slice.devices and not (id(newest_slice) in seen and selects_a_node(newest_slice)):
             reason = f"no known node can use slice {newest_slice.name} of {newest_slice.driver}"
             found.setdefault(newest_slice.driver, _DoubtfulDriver(reason, [])).slices.append(
@@ -189,9 +190,7 @@ def _make_selector_check(index: DeviceIndex) -> Callable[[Slice], bool]:
     return selects_a_node
 
 
-def _newest_slices(inventory: Inventory) -> Iterator[Slice]:
-    """Return the slices of the newest generation of each pool."""
+def _current_slices(inventory: Inventory) -> Iterator[Slice]:
+    """Return the slices of each pool that no other slice replaces."""
     for pool in inventory.pools:
-        published = inventory.published_slices(pool)
-        newest = max(each.generation for each in published)
-        yield from (each for each in published if each.generation == newest)
+        yield from current_slices(inventory.published_slices(pool))

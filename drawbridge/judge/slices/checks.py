@@ -41,11 +41,12 @@ def judge_slices(
     expressions. `declarations` override the rules of slices.
     """
     last = pools.latest_slices(slices)
-    newest = pools.newest_generations(last)
+    newest = pools.current_pools(last)
     current = tuple(each for members in newest.values() for each in members)
     answers = chain(
         pools.find_repeated(slices),
-        pools.find_outdated(last, newest),
+        pools.find_outdated(last),
+        pools.find_foreign_slices(last),
         pools.check_slice_counts(newest),
         pools.check_unique_names(newest),
         check_counters(newest),

@@ -13,7 +13,7 @@ from drawbridge.finding import Finding
 from drawbridge.judge.claims.opaque_configs import check_class_configs
 from drawbridge.judge.slices import codes
 from drawbridge.judge.slices.expressions import check_class_selectors, published_devices
-from drawbridge.judge.slices.pools import latest_slices, newest_generations
+from drawbridge.judge.slices.pools import current_pools, latest_slices
 
 
 def judge_classes(
@@ -39,7 +39,7 @@ def _check_selectors(
     classes: Collection[DeviceClass], slices: Sequence[Slice], selectors: Selectors
 ) -> Iterator[Finding]:
     current = (
-        each for members in newest_generations(latest_slices(slices)).values() for each in members
+        each for members in current_pools(latest_slices(slices)).values() for each in members
     )
     return check_class_selectors(
         classes, published_devices(current, selectors) if classes else (), selectors

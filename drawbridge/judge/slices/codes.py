@@ -21,6 +21,21 @@ SLICE_OLD = CODES.define(
     example="spec.pool.generation: generation 3 of pool node-1 of gpu.example.com is ignored",
     remedy="Delete the slice, or publish it with the pool's current generation.",
 )
+POOL_OF_ANOTHER_NODE = CODES.define(
+    "PoolOfAnotherNode",
+    Severity.WARNING,
+    text=(
+        "A slice for one node names the pool of another node. Its devices have the same identity "
+        "as devices of the other node with the same names. It decides nothing about that node."
+    ),
+    example=(
+        "spec.pool.name: this slice for node gpu-b names pool gpu-a, which node gpu-a publishes"
+    ),
+    remedy=(
+        "Name each pool after its node. If the driver does so, find out who wrote the slice: the "
+        "node may be taken over."
+    ),
+)
 NOTHING_TO_JUDGE = CODES.define(
     "NothingToJudge",
     Severity.INFO,

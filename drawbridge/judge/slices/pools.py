@@ -4,26 +4,40 @@ The scheduler allocates nothing from an incomplete or invalid pool.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from drawbridge.dra.generations import current_parts, current_slices, find_replacement, is_complete
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import KIND, Slice
 from drawbridge.finding import Finding
 from drawbridge.judge.slices import codes
 
-Pools = Mapping[PoolID, tuple[Slice, ...]]
+
+class PoolPart(NamedTuple):
+    """What of a pool the scheduler counts together: all of it, or what is for one node."""
+
+    driver: str
+    name: str
+    number: int
 
 
-def newest_generations(slices: Iterable[Slice]) -> Pools:
-    """Return the slices of the newest generation of each pool, by name."""
+Pools = Mapping[PoolPart, tuple[Slice, ...]]
+
+
+def current_pools(slices: Iterable[Slice]) -> Pools:
+    """Return the slices of each pool that no other slice replaces, by name."""
+    return {
+        PoolPart(*pool, number): part
+        for pool, members in _slices_by_pool(slices).items()
+        for number, part in enumerate(current_parts(members))
+    }
+
+
+def _slices_by_pool(slices: Iterable[Slice]) -> Mapping[PoolID, Sequence[Slice]]:
     pools: dict[PoolID, list[Slice]] = {}
     for slice_ in sorted(slices, key=lambda each: each.name):
         pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
-    return {pool: _newest(members) for pool, members in pools.items()}
-
-
-def _newest(members: Sequence[Slice]) -> tuple[Slice, ...]:
-    highest = max(each.generation for each in members)
-    return tuple(each for each in members if each.generation == highest)
+    return pools
 
 
 def latest_slices(slices: Iterable[Slice]) -> tuple[Slice, ...]:
@@ -41,18 +55,36 @@ def find_repeated(slices: Iterable[Slice]) -> Iterator[Finding]:
         seen.add(slice_.name)
 
 
-def find_outdated(slices: Iterable[Slice], pools: Pools) -> Iterator[Finding]:
+def find_outdated(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Report slices of old generations."""
+    by_pool = _slices_by_pool(slices)
     for slice_ in slices:
-        pool = PoolID(slice_.driver, slice_.pool)
-        highest = pools[pool][0].generation
-        if slice_.generation < highest:
+        newer = find_replacement(slice_, by_pool[PoolID(slice_.driver, slice_.pool)])
+        if newer is not None:
             message = (
-                f"generation {slice_.generation} of pool {pool.name} of {pool.driver} is ignored: "
-                f"slice {pools[pool][0].name} has generation {highest}"
+                f"generation {slice_.generation} of pool {slice_.pool} of {slice_.driver} is "
+                f"ignored: slice {newer.name} has generation {newer.generation}"
             )
             yield codes.SLICE_OLD.at(
                 "spec.pool.generation", message, object=f"{KIND}/{slice_.name}"
+            )
+
+
+def find_foreign_slices(slices: Iterable[Slice]) -> Iterator[Finding]:
+    """Report slices for one node that name the pool of another node."""
+    for pool, members in _slices_by_pool(slices).items():
+        current = current_slices(members)
+        nodes = {each.node_name for each in current}
+        if pool.name not in nodes or is_complete(current):
+            continue  # nobody knows whose it is, or it is one pool of several nodes
+        foreign = [each for each in current if each.node_name not in {None, pool.name}]
+        for resource_slice in foreign:
+            message = (
+                f"this slice for node {resource_slice.node_name} names pool {pool.name}, which "
+                f"node {pool.name} publishes"
+            )
+            yield codes.POOL_OF_ANOTHER_NODE.at(
+                "spec.pool.name", message, object=f"{KIND}/{resource_slice.name}"
             )
 
 

@@ -1,0 +1,69 @@
+"""Which slices of a pool count, seen from the whole cluster: `Inventory.pools_for` sees a node.
+
+A driver on a node may write slices for that node only. Such a slice therefore says nothing about
+the slices for other nodes, whatever pool and generation it names: only a slice for the same node,
+or one that names no node, replaces a slice.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from drawbridge.dra.slices import Slice
+
+
+def current_slices(published: Iterable[Slice]) -> tuple[Slice, ...]:
+    """Return the slices of one pool that no other slice replaces, in order."""
+    slices = tuple(published)
+    newest = _newest_by_node(slices)
+    return tuple([each for each in slices if each.generation >= _newest_for(each, newest)])
+
+
+def find_replacement(outdated: Slice, published: Iterable[Slice]) -> Slice | None:
+    """Return the slice of the newest generation that replaces another one of its pool."""
+    newer = [
+        each
+        for each in published
+        if each.generation > outdated.generation and each.node_name in {None, outdated.node_name}
+    ]
+    return max(newer, key=lambda each: each.generation, default=None)
+
+
+def current_parts(published: Iterable[Slice]) -> Iterator[tuple[Slice, ...]]:
+    """Group the current slices of one pool by what the scheduler counts together.
+
+    This is the whole pool, unless slices for several nodes do not make one. Then the slices of each
+    node are a part of their own.
+    """
+    generations: dict[int, list[Slice]] = {}
+    for resource_slice in current_slices(published):
+        generations.setdefault(resource_slice.generation, []).append(resource_slice)
+    for members in generations.values():
+        yield from [tuple(members)] if is_complete(members) else _parts_by_node(members)
+
+
+def is_complete(members: Sequence[Slice]) -> bool:
+    """Tell whether these are all slices of a pool, by the number that each of them states."""
+    return all(each.slice_count == len(members) for each in members)
+
+
+def _parts_by_node(members: Iterable[Slice]) -> Iterator[tuple[Slice, ...]]:
+    nodes: dict[str | None, list[Slice]] = {}
+    for resource_slice in members:
+        nodes.setdefault(resource_slice.node_name, []).append(resource_slice)
+    # Slices that name no node can complete those that do, so that nothing can be told apart.
+    if None in nodes:
+        yield tuple(member for part in nodes.values() for member in part)
+    else:
+        yield from map(tuple, nodes.values())
+
+
+def _newest_by_node(slices: Iterable[Slice]) -> dict[str | None, int]:
+    newest: dict[str | None, int] = {}
+    for resource_slice in slices:
+        node = resource_slice.node_name
+        newest[node] = max(newest.get(node, resource_slice.generation), resource_slice.generation)
+    return newest
+
+
+def _newest_for(each: Slice, newest: dict[str | None, int]) -> int:
+    of_node = newest[each.node_name]
+    return max(of_node, newest.get(None, of_node))

@@ -1,0 +1,28 @@
+"""Which slices of a pool count, seen from the whole cluster."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.dra.generations import current_parts, find_replacement
+from drawbridge.dra.slices import Slice
+from tests.dra.short_slices import slice_of
+from tests.tables import load_cases
+
+CASES = load_cases(Path(__file__).parent / "cases" / "generations.yaml")
+
+
+def published(name: str, node: str, generation: int, count: int = 1) -> Slice:
+    where = {"allNodes": True} if node == "all" else {"nodeName": node}
+    return slice_of({"name": name, "pool": "a", "generation": generation, "count": count, **where})
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["name"]))
+def test_only_slices_for_the_same_nodes_replace_a_slice(case: dict[str, Any]) -> None:
+    slices = [published(name, *short) for name, short in sorted(case["slices"].items())]
+    parts = [[each.name for each in part] for part in current_parts(slices)]
+    assert sorted(parts) == sorted(case["parts"])
+    newer = {each.name: find_replacement(each, slices) for each in slices}
+    replaced = {name: each.name for name, each in newer.items() if each is not None}
+    assert replaced == case.get("replaced", {})
