@@ -25,12 +25,13 @@ from allocator.writes.binding import BindingTimes, PodBinder
 from allocator.writes.prepare_failures import PrepareFailures
 from allocator.writes.recovery import Recovery
 from allocator.writes.reports import ConflictReporter
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
-from drawbridge.cluster.errors import ApiError
+from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.events import EventRecorder
+from drawbridge.cluster.resources import EVENTS
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import pause_garbage_collection
-from drawbridge.cluster.write import Writer
 from drawbridge.ledger.ledger import DeviceID
 from drawbridge.process import metrics
 from drawbridge.process.collection import CollectionPause
@@ -79,11 +80,12 @@ class _Parts:
         host = options.host or socket.gethostname()
         self.caches = caches
         self.lease = SchedulerLease(session, _parse_lease(options.lease, session.namespace), host)
-        self.recorder = EventRecorder(Writer(session), "drawbridge.dev/allocator", host)
+        events = ResourceClient(session, EVENTS, decode_object)
+        self.recorder = EventRecorder(events, "drawbridge.dev/allocator", host)
         self.changed = asyncio.Event()
         self.streams = ActivationStreams()
         self.state = self._make_state(settings)
-        writes = ApiServerWrites(Writer(session, fence=self.lease))
+        writes = ApiServerWrites(session, self.lease)
         self.binder = self._make_binder(writes, session.clock.now, options.binding)
         self.term = self._make_term(writes)
         self.calls = SchedulerCalls(

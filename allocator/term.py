@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
 from allocator.scheduler.lease import Term
-from allocator.writes.cluster_writes import WriteFailedError
 from allocator.writes.recovery import Recovery
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.claim import Claim
@@ -92,7 +92,7 @@ class TermKeeper:
                     since_clean_up = 0.0
                     await self._clean_up()
                 backoff.reset()
-            except (WriteFailedError, NotLeadingError) as error:
+            except (ApiError, NotLeadingError) as error:
                 self.problem = f"{error}"
                 _LOG.info("the term cannot be prepared or cleaned up yet: %s", error)
                 pause = backoff.pause()

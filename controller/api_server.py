@@ -1,22 +1,20 @@
-"""Implements the reconcilers' protocols: object stores over a Writer, and a reporter.
+"""Implements the reconcilers' reporter, which writes logs, events and metrics.
 
-`controller.protocols` declares the protocols. The reporter writes logs, events and metrics.
+`controller.protocols` declares the protocols.
 """
 
-import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
-from controller.protocols import ApiRequestError, Gauge, ObjectReference, Unstructured
-from drawbridge.cluster.errors import ApiError, NotLeadingError, UnreachableError
+from controller.protocols import Gauge, ObjectReference, ObjectStore, Reporter, Unstructured
+from drawbridge.api_error import ApiError
+from drawbridge.cluster.client import ResourceClient
+from drawbridge.cluster.errors import NotLeadingError, UnreachableError
 from drawbridge.cluster.event_series import InvolvedObject
 from drawbridge.cluster.events import EventRecorder
-from drawbridge.cluster.resources import Resource
-from drawbridge.cluster.session import Session
-from drawbridge.cluster.write import Writer
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import apply_policies
 from drawbridge.finding import Finding, Severity
@@ -24,8 +22,7 @@ from drawbridge.process import metrics
 from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("controller.process")
-_API_ERRORS: Final = (ApiRequestError, ApiError, NotLeadingError, OSError, TimeoutError)
-_MERGE_PATCH: Final = "application/merge-patch+json"
+_API_ERRORS: Final = (ApiError, NotLeadingError, OSError, TimeoutError)
 _LOG_LEVELS: Final = {
     Severity.INFO: logging.INFO,
     Severity.WARNING: logging.WARNING,
@@ -43,94 +40,12 @@ _GAUGES: Final = {
 }
 
 
-@contextlib.contextmanager
-def _convert_errors() -> Iterator[None]:
-    """Convert ApiError to the error type that the reconcilers know."""
-    try:
-        yield
-    except ApiError as error:
-        raise ApiRequestError(error.code, f"{error}") from error
-
-
-async def read_server_version(session: Session) -> str:
-    """Read the API server's minor version; raises ApiRequestError."""
-    with _convert_errors():
-        return await session.version()
-
-
-class ApiObjectStore:
-    """Objects of one kind on the API server; implements `controller.protocols.ObjectStore`.
-
-    `namespace` is the default for calls that pass none.
-    """
-
-    def __init__(self, writer: Writer, resource: Resource, namespace: str = "") -> None:
-        self._writer = writer
-        self._resource = resource
-        self._namespace = namespace
-
-    async def read(self, name: str, namespace: str = "") -> Unstructured | None:
-        """Read an object from the API server; None if it does not exist."""
-        with _convert_errors():
-            return await self._writer.read(
-                self._resource, name, namespace=namespace or self._namespace
-            )
-
-    async def list(self, namespace: str = "", *, fields: str = "") -> list[Unstructured]:
-        """List the objects of a namespace that match a field selector."""
-        with _convert_errors():
-            return await self._writer.list(
-                self._resource, namespace=namespace or self._namespace, fields=fields
-            )
-
-    async def create(
-        self, value: Unstructured, namespace: str = "", *, dry_run: bool = False
-    ) -> Unstructured:
-        """Create an object and return the stored form; with `dry_run` nothing is stored."""
-        with _convert_errors():
-            return await self._writer.create(
-                self._resource, value, namespace=namespace or self._namespace, dry_run=dry_run
-            )
-
-    async def replace(self, value: Unstructured, namespace: str = "") -> Unstructured:
-        """Replace an object; fails with 409 if it changed since it was read."""
-        with _convert_errors():
-            return await self._writer.replace(
-                self._resource, value, namespace=namespace or self._namespace
-            )
-
-    async def apply(self, value: Unstructured, namespace: str = "") -> Unstructured:
-        """Apply the fields that this controller owns (server-side apply)."""
-        with _convert_errors():
-            return await self._writer.apply(
-                self._resource, value, namespace=namespace or self._namespace
-            )
-
-    async def merge(self, name: str, value: Unstructured, namespace: str = "") -> Unstructured:
-        """Apply a JSON merge patch; null removes a field."""
-        with _convert_errors():
-            return await self._writer.patch(
-                self._resource,
-                name,
-                value,
-                namespace=namespace or self._namespace,
-                content_type=_MERGE_PATCH,
-            )
-
-    async def delete(self, name: str, namespace: str = "", *, uid: str, version: str) -> bool:
-        """Delete this version of this object; False if another object has the name by now."""
-        with _convert_errors():
-            return await self._writer.delete(
-                self._resource,
-                name,
-                namespace=namespace or self._namespace,
-                uid=uid,
-                version=version,
-            )
+# The reconcilers know the client of a resource by this protocol.
+_STORE: type[ObjectStore] = ResourceClient[Unstructured]
 
 
 class EventReporter:
-    """Logs, records events and sets metrics; implements `controller.protocols.Reporter`."""
+    """Logs, records events and sets metrics."""
 
     def __init__(self, recorder: EventRecorder, configuration: Callable[[], Configuration]) -> None:
         self._recorder = recorder
@@ -162,6 +77,9 @@ class EventReporter:
     def set_gauge(self, gauge: Gauge, value: float) -> None:
         """Set a gauge to its current value."""
         _GAUGES[gauge].set(value)
+
+
+_REPORTER: type[Reporter] = EventReporter
 
 
 def report_result(reconciler: str, error: Exception | None) -> None:

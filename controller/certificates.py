@@ -7,14 +7,13 @@ from typing import Final, NamedTuple
 from certs.reconciler import CertificateReconciler, Outside
 from certs.rotation import RotationPolicy
 from certs.watched_secret import WatchedSecret
-from controller.api_server import ApiObjectStore
 from controller.field_ownership import release_fields
 from controller.protocols import ObjectReference, Reporter, Unstructured
 from drawbridge.agreement.match_conditions import GUARD_KIND, KIND
-from drawbridge.cluster.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
+from drawbridge.cluster.client import Fence, ResourceClient, decode_object
+from drawbridge.cluster.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Resource
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.write import Fence, Writer
 from drawbridge.finding import Finding
 from drawbridge.names import CA_FIELD_MANAGER, CA_SECRET
 
@@ -25,11 +24,20 @@ class ApiAuthorityWriter:
     """Implements `certs.reconciler.AuthorityWriter` behind the fence of the leader."""
 
     def __init__(self, session: Session, fence: Fence, namespace: str) -> None:
-        writer = Writer(session, manager=CA_FIELD_MANAGER, fence=fence)
-        self._secrets = ApiObjectStore(writer, SECRETS, namespace)
+        def open_client(resource: Resource) -> ResourceClient[Unstructured]:
+            return ResourceClient(
+                session,
+                resource,
+                decode_object,
+                namespace=namespace,
+                manager=CA_FIELD_MANAGER,
+                fence=fence,
+            )
+
+        self._secrets = open_client(SECRETS)
         self._configurations = {
-            KIND: ApiObjectStore(writer, MUTATING_WEBHOOKS),
-            GUARD_KIND: ApiObjectStore(writer, VALIDATING_WEBHOOKS),
+            KIND: open_client(MUTATING_WEBHOOKS),
+            GUARD_KIND: open_client(VALIDATING_WEBHOOKS),
         }
 
     async def write_secret(self, value: Unstructured) -> Unstructured:

@@ -18,12 +18,12 @@ from controller.protocols import (
     Reporter,
     Unstructured,
     WatchedObject,
-    is_rejected,
 )
 from controller.reconcile import process_each
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import DUAL_NODES_HELD
+from drawbridge.api_error import ApiError
 from drawbridge.facts.families import known_families, serves_name
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
@@ -110,8 +110,8 @@ class DualNodeReconciler:
     async def _write_label(self, name: str, value: str | None) -> None:
         try:
             await self._stores.nodes.merge(name, {"metadata": {"labels": {LABEL: value}}})
-        except Exception as error:
-            if not is_rejected(error, 404):  # the node was deleted
+        except ApiError as error:
+            if error.code != 404:  # the node was deleted
                 raise
             return
         self._reporter.count(NAME, "labelled" if value else "unlabelled")

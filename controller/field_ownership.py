@@ -6,8 +6,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from controller.protocols import ApiRequestError, ObjectStore, is_rejected
+from controller.protocols import ObjectStore
 from drawbridge.agreement.field_ownership import compose_release
+from drawbridge.api_error import ApiError
 
 
 async def release_fields(store: ObjectStore, live: Mapping[str, Any] | None, manager: str) -> None:
@@ -17,7 +18,7 @@ async def release_fields(store: ObjectStore, live: Mapping[str, Any] | None, man
         return
     try:
         await store.merge(live["metadata"]["name"], patch)
-    except ApiRequestError as error:
+    except ApiError as error:
         # The watch shows the change, and the next run composes another patch.
-        if not is_rejected(error, 404, 409):
+        if error.code not in (404, 409):
             raise

@@ -10,8 +10,9 @@ from typing import Final
 
 import msgspec
 
-from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured, is_rejected
+from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured
 from drawbridge.agreement import operation_codes
+from drawbridge.api_error import ApiError
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.gates import NEWEST, VERSIONS, Gates, gates_of_version
@@ -199,12 +200,12 @@ class FieldProbeReconciler:
         probe = FIELD_PROBES[name]
         try:
             response = await self._templates.create(probe_template(probe), dry_run=True)
-        except Exception as error:
-            if not is_rejected(error, 400, 403, 422):
+        except ApiError as error:
+            if error.code not in (400, 403, 422):
                 raise
             is_stored = interpret_rejection(probe, f"{error}")
             # A missing permission or an exceeded quota is independent of fields and can change.
-            if is_stored is None and not is_rejected(error, 422):
+            if is_stored is None and error.code != 422:
                 raise
             finding = (
                 operation_codes.PROBE_REFUSED.at(name, f"{name}: {error}")

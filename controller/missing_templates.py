@@ -30,7 +30,6 @@ from controller.protocols import (
     Unstructured,
     WallClock,
     WatchedObject,
-    is_rejected,
 )
 from controller.reconcile import process_each
 from controller.template_use import is_created_ahead
@@ -46,6 +45,7 @@ from drawbridge.agreement.template_objects import (
     format_time,
     may_be_dropped,
 )
+from drawbridge.api_error import ApiError
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import USED_ANNOTATION
@@ -181,8 +181,8 @@ class MissingTemplateReconciler:
         elif not self._must_wait(key, pod):
             try:
                 await self._ensure_templates(key, pod)
-            except Exception as error:
-                if not is_rejected(error, 400, 403, 404, 422):
+            except ApiError as error:
+                if error.code not in (400, 403, 404, 422):
                     raise
                 self._postpone(key, pod, error)
             else:
@@ -271,9 +271,9 @@ class MissingTemplateReconciler:
                 if (dropped := find_dropped_field(response, template)) is not None:
                     return dropped
             await self._store.create(value, namespace)
-        except Exception as error:
+        except ApiError as error:
             # Another client created it first; the watch event triggers the content check.
-            if not is_rejected(error, 409):
+            if error.code != 409:
                 raise
             return None
         self._reporter.count(NAME, "made")
@@ -309,8 +309,8 @@ class MissingTemplateReconciler:
         change: Unstructured = {"metadata": {"annotations": annotations, "uid": template.uid}}
         try:
             await self._store.merge(template.name, change, template.namespace)
-        except Exception as error:
-            if not is_rejected(error, 404, 409):  # it was deleted meanwhile
+        except ApiError as error:
+            if error.code not in (404, 409):  # it was deleted meanwhile
                 raise
             return
         self._reporter.count(NAME, "used")

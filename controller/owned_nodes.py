@@ -11,14 +11,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from controller.protocols import (
-    ApiRequestError,
     Gauge,
     ObjectCache,
     ObjectReference,
     ObjectStore,
     Reporter,
     WatchedObject,
-    is_rejected,
 )
 from controller.reconcile import process_each
 from controller.watched_objects import WatchedNode
@@ -32,6 +30,7 @@ from drawbridge.agreement.owned_pools import (
     report_selection,
     report_unfenced_nodes,
 )
+from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.finding import Finding
 
@@ -106,7 +105,7 @@ class OwnedNodeReconciler:
         async def write(change: TaintChange) -> None:
             try:
                 await self._write(change)
-            except ApiRequestError:
+            except ApiError:
                 rejected.extend([] if change.removed else [change.node])
                 raise
 
@@ -134,8 +133,8 @@ class OwnedNodeReconciler:
                     "spec": {"taints": taints or None},
                 },
             )
-        except ApiRequestError as error:
-            if not is_rejected(error, 404, 409):  # the node was deleted, or has changed
+        except ApiError as error:
+            if error.code not in (404, 409):  # the node was deleted, or has changed
                 raise
             return
         self._reporter.count(NAME, "untainted" if change.removed else "tainted")

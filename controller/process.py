@@ -17,9 +17,7 @@ from certs.reconciler import NAME as CERTIFICATES
 from certs.rotation import RotationPolicy
 from controller.admission_scope import AdmissionScope
 from controller.api_server import (
-    ApiObjectStore,
     EventReporter,
-    read_server_version,
     report_result,
 )
 from controller.caches import ControllerCaches
@@ -35,27 +33,29 @@ from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
 from controller.missing_templates import MissingTemplateReconciler
 from controller.other_webhooks import OtherWebhookReconciler
 from controller.owned_nodes import OwnedNodeReconciler
-from controller.protocols import Gauge, ObjectReference, Reporter
+from controller.protocols import Gauge, ObjectReference, ObjectStore, Reporter
 from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import EventLoopClock, Reconciler, Schedule, run_reconciler
 from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.match_conditions import API_VERSION, GUARD_KIND, KIND
+from drawbridge.cluster.client import Fence, ResourceClient, decode_object
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.lease import LeaderElector
 from drawbridge.cluster.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
+    EVENTS,
     MUTATING_WEBHOOKS,
     NODES,
     PODS,
     RESOURCE_QUOTAS,
     TEMPLATES,
     VALIDATING_WEBHOOKS,
+    Resource,
 )
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject, pause_garbage_collection
-from drawbridge.cluster.write import Writer
 from drawbridge.names import (
     CONTROLLER_LEASE,
     FACTS_CONFIG_MAP,
@@ -124,18 +124,18 @@ class Reconcilers:
         self,
         context: ControllerContext,
         caches: ControllerCaches,
-        writer: Writer,
+        fence: Fence,
         reporter: Reporter,
     ) -> None:
         self._context, self._caches = context, caches
-        self._writer, self._reporter = writer, reporter
+        self._fence, self._reporter = fence, reporter
         settings = context.settings
         self._scope = AdmissionScope(
             caches.namespaces, caches.read_pod_webhook, lambda: settings.current
         )
         self.probe = FieldProbeReconciler(
-            ApiObjectStore(writer, TEMPLATES, context.namespace),
-            lambda: read_server_version(context.session),
+            self._store(TEMPLATES, context.namespace),
+            context.session.version,
             reporter,
         )
         self.facts = self._make_facts()
@@ -151,11 +151,15 @@ class Reconcilers:
         self.wake_ups = {each.name: asyncio.Event() for each in self.all()}
         self._subscribe(caches, settings)
 
+    def _store(self, resource: Resource, namespace: str = "") -> ObjectStore:
+        session, fence = self._context.session, self._fence
+        return ResourceClient(session, resource, decode_object, namespace=namespace, fence=fence)
+
     def _make_facts(self) -> FactsReconciler:
         caches = self._caches
         return FactsReconciler(
             FactsSources(caches.slices, caches.classes, caches.nodes),
-            ApiObjectStore(self._writer, CONFIG_MAPS),
+            self._store(CONFIG_MAPS),
             self._context.namespace,
             configuration=lambda: self._context.settings.current,
             server_support=self.probe.wait_for_support,
@@ -167,7 +171,7 @@ class Reconcilers:
         return MissingTemplateReconciler(
             self._caches.pods,
             self._caches.templates,
-            ApiObjectStore(self._writer, TEMPLATES),
+            self._store(TEMPLATES),
             scope=self._scope,
             context=lambda: self.facts.context,
             find_facts=self.facts.find_version,
@@ -178,8 +182,8 @@ class Reconcilers:
     def _make_garbage_collector(self) -> TemplateGarbageCollector:
         return TemplateGarbageCollector(
             self._caches.templates,
-            ApiObjectStore(self._writer, PODS),
-            ApiObjectStore(self._writer, TEMPLATES),
+            self._store(PODS),
+            self._store(TEMPLATES),
             is_enforced=self._scope.is_enforced,
             reporter=self._reporter,
             now=_now,
@@ -189,7 +193,7 @@ class Reconcilers:
         return QuotaMirrorReconciler(
             self._caches.quotas,
             self._caches.namespaces,
-            ApiObjectStore(self._writer, RESOURCE_QUOTAS),
+            self._store(RESOURCE_QUOTAS),
             is_enforced=self._scope.is_enforced,
             context=lambda: self.facts.context,
             reporter=self._reporter,
@@ -197,10 +201,10 @@ class Reconcilers:
 
     def _make_match_conditions(self) -> MatchConditionReconciler:
         stores = {
-            KIND: ApiObjectStore(self._writer, MUTATING_WEBHOOKS),
-            GUARD_KIND: ApiObjectStore(self._writer, VALIDATING_WEBHOOKS),
+            KIND: self._store(MUTATING_WEBHOOKS),
+            GUARD_KIND: self._store(VALIDATING_WEBHOOKS),
         }
-        deployments = ApiObjectStore(self._writer, DEPLOYMENTS, self._context.namespace)
+        deployments = self._store(DEPLOYMENTS, self._context.namespace)
         live = LiveWebhooks(
             self._caches.own_webhook_configuration,
             self._caches.own_validating_configuration,
@@ -211,11 +215,11 @@ class Reconcilers:
         )
 
     def _make_node_reconcilers(self) -> Iterator[Reconciler]:
-        nodes = ApiObjectStore(self._writer, NODES)
+        nodes = self._store(NODES)
         reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, self._context.namespace)
         yield DualNodeReconciler(
             self._caches.nodes,
-            DualNodeStores(nodes, ApiObjectStore(self._writer, PODS)),
+            DualNodeStores(nodes, self._store(PODS)),
             dual_nodes=lambda: self.facts.dual_nodes,
             context=lambda: self.facts.context,
             reporter=self._reporter,
@@ -301,13 +305,14 @@ async def _serve(options: ControllerOptions, context: ControllerContext, stop: S
     elector = LeaderElector(
         session, context.namespace, CONTROLLER_LEASE, options.identity or socket.gethostname()
     )
-    recorder = EventRecorder(Writer(session), "drawbridge.dev/controller", elector.identity)
+    events = ResourceClient(session, EVENTS, decode_object)
+    recorder = EventRecorder(events, "drawbridge.dev/controller", elector.identity)
     reporter = EventReporter(recorder, lambda: settings.current)
     reporter.set_gauge(Gauge.LEADING, 0)
     parts = make_certificate_parts(options.rotation, session, elector, context.namespace)
     context = context._replace(certificates=parts)
     caches = ControllerCaches(session, parts and parts.secret)
-    reconcilers = Reconcilers(context, caches, Writer(session, fence=elector), reporter)
+    reconcilers = Reconcilers(context, caches, elector, reporter)
 
     def describe_unready() -> list[str]:
         return [*(["stopping"] if stop.is_requested else []), *caches.describe_unsynced()]

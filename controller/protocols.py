@@ -67,7 +67,7 @@ class ObjectCache(Protocol[T_co]):
 
 
 class ObjectStore(Protocol):
-    """Objects of one kind on the API server; every method raises ApiRequestError on failure."""
+    """Objects of one kind on the API server; every method raises ApiError on failure."""
 
     async def read(self, name: str, namespace: str = "") -> Unstructured | None:
         """Read an object from the API server; None if it does not exist."""
@@ -117,16 +117,3 @@ class Reporter(Protocol):
 
     def set_gauge(self, gauge: Gauge, value: float) -> None:
         """Set a gauge to its current value."""
-
-
-class ApiRequestError(Exception):
-    """A request to the API server failed; `code` is the HTTP status, 0 if no response arrived."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-def is_rejected(error: Exception, *codes: int) -> bool:
-    """Whether the API server rejected a request with one of these HTTP status codes."""
-    return isinstance(error, ApiRequestError) and error.code in codes

@@ -26,7 +26,6 @@ from controller.protocols import (
     ObjectStore,
     Reporter,
     Unstructured,
-    is_rejected,
 )
 from controller.quota_charges import NameCharge, compute_charge
 from controller.reconcile import process_each
@@ -36,6 +35,7 @@ from drawbridge.agreement.operation_codes import (
     QUOTA_DOES_NOT_BIND,
     QUOTA_MIRRORED,
 )
+from drawbridge.api_error import ApiError
 from drawbridge.dra.quantity import QuantityError, from_json
 from drawbridge.dra.quota import DEVICES, REQUESTS
 from drawbridge.finding import Finding
@@ -319,9 +319,9 @@ class QuotaMirrorReconciler:
                 uid=metadata.uid,
                 version=metadata.resource_version,
             )
-        except Exception as error:
+        except ApiError as error:
             # The quota changed a moment ago; its watch event triggers the next run.
-            if not is_rejected(error, 404, 409):
+            if error.code not in (404, 409):
                 raise
             return
         self._reporter.count(NAME, "removed")

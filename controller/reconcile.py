@@ -9,11 +9,9 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from controller.protocols import ApiRequestError
+from drawbridge.api_error import ApiError
 
 _FACTOR: Final = 2.0
-# Unauthorized, request timeout and too many requests: the same request can succeed later.
-_TRANSIENT_CODES: Final = (401, 408, 429)
 _MAX_FAILURES: Final = 20
 
 T = TypeVar("T")
@@ -96,18 +94,9 @@ async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None
         raise first
 
 
-def is_permanent(error: Exception) -> bool:
-    """Whether the API server rejected this request and would reject it again."""
-    if not isinstance(error, ApiRequestError):
-        return False
-    return 400 <= error.code < 500 and error.code not in _TRANSIENT_CODES
-
-
 def _affects_all_requests(error: Exception) -> bool:
     """Whether the cause is the API server or the network; a bug concerns one item."""
-    return isinstance(error, OSError) or (
-        isinstance(error, ApiRequestError) and not is_permanent(error)
-    )
+    return isinstance(error, OSError) or (isinstance(error, ApiError) and not error.refused)
 
 
 ReportResult = Callable[[str, Exception | None], None]
@@ -148,7 +137,7 @@ async def _back_off(
     error: Exception, failures: int, wake_up: asyncio.Event, schedule: Schedule, clock: Clock
 ) -> None:
     pause = min(schedule.first_retry * _FACTOR**failures, schedule.max_retry)
-    if is_permanent(error):
+    if isinstance(error, ApiError) and error.refused:
         # One rejected object must not delay the others, so a wake-up ends the pause.
         await clock.sleep(min(pause, max(schedule.min_interval, schedule.first_retry)))
         await clock.wait_for(wake_up, pause)

@@ -20,13 +20,13 @@ from controller.protocols import (
     Unstructured,
     WallClock,
     WatchedObject,
-    is_rejected,
 )
 from controller.reconcile import process_each
 from controller.template_use import is_created_ahead, last_used
 from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.agreement.owned_templates import has_owned_name, is_exclusively_owned
 from drawbridge.agreement.template_objects import format_time
+from drawbridge.api_error import ApiError
 from drawbridge.names import USED_ANNOTATION
 
 NAME: Final = "janitor"
@@ -125,8 +125,8 @@ class TemplateGarbageCollector:
         change: Unstructured = {"metadata": {"annotations": annotations, "uid": template.uid}}
         try:
             await self._store.merge(template.name, change, template.namespace)
-        except Exception as error:
-            if not is_rejected(error, 404, 409):
+        except ApiError as error:
+            if error.code not in (404, 409):
                 raise
             return
         self._reporter.count(NAME, "renewed")
@@ -136,9 +136,9 @@ class TemplateGarbageCollector:
             deleted = await self._store.delete(
                 template.name, template.namespace, uid=template.uid, version=template.version
             )
-        except Exception as error:
+        except ApiError as error:
             # Admission renewed the template, or it is already gone.
-            if not is_rejected(error, 404, 409):
+            if error.code not in (404, 409):
                 raise
             return
         if deleted:

@@ -13,8 +13,8 @@ from typing import Final, Generic, Protocol, TypeVar
 import msgspec
 
 from allocator.api.messages import ApiFailureError, FailureCode
+from drawbridge.api_error import ApiError
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.cluster.errors import ApiError
 
 ALLOWED_SECONDS: Final = 10.0
 DENIED_SECONDS: Final = 5.0

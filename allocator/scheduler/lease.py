@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
-from drawbridge.cluster.errors import ApiError, NotLeadingError, level_of
+from drawbridge.cluster.errors import NotLeadingError, level_of
 from drawbridge.cluster.resources import LEASES
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
@@ -52,7 +53,7 @@ class _Lease(msgspec.Struct):
 
 
 class SchedulerLease:
-    """The Lease of the kube-scheduler on `host`; implements `drawbridge.cluster.write.Fence`.
+    """The Lease of the kube-scheduler on `host`; implements `drawbridge.cluster.client.Fence`.
 
     A kube-scheduler names itself `<host name>_<UUID>`.
     """

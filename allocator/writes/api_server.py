@@ -1,37 +1,53 @@
 """Implements `allocator.writes.cluster_writes` with `cluster`."""
 
-import asyncio
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from allocator.writes.cluster_writes import FINALIZER, PodName, WriteFailedError
-from drawbridge.cluster.errors import ApiError, UnreachableError
+from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, PodName
+from drawbridge.api_error import ApiError
+from drawbridge.cluster.client import Fence, ObjectVersion, ResourceClient
+from drawbridge.cluster.nesting import DeepDecoder, without_deep_parts
 from drawbridge.cluster.protobuf_metadata import MetadataEdit
 from drawbridge.cluster.resources import CLAIMS, PODS, ApiObject
-from drawbridge.cluster.write import ObjectVersion, Writer
+from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import read_header
 from drawbridge.dra.allocation import Allocation, Consumer, to_json
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.names import ALLOCATION_ANNOTATION
 
 _READER: Final = claim_reader()
-# Decoding this many claims takes some milliseconds.
-_CLAIMS_PER_STEP: Final = 100
+
+
+class _PodMetadata(msgspec.Struct):
+    uid: str = ""
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Pod(msgspec.Struct):
+    """Where a pod runs. The response to a binding has none of it."""
+
+    metadata: _PodMetadata = msgspec.field(default_factory=_PodMetadata)
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+
+
+_decode_pod: Final = DeepDecoder(_Pod).decode
 
 
 class ApiServerWrites:
-    """Reads and writes through a writer with a fence."""
+    """Reads and writes claims behind a fence, and binds pods."""
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
+    def __init__(self, session: Session, fence: Fence) -> None:
+        self._claims = ResourceClient(session, CLAIMS, _decode_claim, fence=fence)
+        self._pods = ResourceClient(session, PODS, _decode_pod, fence=fence)
 
     async def read_claim(self, namespace: str, name: str) -> Claim | None:
         """Read a claim from the API server; None if it does not exist."""
-        with _failures():
-            found = await self._writer.read(CLAIMS, name, namespace=namespace)
-            return None if found is None else _read_claim(found)
+        return await self._claims.read(name, namespace)
 
     async def list_claims(self) -> list[Claim]:
         """Return the current claims of all namespaces, without those that cannot be read.
@@ -39,15 +55,7 @@ class ApiServerWrites:
         A claim that cannot be read was never marked here: whoever made it unreadable since then
         has changed its version as well.
         """
-        with _failures():
-            listed = await self._writer.list(CLAIMS)
-        claims = []
-        for number, each in enumerate(listed):
-            if number % _CLAIMS_PER_STEP == 0:
-                await asyncio.sleep(0)  # others run
-            with contextlib.suppress(WriteFailedError):
-                claims.append(_read_claim(each))
-        return claims
+        return await self._claims.list()
 
     async def mark(self, claim: Claim, mark: str) -> Claim:
         """Write the allocation mark and the finalizer."""
@@ -80,11 +88,10 @@ class ApiServerWrites:
 
     async def read_node_of(self, pod: PodName) -> str | None:
         """Return the node of a pod, empty if it has none; None if the pod does not exist."""
-        with _failures():
-            found = await self._writer.read(PODS, pod.name, namespace=pod.namespace)
-        if found is None or found["metadata"]["uid"] != pod.uid:
+        current = await self._pods.read(pod.name, pod.namespace)
+        if current is None or current.metadata.uid != pod.uid:
             return None
-        return str((found.get("spec") or {}).get("nodeName") or "")
+        return current.spec.node_name
 
     async def bind(self, pod: PodName, node: str) -> None:
         """Bind a pod to a node."""
@@ -94,12 +101,18 @@ class ApiServerWrites:
             "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
             "target": {"kind": "Node", "name": node},
         }
-        with _failures():
-            await self._writer.create_subresource(PODS, pod.name, binding, "binding")
+        await self._pods.create_subresource(pod.name, binding, "binding", pod.namespace)
 
     async def _edit(self, claim: Claim, edit: MetadataEdit) -> Claim:
-        with _failures():
-            return _read_claim(await self._writer.edit_metadata(CLAIMS, _version(claim), edit))
+        metadata = claim.metadata
+        current = ObjectVersion(
+            metadata.namespace,
+            metadata.name,
+            metadata.uid,
+            metadata.resource_version,
+            metadata.finalizers,
+        )
+        return await self._claims.edit_metadata(current, edit)
 
     async def _write_status(self, claim: Claim, status: ApiObject) -> Claim:
         metadata = claim.metadata
@@ -107,41 +120,20 @@ class ApiServerWrites:
             "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
             "status": status,
         }
-        with _failures():
-            written = await self._writer.patch(
-                CLAIMS, metadata.name, body, namespace=metadata.namespace, subresource="status"
-            )
-            return _read_claim(written)
+        return await self._claims.merge(
+            metadata.name, body, metadata.namespace, subresource="status"
+        )
 
 
-@contextlib.contextmanager
-def _failures() -> Iterator[None]:
-    try:
-        yield
-    except UnreachableError as error:
-        raise WriteFailedError(f"{error}", unknown=error.may_have_arrived) from None
-    except (ValueError, RecursionError, KeyError) as error:
-        # For example the page of a proxy. The request may have been processed.
-        raise WriteFailedError(f"the response cannot be read: {error}", unknown=True) from None
-    except ApiError as error:
-        changed = error.conflict or error.not_found
-        raise WriteFailedError(f"{error}", changed=changed, unknown=error.code >= 500) from None
+_: type[ClusterWrites] = ApiServerWrites
 
 
-def _version(claim: Claim) -> ObjectVersion:
-    metadata = claim.metadata
-    return ObjectVersion(
-        metadata.namespace,
-        metadata.name,
-        metadata.uid,
-        metadata.resource_version,
-        metadata.finalizers,
-    )
-
-
-def _read_claim(value: ApiObject) -> Claim:
-    read = _READER.read(msgspec.json.encode(value))
+def _decode_claim(raw: bytes) -> Claim:
+    read = _READER.read(raw)
     if isinstance(read, tuple):
-        name = f"{value['metadata'].get('namespace')}/{value['metadata'].get('name')}"
-        raise WriteFailedError(f"claim {name} cannot be read: {read[0].path}: {read[0].message}")
+        read = _READER.read(without_deep_parts(raw))
+    if isinstance(read, tuple):
+        name = "/".join(read_header(raw).key)
+        message = f"claim {name} cannot be read: {read[0].path}: {read[0].message}"
+        raise ApiError(0, "InvalidData", message, unknown=False)
     return read

@@ -26,8 +26,9 @@ from allocator.writes.claims import (
     ClaimReservations,
     ClaimWriter,
 )
-from allocator.writes.cluster_writes import ClusterWrites, PodName, WriteFailedError
+from allocator.writes.cluster_writes import ClusterWrites, PodName
 from allocator.writes.prepare_failures import PENALTY_SECONDS
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import Consumer
 from drawbridge.dra.claim import Claim
@@ -145,7 +146,7 @@ class PodBinder:
             try:
                 for claim in self._reservations.claims_of(pod_uid):
                     released += await self._release(pod_uid, claim)
-            except (BindRefusedError, WriteFailedError, NotLeadingError) as error:
+            except (BindRefusedError, ApiError, NotLeadingError) as error:
                 self._wake_later(pod_uid)
                 return PostFilterReply(released=tuple(released), message=f"{error}")
             return PostFilterReply(released=tuple(released))
@@ -184,7 +185,7 @@ class PodBinder:
             if not waiting:
                 async with self._slots:
                     await self._bind(reservation, term)
-        except (BindRefusedError, WriteFailedError, NotLeadingError) as error:
+        except (BindRefusedError, ApiError, NotLeadingError) as error:
             if self._term == term:
                 self._unfinished[reservation.uid] = reservation
                 await self._undo(reservation)
@@ -286,7 +287,7 @@ class PodBinder:
             try:
                 await self._writes.bind(pod, reservation.node)
                 break
-            except WriteFailedError as error:
+            except ApiError as error:
                 if error.unknown:
                     until = asyncio.get_running_loop().time() + self._times.late
                     self._late_bindings[pod.uid] = until
@@ -317,7 +318,7 @@ class PodBinder:
         try:
             for claim in reservation.claims:
                 await claims.unmark(claim)
-        except (WriteFailedError, NotLeadingError) as error:
+        except (ApiError, NotLeadingError) as error:
             name = f"{reservation.namespace}/{reservation.name}"
             _LOG.info("cannot undo the failed write for pod %s yet: %s", name, error)
             return False

@@ -11,7 +11,8 @@ from typing import Final, Protocol
 import msgspec
 
 from allocator.state.reservations import ClaimReservation
-from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, WriteFailedError
+from allocator.writes.cluster_writes import FINALIZER, ClusterWrites
+from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
 from drawbridge.names import ALLOCATION_ANNOTATION
@@ -89,7 +90,7 @@ class ClaimWriter:
             self._check_reserved(reserved)
             try:
                 return self._observed(await self._writes.mark(live, reserved.mark))
-            except WriteFailedError as error:
+            except ApiError as error:
                 _raise_unless_changed(error)
                 live = None
         raise _changes_too_often(reserved)
@@ -107,7 +108,7 @@ class ClaimWriter:
             self._check()
             try:
                 return await self._allocate(live, reserved, consumer)
-            except WriteFailedError as error:
+            except ApiError as error:
                 _raise_unless_changed(error)
                 # A request without a response may have been the one that changed the claim.
                 live = await self.read(reserved)
@@ -200,7 +201,7 @@ def _list_devices(allocation: Allocation) -> list[tuple[str, str, str, str, str 
     ]
 
 
-def _raise_unless_changed(error: WriteFailedError) -> None:
+def _raise_unless_changed(error: ApiError) -> None:
     if not (error.changed or error.unknown):
         raise error
 

@@ -21,21 +21,8 @@ class PodName(NamedTuple):
     uid: str
 
 
-class WriteFailedError(Exception):
-    """A request failed.
-
-    `changed`: the object exists no more, or has changed, so the same request fails again.
-    `unknown`: the API server may have processed the request.
-    """
-
-    def __init__(self, message: str, *, changed: bool = False, unknown: bool = False) -> None:
-        super().__init__(message)
-        self.changed = changed
-        self.unknown = unknown
-
-
 class ClusterWrites(Protocol):
-    """Reads and writes claims and binds pods. All methods raise `WriteFailedError`.
+    """Reads and writes claims and binds pods. All methods raise ApiError.
 
     The writes also raise NotLeadingError, unless the kube-scheduler of this host certainly leads.
     Each write of a claim applies to one version of it.

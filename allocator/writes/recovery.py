@@ -13,7 +13,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from allocator.writes.cluster_writes import ClusterWrites, WriteFailedError
+from allocator.writes.cluster_writes import ClusterWrites
+from drawbridge.api_error import ApiError
 from drawbridge.dra.claim import Claim
 from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.process import metrics
@@ -120,7 +121,7 @@ class Recovery:
             try:
                 self._reservations.observe_claim(await self._writes.unmark(claim))
                 metrics.ALLOCATOR_MARKS_REMOVED.inc()
-            except WriteFailedError as error:
+            except ApiError as error:
                 if attempt == ATTEMPTS or not (error.changed or error.unknown):
                     raise
                 metadata = claim.metadata

@@ -21,6 +21,7 @@ from controller.field_probe import (
     probe_template,
 )
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
+from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration, Placement, Scope
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
@@ -167,7 +168,6 @@ async def read_state(
 
 
 async def _if_readable(reading: Awaitable[T]) -> T | Unread:
-    from drawbridge.cluster.session import ApiError  # noqa: PLC0415  # loaded on demand
 
     try:
         return await reading
@@ -223,7 +223,6 @@ async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
 async def _probe_fields(session: "Session", namespace: str) -> tuple[str, ...] | Unread:
     """Return the fields of claims that the API server stores, as the controller probes them."""
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-    from drawbridge.cluster.session import ApiError  # noqa: PLC0415
 
     stored = []
     for name, probe in sorted(FIELD_PROBES.items()):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from drawbridge.api_error import ApiError
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_WEBHOOK
@@ -89,7 +90,6 @@ async def _create(
 ) -> dict[str, Value] | str:
     """Return the pod as it would be stored, or the message of the refusal."""
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-    from drawbridge.cluster.session import ApiError  # noqa: PLC0415
 
     path = resources.PODS.path(namespace)
     try:

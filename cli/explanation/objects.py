@@ -11,6 +11,7 @@ from cli.input import codes, live_cluster
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
+from drawbridge.api_error import ApiError
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
@@ -263,8 +264,6 @@ async def _read_existing(
 
 async def _if_allowed(reading: Awaitable[T], findings: list[LocatedFinding]) -> T | None:
     """Read an optional object; add a finding if access is forbidden."""
-    from drawbridge.cluster.session import ApiError  # noqa: PLC0415  # loaded on demand
-
     try:
         return await reading
     except ApiError as error:

@@ -12,6 +12,7 @@ from cli.input import codes, live_cluster
 from cli.input.config_map import KEY
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
+from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.paths import get_value
@@ -55,7 +56,6 @@ def _with_findings(
 
 async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-    from drawbridge.cluster.session import ApiError  # noqa: PLC0415
 
     namespace = await _installed_namespace(session)
     if not namespace:
@@ -81,7 +81,6 @@ async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
 async def _installed_namespace(session: "Session") -> str:
     """Return the namespace of the Drawbridge installation; empty if there is none."""
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-    from drawbridge.cluster.session import ApiError  # noqa: PLC0415
 
     try:
         found = await live_cluster.read_object(session, resources.MUTATING_WEBHOOKS, WEBHOOK)

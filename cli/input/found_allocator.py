@@ -14,6 +14,7 @@ import msgspec
 
 from cli.input import live_cluster
 from cli.input.allocator_request import SECONDS, AllocatorRequest, Json, no_answer, trust
+from drawbridge.api_error import ApiError
 from drawbridge.documents.paths import get_value
 from drawbridge.names import ALLOCATOR_SERVICE, NAMESPACE, WEBHOOK_CONFIGURATION
 
@@ -84,7 +85,6 @@ class _Registration(NamedTuple):
 
 async def _read_registration(session: "Session") -> _Registration:
     from drawbridge.cluster.resources import MUTATING_WEBHOOKS  # noqa: PLC0415  # loaded on demand
-    from drawbridge.cluster.session import ApiError  # noqa: PLC0415
 
     try:
         found = await live_cluster.read_object(session, MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION)

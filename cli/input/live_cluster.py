@@ -7,23 +7,23 @@ takes half of the time of a short command.
 
 import argparse
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from cli.input import codes
+from drawbridge.api_error import ApiError
 from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.read import read_objects
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
 
 if TYPE_CHECKING:
+    from drawbridge.cluster.client import ResourceClient
     from drawbridge.cluster.resources import Resource
     from drawbridge.cluster.session import Session
 
 T = TypeVar("T")
-# The page size of list requests, which bounds the work of the API server per request.
-PAGE = 500
 _SOURCE = "<cluster>"
 
 
@@ -40,16 +40,6 @@ class ClusterReadError(Exception):
         return LocatedFinding(self.finding, "", 0, 0)
 
 
-class _PageMetadata(msgspec.Struct, rename={"next": "continue"}):
-    next: str = ""
-
-
-class _Page(msgspec.Struct):
-    # JSON objects. msgspec does not decode into the recursive type `Value`.
-    items: list[dict[str, Any]] | None = None
-    metadata: _PageMetadata = msgspec.field(default_factory=_PageMetadata)
-
-
 def run_with_session(chosen: argparse.Namespace, read: Callable[["Session"], Awaitable[T]]) -> T:
     """Open a session for the options and run `read` with it; raises ClusterReadError."""
     import asyncio  # noqa: PLC0415  # takes longer than a short command
@@ -60,7 +50,8 @@ def run_with_session(chosen: argparse.Namespace, read: Callable[["Session"], Awa
 async def _run_with_session(
     chosen: argparse.Namespace, read: Callable[["Session"], Awaitable[T]]
 ) -> T:
-    from drawbridge.cluster.session import AccessError, ApiError, Session  # noqa: PLC0415  # loaded on demand
+    from drawbridge.cluster.errors import AccessError  # noqa: PLC0415  # loaded on demand
+    from drawbridge.cluster.session import Session  # noqa: PLC0415  # loaded on demand
 
     try:
         async with await Session.open(chosen.kubeconfig, chosen.context or None) as session:
@@ -75,16 +66,7 @@ async def read_object(
     session: "Session", resource: "Resource", name: str, namespace: str = ""
 ) -> dict[str, Value] | None:
     """Read one object; None if it does not exist."""
-    from drawbridge.cluster.session import ApiError  # noqa: PLC0415  # loaded on demand
-
-    try:
-        response = await session.call("GET", resource.path(namespace, name))
-    except ApiError as error:
-        if error.not_found:
-            return None
-        raise
-    found: dict[str, Value] = msgspec.json.decode(response, type=dict[str, Any])
-    return found
+    return await _open_client(session, resource).read(name, namespace)
 
 
 async def list_objects(
@@ -95,23 +77,17 @@ async def list_objects(
     labels: str = "",
 ) -> list[dict[str, Value]]:
     """List all objects of a kind in pages; each has `apiVersion` and `kind`, as in a file."""
-    selectors = {"fieldSelector": fields, "labelSelector": labels}
-    query = {"limit": f"{PAGE}"} | {name: text for name, text in selectors.items() if text}
-    found: list[dict[str, Value]] = []
-    while True:
-        response = await session.call("GET", resource.path(namespace), query=query)
-        page = msgspec.json.decode(response, type=_Page)
-        kind: Mapping[str, Value] = {"apiVersion": resource.api_version, "kind": resource.kind}
-        found += [{**kind, **each} for each in page.items or ()]
-        if not page.metadata.next:
-            return found
-        query = {**query, "continue": page.metadata.next}
+    return await _open_client(session, resource).list(namespace, fields=fields, labels=labels)
+
+
+def _open_client(session: "Session", resource: "Resource") -> "ResourceClient[dict[str, Value]]":
+    from drawbridge.cluster.client import ResourceClient, decode_object  # noqa: PLC0415  # loaded on demand
+
+    return ResourceClient(session, resource, decode_object)
 
 
 async def list_if_served(session: "Session", resource: "Resource") -> list[dict[str, Value]]:
     """List all objects of a kind; none if the cluster does not have the kind."""
-    from drawbridge.cluster.session import ApiError  # noqa: PLC0415  # loaded on demand
-
     try:
         return await list_objects(session, resource)
     except ApiError as error:

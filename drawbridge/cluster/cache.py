@@ -31,9 +31,9 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.errors import (
-    ApiError,
     UnreachableError,
     error_from_status,
     level_of,
@@ -44,11 +44,13 @@ from drawbridge.cluster.resources import Resource
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import (
     DECODE_ERRORS,
+    PAGE_DECODER,
     CachedObject,
     ChangeListener,
     ObjectHeader,
     ObjectIndex,
     ObjectKey,
+    ObjectPage,
     make_decoder,
     pause_garbage_collection,
     read_header,
@@ -69,16 +71,6 @@ PAGE_ATTEMPTS: Final = 4
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
-class _ListMetadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct):
-    metadata: _ListMetadata
-    items: list[msgspec.Raw] | None = None
-
-
 class _Event(msgspec.Struct):
     type: str
     object: msgspec.Raw
@@ -93,7 +85,6 @@ class _Bookmark(msgspec.Struct):
     metadata: _BookmarkMetadata
 
 
-_PAGE = DeepDecoder(_Page)
 _EVENT = DeepDecoder(_Event)
 _BOOKMARK = msgspec.json.Decoder(_Bookmark)
 
@@ -304,10 +295,10 @@ class Cache(Generic[T]):
                 return listing, page.metadata.resource_version
             query["continue"] = page.metadata.continue_
 
-    def _decode_page(self, response: bytes) -> _Page:
+    def _decode_page(self, response: bytes) -> ObjectPage:
         self._last_response = self._now()
         try:
-            return _PAGE.decode(response)
+            return PAGE_DECODER.decode(response)
         except DECODE_ERRORS as error:
             raise _InvalidDataError(0, "InvalidData", f"a list of {self._path}: {error}") from None
 

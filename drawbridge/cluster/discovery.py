@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from drawbridge.cluster.errors import ApiError
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.resources import Resource
 from drawbridge.cluster.session import Session
 

@@ -6,58 +6,17 @@ from typing import Any
 
 import msgspec
 
-
-class ApiError(Exception):
-    """The API server rejected a request; `code` and `reason` come from its Status."""
-
-    def __init__(
-        self,
-        code: int,
-        reason: str = "",
-        message: str = "",
-        *,
-        retry_after: float | None = None,
-        details: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(f"{code} {reason}: {message}" if code else message)
-        self.code = code
-        self.reason = reason
-        self.message = message
-        self.retry_after = retry_after
-        self.details: Mapping[str, Any] = details or {}
-
-    @property
-    def gone(self) -> bool:
-        """Whether a resourceVersion, or a page of a list, has expired."""
-        return self.code == 410 or self.reason in ("Expired", "Gone")
-
-    @property
-    def conflict(self) -> bool:
-        """Whether the object changed meanwhile; false if a created object already exists."""
-        return self.code == 409 and self.reason != "AlreadyExists"
-
-    @property
-    def forbidden(self) -> bool:
-        """Whether permissions or credentials are missing."""
-        return self.code in (401, 403)
-
-    @property
-    def not_found(self) -> bool:
-        """Whether the object or its kind does not exist."""
-        return self.code == 404
+from drawbridge.api_error import ApiError
 
 
 class UnreachableError(ApiError):
     """No complete response arrived: refused, interrupted or timed out. Its `code` is 0.
 
-    `may_have_arrived`: the server may have processed the request. `permanent`: a retry fails too.
+    `permanent`: a retry fails too.
     """
 
-    def __init__(
-        self, message: str, *, may_have_arrived: bool = True, permanent: bool = False
-    ) -> None:
-        super().__init__(0, "Unreachable", message)
-        self.may_have_arrived = may_have_arrived
+    def __init__(self, message: str, *, unknown: bool = True, permanent: bool = False) -> None:
+        super().__init__(0, "Unreachable", message, unknown=unknown)
         self.permanent = permanent
 
 

@@ -16,7 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
-from drawbridge.cluster.errors import ApiError, NotLeadingError
+from drawbridge.api_error import ApiError
+from drawbridge.cluster.client import ResourceClient
+from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.cluster.event_series import (
     FORGET_SECONDS,
     InvolvedObject,
@@ -25,8 +27,7 @@ from drawbridge.cluster.event_series import (
     SeriesTable,
 )
 from drawbridge.cluster.lease import format_micro_time
-from drawbridge.cluster.resources import EVENTS
-from drawbridge.cluster.write import Writer
+from drawbridge.cluster.resources import ApiObject
 from drawbridge.finding import Finding, Severity
 
 _LOG = logging.getLogger("drawbridge.cluster.events")
@@ -51,7 +52,7 @@ class EventRecorder:
 
     def __init__(
         self,
-        writer: Writer,
+        events: ResourceClient[ApiObject],
         reporter: str,
         instance: str,
         *,
@@ -59,7 +60,7 @@ class EventRecorder:
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.dropped = 0
-        self._writer = writer
+        self._events = events
         self._reporter = reporter
         self._instance = instance[:MAX_FIELD_LENGTH]
         self._now, self._pause = now, pause
@@ -146,19 +147,17 @@ class EventRecorder:
         if series.count > 1:
             event["series"] = _series_field(series.count)
         try:
-            await self._writer.create(EVENTS, event)
+            await self._events.create(event)
         except ApiError as error:
             # An earlier attempt succeeded, but its response was lost. The name is unique.
-            if error.reason != "AlreadyExists":
+            if not error.exists:
                 raise
 
     async def _update(self, series: Series, count: int) -> None:
         metadata = series.event["metadata"]
         name, space = metadata["name"], metadata["namespace"]
         try:
-            await self._writer.patch(
-                EVENTS, name, {"series": _series_field(count)}, namespace=space
-            )
+            await self._events.merge(name, {"series": _series_field(count)}, space)
         except ApiError as error:
             if not error.not_found:
                 raise

@@ -17,7 +17,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from drawbridge.cluster.errors import ApiError, NotLeadingError, level_of
+from drawbridge.api_error import ApiError
+from drawbridge.cluster.errors import NotLeadingError, level_of
 from drawbridge.cluster.resources import LEASES, ApiObject
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
@@ -31,7 +32,7 @@ def format_micro_time(now: dt.datetime | None = None) -> str:
 
 
 class LeaderElector:
-    """Takes part in the election for one Lease; implements `drawbridge.cluster.write.Fence`.
+    """Takes part in the election for one Lease; implements `drawbridge.cluster.client.Fence`.
 
     `identity` names this process. A random suffix makes it unique, because two processes with the
     same identity would both consider themselves the leader.

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from drawbridge.cluster.errors import ApiError, UnreachableError
+from drawbridge.api_error import ApiError
+from drawbridge.cluster.errors import UnreachableError
 from drawbridge.cluster.resources import PODS
 
 if TYPE_CHECKING:

@@ -31,6 +31,11 @@ class Resource(msgspec.Struct, frozen=True):
         """Return the resource at another API version."""
         return msgspec.structs.replace(self, version=version)
 
+    def add_type(self, raw: bytes | msgspec.Raw) -> bytes:
+        """Add apiVersion and kind to JSON that has neither: to an item of a list."""
+        names = self.api_version.encode(), self.kind.encode()
+        return b'{"apiVersion":"%b","kind":"%b",%b' % (*names, bytes(raw).lstrip()[1:])
+
     def path(self, namespace: str = "", name: str = "") -> str:
         """Return the path of one object, of the objects of a namespace, or of all objects."""
         scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""

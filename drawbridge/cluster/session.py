@@ -13,13 +13,12 @@ from typing import Final, NamedTuple, Self
 import aiohttp
 import msgspec
 
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.credentials import Access, Credentials
-from drawbridge.cluster.errors import AccessError, ApiError, UnreachableError, error_from_response
+from drawbridge.cluster.errors import AccessError, UnreachableError, error_from_response
 from drawbridge.cluster.lines import LineSplitter
 from drawbridge.cluster.reachability import Reachability, describe_failure
 from drawbridge.cluster.server_clock import ServerClock
-
-__all__ = ["AccessError", "ApiError", "Session", "UnreachableError"]
 
 MAX_ATTEMPTS: Final = 5
 FIRST_RETRY_SECONDS: Final = 0.1
@@ -177,7 +176,7 @@ class Session:
         self.reachability.record_failure(started, reason)
         return UnreachableError(
             f"{request.method} {request.path}: {reason}",
-            may_have_arrived=not isinstance(error, _CONNECT_ERRORS),
+            unknown=not isinstance(error, _CONNECT_ERRORS),
             permanent=isinstance(error, aiohttp.ClientSSLError),
         )
 
@@ -347,7 +346,7 @@ def _pause_before_retry(request: _Request, error: ApiError, attempt: int) -> flo
     if isinstance(error, UnreachableError):
         if error.permanent:
             return None
-        return pause if is_idempotent or not error.may_have_arrived else None
+        return pause if is_idempotent or not error.unknown else None
     if error.code == 429:  # rejected before it was processed
         return error.retry_after if error.retry_after is not None else pause
     if error.code in _UNAVAILABLE and error.retry_after is not None and is_idempotent:

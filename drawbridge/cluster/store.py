@@ -8,10 +8,11 @@ import contextlib
 import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from drawbridge.cluster.nesting import DeepDecoder
 from drawbridge.cluster.resources import Resource
 
 T = TypeVar("T")
@@ -55,6 +56,19 @@ class ObjectHeader(msgspec.Struct):
         return self.metadata.namespace, self.metadata.name
 
 
+class _PageMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class ObjectPage(msgspec.Struct):
+    """A page of a list."""
+
+    metadata: _PageMetadata
+    items: list[msgspec.Raw] | None = None
+
+
+PAGE_DECODER: Final = DeepDecoder(ObjectPage)
 _HEADER = msgspec.json.Decoder(ObjectHeader)
 # The exceptions that msgspec and decoding hooks raise for invalid values.
 DECODE_ERRORS = (msgspec.DecodeError, RecursionError, ValueError, TypeError)
@@ -74,10 +88,6 @@ class ObjectIndex(Generic[T]):
         self._resource = resource
         self._keep_raw = keep_raw
         self._decode = decode
-        self._type_prefix = b'{"kind":"%b","apiVersion":"%b",' % (
-            resource.kind.encode(),
-            resource.api_version.encode(),
-        )
         self._listeners: list[ChangeListener[T]] = []
         self._decode_errors: dict[ObjectKey, str] = {}
         self.objects: dict[ObjectKey, CachedObject[T]] = {}
@@ -101,7 +111,7 @@ class ObjectIndex(Generic[T]):
             return now  # unchanged, so a relist does not decode it again
         if not header.kind:
             # The items of a list have neither kind nor apiVersion, but a write needs both.
-            raw = self._type_prefix + raw.lstrip()[1:]
+            raw = self._resource.add_type(raw)
         try:
             value = self._decode(raw)
         except DECODE_ERRORS as error:

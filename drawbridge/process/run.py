@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from drawbridge.agreement.codes import ACCEPTED_NAMES
-from drawbridge.cluster.session import AccessError, Session
+from drawbridge.cluster.errors import AccessError
+from drawbridge.cluster.session import Session
 from drawbridge.process import logs, metrics
 from drawbridge.process.addresses import Address
 from drawbridge.process.build_info import read_build_info

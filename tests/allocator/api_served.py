@@ -17,7 +17,7 @@ from allocator.api.reviews import Reviews
 from allocator.api.searches import ApiSearches
 from allocator.api.server import ApiHandler, serve_api
 from allocator.decisions.pod_devices import PodDecisions
-from drawbridge.cluster.errors import ApiError
+from drawbridge.api_error import ApiError
 from drawbridge.ledger.disruption_budgets import DisruptionBudget
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.priorities import PriorityClass

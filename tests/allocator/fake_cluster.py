@@ -10,7 +10,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from allocator.state.reservations import ClaimReservation, PodReservation
-from allocator.writes.cluster_writes import FINALIZER, PodName, WriteFailedError
+from allocator.writes.cluster_writes import FINALIZER, PodName
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import (
     AllocatedDevices,
@@ -130,7 +131,7 @@ class FakeCluster:
         fault = self._begin("bind")
         current = self.nodes_of_pods.get(pod.uid)
         if current is None or current:
-            raise WriteFailedError("409: the pod is gone or bound", changed=True)
+            raise ApiError(409, "Conflict", "the pod is gone or bound")
         self.nodes_of_pods[pod.uid] = node
         self._end(fault)
 
@@ -138,9 +139,9 @@ class FakeCluster:
         fault = self._begin(f"{what} {before.metadata.name}")
         current = self.claims.get(("n", before.metadata.name))
         if current is None:
-            raise WriteFailedError("404: not found", changed=True)
+            raise ApiError(404, "NotFound", "not found")
         if current.metadata.resource_version != before.metadata.resource_version:
-            raise WriteFailedError("409: the claim changed", changed=True)
+            raise ApiError(409, "Conflict", "the claim changed")
         stored = self.put(after)
         self._end(fault)
         return stored
@@ -151,7 +152,7 @@ class FakeCluster:
         fault = self.faults.get(len(self.writes))
         match fault:
             case "refuse":
-                raise WriteFailedError("403: forbidden")
+                raise ApiError(403, "Forbidden", "forbidden")
             case "not leading":
                 raise NotLeadingError("host-b holds the Lease")
             case "kill before":
@@ -160,13 +161,13 @@ class FakeCluster:
 
     def _end(self, fault: Fault | None) -> None:
         if fault == "lose":
-            raise WriteFailedError("no response", unknown=True)
+            raise ApiError(0, "", "no response", unknown=True)
         if fault == "kill after":
             raise KilledError
 
     def _reach(self) -> None:
         if self.is_down:
-            raise WriteFailedError("connection refused")
+            raise ApiError(0, "", "connection refused")
 
 
 class FakeReservations:

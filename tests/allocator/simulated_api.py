@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from allocator.writes.cluster_writes import FINALIZER, PodName, WriteFailedError
+from allocator.writes.cluster_writes import FINALIZER, PodName
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import Allocation, ClaimStatus, Consumer
 from drawbridge.dra.claim import Claim
@@ -173,9 +174,9 @@ class SimulatedApi:
         """Bind a pod; its kubelet prepares what is allocated and reserved for it."""
         pod = self.pods[uid]
         if pod.deleted:
-            raise WriteFailedError("404: the pod is gone", changed=True)
+            raise ApiError(404, "NotFound", "the pod is gone")
         if pod.node:
-            raise WriteFailedError("409: the pod is bound", changed=True)
+            raise ApiError(409, "Conflict", "the pod is bound")
         pod.node = node
         claims = [self.claims[name] for name in pod.claims if name in self.claims]
         own = [c for c in claims if any(each.uid == uid for each in c.status.reserved_for)]
@@ -187,9 +188,9 @@ class SimulatedApi:
         """Change one version of a claim."""
         current = self.claims.get(name)
         if current is None or current.metadata.uid != before.metadata.uid:
-            raise WriteFailedError("404: the claim is gone", changed=True)
+            raise ApiError(404, "NotFound", "the claim is gone")
         if current.metadata.resource_version != before.metadata.resource_version:
-            raise WriteFailedError("409: the claim changed", changed=True)
+            raise ApiError(409, "Conflict", "the claim changed")
         stored = self.put(current, change(current))
         return stored or current
 
@@ -199,16 +200,16 @@ class SimulatedApi:
         """Send a request that arrives and is answered some time later, if at all."""
         chance, faults = self.random.random(), self.faults
         if (chance := chance - faults.refused) < 0:
-            raise WriteFailedError("403: forbidden")
+            raise ApiError(403, "Forbidden", "forbidden")
         if (chance := chance - faults.overloaded) < 0:
-            raise WriteFailedError("429: too many requests")
+            raise ApiError(429, "TooManyRequests", "too many requests")
         is_lost = (chance := chance - faults.lost) < 0
         is_repeated = not is_lost and chance - faults.repeated < 0
         arriving = asyncio.ensure_future(self._arrive(request))
         arriving.add_done_callback(_retrieve)
         if is_lost:
             await asyncio.sleep(self.random.uniform(0.0, 0.2))
-            raise WriteFailedError(_UNDELIVERED, unknown=True)
+            raise ApiError(0, "", _UNDELIVERED, unknown=True)
         answer = await asyncio.shield(arriving)
         if is_repeated:
             answer = await asyncio.shield(asyncio.ensure_future(self._arrive(request)))
@@ -222,7 +223,7 @@ class SimulatedApi:
 
 
 def _retrieve(done: "asyncio.Future[Any]") -> None:
-    with contextlib.suppress(WriteFailedError, asyncio.CancelledError):
+    with contextlib.suppress(ApiError, asyncio.CancelledError):
         done.result()
 
 

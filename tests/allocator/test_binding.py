@@ -6,7 +6,7 @@ import datetime as dt
 import pytest
 from msgspec.structs import replace
 
-from allocator.writes.cluster_writes import WriteFailedError
+from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import Condition, Consumer, DeviceStatus
 from tests.allocator.binding_rig import NOW, ORDER, Rig
 from tests.allocator.fake_cluster import Fault, KilledError
@@ -38,7 +38,7 @@ async def test_a_repeated_call_renews_the_claims_so_that_an_earlier_release_fail
     before = rig.claim("a")
     assert not await rig.bind()
     assert rig.cluster.writes == [*ORDER, "mark a", "mark b", "bind"]
-    with pytest.raises(WriteFailedError, match="the claim changed"):
+    with pytest.raises(ApiError, match="the claim changed"):
         await rig.cluster.deallocate(before)
 
 
@@ -95,7 +95,7 @@ async def test_a_refused_write_is_undone_as_far_as_nothing_is_allocated(
 ) -> None:
     rig.reservations.reserve("pod", "a", "b")
     rig.cluster.faults[number] = "refuse"
-    assert await rig.bind() == "403: forbidden"
+    assert await rig.bind() == "403 Forbidden: forbidden"
     assert rig.reservations.ended == [("uid-pod", False)]
     assert rig.cluster.is_clean("a") is (number <= 3)
     assert rig.cluster.is_clean("b") is (number <= 4)

@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from allocator.writes.cluster_writes import FINALIZER, PodName, WriteFailedError
+from allocator.writes.cluster_writes import FINALIZER, PodName
+from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import ClaimStatus, Condition, Consumer, DeviceStatus
 from drawbridge.dra.claim import Claim
 from tests.allocator.binding_rig import Rig
@@ -85,7 +86,7 @@ async def test_clean_up_ends_at_the_first_write_that_the_server_does_not_tell_ab
 
     async def count(_: str, name: str) -> Claim | None:
         asked.append(name)
-        raise WriteFailedError("no response", unknown=True)
+        raise ApiError(0, "", "no response", unknown=True)
 
     rig.cluster.read_claim = count  # type: ignore[method-assign]  # no response
     await rig.binder.finish_failed_writes()
@@ -93,7 +94,7 @@ async def test_clean_up_ends_at_the_first_write_that_the_server_does_not_tell_ab
 
 
 async def _unreachable(*_: object) -> Claim | None:
-    raise WriteFailedError("no response", unknown=True)
+    raise ApiError(0, "", "no response", unknown=True)
 
 
 async def _share_a_broken_device(rig: Rig) -> None:
@@ -136,7 +137,7 @@ async def test_the_last_of_several_unbound_pods_deallocates_the_claim(rig: Rig) 
 
 async def test_a_binding_without_a_response_is_sent_again(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a")
-    bind, lost = rig.cluster.bind, WriteFailedError("no response", unknown=True)
+    bind, lost = rig.cluster.bind, ApiError(0, "", "no response", unknown=True)
     failures = [lost]
 
     async def lose_first(pod: PodName, node: str) -> None:
@@ -155,7 +156,7 @@ async def test_nothing_is_released_while_a_binding_may_still_arrive(rig: Rig, wh
     bind = rig.cluster.bind
 
     async def lose(*_: object) -> None:
-        raise WriteFailedError("no response", unknown=True)
+        raise ApiError(0, "", "no response", unknown=True)
 
     rig.cluster.bind = lose  # type: ignore[method-assign]  # it arrives later
     assert await rig.bind() == "no response"
@@ -175,7 +176,7 @@ async def test_an_allocation_of_this_term_is_released_at_once(rig: Rig) -> None:
     await rig.recovery.begin_term()
     rig.reservations.reserve("pod", "a")
     rig.cluster.faults[3] = "refuse"
-    assert await rig.bind() == "403: forbidden"
+    assert await rig.bind() == "403 Forbidden: forbidden"
     assert rig.cluster.writes == ["mark a", "allocate a", "bind"]
     rig.reservations.reserve("pod", "a")
     assert (await rig.binder.release("uid-pod")).released == ("n/a",)
@@ -186,7 +187,7 @@ async def test_an_allocation_is_kept_if_its_write_may_be_of_an_earlier_term(rig:
     await rig.recovery.begin_term()
     rig.reservations.reserve("pod", "a")
     rig.cluster.faults |= {2: "lose", 3: "refuse"}
-    assert await rig.bind() == "403: forbidden"
+    assert await rig.bind() == "403 Forbidden: forbidden"
     rig.reservations.reserve("pod", "a")
     reply = await rig.binder.release("uid-pod")
     assert "an earlier request may still bind the pod" in reply.message

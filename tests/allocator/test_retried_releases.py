@@ -17,7 +17,7 @@ def test_a_pod_is_woken_once_when_its_claims_can_be_released(cause: str) -> None
         rig = Rig()
         rig.reservations.reserve("pod", "a")
         rig.cluster.faults[3] = "refuse"
-        assert await rig.bind() == "403: forbidden"
+        assert await rig.bind() == "403 Forbidden: forbidden"
         rig.reservations.reserve("pod", "a")
         if cause == "no connection":
             rig.cluster.is_down = True

@@ -9,7 +9,8 @@ import pytest
 import pytest_asyncio
 
 from allocator.scheduler.lease import MARGIN_SECONDS, LeaseName, SchedulerLease, Term
-from drawbridge.cluster.errors import ApiError, NotLeadingError
+from drawbridge.api_error import ApiError
+from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.cluster.session import Session
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi

@@ -6,7 +6,7 @@ import pytest
 
 from allocator.scheduler.lease import Term
 from allocator.term import TermKeeper
-from allocator.writes.cluster_writes import WriteFailedError
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.claim import Claim
 
@@ -113,7 +113,9 @@ async def test_another_term_recovers_again(rig: Rig) -> None:
     assert rig.keeper.leading
 
 
-@pytest.mark.parametrize("error", [WriteFailedError("500: etcd"), NotLeadingError("host-b leads")])
+@pytest.mark.parametrize(
+    "error", [ApiError(500, "InternalError", "etcd"), NotLeadingError("host-b leads")]
+)
 async def test_a_failed_recovery_is_repeated_and_reported(rig: Rig, error: Exception) -> None:
     rig.term = FIRST
     rig.failures = [error, error]
@@ -127,7 +129,7 @@ async def test_a_failed_recovery_is_repeated_and_reported(rig: Rig, error: Excep
 
 async def test_a_recovery_that_fails_again_and_again_is_repeated_less_often(rig: Rig) -> None:
     rig.term = FIRST
-    rig.failures = [WriteFailedError("429: too many requests") for _ in range(9)]
+    rig.failures = [ApiError(429, "TooManyRequests", "too many requests") for _ in range(9)]
     await rig.run(10)
     assert rig.pauses[0] < 0.5
     assert min(rig.pauses[7:9]) >= 2.5

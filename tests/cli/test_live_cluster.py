@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.input import live_cluster
 from cli.main import dispatch
 from cli.terminal.streams import Streams
+from drawbridge.cluster import client
 from tests.cluster.fake.api import FakeApi
 
 INVENTORY = Path(__file__).parents[2] / "examples" / "inventory"
@@ -74,7 +74,7 @@ def on_live(
 def test_facts_of_a_live_cluster_equal_those_of_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_cluster, "PAGE", 2)
+    monkeypatch.setattr(client, "PAGE_SIZE", 2)
     dump = tmp_path / "dump.yaml"
     dump.write_text(yaml.safe_dump_all(OBJECTS))
     here = facts(tmp_path, "--context")

@@ -17,10 +17,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.cache import Cache
-from drawbridge.cluster.resources import CONFIG_MAPS, NAMESPACES
-from drawbridge.cluster.session import ApiError, Session
-from drawbridge.cluster.write import ApiObject, Writer
+from drawbridge.cluster.client import ResourceClient, decode_object
+from drawbridge.cluster.resources import CONFIG_MAPS, NAMESPACES, ApiObject, Resource
+from drawbridge.cluster.session import Session
 from tests.cluster.fake.api import FakeApi
 
 REAL = os.environ.get("DRAWBRIDGE_TEST_KUBECONFIG")
@@ -33,22 +34,24 @@ class Text(msgspec.Struct):
 
 
 class Place:
-    """A namespace on a server, with a session and a writer."""
+    """A namespace on a server, with a session and a client of its ConfigMaps."""
 
     def __init__(self, session: Session, namespace: str) -> None:
         self.session = session
         self.namespace = namespace
-        self.writer = Writer(session, manager="ours")
+        self.maps = self.client(CONFIG_MAPS)
 
-    def as_manager(self, name: str) -> Writer:
-        return Writer(self.session, manager=name)
+    def client(self, resource: Resource, manager: str = "ours") -> ResourceClient[ApiObject]:
+        """Return a client with this namespace as the default."""
+        return ResourceClient(
+            self.session, resource, decode_object, namespace=self.namespace, manager=manager
+        )
 
     async def make(self, name: str, **data: str) -> ApiObject:
-        value = {"metadata": {"name": name}, "data": data}
-        return await self.writer.create(CONFIG_MAPS, value, namespace=self.namespace)
+        return await self.maps.create({"metadata": {"name": name}, "data": data})
 
     async def find(self, name: str) -> ApiObject:
-        found = await self.writer.read(CONFIG_MAPS, name, namespace=self.namespace)
+        found = await self.maps.read(name)
         assert found is not None
         return found
 
@@ -68,12 +71,12 @@ async def placed(folder: Path) -> AsyncIterator[Place]:
             config = str(api.kubeconfig(folder / "config"))
         session = await stack.enter_async_context(await Session.open(config))
         name = f"test-{secrets.token_hex(4)}"
-        writer = Writer(session)
-        await writer.create(NAMESPACES, {"metadata": {"name": name}})
+        namespaces = ResourceClient(session, NAMESPACES, decode_object)
+        await namespaces.create({"metadata": {"name": name}})
         try:
             yield Place(session, name)
         finally:
-            await writer.delete(NAMESPACES, name)
+            await namespaces.delete(name)
 
 
 async def refused(call: Awaitable[object]) -> ApiError:

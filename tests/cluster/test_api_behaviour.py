@@ -3,7 +3,6 @@
 `tests/cluster/place.py` selects the server.
 """
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
@@ -13,8 +12,15 @@ import pytest
 import pytest_asyncio
 
 from drawbridge.cluster import resources
-from drawbridge.cluster.resources import CONFIG_MAPS, EVENTS, LEASES, MUTATING_WEBHOOKS, TEMPLATES
-from drawbridge.cluster.write import ApiObject, Writer
+from drawbridge.cluster.client import ResourceClient
+from drawbridge.cluster.resources import (
+    CONFIG_MAPS,
+    EVENTS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    TEMPLATES,
+    ApiObject,
+)
 from tests.cluster.place import Place, placed, refused
 
 pytestmark = pytest.mark.asyncio
@@ -42,7 +48,7 @@ async def test_a_missing_object_returns_a_status_with_details(place: Place) -> N
     assert (error.code, error.reason, error.not_found) == (404, "NotFound", True)
     assert error.details["name"] == "none"
     assert 'configmaps "none" not found' in error.message
-    assert await place.writer.read(CONFIG_MAPS, "none", namespace=place.namespace) is None
+    assert await place.maps.read("none") is None
 
 
 async def test_a_kind_that_is_not_served_returns_not_found(place: Place) -> None:
@@ -83,10 +89,10 @@ async def test_a_list_has_pages_and_its_items_have_no_kind(place: Place) -> None
 async def test_label_and_field_selectors_filter_a_list(place: Place) -> None:
     for name, colour in (("a", "red"), ("b", "blue"), ("c", "red")):
         value = {"metadata": {"name": name, "labels": {"colour": colour}}}
-        await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace)
+        await place.maps.create(value)
 
     async def names(**chosen: str) -> list[str]:
-        found = await place.writer.list(CONFIG_MAPS, namespace=place.namespace, **chosen)
+        found = await place.maps.list(**chosen)
         return [each["metadata"]["name"] for each in found]
 
     assert await names(labels="colour=red") == ["a", "c"]
@@ -107,7 +113,7 @@ async def test_a_second_create_fails_with_already_exists(place: Place) -> None:
 
 async def test_a_create_in_a_missing_namespace_fails(place: Place) -> None:
     value = {"metadata": {"name": "a"}}
-    error = await refused(place.writer.create(CONFIG_MAPS, value, namespace="no-such-namespace"))
+    error = await refused(place.maps.create(value, namespace="no-such-namespace"))
 
     assert error.not_found
     assert error.details["kind"] == "namespaces"
@@ -115,7 +121,7 @@ async def test_a_create_in_a_missing_namespace_fails(place: Place) -> None:
 
 async def test_a_generated_name_has_the_requested_prefix(place: Place) -> None:
     value = {"metadata": {"generateName": "made-"}}
-    made = await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace)
+    made = await place.maps.create(value)
     name = made["metadata"]["name"]
 
     assert name.startswith("made-")
@@ -125,20 +131,20 @@ async def test_a_generated_name_has_the_requested_prefix(place: Place) -> None:
 async def test_a_missing_or_invalid_name_is_rejected(place: Place) -> None:
     for name in ("", "Not_A_Name"):
         value = {"metadata": {"name": name}}
-        error = await refused(place.writer.create(CONFIG_MAPS, value, namespace=place.namespace))
+        error = await refused(place.maps.create(value))
 
         assert (error.code, error.reason) == (422, "Invalid")
 
 
 async def test_a_dry_run_returns_the_object_and_stores_nothing(place: Place) -> None:
     value = {"metadata": {"name": "dry"}, "data": {"a": "1"}}
-    shown = await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace, dry_run=True)
-    applied = await place.writer.apply(CONFIG_MAPS, value, namespace=place.namespace, dry_run=True)
+    shown = await place.maps.create(value, dry_run=True)
+    applied = await place.maps.apply(value, dry_run=True)
 
     assert shown["data"] == applied["data"] == {"a": "1"}
     assert shown["metadata"]["uid"]
     assert "resourceVersion" not in shown["metadata"]
-    assert await place.writer.read(CONFIG_MAPS, "dry", namespace=place.namespace) is None
+    assert await place.maps.read("dry") is None
 
 
 # --- changing ----------------------------------------------------------------------------------
@@ -146,8 +152,8 @@ async def test_a_dry_run_returns_the_object_and_stores_nothing(place: Place) -> 
 
 async def test_a_replace_with_an_old_version_is_a_conflict(place: Place) -> None:
     first = await place.make("old", a="1")
-    await place.writer.replace(CONFIG_MAPS, {**first, "data": {"a": "2"}})
-    error = await refused(place.writer.replace(CONFIG_MAPS, {**first, "data": {"a": "3"}}))
+    await place.maps.replace({**first, "data": {"a": "2"}})
+    error = await refused(place.maps.replace({**first, "data": {"a": "3"}}))
 
     assert (error.code, error.reason, error.conflict) == (409, "Conflict", True)
     assert (await place.find("old"))["data"] == {"a": "2"}
@@ -155,46 +161,23 @@ async def test_a_replace_with_an_old_version_is_a_conflict(place: Place) -> None
 
 async def test_a_replace_without_changes_keeps_the_version(place: Place) -> None:
     first = await place.make("same", a="1")
-    again = await place.writer.replace(CONFIG_MAPS, first)
-    patched = await place.writer.patch(
-        CONFIG_MAPS, "same", {"data": {"a": "1"}}, namespace=place.namespace
-    )
+    again = await place.maps.replace(first)
+    patched = await place.maps.merge("same", {"data": {"a": "1"}})
 
     versions = {each["metadata"]["resourceVersion"] for each in (first, again, patched)}
     assert len(versions) == 1
 
 
-async def test_concurrent_changes_are_all_stored(place: Place) -> None:
-    await place.make("count", n="0")
-
-    def more(value: ApiObject) -> ApiObject:
-        value["data"]["n"] = f"{int(value['data']['n']) + 1}"
-        return value
-
-    await asyncio.gather(
-        *(
-            place.writer.change(CONFIG_MAPS, "count", more, namespace=place.namespace)
-            for _ in range(4)
-        )
-    )
-
-    assert (await place.find("count"))["data"] == {"n": "4"}
-
-
 async def test_a_merge_patch_adds_and_removes_fields(place: Place) -> None:
     await place.make("merge", a="1", b="2")
-    patched = await place.writer.patch(
-        CONFIG_MAPS, "merge", {"data": {"a": None, "c": "3"}}, namespace=place.namespace
-    )
+    patched = await place.maps.merge("merge", {"data": {"a": None, "c": "3"}})
 
     assert patched["data"] == {"b": "2", "c": "3"}
 
 
 async def test_an_unknown_patch_type_is_rejected(place: Place) -> None:
     await place.make("patched")
-    call = place.writer.patch(
-        CONFIG_MAPS, "patched", {}, namespace=place.namespace, content_type="application/json"
-    )
+    call = place.session.call("PATCH", place.path("patched"), body={})
 
     assert (await refused(call)).code == 415
 
@@ -216,11 +199,11 @@ def template(name: str, count: int) -> ApiObject:
 async def test_the_spec_of_a_template_is_immutable_but_its_annotations_are_not(
     place: Place,
 ) -> None:
-    made = await place.writer.create(TEMPLATES, template("t", 1), namespace=place.namespace)
+    made = await place.client(TEMPLATES).create(template("t", 1))
     body = {"metadata": {"annotations": {"a": "b"}}}
-    noted = await place.writer.patch(TEMPLATES, "t", body, namespace=place.namespace)
+    noted = await place.client(TEMPLATES).merge("t", body)
     changed = {**noted, "spec": template("t", 2)["spec"]}
-    error = await refused(place.writer.replace(TEMPLATES, changed))
+    error = await refused(place.client(TEMPLATES).replace(changed))
 
     assert noted["metadata"]["annotations"] == {"a": "b"}
     assert noted["spec"] == made["spec"]
@@ -234,12 +217,10 @@ async def test_the_spec_of_a_template_is_immutable_but_its_annotations_are_not(
 async def test_a_delete_checks_uid_and_version(place: Place) -> None:
     made = await place.make("gone", a="1")
     metadata = made["metadata"]
-    changed = await place.writer.patch(
-        CONFIG_MAPS, "gone", {"data": {"a": "2"}}, namespace=place.namespace
-    )
+    changed = await place.maps.merge("gone", {"data": {"a": "2"}})
 
     def deleted(**required: str) -> Awaitable[bool]:
-        return place.writer.delete(CONFIG_MAPS, "gone", namespace=place.namespace, **required)
+        return place.maps.delete("gone", **required)
 
     error = await refused(deleted(uid=metadata["uid"], version=metadata["resourceVersion"]))
     assert error.conflict
@@ -251,52 +232,51 @@ async def test_a_delete_checks_uid_and_version(place: Place) -> None:
 
 async def test_an_object_stays_until_its_finalizers_are_removed(place: Place) -> None:
     value = {"metadata": {"name": "held", "finalizers": ["test.drawbridge.dev/held"]}}
-    await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace)
-    assert await place.writer.delete(CONFIG_MAPS, "held", namespace=place.namespace)
+    await place.maps.create(value)
+    assert await place.maps.delete("held")
     held = await place.find("held")
     assert held["metadata"]["deletionTimestamp"]
-    await place.writer.patch(
-        CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, namespace=place.namespace
-    )
+    await place.maps.merge("held", {"metadata": {"finalizers": None}})
 
-    assert await place.writer.read(CONFIG_MAPS, "held", namespace=place.namespace) is None
+    assert await place.maps.read("held") is None
 
 
 # --- server-side apply -------------------------------------------------------------------------
 
 
-async def applied(writer: Writer, place: Place, *, force: bool = True, **data: str) -> ApiObject:
-    value = {"metadata": {"name": "applied"}, "data": data}
-    return await writer.apply(CONFIG_MAPS, value, namespace=place.namespace, force=force)
+async def applied(
+    client: ResourceClient[ApiObject], *, force: bool = True, **data: str
+) -> ApiObject:
+    return await client.apply({"metadata": {"name": "applied"}, "data": data}, force=force)
 
 
 async def test_fields_that_are_no_longer_applied_are_removed_and_others_stay(place: Place) -> None:
-    await applied(place.writer, place, a="1", b="2")
+    await applied(place.maps, a="1", b="2")
     body = {"data": {"c": "3"}}
-    await place.as_manager("else").patch(CONFIG_MAPS, "applied", body, namespace=place.namespace)
-    now = await applied(place.writer, place, a="1")
+    await place.client(CONFIG_MAPS, "else").merge("applied", body)
+    now = await applied(place.maps, a="1")
 
     assert now["data"] == {"a": "1", "c": "3"}
 
 
 async def test_a_field_of_another_manager_needs_force(place: Place) -> None:
-    await applied(place.writer, place, a="1")
-    error = await refused(applied(place.as_manager("else"), place, force=False, a="2"))
+    await applied(place.maps, a="1")
+    error = await refused(applied(place.client(CONFIG_MAPS, "else"), force=False, a="2"))
 
     assert (error.code, error.reason, error.conflict) == (409, "Conflict", True)
     assert '"ours"' in error.message
     assert error.details["causes"][0]["field"] == ".data.a"
-    assert (await applied(place.as_manager("else"), place, force=False, a="1"))["data"] == {
+    assert (await applied(place.client(CONFIG_MAPS, "else"), force=False, a="1"))["data"] == {
         "a": "1"
     }
-    assert (await applied(place.as_manager("else"), place, a="2"))["data"] == {"a": "2"}
+    assert (await applied(place.client(CONFIG_MAPS, "else"), a="2"))["data"] == {"a": "2"}
     # The previous owner no longer owns the field, so an empty apply does not remove it.
-    assert (await applied(place.writer, place))["data"] == {"a": "2"}
+    assert (await applied(place.maps))["data"] == {"a": "2"}
 
 
 async def test_an_apply_without_changes_keeps_the_version(place: Place) -> None:
-    first = await applied(place.writer, place, a="1")
-    again = await applied(place.writer, place, a="1")
+    first = await applied(place.maps, a="1")
+    again = await applied(place.maps, a="1")
 
     assert first["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
 
@@ -320,16 +300,16 @@ async def test_items_of_a_keyed_list_have_separate_owners(place: Place) -> None:
         "metadata": {"name": name},
         "webhooks": [{"name": "two.drawbridge.dev", "matchConditions": conditions}],
     }
-    await place.as_manager("installer").create(MUTATING_WEBHOOKS, value)
+    await place.client(MUTATING_WEBHOOKS, "installer").create(value)
     try:
-        now = await place.writer.apply(MUTATING_WEBHOOKS, ours)
+        now = await place.client(MUTATING_WEBHOOKS).apply(ours)
         one, two = now["webhooks"]
         assert "matchConditions" not in one
         assert two["matchConditions"] == conditions
         assert two["clientConfig"] == {"url": "https://127.0.0.1:1/"}
         ours["webhooks"] = [{"name": "two.drawbridge.dev"}]
-        now = await place.writer.apply(MUTATING_WEBHOOKS, ours)
+        now = await place.client(MUTATING_WEBHOOKS).apply(ours)
         assert not any(each.get("matchConditions") for each in now["webhooks"])
         assert [each["name"] for each in now["webhooks"]] == [each["name"] for each in hooks]
     finally:
-        await place.writer.delete(MUTATING_WEBHOOKS, name)
+        await place.client(MUTATING_WEBHOOKS).delete(name)

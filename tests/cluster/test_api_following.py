@@ -17,8 +17,7 @@ from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.event_series import InvolvedObject
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.lease import LeaderElector
-from drawbridge.cluster.resources import CONFIG_MAPS, EVENTS, LEASES
-from drawbridge.cluster.write import ApiObject
+from drawbridge.cluster.resources import EVENTS, LEASES, ApiObject
 from drawbridge.finding import Finding, Severity
 from tests.cluster.place import Place, Text, placed, refused
 
@@ -64,9 +63,9 @@ async def test_a_watch_sends_all_changes_since_a_version(place: Place) -> None:
     async with watched(place, resourceVersion=since) as event:
         told = [await event()]
         body = {"data": {"a": "2"}}
-        await place.writer.patch(CONFIG_MAPS, "seen", body, namespace=place.namespace)
+        await place.maps.merge("seen", body)
         told.append(await event())
-        await place.writer.delete(CONFIG_MAPS, "seen", namespace=place.namespace)
+        await place.maps.delete("seen")
         told.append(await event())
 
     versions = [int(value["metadata"]["resourceVersion"]) for _, value in told]
@@ -79,12 +78,12 @@ async def test_a_watch_sends_all_changes_since_a_version(place: Place) -> None:
 
 async def test_an_object_that_no_longer_matches_is_sent_as_deleted(place: Place) -> None:
     value = {"metadata": {"name": "chosen", "labels": {"in": "yes"}}}
-    made = await place.writer.create(CONFIG_MAPS, value, namespace=place.namespace)
+    made = await place.maps.create(value)
     since = made["metadata"]["resourceVersion"]
     async with watched(place, resourceVersion=since, labelSelector="in=yes") as event:
         for label in ("no", "yes"):
             body = {"metadata": {"labels": {"in": label}}}
-            await place.writer.patch(CONFIG_MAPS, "chosen", body, namespace=place.namespace)
+            await place.maps.merge("chosen", body)
         (gone, was), (added, _) = await event(), await event()
 
     assert (gone, added) == ("DELETED", "ADDED")
@@ -176,9 +175,9 @@ async def test_a_cache_stays_in_sync_with_its_server(place: Place, options: dict
     async with followed(place, options) as (cache, until):
         assert held() == set("01234")
         body = {"data": {"n": "new"}}
-        await place.writer.patch(CONFIG_MAPS, "item-1", body, namespace=place.namespace)
+        await place.maps.merge("item-1", body)
         await until(lambda: held() == {"0", "new", "2", "3", "4"})
-        await place.writer.delete(CONFIG_MAPS, "item-2", namespace=place.namespace)
+        await place.maps.delete("item-2")
         await until(lambda: held() == {"0", "new", "3", "4"})
         kept = cache.get("item-3", place.namespace)
 
@@ -186,12 +185,12 @@ async def test_a_cache_stays_in_sync_with_its_server(place: Place, options: dict
     assert msgspec.json.decode(kept.raw) == await place.find("item-3")
     written = msgspec.json.decode(kept.raw)
     written["data"]["m"] = "1"
-    assert (await place.writer.replace(CONFIG_MAPS, written))["data"] == {"n": "3", "m": "1"}
+    assert (await place.maps.replace(written))["data"] == {"n": "3", "m": "1"}
 
 
 async def test_one_candidate_leads_and_hands_over_immediately(place: Place) -> None:
     async def lease() -> ApiObject:
-        found = await place.writer.read(LEASES, "lead", namespace=place.namespace)
+        found = await place.client(LEASES).read("lead")
         assert found is not None
         spec: ApiObject = found["spec"]
         return spec
@@ -235,7 +234,7 @@ async def test_a_repeated_finding_becomes_the_series_of_one_event(place: Place) 
     made = await place.make("about")
     now = [0.0]
     reporter = "drawbridge.dev/test"
-    events = EventRecorder(place.writer, reporter, "test-1", now=lambda: now[0])
+    events = EventRecorder(place.client(EVENTS), reporter, "test-1", now=lambda: now[0])
     about = InvolvedObject("v1", "ConfigMap", "about", place.namespace, made["metadata"]["uid"])
     finding = Finding(
         code="NoDeviceMatches", severity=Severity.WARNING, message="ä" * 2000, remedy=""
@@ -246,7 +245,7 @@ async def test_a_repeated_finding_becomes_the_series_of_one_event(place: Place) 
         events.record(finding, about, "Translate")
     now[0] = 61
     await events.write_due()
-    (event,) = await place.writer.list(EVENTS, namespace=place.namespace)
+    (event,) = await place.client(EVENTS).list()
 
     assert events.dropped == 0
     assert (event["reason"], event["type"]) == ("NoDeviceMatches", "Warning")

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.credentials import Credentials
-from drawbridge.cluster.errors import AccessError, ApiError, UnreachableError
+from drawbridge.cluster.errors import AccessError, UnreachableError
 from drawbridge.cluster.session import Session
 from tests.cluster.certificates import Authority
 from tests.cluster.clocks import Clock

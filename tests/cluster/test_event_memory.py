@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 from typing import cast
 
+from drawbridge.cluster.client import ResourceClient
 from drawbridge.cluster.event_series import InvolvedObject, SeriesTable
 from drawbridge.cluster.events import MAX_NOTE_BYTES, MAX_SERIES, EventRecorder
-from drawbridge.cluster.write import Writer
+from drawbridge.cluster.resources import ApiObject
 from drawbridge.finding import Finding, Severity
 
 MIB = 1 << 20
@@ -30,7 +31,7 @@ def record(recorder: EventRecorder, number: int) -> None:
 
 
 def test_distinct_messages_take_bounded_memory() -> None:
-    recorder = EventRecorder(cast("Writer", None), "drawbridge.dev/test", "me")
+    recorder = EventRecorder(cast("ResourceClient[ApiObject]", None), "drawbridge.dev/test", "me")
     series: SeriesTable = vars(recorder)["_series"]
     for i in range(MAX_SERIES):
         record(recorder, i)

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from drawbridge.cluster import events as module
+from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.cluster.event_series import (
     FORGET_SECONDS,
@@ -20,8 +21,8 @@ from drawbridge.cluster.event_series import (
     InvolvedObject,
 )
 from drawbridge.cluster.events import EventRecorder
+from drawbridge.cluster.resources import EVENTS, ApiObject
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.write import ApiObject, Writer
 from drawbridge.finding import Finding, Severity
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
@@ -47,7 +48,7 @@ class Rig:
         self.session = session
         self.clock = Clock()
         self.recorder = EventRecorder(
-            Writer(session),
+            ResourceClient(session, EVENTS, decode_object),
             "drawbridge.dev/controller",
             "drawbridge-controller-1",
             now=self.clock.now,
@@ -256,7 +257,8 @@ async def test_events_behind_a_closed_fence_are_dropped(rig: Rig) -> None:
         async def check(self) -> None:
             raise NotLeadingError("closed")
 
-    recorder = EventRecorder(Writer(rig.session, fence=Closed()), "drawbridge.dev/test", "me")
+    events = ResourceClient(rig.session, EVENTS, decode_object, fence=Closed())
+    recorder = EventRecorder(events, "drawbridge.dev/test", "me")
     recorder.record(finding(), POD, "Translate")
     await recorder.write_due()
 

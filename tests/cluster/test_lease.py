@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.cluster.lease import LeaderElector
 from drawbridge.cluster.resources import CONFIG_MAPS
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.write import Writer
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.kinds import JSON
@@ -301,21 +301,21 @@ async def test_a_candidate_does_not_release_the_lease(rig: Rig) -> None:
 
 
 async def test_a_closed_fence_rejects_writes(rig: Rig) -> None:
-    writer = Writer(rig.session, fence=rig.elector)
+    maps = ResourceClient(rig.session, CONFIG_MAPS, decode_object, fence=rig.elector)
     value = {"metadata": {"name": "a"}}
     with pytest.raises(NotLeadingError):
-        await writer.create(CONFIG_MAPS, value, namespace="default")
-    shown = await writer.create(CONFIG_MAPS, value, namespace="default", dry_run=True)
+        await maps.create(value, namespace="default")
+    shown = await maps.create(value, namespace="default", dry_run=True)
 
     assert shown["metadata"]["name"] == "a"
-    assert await writer.read(CONFIG_MAPS, "a", namespace="default") is None
+    assert await maps.read("a", namespace="default") is None
     assert [seen.query.get("dryRun") for seen in rig.api.asked("POST", "configmaps")] == ["All"]
 
 
 async def test_the_fence_is_checked_before_every_retry(rig: Rig) -> None:
     async with rig.running():
         await rig.leads()
-        writer = Writer(rig.session, fence=rig.elector)
+        maps = ResourceClient(rig.session, CONFIG_MAPS, decode_object, fence=rig.elector)
 
         def late() -> None:
             rig.clock.time += RENEW_DEADLINE
@@ -324,7 +324,7 @@ async def test_the_fence_is_checked_before_every_retry(rig: Rig) -> None:
         rig.api.fail(429, method="POST", part="configmaps", retry_after=0)
         gate = rig.api.hold(method="PUT", part="leases", times=99)
         with pytest.raises(NotLeadingError):
-            await writer.create(CONFIG_MAPS, {"metadata": {"name": "a"}}, namespace="default")
+            await maps.create({"metadata": {"name": "a"}}, namespace="default")
         gate.set()
 
     assert len(rig.api.asked("POST", "configmaps")) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.cluster.errors import ApiError
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.port_forward import forward_port
 from drawbridge.cluster.session import Session
 from tests.cluster.fake.api import FakeApi

@@ -11,8 +11,9 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.credentials import Credentials
-from drawbridge.cluster.errors import ApiError, UnreachableError, error_from_response
+from drawbridge.cluster.errors import UnreachableError, error_from_response
 from drawbridge.cluster.lines import LineSplitter
 from drawbridge.cluster.session import MAX_ATTEMPTS, Session
 from tests.cluster.clocks import Clock

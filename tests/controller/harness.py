@@ -11,18 +11,12 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from controller.protocols import ApiRequestError, Gauge, ObjectReference, Unstructured
+from controller.protocols import Gauge, ObjectReference, Unstructured
+from drawbridge.api_error import ApiError
 from drawbridge.finding import Finding
 
 T = TypeVar("T")
 START = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
-
-
-class RequestError(ApiRequestError):
-    """An error response of the API server."""
-
-    def __init__(self, code: int, message: str = "") -> None:
-        super().__init__(code, f"{code}: {message}")
 
 
 @dataclass(frozen=True)
@@ -101,7 +95,7 @@ class FakeStore(Generic[T]):
         if dry_run:
             return self.admit(copy.deepcopy(value))
         if (namespace, name) in self.objects:
-            raise RequestError(409, "AlreadyExists")
+            raise ApiError(409, "AlreadyExists")
         place = {"namespace": namespace} if namespace else {}
         self.put({**value, "metadata": {**value["metadata"], **place}})
         return self.objects[namespace, name]
@@ -112,7 +106,7 @@ class FakeStore(Generic[T]):
         self.before_write("replace", value)
         now = self.objects[namespace, name]["metadata"]["resourceVersion"]
         if value["metadata"].get("resourceVersion") != now:
-            raise RequestError(409, "Conflict")
+            raise ApiError(409, "Conflict")
         self.put(value)
         return self.objects[namespace, name]
 
@@ -127,11 +121,11 @@ class FakeStore(Generic[T]):
         self.requests.append(("merge", name))
         self.before_write("merge", value)
         if (namespace, name) not in self.objects:
-            raise RequestError(404, "NotFound")
+            raise ApiError(404, "NotFound")
         metadata = self.objects[namespace, name]["metadata"]
         version = value.get("metadata", {}).get("resourceVersion")
         if version not in (None, metadata["resourceVersion"]):
-            raise RequestError(409, "Conflict")
+            raise ApiError(409, "Conflict")
         self.put(_merge(self.objects[namespace, name], value))
         return self.objects[namespace, name]
 
@@ -142,7 +136,7 @@ class FakeStore(Generic[T]):
         if held is None:
             return False
         if (held["metadata"]["uid"], held["metadata"]["resourceVersion"]) != (uid, version):
-            raise RequestError(409, "Conflict")
+            raise ApiError(409, "Conflict")
         del self.objects[namespace, name]
         return True
 

@@ -7,12 +7,13 @@ import pytest
 from controller.dual_nodes import LABEL, DualNodeReconciler, DualNodeStores
 from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import PartialObject, WatchedPod
+from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.served_names import DualNode
 from drawbridge.translate.pods import make_context
-from tests.controller.harness import FakeReporter, FakeStore, RequestError
+from tests.controller.harness import FakeReporter, FakeStore
 from tests.facts import clusters
 
 NAME = "nvidia.com/gpu"
@@ -84,13 +85,13 @@ def test_a_deleted_node_is_ignored_and_a_server_error_is_raised() -> None:
     scene = Scene(a={})
 
     def fail(_verb: str, _value: Unstructured) -> None:
-        raise RequestError(code)
+        raise ApiError(code)
 
     scene.nodes.before_write = fail
     code = 404
     scene.reconcile()
     code = 500
-    with pytest.raises(RequestError):
+    with pytest.raises(ApiError):
         scene.reconcile()
 
 
@@ -100,11 +101,11 @@ def test_a_rejected_label_does_not_stop_the_other_labels() -> None:
 
     def reject(_verb: str, value: Unstructured) -> None:
         if scene.nodes.requests[-1] == ("merge", "a"):
-            raise RequestError(403, "a policy")
+            raise ApiError(403, "Forbidden", "a policy")
         assert value
 
     scene.nodes.before_write = reject
-    with pytest.raises(RequestError):
+    with pytest.raises(ApiError):
         scene.reconcile()
     assert scene.nodes.objects["", "b"]["metadata"]["labels"] == {LABEL: "true"}
     assert scene.reporter.codes == ["DualNodes"]

@@ -21,13 +21,14 @@ from controller.facts import (
 from controller.field_probe import ServerSupport
 from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.config.model import Configuration
 from drawbridge.dra.gates import Gates
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Cluster, Facts
 from drawbridge.names import FACTS_CONFIG_MAP
-from tests.controller.harness import FakeReporter, FakeStore, RequestError
+from tests.controller.harness import FakeReporter, FakeStore
 
 OWN = "drawbridge-system"
 SUPPORT = ServerSupport("1.36", ("exactly.capacity",), Gates(version="1.36"))
@@ -215,10 +216,10 @@ def test_the_next_run_resolves_a_conflict() -> None:
 
     def conflict(_verb: str, _value: Unstructured) -> None:
         scene.maps.before_write = lambda _verb, _value: None
-        raise RequestError(409, "Conflict")
+        raise ApiError(409, "Conflict")
 
     scene.maps.before_write = conflict
-    with pytest.raises(RequestError):
+    with pytest.raises(ApiError):
         scene.reconcile()
     scene.reconcile()
     assert scene.notifications == 2

@@ -9,8 +9,9 @@ import pytest
 from controller.field_probe import FIELD_PROBES, FieldProbeReconciler, ServerSupport, infer_gates
 from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject
+from drawbridge.api_error import ApiError
 from drawbridge.facts.gather import GATE_OF_FIELD
-from tests.controller.harness import FakeReporter, FakeStore, RequestError
+from tests.controller.harness import FakeReporter, FakeStore
 
 ALL = tuple(sorted(FIELD_PROBES))
 
@@ -34,6 +35,10 @@ class Scene:
         return self.reconciler.support.stored_fields
 
 
+def invalid(message: str) -> ApiError:
+    return ApiError(422, "Invalid", message)
+
+
 def drop_fields(value: Unstructured, dropped: tuple[str, ...]) -> Unstructured:
     """Drop fields and validate, as the API server does."""
     devices = value["spec"]["spec"]["devices"]
@@ -42,14 +47,14 @@ def drop_fields(value: Unstructured, dropped: tuple[str, ...]) -> Unstructured:
             part, _, name = field.rpartition(".")
             (request.get(part, {}) if part else request).pop(name, None)
         if "exactly" not in request and "firstAvailable" not in request:
-            raise RequestError(422, "requests[0]: exactly one of `exactly` or `firstAvailable`")
+            raise invalid("requests[0]: exactly one of `exactly` or `firstAvailable`")
         if request.get("exactly", {}).get("adminAccess"):
-            raise RequestError(422, "adminAccess: admin access to devices requires the label")
+            raise invalid("adminAccess: admin access to devices requires the label")
     for constraint in devices.get("constraints", ()):
         if "constraints.distinctAttribute" in dropped:
             constraint.pop("distinctAttribute", None)
         if not constraint.keys() & {"matchAttribute", "distinctAttribute"}:
-            raise RequestError(422, "constraints[0].matchAttribute: Required value")
+            raise invalid("constraints[0].matchAttribute: Required value")
     return value
 
 
@@ -98,7 +103,7 @@ def test_a_finding_is_reported_once_and_again_when_it_comes_back() -> None:
 
 def failing_with(code: int, message: str = "no") -> Callable[[str, Unstructured], None]:
     def fail(_verb: str, _value: Unstructured) -> None:
-        raise RequestError(code, message)
+        raise ApiError(code, "Rejected", message)
 
     return fail
 
@@ -107,7 +112,7 @@ def failing_with(code: int, message: str = "no") -> Callable[[str, Unstructured]
 def test_a_failed_request_raises_and_the_next_run_probes_again(code: int) -> None:
     scene = Scene()
     scene.templates.before_write = failing_with(code)
-    with pytest.raises(RequestError):
+    with pytest.raises(ApiError):
         scene.reconcile()
     assert scene.reconciler.support is None
     scene.templates.before_write = lambda _verb, _value: None

@@ -8,12 +8,12 @@ import pytest
 
 from controller.protocols import Gauge, Unstructured
 from drawbridge.agreement.owned_templates import name_matches_content
+from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 from drawbridge.names import ORIGINAL_ANNOTATION, USED_ANNOTATION
 from drawbridge.translate.changes.patch import to_operations
 from drawbridge.translate.pods import make_context, translate
-from tests.controller.harness import RequestError
 from tests.controller.waiting_pods import ASKED, NEW, OLD, OTHER, TEAM, Scene, translated
 
 
@@ -243,7 +243,7 @@ def test_a_rejection_in_one_namespace_does_not_delay_the_others() -> None:
 
     def reject(_verb: str, value: Unstructured) -> None:
         if value["metadata"]["namespace"] == "full":
-            raise RequestError(403, "exceeded quota")
+            raise ApiError(403, "Forbidden", "exceeded quota")
 
     scene.templates.before_write = reject
     # The run succeeds, because a failed run would delay the pods that come later.
@@ -265,7 +265,7 @@ def test_a_rejected_template_is_retried_after_five_seconds_and_not_on_every_even
     scene.put(pod)
 
     def reject(_verb: str, _value: Unstructured) -> None:
-        raise RequestError(403, "exceeded quota")
+        raise ApiError(403, "Forbidden", "exceeded quota")
 
     scene.templates.before_write = reject
     scene.reconcile()
@@ -285,10 +285,10 @@ def test_all_pods_stay_queued_if_the_server_is_unreachable() -> None:
         scene.put({**pod, "metadata": {**pod["metadata"], "namespace": namespace}})
 
     def fail(_verb: str, _value: Unstructured) -> None:
-        raise RequestError(0, "no route")
+        raise ApiError(0, "", "no route")
 
     scene.templates.before_write = fail
-    with pytest.raises(RequestError):
+    with pytest.raises(ApiError):
         scene.reconcile()
     assert len(scene.templates.requests) == 1
     scene.templates.before_write = lambda _verb, _value: None

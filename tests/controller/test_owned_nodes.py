@@ -8,9 +8,10 @@ import pytest
 from controller.owned_nodes import MAX_CHANGES, OwnedNodeReconciler
 from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import WatchedNode
+from drawbridge.api_error import ApiError
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
-from tests.controller.harness import FakeReporter, FakeStore, RequestError
+from tests.controller.harness import FakeReporter, FakeStore
 
 OWNED = {"pool": "bridge"}
 FENCE = {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}
@@ -149,11 +150,11 @@ def test_a_rejected_write_is_reported_and_the_other_nodes_get_the_taint() -> Non
 
     def reject(_verb: str, _value: Unstructured) -> None:
         if scene.nodes.requests[-1] == ("merge", "a"):
-            raise RequestError(403, "a policy")
+            raise ApiError(403, "Forbidden", "a policy")
 
     scene.nodes.before_write = reject
     for _ in range(2):
-        with pytest.raises(RequestError):
+        with pytest.raises(ApiError):
             scene.reconcile()
     assert scene.nodes.objects["", "b"]["spec"]["taints"] == [FENCE]
     (found,) = scene.reporter.findings
@@ -166,7 +167,7 @@ def test_a_deleted_node_is_ignored() -> None:
     scene.node("a", OWNED)
 
     def fail(_verb: str, _value: Unstructured) -> None:
-        raise RequestError(404)
+        raise ApiError(404, "NotFound")
 
     scene.nodes.before_write = fail
     scene.reconcile()

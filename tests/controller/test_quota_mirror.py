@@ -9,13 +9,14 @@ from controller.admission_scope import AdmissionScope
 from controller.protocols import Unstructured
 from controller.quota_mirror import MANAGED_LABELS, RECOUNT, QuotaMirrorReconciler
 from controller.watched_objects import PartialObject, WatchedQuota
+from drawbridge.api_error import ApiError
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.quota import DEVICES
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 from drawbridge.names import MIRRORED_QUOTA
 from drawbridge.translate.pods import TranslationContext, make_context
-from tests.controller.harness import FakeReporter, FakeStore, RequestError
+from tests.controller.harness import FakeReporter, FakeStore
 from tests.tables import YamlValue, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "quota.yaml")
@@ -193,7 +194,7 @@ def test_a_mirror_with_a_conflict_is_deleted_in_the_next_run() -> None:
     scene.quotas.remove("team", TEAM)
 
     def conflict(_verb: str, _value: Unstructured) -> None:
-        raise RequestError(409, "Conflict")
+        raise ApiError(409, "Conflict")
 
     scene.quotas.before_write = conflict
     assert scene.reconcile() is not None
@@ -231,10 +232,10 @@ def test_a_rejection_in_one_namespace_does_not_stop_the_others() -> None:
 
     def reject(_verb: str, value: Unstructured) -> None:
         if value["metadata"]["namespace"] == "strict":
-            raise RequestError(403, "a policy")
+            raise ApiError(403, "Forbidden", "a policy")
 
     scene.quotas.before_write = reject
-    with pytest.raises(RequestError):
+    with pytest.raises(ApiError):
         scene.reconcile()
     assert (TEAM, MIRRORED_QUOTA) in scene.quotas.objects
     assert ("strict", MIRRORED_QUOTA) not in scene.quotas.objects

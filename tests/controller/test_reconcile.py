@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from controller.reconcile import Reconciler, Schedule, process_each, run_reconciler
-from tests.controller.harness import RequestError
+from drawbridge.api_error import ApiError
 
 SCHEDULE = Schedule(min_interval=2, resync=60, first_retry=1, max_retry=5)
 
@@ -134,7 +134,7 @@ def test_failures_are_reported_and_retried_with_exponential_back_off() -> None:
 
 def test_a_wake_up_ends_the_back_off_after_a_permanent_error() -> None:
     def refused() -> None:
-        raise RequestError(403, "exceeded quota")
+        raise ApiError(403, "Forbidden", "exceeded quota")
 
     waits, _ = run_script(lambda: ScriptedReconciler(refused, refused, refused), woken=True)
     # A wake-up is ignored only for the minimum interval.
@@ -150,11 +150,11 @@ def test_a_wake_up_ends_the_back_off_after_a_permanent_error() -> None:
 @pytest.mark.parametrize(
     ("error", "done"),
     [
-        (RequestError(403, "a quota"), ["a", "b", "c"]),
+        (ApiError(403, "Forbidden", "a quota"), ["a", "b", "c"]),
         (KeyError("a bug"), ["a", "b", "c"]),
-        (RequestError(0, "no answer"), ["a", "b"]),
-        (RequestError(429, "too many"), ["a", "b"]),
-        (RequestError(503, "starting"), ["a", "b"]),
+        (ApiError(0, "", "no answer"), ["a", "b"]),
+        (ApiError(429, "TooManyRequests", "too many"), ["a", "b"]),
+        (ApiError(503, "ServiceUnavailable", "starting"), ["a", "b"]),
         (OSError("no route"), ["a", "b"]),
     ],
     ids=str,

@@ -12,10 +12,11 @@ from controller.protocols import Unstructured
 from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.agreement.owned_templates import is_exclusively_owned
+from drawbridge.api_error import ApiError
 from drawbridge.documents.values import Value
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.translate.changes.template import make_template
-from tests.controller.harness import START, FakeClock, FakeReporter, FakeStore, RequestError
+from tests.controller.harness import START, FakeClock, FakeReporter, FakeStore
 
 MADE = make_template(
     {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "gpus"}}]}}
@@ -222,10 +223,10 @@ def test_a_rejection_in_one_namespace_does_not_stop_the_others() -> None:
 
     def reject(_verb: str, _value: Unstructured) -> None:
         if len([each for each in scene.templates.requests if each[0] == "delete"]) == 1:
-            raise RequestError(403, "a policy")
+            raise ApiError(403, "Forbidden", "a policy")
 
     scene.templates.before_write = reject
-    with pytest.raises(RequestError):
+    with pytest.raises(ApiError):
         scene.collects()
     assert list(scene.templates.objects) == [("a", MADE.name)]
 
@@ -234,8 +235,8 @@ def test_a_server_error_is_raised() -> None:
     scene = Scene()
 
     def fail(_verb: str, _value: Unstructured) -> None:
-        raise RequestError(500)
+        raise ApiError(500, "InternalError")
 
     scene.templates.before_write = fail
-    with pytest.raises(RequestError):
+    with pytest.raises(ApiError):
         scene.collects()

@@ -118,19 +118,8 @@ class TemplateEnsurer(Protocol):
         """
 
 
-class TemplateStoreError(Exception):
-    """An API request of a `TemplateStore` failed.
-
-    `refused` has the reason if the API server would reject the request again.
-    """
-
-    def __init__(self, message: str, refused: str = "") -> None:
-        super().__init__(message)
-        self.refused = refused
-
-
 class TemplateStore(Protocol):
-    """Reads and writes ResourceClaimTemplates. API errors raise TemplateStoreError."""
+    """Reads and writes ResourceClaimTemplates. Requests raise ApiError."""
 
     def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
         """Return the template from the watch cache, or None if the cache does not have it."""

@@ -19,13 +19,14 @@ from drawbridge.agreement.template_objects import (
     format_time,
     may_be_dropped,
 )
+from drawbridge.api_error import ApiError
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.translate.changes.template import ClaimTemplate, has_same_content
-from webhook.admission.protocols import TemplateStatus, TemplateStore, TemplateStoreError
+from webhook.admission.protocols import TemplateStatus, TemplateStore
 
 TemplateState = TemplateStatus | Finding
 
@@ -159,11 +160,11 @@ class TemplateCache:
         """Wait for a request, and map an API error to a state."""
         try:
             return await request
-        except TemplateStoreError as error:
-            if not error.refused:
+        except ApiError as error:
+            if error.conflict or not error.refused:
                 return TemplateStatus.PENDING
             # The pod is admitted anyway. The controller creates the template once it is allowed.
-            refused = build_refused_finding(key[1], error.refused)
+            refused = build_refused_finding(key[1], f"{error}")
             self._remember(key, refused, self._now() + _CONFLICT_TRUSTED)
             return refused
 
@@ -236,5 +237,5 @@ def _read_last_use(stored: Mapping[str, Value]) -> datetime | None:
 async def _ignore_errors(request: Awaitable[None]) -> None:
     try:
         await request
-    except TemplateStoreError:
+    except ApiError:
         return  # the next use tries again in an hour, and garbage collection waits a day

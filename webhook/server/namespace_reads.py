@@ -6,21 +6,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-import aiohttp
-import msgspec
-
+from drawbridge.api_error import ApiError
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.cluster.session import ApiError
 from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("webhook.server.namespace_reads")
-_REQUEST_ERRORS: Final = (
-    ApiError,
-    aiohttp.ClientError,
-    OSError,
-    TimeoutError,
-    msgspec.MsgspecError,
-)
 # The watch shows a change long before. A namespace without a watch is read again after this time.
 TRUSTED_SECONDS: Final = 5.0
 MAX_REQUESTS: Final = 32
@@ -67,7 +57,7 @@ class NamespaceReads:
     async def _request(self, name: str) -> Labels | None:
         try:
             labels = await self._read(name)
-        except _REQUEST_ERRORS as error:
+        except ApiError as error:
             text = "a namespace cannot be read"
             log_event(_LOG, logging.WARNING, text, namespace=name, reason=str(error))
             return None

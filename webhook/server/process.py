@@ -7,7 +7,6 @@ from typing import Final
 
 from certs.serving import make_certificate
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.write import Writer
 from drawbridge.finding import Finding
 from drawbridge.names import WEBHOOK_SERVICE
 from drawbridge.process import metrics
@@ -71,7 +70,7 @@ class _Webhook:
         settings.subscribe(self.cluster.configure)
         self.answers = AnswerCache()
         self.worker = WorkerProcess()
-        store = WatchedTemplateStore(self.cluster.templates, Writer(session))
+        store = WatchedTemplateStore(self.cluster.templates, session)
         templates = _CountedTemplates(TemplateCache(store, lambda: datetime.now(UTC)))
         handler = AdmissionHandler(self.cluster, templates, self.answers)
         self.reviews = ReviewDispatcher(handler, self.cluster, templates, self.worker)

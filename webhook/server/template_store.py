@@ -1,29 +1,25 @@
-"""Read and write ResourceClaimTemplates through a watch cache and a writer.
+"""Read ResourceClaimTemplates from a watch cache, and send other requests to the API server."""
 
-Implements `webhook.admission.protocols.TemplateStore`. API errors become TemplateStoreError.
-"""
-
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import aiohttp
 import msgspec
 
 from drawbridge.agreement.owned_templates import has_owned_name
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.resources import TEMPLATES
-from drawbridge.cluster.session import ApiError
-from drawbridge.cluster.write import Writer
+from drawbridge.cluster.session import Session
 from drawbridge.documents.values import Value
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.process.logs import log_event
-from webhook.admission.protocols import TemplateStoreError
+from webhook.admission.protocols import TemplateStore
 
 _LOG: Final = logging.getLogger("webhook.server.template_store")
-_REQUEST_ERRORS: Final = (ApiError, aiohttp.ClientError, OSError, TimeoutError)
 _MAX_DECODED: Final = 4096
-_RETRIABLE_CODES: Final = (401, 408, 409, 429)
 
 
 class AnnotatedMetadata(msgspec.Struct, frozen=True):
@@ -41,9 +37,9 @@ class WatchedTemplate(msgspec.Struct, frozen=True):
 class WatchedTemplateStore:
     """Reads templates from the watch cache, and sends other requests to the API server."""
 
-    def __init__(self, cache: Cache[WatchedTemplate], writer: Writer) -> None:
+    def __init__(self, cache: Cache[WatchedTemplate], session: Session) -> None:
         self._cache = cache
-        self._writer = writer
+        self._client = ResourceClient(session, TEMPLATES, decode_object)
         self._unused: dict[str, set[str]] = {}  # names by namespace
         cache.subscribe(self._on_template)
         self._decoded: dict[tuple[str, str], tuple[bytes, Mapping[str, Value]]] = {}
@@ -86,53 +82,44 @@ class WatchedTemplateStore:
         self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False
     ) -> Mapping[str, Value] | None:
         """Create a template and return the stored object, or None if the name exists."""
-        try:
-            return await self._writer.create(TEMPLATES, value, namespace=namespace, dry_run=dry_run)
-        except ApiError as error:
-            if error.reason == "AlreadyExists":
-                return None
-            raise _convert_error("create", namespace, _read_name(value), error) from None
-        except _REQUEST_ERRORS as error:
-            raise _convert_error("create", namespace, _read_name(value), error) from None
+        with _logged("create", namespace, _read_name(value)):
+            try:
+                return await self._client.create(value, namespace, dry_run=dry_run)
+            except ApiError as error:
+                if error.exists:
+                    return None
+                raise
 
     async def read(self, namespace: str, name: str) -> Mapping[str, Value] | None:
         """Read a template from the API server, or return None if it does not exist."""
-        try:
-            return await self._writer.read(TEMPLATES, name, namespace=namespace)
-        except _REQUEST_ERRORS as error:
-            raise _convert_error("read", namespace, name, error) from None
+        with _logged("read", namespace, name):
+            return await self._client.read(name, namespace)
 
     async def touch(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
         """Merge annotations into a template. A missing template is not an error."""
-        body = {"metadata": {"annotations": annotations}}
-        try:
-            await self._writer.patch(TEMPLATES, name, body, namespace=namespace)
-        except ApiError as error:
-            if error.code != 404:
-                raise _convert_error("touch", namespace, name, error) from None
-        except _REQUEST_ERRORS as error:
-            raise _convert_error("touch", namespace, name, error) from None
+        with _logged("touch", namespace, name):
+            try:
+                await self._client.merge(
+                    name, {"metadata": {"annotations": annotations}}, namespace
+                )
+            except ApiError as error:
+                if not error.not_found:
+                    raise
 
 
-def _convert_error(action: str, namespace: str, name: str, error: Exception) -> TemplateStoreError:
-    text = "template request failed"
-    log_event(
-        _LOG,
-        logging.WARNING,
-        text,
-        action=action,
-        namespace=namespace,
-        name=name,
-        reason=str(error),
-    )
-    # Authentication errors, conflicts and rate limits are temporary. Other client errors are not.
-    is_final = (
-        isinstance(error, ApiError)
-        and 400 <= error.code < 500
-        and error.code not in _RETRIABLE_CODES
-    )
-    message = f"{action} {namespace}/{name}: {error}"
-    return TemplateStoreError(message, f"{error}" if is_final else "")
+_: type[TemplateStore] = WatchedTemplateStore
+
+
+@contextlib.contextmanager
+def _logged(action: str, namespace: str, name: str) -> Iterator[None]:
+    """Log a failed request."""
+    try:
+        yield
+    except ApiError as error:
+        text = "template request failed"
+        fields = {"action": action, "namespace": namespace, "name": name, "reason": f"{error}"}
+        log_event(_LOG, logging.WARNING, text, **fields)
+        raise
 
 
 def _read_name(value: Mapping[str, Any]) -> str:

@@ -1,16 +1,17 @@
 """The labels of all namespaces, from a watch, and of those that it does not show yet."""
 
-import functools
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.client import ResourceClient
 from drawbridge.cluster.resources import NAMESPACES
-from drawbridge.cluster.session import ApiError, Session
+from drawbridge.cluster.session import Session
 from webhook.server.namespace_reads import NamespaceReads
 
+_READ_SECONDS: Final = 5.0
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -24,12 +25,16 @@ class NamespaceObject(msgspec.Struct, frozen=True):
     metadata: _LabeledMetadata = _LabeledMetadata()
 
 
+_decode_namespace: Final = msgspec.json.Decoder(NamespaceObject).decode
+
+
 class WatchedNamespaces:
     """The labels of the namespaces of a cluster."""
 
     def __init__(self, session: Session) -> None:
         self.cache = Cache(session, NAMESPACES, NamespaceObject)
-        self._reads = NamespaceReads(functools.partial(_read_labels, session))
+        self._client = ResourceClient(session, NAMESPACES, _decode_namespace)
+        self._reads = NamespaceReads(self._read_labels)
         self.cache.subscribe(self._on_namespace)
 
     def labels(self, name: str) -> Mapping[str, str] | None:
@@ -45,6 +50,10 @@ class WatchedNamespaces:
         """Read the labels from the API server, or return None after the given time."""
         return await self._reads.read(name, seconds)
 
+    async def _read_labels(self, name: str) -> Mapping[str, str] | None:
+        current = await self._client.read(name, seconds=_READ_SECONDS)
+        return None if current is None else current.metadata.labels or _NO_LABELS
+
     def _on_namespace(
         self,
         before: CachedObject[NamespaceObject] | None,
@@ -53,13 +62,3 @@ class WatchedNamespaces:
         changed = before or after
         if changed is not None:
             self._reads.forget(changed.name)
-
-
-async def _read_labels(session: Session, name: str) -> Mapping[str, str] | None:
-    try:
-        raw = await session.call("GET", NAMESPACES.path(name=name), seconds=5)
-    except ApiError as error:
-        if error.not_found:
-            return None
-        raise
-    return msgspec.json.decode(raw, type=NamespaceObject).metadata.labels or _NO_LABELS

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import jsonpatch
 import msgspec
 
+from drawbridge.api_error import ApiError
 from drawbridge.config.available_fields import AVAILABLE_FIELDS
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
@@ -27,7 +28,7 @@ from tests.tables import YamlValue
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.limit_ranges import LimitRange
-from webhook.admission.protocols import RecentInputs, TemplateStoreError
+from webhook.admission.protocols import RecentInputs
 from webhook.admission.replies import Reply
 from webhook.admission.templates import TemplateCache
 
@@ -117,9 +118,9 @@ class FakeTemplateStore:
         self.calls.append(call)
         await self.unblocked.wait()
         if self.is_failing:
-            raise TemplateStoreError("no")
+            raise ApiError(503, "ServiceUnavailable", "no")
         if self.refusal:
-            raise TemplateStoreError("no", self.refusal)
+            raise ApiError(403, "Forbidden", self.refusal)
 
 
 @dataclass

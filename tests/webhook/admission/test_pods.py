@@ -292,7 +292,7 @@ async def test_translated_pods_get_findings_about_other_webhooks() -> None:
 async def test_a_pod_with_a_rejected_template_is_admitted_with_the_reason() -> None:
     harness = AdmissionHarness()
     harness.configure({}, FACTS)
-    harness.store.refusal = "403 Forbidden: exceeded quota: objects"
+    harness.store.refusal = "exceeded quota: objects"
     for dry in (False, True):
         response = await harness.pod(pod({"nvidia.com/gpu": 1}), dryRun=dry)
         assert response.allowed

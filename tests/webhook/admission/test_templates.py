@@ -143,7 +143,7 @@ async def test_api_errors_give_a_pending_status() -> None:
 
 async def test_a_rejection_is_reported_with_its_reason_and_retried() -> None:
     harness = TemplateHarness()
-    harness.store.refusal = "403 Forbidden: exceeded quota: objects"
+    harness.store.refusal = "exceeded quota: objects"
     for state in (
         await harness.ensure(build_template()),
         await harness.templates.preview("team", build_template(), 5),
