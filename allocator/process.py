@@ -138,7 +138,7 @@ class _Parts:
         )
 
     def _start_again(self) -> None:
-        """Recover again, because the reservations were forgotten."""
+        """Recover again, because the reservations are lost."""
         self.term.start_again()
         self.changed.set()
 

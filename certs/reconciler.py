@@ -58,7 +58,7 @@ class Outside(NamedTuple):
 
 
 class CertificateReconciler:
-    """Keeps the Secret of the CA and every `caBundle` as the decisions say."""
+    """Keeps the Secret of the CA and every `caBundle` as `certs.rotation` decides."""
 
     name = NAME
 

@@ -99,7 +99,7 @@ def decide(situation: Situation, policy: RotationPolicy, now: float) -> Rotation
     if reading.state is SecretState.FOREIGN:
         return RotationDecision(Step.WAIT_FOR_OWNER, wanted, _find_wait(wanted, None, now))
     if wanted.current is None:
-        # Nobody knows the key any more. Other processes may still serve certificates of that CA.
+        # The key is lost. Other processes may still serve certificates of that CA.
         live = (each for each in situation.live if each.not_after > now)
         wanted = _trust(wanted, live)
     if wanted.upcoming is None and (

@@ -35,7 +35,7 @@ MAX_BYTES: Final = 64 * 1024
 
 
 class SecretState(enum.Enum):
-    """What became of the Secret."""
+    """The state of the Secret."""
 
     VALID = enum.auto()
     ABSENT = enum.auto()

@@ -87,7 +87,7 @@ def _print_text(lines: Sequence[DoctorLine], streams: Streams) -> None:
     for each, row in zip(lines, align_columns(rows), strict=True):
         status = each.status.value
         if streams.color:
-            row = f"\033[{_COLOURS[each.status]}m{status}\033[0m{row.removeprefix(status)}"  # noqa: PLW2901  # the colour is no column
+            row = f"\033[{_COLOURS[each.status]}m{status}\033[0m{row.removeprefix(status)}"  # noqa: PLW2901  # the colour is not a column
         streams.out.write(f"{row}\n")
         if each.remedy and each.status is not Status.OK:
             streams.out.write(f"    {escape_unprintable(each.remedy)}\n")

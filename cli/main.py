@@ -49,7 +49,7 @@ COMMANDS = {
         "cli.translate",
         "translate device-plugin requests in manifests into resource claims",
     ),
-    "undo": ("cli.undo", "give back what translated manifests asked"),
+    "undo": ("cli.undo", "restore the original requests in translated manifests"),
 }
 
 BUG, INTERRUPTED, BROKEN_PIPE = 3, 130, 141
@@ -158,7 +158,7 @@ def parse(arguments: Sequence[str], streams: Streams, called: str) -> argparse.N
 
 
 def _suggest(word: str) -> str:
-    """Return the command that is meant by an unknown word, if any is similar."""
+    """Return the command that is most similar to an unknown word, if any is."""
     import difflib  # noqa: PLC0415  # needed for wrong usage only
 
     near = difflib.get_close_matches(word, COMMANDS, n=1)

@@ -151,8 +151,8 @@ def _add_judge(
         metavar="SECONDS",
         type=_parse_seconds,
         default=300.0,
-        help="how long after the start, or after devices are withdrawn, nothing about devices is"
-        " refused (default: 300)",
+        help="how long after the start, or after devices are withdrawn, findings about devices"
+        " are only warnings (default: 300)",
     )
     return judge
 
@@ -190,7 +190,7 @@ def _add_authority(parser: argparse.ArgumentParser) -> None:
         "--certificates",
         choices=[_MANAGED, "external"],
         default=_MANAGED,
-        help="who makes the CA and sets caBundle: the leader, or somebody else (default: managed)",
+        help="whether the leading controller makes the CA and sets caBundle (default: managed)",
     )
     parser.add_argument(
         "--ca-life",

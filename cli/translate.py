@@ -74,7 +74,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 
 def _translate_document(document: Document, context: TranslationContext | None) -> TranslatedObject:
-    """Translate an object; report the device requests of a document that is no object."""
+    """Translate an object; report the device requests of other documents."""
     if document.findings:
         requests = report_unreadable(document.refused, document.name)
         return TranslatedObject(findings=tuple(requests))

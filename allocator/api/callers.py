@@ -78,7 +78,7 @@ class CallerAccess:
 
     def _count_right(self, caller: Caller) -> None:
         if seconds := self._rights.take(caller.name, self._now()):
-            text = "too many questions about rights"
+            text = "too many access reviews"
             raise ApiFailureError(FailureCode.TOO_MANY_REQUESTS, text, retry_after=seconds)
 
 

@@ -172,7 +172,7 @@ class ApiCalls:
         )
 
     async def simulate(self, caller: Caller, body: bytes) -> SimulationReply:
-        """Return where pods would go, as if they were created now. Reserves nothing."""
+        """Return where pods would go if they were created now. Reserves nothing."""
         request = decode_request(body, SimulationRequest)
         for namespace in namespaces_of(request):
             await self._access.require(caller, Action("create", "pods", namespace=namespace))

@@ -37,7 +37,7 @@ _CALLS: Final[Mapping[ApiCall, tuple[str, str]]] = {
         "Requires `get pods` in the namespace. Nodes are named if the caller may `list nodes`.",
     ),
     SIMULATE: (
-        "Tell where pods would go if they were created now. Nothing is reserved.",
+        "Show where pods would run if they were created now. Nothing is reserved.",
         "Requires `create pods` in all namespaces of the objects that are sent.",
     ),
     GET_OPENAPI: ("Return this document.", ""),

@@ -115,7 +115,7 @@ def parse_position(token: str) -> str:
         padded = token + "=" * (-len(token) % 4)
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
-        text = "this is no token of an earlier page; start with the first page"
+        text = "this is not a token of an earlier page; start with the first page"
         raise ApiFailureError(FailureCode.BAD_REQUEST, text, "continue") from None
 
 

@@ -31,7 +31,7 @@ MAX_PODS_PER_NODE: Final = 256
 class DeviceVictims(msgspec.Struct, frozen=True):
     """The pods that must go from a node for its devices, by UID, and what the preemptor gets.
 
-    `claims` are released then, and `free` are devices that nobody holds now.
+    `claims` are released then, and `free` are devices that no claim holds now.
     """
 
     node: str
@@ -174,7 +174,7 @@ class VictimSearch:
     def _released_without(self, removed: Collection[str]) -> frozenset[str]:
         """Return the claims that are released when these pods are gone, and what is free."""
         claims = {uid for pod in removed for uid in self._claims_of(pod)} - self._unusable
-        # Who gets what is being released is decided already: nobody gets it by one more eviction.
+        # Devices that are being released are already kept for a pod: an eviction changes nothing.
         claims.difference_update(self._state.pods.releasing)
         return self._free.union(uid for uid in claims if self._is_released(uid, removed))
 

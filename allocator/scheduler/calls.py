@@ -177,7 +177,7 @@ class SchedulerCalls:
         await asyncio.wait((release,), timeout=_RELEASE_SECONDS)
         if release.done():
             return release.result()
-        return PostFilterReply(message="the allocation of the pod is being taken back")
+        return PostFilterReply(message="the allocation of the pod is being removed")
 
     def preempt(self, request: PreemptRequest) -> PreemptReply:
         """Return the pods that must go for a pod that fits nowhere."""
@@ -208,7 +208,7 @@ class SchedulerCalls:
         self._changed.set()
 
     def _deadline(self, seconds: float) -> Callable[[], bool]:
-        """Return a function that tells whether a time has passed."""
+        """Return a function that returns whether a time has passed."""
         end = self._now() + seconds
         return lambda: self._now() >= end
 

@@ -35,7 +35,7 @@ class LeaseName(NamedTuple):
 
 
 class Term(NamedTuple):
-    """One time in office of one kube-scheduler: nobody else held the Lease in between."""
+    """A time in which one kube-scheduler holds the Lease without interruption."""
 
     holder: str
     transitions: int
@@ -102,7 +102,9 @@ class SchedulerLease:
         holder = self._spec.holder_identity if self._spec else ""
         if holder and self._is_ours(holder):
             return f"{holder} did not renew the Lease {name} in time"
-        return f"{holder or 'nobody'} holds the Lease {name}, not a kube-scheduler on {self._host}"
+        if not holder:
+            return f"the Lease {name} has no holder"
+        return f"{holder} holds the Lease {name}, not a kube-scheduler on {self._host}"
 
     async def run(self) -> None:
         """Read the Lease again and again, until cancelled."""

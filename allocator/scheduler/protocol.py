@@ -117,12 +117,14 @@ class PotentialVictim(_Message, frozen=True):
 
     uid: PodUID
     priority: int = 0
-    start_time: Annotated[str, Meta(max_length=64, description="As the API server has it.")] = ""
+    start_time: Annotated[
+        str, Meta(max_length=64, description="The start time in the status of the pod.")
+    ] = ""
     violates: Annotated[
         bool, Meta(description="Whether its eviction violates a PodDisruptionBudget.")
     ] = False
     required: Annotated[
-        bool, Meta(description="Whether it must go for another reason than devices.")
+        bool, Meta(description="Whether the pod must be evicted for a reason other than devices.")
     ] = False
 
 
@@ -132,11 +134,11 @@ class PreemptionNode(_Message, frozen=True):
     node: NodeName
     pods: Annotated[
         tuple[PotentialVictim, ...] | None,
-        Meta(description="Those to keep first if possible come first."),
+        Meta(description="In the order in which pods are kept if possible."),
     ] = None
     running: Annotated[
         tuple[PodUID, ...] | None,
-        Meta(description="All pods with claims that the scheduler has there; others are gone."),
+        Meta(description="All pods with claims that the scheduler has there; others are deleted."),
     ] = None
 
 

@@ -109,7 +109,7 @@ class ActivationStreams:
         self._send(StreamEvent(activate=pod_uids))
 
     def publish_all(self) -> None:
-        """Tell the plugin to schedule all pods now, because nobody knows which pods wait."""
+        """Tell the plugin to schedule all pods now, because it is unknown which pods wait."""
         self._send(StreamEvent(activate_all=True))
 
     def _send(self, event: StreamEvent) -> None:

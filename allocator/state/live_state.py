@@ -195,7 +195,7 @@ class LiveState:
         self._on_change()
 
     def _follow_version(self, version: str) -> None:
-        """Let the ledger forget deleted claims, after all changes of this batch are applied."""
+        """Remove deleted claims from the ledger after all changes of this batch are applied."""
         if not self._observed_version:
             asyncio.get_running_loop().call_soon(self._observe_version)
         number = int(version) if version.isdecimal() else 0

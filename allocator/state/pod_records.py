@@ -117,7 +117,7 @@ class PodRecords:
         return record is not None and bool(record.node)
 
     def can_be_on(self, uid: str, node: str) -> bool:
-        """Whether a pod is bound to a node, or not known; "" is no pod."""
+        """Whether a pod is bound to a node, or not known; "" is not a pod."""
         record = self._records.get(uid)
         return bool(uid) and (record is None or record.node == node)
 
@@ -127,7 +127,7 @@ class PodRecords:
         return record.claim_names if record else ()
 
     def consumers(self, claim_uid: str) -> tuple[str, ...]:
-        """Return the pods for which an allocated claim is reserved; "" is no pod."""
+        """Return the pods for which an allocated claim is reserved; "" is not a pod."""
         return self._consumers.get(claim_uid, ())
 
     def claims_reserved_for(self, uid: str) -> Collection[str]:

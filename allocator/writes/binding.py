@@ -113,7 +113,7 @@ class PodBinder:
         self._retries: dict[str, asyncio.TimerHandle] = {}
 
     def start_term(self) -> None:
-        """End all calls in progress before their next write: their reservations are forgotten."""
+        """End all calls in progress before their next write: their reservations are gone."""
         self._term += 1
         self._unfinished.clear()
         self._late_bindings.clear()
@@ -309,7 +309,7 @@ class PodBinder:
     async def _undo(self, reservation: PodReservation) -> bool:
         """Remove the marks of claims that have no allocation, and their reservations.
 
-        The devices stay reserved until the API server tells what it has. Then the reservation of
+        The devices stay reserved until the claim can be read. By then, the reservation of
         an allocated claim has ended, because its allocation was observed. Returns whether the API
         server did.
         """

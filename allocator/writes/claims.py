@@ -162,7 +162,7 @@ class ClaimWriter:
         return self._observed(await self._writes.mark(live, other))
 
     def _check_reserved(self, reserved: ClaimReservation) -> None:
-        """Raise BindRefusedError unless nobody else can have the devices.
+        """Raise BindRefusedError if another claim can have the devices.
 
         Another pod with the same claim, or another client, can have ended the reservation.
         """
@@ -181,7 +181,7 @@ def _check_claim(live: Claim, reserved: ClaimReservation) -> None:
     name = f"claim {reserved.namespace}/{reserved.name}"
     metadata = live.metadata
     if metadata.uid != reserved.uid:
-        raise BindRefusedError(f"{name} was deleted, and another one has its name")
+        raise BindRefusedError(f"{name} was deleted, and another claim has its name")
     if metadata.deletion_timestamp is not None:
         raise BindRefusedError(f"{name} is being deleted")
     if live.status.allocation is None:

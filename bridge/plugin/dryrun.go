@@ -22,7 +22,7 @@ import (
 // candidate is a node that the pod can use without some pods, apart from devices.
 type candidate struct {
 	node fwk.NodeInfo
-	// lower are the pods with a lower priority; those to keep first if possible come first.
+	// lower are the pods with a lower priority, in the order in which they are kept if possible.
 	lower []*potentialVictim
 }
 
@@ -30,7 +30,7 @@ type potentialVictim struct {
 	fwk.PodInfo
 	// violates is true if the eviction violates a PodDisruptionBudget.
 	violates bool
-	// required is true if the pod must go for another reason than devices.
+	// required is true if the pod must be evicted for a reason other than devices.
 	required bool
 }
 

@@ -107,18 +107,18 @@ type PostFilterReply struct {
 	Message  string   `json:"message"`
 }
 
-// PreemptRequest asks which pods must go so that the claims of a pod can be allocated.
+// PreemptRequest asks which pods must be evicted so that the claims of a pod can be allocated.
 type PreemptRequest struct {
 	PodUID string           `json:"podUID"`
 	Nodes  []PreemptionNode `json:"nodes"`
 }
 
-// PreemptionNode is a node that the pod can use without these pods, apart from devices. Those to
-// keep first if possible come first.
+// PreemptionNode is a node that the pod can use without these pods, apart from devices. The pods are
+// in the order in which they are kept if possible.
 type PreemptionNode struct {
 	Node string            `json:"node"`
 	Pods []PotentialVictim `json:"pods"`
-	// Running are all pods with claims on the node; the scheduler has seen that others are gone.
+	// Running are all pods with claims on the node; the scheduler has seen that all others are deleted.
 	Running []string `json:"running"`
 }
 
@@ -129,7 +129,7 @@ type PotentialVictim struct {
 	StartTime string `json:"startTime"`
 	// Violates is true if its eviction violates a PodDisruptionBudget.
 	Violates bool `json:"violates"`
-	// Required is true if it must go for another reason than devices.
+	// Required is true if the pod must be evicted for a reason other than devices.
 	Required bool `json:"required"`
 }
 

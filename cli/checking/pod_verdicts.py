@@ -1,4 +1,4 @@
-"""Judges the pods of a manifest as what they become: after translation, with its claims.
+"""Judges the pods of a manifest after their translation, with the claims of the translation.
 
 A pod that requests devices in the old way is translated first. A request that stays and that a
 class serves gets the claim that the scheduler makes for it.

@@ -198,7 +198,7 @@ def _check_nodes(checked: CheckedState) -> Iterator[DoctorLine]:
 
 
 def _check_fence(checked: CheckedState) -> Iterator[DoctorLine]:
-    """Look for owned nodes without their taint, and for selectors that cannot be meant."""
+    """Look for owned nodes without their taint, and for selectors that match none or all."""
     owned = owned_pools(checked.configuration)
     if not owned:
         return

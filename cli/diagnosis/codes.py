@@ -7,7 +7,7 @@ CODES = Codes(Activity.OPERATE)
 NOT_CHECKED = CODES.define(
     "NotChecked",
     Severity.WARNING,
-    text="You are not allowed to read what a check of `drawbridge doctor` needs.",
+    text="You are not allowed to read an object that a check of `drawbridge doctor` needs.",
     example='nodes is forbidden: User "jane" cannot list resource "nodes" in API group ""',
     remedy=(
         "Ask the cluster administrator for the roles drawbridge-reader, or let the administrator "
@@ -91,7 +91,9 @@ WEBHOOK_NOT_CALLED = CODES.define(
 WEBHOOK_NOT_TRIED = CODES.define(
     "WebhookNotTried",
     Severity.WARNING,
-    text="No sample pod could be created in a dry run, so it is unknown if the webhook answers.",
+    text=(
+        "No sample pod could be created in a dry run, so it is unknown whether the webhook answers."
+    ),
     example="no namespace with drawbridge.dev/translate=enforce",
     remedy="Name a namespace in mode enforce in which you may create pods, with `-n`.",
 )
@@ -105,8 +107,11 @@ FACTS_MISSING = CODES.define(
 LEADER_MISSING = CODES.define(
     "LeaderMissing",
     Severity.ERROR,
-    text="No controller renews the Lease, so nobody updates facts, templates and certificates.",
-    example="Lease drawbridge-system/drawbridge-controller was renewed 4 hours ago",
+    text="No controller renews the Lease, so facts, templates and certificates are not updated.",
+    example=(
+        "Lease drawbridge-system/drawbridge-controller was last renewed 4 hours ago, by "
+        "drawbridge-controller-5d4f"
+    ),
     remedy="Check that the pods of Deployment drawbridge-controller run, and read their log.",
 )
 SCHEDULER_MISSING = CODES.define(
@@ -125,7 +130,7 @@ SCHEDULER_MISSING = CODES.define(
 RIGHT_MISSING = CODES.define(
     "RightMissing",
     Severity.WARNING,
-    text="You are not allowed to do what a command of Drawbridge needs.",
+    text="You lack a permission that a command of Drawbridge needs.",
     example="you cannot list nodes, which facts and check need",
     remedy="Ask the cluster administrator for the role.",
 )

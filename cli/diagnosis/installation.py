@@ -230,7 +230,7 @@ def _check_lease(
         return found(check, missing.at("", message))
     if state.now - renewed > _WITHOUT_LEADER:
         ago = describe_seconds(state.now - renewed)
-        message = f"{holder} renewed Lease {name} {ago} ago, and nobody since"
+        message = f"Lease {name} was last renewed {ago} ago, by {holder}"
         return found(check, missing.at("", message))
     return passed(check, f"{holder} leads")
 

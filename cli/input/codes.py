@@ -45,7 +45,10 @@ POD_UNKNOWN = CODES.define(
 ALLOCATOR_NOT_ASKED = CODES.define(
     "AllocatorNotAsked",
     Severity.WARNING,
-    text="The API of the allocator has no answer for the command, so it is not in the output.",
+    text=(
+        "The command gets no answer from the API of the allocator, so the output does not contain "
+        "what the allocator knows."
+    ),
     example="https://127.0.0.1:9443: red may not get pods in namespace blue",
     remedy=(
         "Check `--allocator-url` and `--allocator-ca`, and that the kubeconfig has a token with "
@@ -55,7 +58,9 @@ ALLOCATOR_NOT_ASKED = CODES.define(
 FILE_NOT_WRITTEN = CODES.define(
     "FileNotWritten",
     Severity.ERROR,
-    text="An edited manifest cannot be written into the folder, and no file of it is written.",
+    text=(
+        "A translated manifest cannot be written to the folder. The command writes no file at all."
+    ),
     example="--output-dir: manifests/train.yaml is an input of this command",
     remedy="Choose another folder.",
 )

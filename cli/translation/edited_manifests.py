@@ -33,7 +33,7 @@ class EditedFile:
 
 @dataclass(frozen=True)
 class EditedObject:
-    """An object of the input, and what became of it."""
+    """An object of the input, and its translation."""
 
     document: Document
     result: TranslatedObject

@@ -1,4 +1,4 @@
-"""Describes the outcome of a translation: what was asked, what it became, and where it fits.
+"""Describes the outcome of a translation: the requests, the claims, and where the pods fit.
 
 The report of `translate` and the demo use it. The report has one line for all workloads with the
 same outcome.
@@ -41,7 +41,7 @@ _SELECTING: Final = ("nodeName", "nodeSelector", "affinity")
 
 
 class WorkloadOutcome(NamedTuple):
-    """What an object asked, what that became, and where its first pods fit."""
+    """The requests of an object, the claims for them, and where its first pods fit."""
 
     asked: tuple[str, ...]
     became: tuple[str, ...]

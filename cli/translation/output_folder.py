@@ -84,7 +84,7 @@ def _find_problems(
             yield _finding(message, target.source)
         seen[target.name] = target.source
         if not Path(os.path.realpath(path.parent)).is_relative_to(root):
-            yield _finding(f"{target.name} leads out of the folder through a link", target.source)
+            yield _finding(f"{target.name} is outside the folder because of a link", target.source)
         elif os.path.realpath(path) in inputs and not overwrite:
             remedy = "Choose another folder, or overwrite the input with `--overwrite`."
             yield _finding(f"{path} is an input of this command", target.source, remedy)

@@ -85,7 +85,10 @@ LIMIT_RANGE_EXCEEDED = CODES.define(
         "LimitRange gpus allows at most 2 nvidia.com/gpu per Container, but container main has "
         "limit 4 and request 4"
     ),
-    remedy="Request an amount that the LimitRange allows, or have the LimitRange changed.",
+    remedy=(
+        "Request an amount that the LimitRange allows, or ask the administrator to change the "
+        "LimitRange."
+    ),
 )
 LIMIT_RANGE_UNMEETABLE = CODES.define(
     "LimitRangeUnmeetable",
@@ -110,7 +113,10 @@ QUOTA_EXCEEDED = CODES.define(
         "ResourceQuota gpus: requests.nvidia.com/gpu: the claims of the pod request 2, but 7 of 8 "
         "are in use"
     ),
-    remedy="Wait until devices are released, request fewer devices, or have the quota raised.",
+    remedy=(
+        "Wait until devices are released, request fewer devices, or ask the administrator to raise "
+        "the quota."
+    ),
 )
 QUOTA_NOT_ON_CLAIMS = CODES.define(
     "QuotaNotOnClaims",

@@ -24,9 +24,9 @@ CLAIM_BEING_DELETED = CODES.define(
 CLAIM_HAS_MAX_CONSUMERS = CODES.define(
     "ClaimHasMaxConsumers",
     Severity.ERROR,
-    text="As many pods use a claim as Kubernetes allows: 256.",
+    text="A claim is used by 256 pods, the maximum that Kubernetes allows.",
     example="ResourceClaim default/gpus is reserved for 256 pods, which is the maximum",
-    remedy="Wait until one of the pods ends, or let further pods use another claim.",
+    remedy="Wait until one of the pods ends, or use another claim for further pods.",
 )
 CLAIM_OF_ANOTHER_POD = CODES.define(
     "ClaimOfAnotherPod",
@@ -76,7 +76,10 @@ DEVICES_BEING_RELEASED = CODES.define(
 DEVICES_TAKEN = CODES.define(
     "DevicesTaken",
     Severity.INFO,
-    text="Devices on a node are no longer free since the scheduler selected the node.",
+    text=(
+        "Devices on a node were free when the scheduler selected the node, but are not free any "
+        "more."
+    ),
     example="cannot reserve devices on node gpu-1: another claim holds one of them",
     remedy="No action is needed. The scheduler tries the pod again.",
 )

@@ -15,8 +15,8 @@ JSONObject = dict[str, Any]
 def compose_release(live: Mapping[str, Any] | None, manager: str) -> JSONObject | None:
     """Return a merge patch after which a manager owns nothing; None if it owns nothing now.
 
-    The patch fails with 409 if the object has changed. It leaves an object alone that nobody else
-    manages, because the API server would fill an empty list again.
+    The patch fails with 409 if the object has changed. It does not change an object
+    without other managers, because the API server would fill an empty list again.
     """
     metadata = (live or {}).get("metadata") or {}
     entries = metadata.get("managedFields") or []

@@ -192,7 +192,7 @@ FENCE_AROUND_ALL_NODES = CODES.define(
 OWNED_NODES_MISSING = CODES.define(
     "OwnedNodesMissing",
     Severity.WARNING,
-    text="An entry of `ownedPools` selects no node, so the allocator owns no pool by it.",
+    text="An entry of `ownedPools` selects no node, so it gives the allocator no pools.",
     example="ownedPools[0] selects no node",
     remedy="Correct the `nodeSelector` of the entry, or label the nodes.",
 )
@@ -218,7 +218,7 @@ POOLS_NOT_OWNED = CODES.define(
     Severity.INFO,
     text=(
         "With `placement: bridge`, the allocator uses only the pools that `ownedPools` selects, "
-        "except those whose devices a device plugin has. A simulation gives the devices of the "
+        "except pools whose devices a device plugin serves. A simulation gives the devices of the "
         "other pools only to pods of other schedulers."
     ),
     example="ownedPools: the allocator of Drawbridge does not use 3 of 8 pools",
@@ -231,8 +231,8 @@ AUTHORITY_ROTATED = CODES.define(
     "AuthorityRotated",
     Severity.INFO,
     text=(
-        "The leading controller made a certificate authority (CA), the webhooks now use "
-        "certificates of the new one, or the old one expired."
+        "The certificate authority (CA) is being rotated: the leading controller made a new CA, "
+        "the new CA now signs the serving certificates, or the old CA expired."
     ),
     example=(
         "CA 3f2a9c1e5b7d8a60 signs the serving certificates now; it is valid until "
@@ -245,7 +245,7 @@ AUTHORITY_RESTORED = CODES.define(
     Severity.WARNING,
     text=(
         "The Secret drawbridge-ca was deleted, damaged or replaced. The leading controller wrote "
-        "it again from its memory. If it did not remember the CA, it made another one."
+        "it again from its memory. If the CA was no longer in its memory, it made a new CA."
     ),
     example="Secret drawbridge-ca: tls.key is missing; the controller wrote it again",
     remedy="Find out who changed the Secret; only the controller may write it.",
@@ -260,8 +260,8 @@ SECRET_NOT_OWNED = CODES.define(
     ),
     example="Secret drawbridge-ca was not written by Drawbridge",
     remedy=(
-        "Keep a copy of the Secret if somebody needs it, then delete it. The controller creates "
-        "its own at once."
+        "Save a copy of the Secret if it is needed, then delete it. The controller then creates "
+        "its own."
     ),
 )
 BUNDLE_MANAGED_ELSEWHERE = CODES.define(

@@ -121,7 +121,7 @@ def is_link_local_unicast(ip: Ip) -> bool:
 
 
 def is_global_unicast(ip: Ip) -> bool:
-    """Tell whether it is no special address; private networks count as global."""
+    """Return whether it is not a special address; private networks count as global."""
     if is_unspecified(ip) or is_loopback(ip) or is_link_local_unicast(ip):
         return False
     if ip.family == 4:

@@ -69,7 +69,7 @@ class Series:
         self.written, self.not_before, self.failures = count, now + SERIES_SECONDS, 0
 
     def fail(self, now: float) -> bool:
-        """Record that a write failed; tell whether to give up."""
+        """Record that a write failed; return whether to give up."""
         self.failures, self.not_before = self.failures + 1, now + RETRY_SECONDS
         return self.failures == MAX_FAILURES
 

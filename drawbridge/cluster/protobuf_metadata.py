@@ -85,7 +85,7 @@ def _replace(encoded: bytes, number: int, change: Callable[[bytes], bytes]) -> b
     """Change the only field with this number; raises ValueError if there is not exactly one."""
     fields = tuple(_fields(encoded))
     if sum(each.number == number and each.value is not None for each in fields) != 1:
-        raise ValueError(f"the message has not exactly one field {number}")
+        raise ValueError(f"the message does not have exactly one field {number}")
     return b"".join(
         _encode(number, change(field.value or b"")) if field.number == number else field.encoded
         for field in fields

@@ -67,7 +67,7 @@ class ServerClock:
         return self._claim is None
 
     def observe(self, date: str | None) -> None:
-        """Follow the `Date` header of a response; a header that is no date is ignored."""
+        """Follow the `Date` header of a response; an invalid header is ignored."""
         if self._last is None or self._last.text != date:
             try:
                 self._last = _Date(date, parsedate_to_datetime(date or "").timestamp())

@@ -194,8 +194,8 @@ class Fleet(ConfigurationPart, frozen=True):
     closed: Annotated[
         Literal["auto"] | bool,
         describe(
-            "Whether the published devices are all kinds that there will be, so that requests that"
-            " none of them can ever satisfy are denied instead of warned about. `auto`: yes if the"
+            "Whether no other kinds of devices will be added. If so, requests that no published"
+            " device can satisfy are denied; otherwise they cause a warning. `auto`: yes if the"
             " class has devices in complete pools, and no node shows an autoscaler (a cloud's"
             " `providerID`, a label of a node group), has a device plugin and no driver for the"
             " same devices, or is not ready and without devices of a driver."
@@ -205,7 +205,7 @@ class Fleet(ConfigurationPart, frozen=True):
         tuple[NodeShapeText, ...],
         describe(
             "Nodes that can be added, for example by node pools without nodes: the number of"
-            " devices of the class, and the attributes and capacities that are known of them, such"
+            " devices of the class, and their known attributes and capacities, such"
             " as `8x productName=NVIDIA H200, memory=141Gi`. Requests that such a node may satisfy"
             " are not denied. A property that is not stated may have any value."
         ),

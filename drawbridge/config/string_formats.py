@@ -149,7 +149,7 @@ class ExpressionText(Text):
 
 
 class NodeShapeText(Text):
-    """The devices of a class that an expected node has: a number, and what is known of them."""
+    """The devices of a class that an expected node has: their number and known properties."""
 
     NAME = "node shape"
     PATTERN = rf"[1-9][0-9]{{0,3}}x( {_PROPERTY}(, *{_PROPERTY})*)?"
@@ -161,7 +161,7 @@ class NodeShapeText(Text):
         if len(text) > NodeShapeText.MAX_LENGTH:
             return f"must have at most {NodeShapeText.MAX_LENGTH} characters"
         if re.fullmatch(NodeShapeText.PATTERN, text) is None:
-            return "must be a number of devices and what is known of them, such as 8x memory=141Gi"
+            return "must be a number of devices and their known properties, such as 8x memory=141Gi"
         names = [each.partition("=")[0].strip() for each in text.partition(" ")[2].split(",")]
         wrong = (formats.check_qualified_name(name) for name in names if name)
         if problem := next(filter(None, wrong), None):

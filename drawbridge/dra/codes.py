@@ -193,7 +193,7 @@ CAPACITY_UNUSABLE = CODES.define(
     Severity.ERROR,
     text=(
         "A capacity has a negative amount, or a step that is not positive. The API server accepts "
-        "it, but the scheduler either fails to schedule pods that consider the device or never "
+        "it, but the scheduler either cannot schedule pods that could use the device, or never "
         "allocates the device."
     ),
     example="spec.devices[0].capacity[memory].value: capacity memory: the amount -1 is negative",
@@ -209,7 +209,7 @@ COMPATIBILITY_ERROR = CODES.define(
     ),
     example="d/p/gpu-0 counts as incompatible with d/p/gpu-1: no such key: mode",
     remedy=(
-        'Guard attributes that not every device has: has(device.attributes["d.io"].mode) && ...'
+        'Guard attributes that some devices do not have: has(device.attributes["d.io"].mode) && ...'
     ),
 )
 

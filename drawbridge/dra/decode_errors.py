@@ -271,7 +271,7 @@ def _misspelt(name: str, value: Mapping[Any, object], info: inspect.StructType) 
     known = {field.encode_name for field in info.fields}
     unknown = [f"{each}" for each in value if each not in known]
     near = difflib.get_close_matches(name, unknown, n=1)
-    return f"; is the unknown field {near[0]} meant?" if near else ""
+    return f"; is it the unknown field {near[0]}?" if near else ""
 
 
 def _last_path_element(path: str) -> str:

@@ -17,7 +17,7 @@ from drawbridge.facts.model import ClassFacts
 from drawbridge.facts.plugin_nodes import describe_left_to_plugin, find_plugin_nodes
 
 INCOMPLETE = "a pool is incomplete"
-UNUSED = "a device is for no known node"
+UNUSED = "no known node can use a device"
 
 
 def mark_closed_classes(  # noqa: PLR0913, PLR0917  # everything that shows that devices can come

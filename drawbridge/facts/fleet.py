@@ -86,7 +86,7 @@ def find_silent_node(nodes: Iterable[Node], slices: Iterable[Slice]) -> str:
     publishing = {name for each in slices for name in _find_node_names(each)}
     for node in silent:
         if node.name not in publishing:
-            return f"node {node.name} is not ready, and no driver publishes devices of it"
+            return f"node {node.name} is not ready, and no driver publishes devices for it"
     return ""
 
 
@@ -122,7 +122,7 @@ def _verdict(
     if closed is False:
         return FleetVerdict(closed=False, reason=OPEN_BY_SETTING, expected=expected)
     if published.doubt:
-        # Not even the administrator knows better than a pool that is being published.
+        # While a pool is being published, its doubt overrides the setting of the administrator.
         return FleetVerdict(closed=False, reason=published.doubt, expected=expected)
     if closed is True:
         return FleetVerdict(closed=True, expected=expected)

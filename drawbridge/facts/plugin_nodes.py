@@ -1,7 +1,7 @@
 """Finds nodes whose devices a device plugin serves and no driver publishes.
 
 During a migration, a node has the device plugin until it gets the driver. Its devices then join the
-classes, so that the published devices are not all kinds that there will be.
+classes, so that other kinds of devices can still be added.
 """
 
 from collections.abc import Collection, Iterable, Mapping

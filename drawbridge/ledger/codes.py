@@ -57,8 +57,8 @@ RULE_BROKEN = CODES.define(
     Severity.WARNING,
     text=(
         "The devices of a claim do not satisfy a required rule in its annotation "
-        "drawbridge.dev/rules. They did when the claim was allocated: the driver changed their "
-        "attributes since, or somebody changed the rules."
+        "drawbridge.dev/rules. They did when the claim was allocated. Since then, the driver "
+        "changed their attributes, or the rules were changed."
     ),
     example="ResourceClaim/default/pair: the allocated devices do not satisfy joint[0]",
     remedy="Delete the pods of the claim, so that they get other devices.",
@@ -136,7 +136,8 @@ NODE_ERROR_STOPS_POD = CODES.define(
     Severity.WARNING,
     text=(
         "The allocation fails with an error on one node, so the scheduler places the pod on no "
-        "node. In a large cluster the scheduler skips nodes, so it may not reach the error."
+        "node. In a large cluster the scheduler does not examine every node, so the error may not "
+        "occur."
     ),
     example="an error on 1 node stops the pod, although 2 nodes have a solution",
     remedy="Correct the error in the other message, or exclude the node with a nodeSelector.",
@@ -242,7 +243,7 @@ BUDGET_VIOLATED = CODES.define(
     "BudgetViolated",
     Severity.WARNING,
     text=(
-        "A preemption violates a PodDisruptionBudget. As kube-scheduler, the simulation chooses "
+        "A preemption violates a PodDisruptionBudget. Like kube-scheduler, the simulation chooses "
         "victims without violations first."
     ),
     example="the eviction of 1 pod violates a PodDisruptionBudget",

@@ -197,7 +197,7 @@ class Ledger:
         return None
 
     def keep(self, key: str, held: Iterable[Hold]) -> None:
-        """Hold devices under a key that is no claim's, in place of those before.
+        """Replace the devices that are held under a key that belongs to no claim.
 
         Nothing is checked: the devices are those of a claim that was just released, or free.
         """

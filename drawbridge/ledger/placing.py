@@ -134,7 +134,7 @@ class Placer:
         return claims, answers, reasons
 
     def place_claims(self, names: Sequence[str], nodes: Sequence[Node]) -> PodPlacement:
-        """Place existing claims together, in their order, as if they were one pod's."""
+        """Place existing claims together, in their order, like the claims of one pod."""
         claims = tuple(self._claims[name] for name in names)
         open_nodes, unfit = node_fit.schedulable_nodes(nodes, self._cluster)
         found, elsewhere = self._solve(claims, open_nodes, self.ledger.view())

@@ -25,7 +25,7 @@ from drawbridge.solver.reasons import Reason
 class Holders(msgspec.Struct, frozen=True):
     """Which pods keep each allocated claim from being released, by name of the claim.
 
-    A claim with a consumer that is no known pod is not in it: nobody can release it.
+    A claim with a consumer that is not a known pod is not in it, because it cannot be released.
     """
 
     by_claim: Mapping[str, frozenset[str]]
@@ -162,7 +162,7 @@ def running_pod(pod: Pod, priority: int) -> RunningPod:
 
 
 def _consumers(claim: Claim) -> frozenset[str]:
-    """Return the pods that use a claim; `""` stands for a consumer that is no pod."""
+    """Return the pods that use a claim; `""` stands for a consumer that is not a pod."""
     namespace = claim.metadata.namespace or "default"
     return frozenset(
         f"{namespace}/{consumer.name}"

@@ -221,7 +221,7 @@ API_LATENCY: Final = UnlockedHistogram(
 )
 ALLOCATOR_WAITING: Final = Gauge(
     "drawbridge_allocator_waiting_pods",
-    "Pods that wait for devices, or for the scheduler after they were told where devices are.",
+    "Pods that wait for devices, or for the scheduler after the allocator has found devices.",
     registry=REGISTRY,
 )
 ALLOCATOR_PREEMPTIONS: Final = UnlockedCounter(
@@ -232,7 +232,7 @@ ALLOCATOR_PREEMPTIONS: Final = UnlockedCounter(
 )
 ALLOCATOR_VICTIMS: Final = Counter(
     "drawbridge_allocator_victims",
-    "Pods that had to go so that a pod with a higher priority gets their devices.",
+    "Pods that are evicted so that a pod with a higher priority gets their devices.",
     registry=REGISTRY,
 )
 ALLOCATOR_VIOLATIONS: Final = Counter(
@@ -247,7 +247,7 @@ ALLOCATOR_DOUBLES: Final = Counter(
 )
 ALLOCATOR_MARKS_REMOVED: Final = Counter(
     "drawbridge_allocator_marks_removed",
-    "Marks without an allocation that were removed, because nobody continued the write.",
+    "Marks without an allocation that were removed, because no process continued the write.",
     registry=REGISTRY,
 )
 OTHER_WEBHOOKS: Final = Gauge(
@@ -372,7 +372,7 @@ class EventStatistics(Protocol):
 
     @property
     def dropped(self) -> int:
-        """The number of findings that did not become events."""
+        """The number of findings without an event."""
 
 
 class EventCollector(Collector):
@@ -385,7 +385,7 @@ class EventCollector(Collector):
         """Return the number of dropped events."""
         yield CounterMetricFamily(
             "drawbridge_events_dropped",
-            "Findings that did not become events: too many, or the API server refused them.",
+            "Findings without an event: there were too many, or the API server rejected the event.",
             self._recorder.dropped,
         )
 

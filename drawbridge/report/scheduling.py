@@ -37,7 +37,7 @@ def describe_untried(lease: Value) -> str:
         return f"{text}: its {name} does not exist"
     holder = get_value(lease, ("spec", "holderIdentity"))
     if not holder:
-        return f"{text}: nobody holds its {name}"
+        return f"{text}: its {name} has no holder"
     renewed = get_value(lease, ("spec", "renewTime")) or "an unknown time"
     return f"{text}: {holder} holds its {name}, renewed at {renewed}"
 

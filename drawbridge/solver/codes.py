@@ -73,8 +73,8 @@ COMPANY_CLASH = CODES.define(
     "CompanyClash",
     Severity.ERROR,
     text=(
-        "A `compatibleOnlyWith` rule forbids to allocate the matching devices together with the "
-        "devices that are already allocated."
+        "A `compatibleOnlyWith` rule does not allow the matching devices to be allocated together "
+        "with the devices that are already allocated."
     ),
     example="gpu-0 is compatible only with device.attributes['gpu.example.com'].mode == 'mig'",
     remedy="Request a device that the rule allows, or wait until the other devices are released.",
@@ -162,7 +162,8 @@ SELECTOR_FAILS = CODES.define(
     text="A selector or a derived attribute fails on a device. The pod stays pending on all nodes.",
     example="claim default/c, request gpu: selector #0 on device d/p/gpu-0: no such key: model",
     remedy=(
-        'Guard attributes that not every device has: has(device.attributes["d.io"].model) && ...'
+        'Guard attributes that some devices do not have: has(device.attributes["d.io"].model) && '
+        "..."
     ),
 )
 CAPACITY_UNCOUNTABLE = CODES.define(

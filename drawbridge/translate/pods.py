@@ -116,7 +116,7 @@ def translate(
     """Translate a pod or a pod template; accepts any JSON value.
 
     Networks are looked up in `namespace`, which a template does not contain. `admin_access` is
-    whether the namespace has the label that allows admin access; by default, as the context says.
+    whether the namespace has the label that allows admin access, by default as in the context.
     Pods with the same essence share one cached translation. The work is limited by the size of the
     pod.
     """

@@ -210,7 +210,7 @@ async def test_another_allocation_of_the_claim_is_never_overwritten(rig: Rig) ->
 async def test_a_claim_with_the_same_name_or_being_deleted_is_refused(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a")
     rig.cluster.put(replace(rig.claim("a"), metadata=replace(rig.claim("a").metadata, uid="new")))
-    assert await rig.bind() == "claim n/a was deleted, and another one has its name"
+    assert await rig.bind() == "claim n/a was deleted, and another claim has its name"
     deleted = replace(rig.claim("b").metadata, deletion_timestamp="2023-11-14T22:13:20Z")
     rig.reservations.reserve("pod", "b")
     rig.cluster.put(replace(rig.claim("b"), metadata=deleted))

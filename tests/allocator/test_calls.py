@@ -108,7 +108,7 @@ async def test_a_search_that_takes_long_continues_after_the_reply() -> None:
 async def test_a_release_that_takes_long_does_not_delay_the_scheduler() -> None:
     process = FakeProcess(Cluster(n1=1))
     reply = await process.calls.release(PodReference(pod_uid="p"))
-    assert reply == PostFilterReply(message="the allocation of the pod is being taken back")
+    assert reply == PostFilterReply(message="the allocation of the pod is being removed")
     assert not process.changed.is_set()
     process.may_release.set()
     await asyncio.wait_for(process.changed.wait(), 10)

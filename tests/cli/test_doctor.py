@@ -112,7 +112,10 @@ def test_text_has_a_remedy_below_each_problem_and_a_summary(tmp_path: Path) -> N
     assert found.code == 1
     lines = found.out.splitlines()
     (number,) = (i for i, line in enumerate(lines) if line.startswith("error"))
-    assert "renewed Lease drawbridge-system/drawbridge-controller 2 hours ago" in lines[number]
+    assert (
+        "Lease drawbridge-system/drawbridge-controller was last renewed 2 hours ago"
+        in lines[number]
+    )
     assert lines[number].endswith("[LeaderMissing]")
     assert lines[number + 1] == f"    {CODES['LeaderMissing'].remedy}"
     assert lines[-1].endswith("ok, 1 error")

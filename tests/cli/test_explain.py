@@ -141,7 +141,7 @@ def test_a_pod_of_our_scheduler_shows_it_and_its_lease(tmp_path: Path) -> None:
     code, out, err = command("explain", "team-a/train", "-f", files(tmp_path, [pod, lease]))
     assert code == 1
     assert "  scheduler: drawbridge\n" in out
-    assert "nobody holds its Lease drawbridge-system/drawbridge-scheduler" in out + err
+    assert "its Lease drawbridge-system/drawbridge-scheduler has no holder" in out + err
 
 
 def test_a_missing_pod_exits_with_2(tmp_path: Path) -> None:

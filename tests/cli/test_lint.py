@@ -297,7 +297,7 @@ def test_a_missing_field_names_the_misspelt_one() -> None:
     code, found = findings("-f", "-", stdin=CLEAN.replace("driver:", "drivr:").encode())
     assert code == 2
     assert [each["code"] for each in found] == ["FieldMissing", "FieldIgnored"]
-    assert found[0]["message"] == "driver is required; is the unknown field drivr meant?"
+    assert found[0]["message"] == "driver is required; is it the unknown field drivr?"
 
 
 def test_opaque_parameters_and_metadata_have_any_field() -> None:

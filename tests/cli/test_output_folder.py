@@ -99,7 +99,7 @@ def test_a_link_does_not_lead_out_of_the_folder(source: Path, tmp_path: Path) ->
     (out / "sub").symlink_to(elsewhere)
     code, text, _ = run("-f", str(source), "--output-dir", str(out))
     assert code == 2
-    assert "sub/other.yaml leads out of the folder through a link" in text
+    assert "sub/other.yaml is outside the folder because of a link" in text
     assert names(elsewhere) == names(out) == []
 
 

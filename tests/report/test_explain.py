@@ -132,7 +132,7 @@ OURS: Any = {**TRANSLATED, "spec": {**TRANSLATED["spec"], "schedulerName": "draw
 LEASES: list[tuple[Any, str]] = [
     (None, "the scheduler drawbridge has not tried the pod yet"),
     ({}, "its Lease drawbridge-system/drawbridge-scheduler does not exist"),
-    ({"spec": {}}, "nobody holds its Lease drawbridge-system/drawbridge-scheduler"),
+    ({"spec": {}}, "its Lease drawbridge-system/drawbridge-scheduler has no holder"),
     (
         {"spec": {"holderIdentity": "host-1_0d3f", "renewTime": "2026-11-21T10:00:00.000000Z"}},
         "Lease drawbridge-system/drawbridge-scheduler, renewed at 2026-11-21T10:00:00.000000Z",

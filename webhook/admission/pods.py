@@ -39,7 +39,9 @@ from webhook.admission.removed_requests import RemovedRequests, find_removed_req
 
 _FORBIDDEN: Final = find_names(TABLES, Trait.DEPENDS_ON_NAMESPACE)
 
-_EARLIER: Final = "now, but one did a short time ago; the pod waits until one does again"
+_EARLIER: Final = (
+    "now, but a node did a short time ago; the pod stays pending until a node does again"
+)
 _ANNOTATIONS: Final = ("metadata", "annotations")
 # A denied object does not exist, so the command reads a file.
 FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"

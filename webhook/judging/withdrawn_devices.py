@@ -61,7 +61,7 @@ class WithdrawnDevices:
     def recent(self, is_absent: Callable[[Slice], bool] = lambda _: False) -> RecentlyWithdrawn:
         """Return what was withdrawn within the last minutes: the same object until it changes.
 
-        `is_absent` tells whether the node of a slice exists and its driver publishes nothing there.
+        `is_absent` says whether the node of a slice exists and its driver publishes nothing there.
         """
         now = self._now()
         expired = itertools.takewhile(

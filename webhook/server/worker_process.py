@@ -59,7 +59,7 @@ class WorkerProcess:
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            # asyncio also waits until nobody holds the pipes, such as a process that ours started.
+            # asyncio also waits until the pipes are closed, also by processes that ours started.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await process.wait()

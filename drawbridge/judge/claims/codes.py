@@ -52,8 +52,8 @@ CLASS_NOT_FOUND = CODES.define(
     "ClassNotFound",
     Severity.WARNING,
     text=(
-        "A request names a DeviceClass that does not exist. Pods with the claim wait until "
-        "somebody creates the class."
+        "A request names a DeviceClass that does not exist. Pods with the claim stay pending until "
+        "the class is created."
     ),
     example=(
         "spec.devices.requests[0].exactly.deviceClassName: DeviceClass gpu.nvidia.con does not "
@@ -66,7 +66,8 @@ CLAIM_NOT_FOUND = CODES.define(
     Severity.WARNING,
     text=(
         "A pod names a ResourceClaim or a ResourceClaimTemplate that does not exist in its "
-        "namespace. The pod waits until somebody creates it; it may be created after the pod."
+        "namespace. The pod stays pending until the object is created, which may happen after the "
+        "pod is created."
     ),
     example=(
         "spec.resourceClaims[0].resourceClaimTemplateName: ResourceClaimTemplate ml/one-gpu does "
@@ -405,7 +406,7 @@ EVERY_DEVICE_TAINTED = CODES.define(
     Severity.WARNING,
     text=(
         "Suitable devices are published, but all of them have a taint that the request does not "
-        "tolerate. The pod waits until the taint is removed."
+        "tolerate. The pod stays pending until the taint is removed."
     ),
     example=(
         "spec.devices: no node has suitable devices without a taint: no gpu.example.com device "
@@ -417,8 +418,8 @@ NO_ROOM_NOW = CODES.define(
     "NoRoomNow",
     Severity.WARNING,
     text=(
-        "Nodes have suitable devices, but other claims use them. The pod waits until devices are "
-        "released."
+        "Nodes have suitable devices, but other claims use them. The pod stays pending until "
+        "devices are released."
     ),
     example="spec.devices: no room now: 4 nodes: no free gpu.nvidia.com device (8 of 8 in use)",
     remedy="Wait until devices are released, or request fewer devices.",

@@ -121,7 +121,7 @@ def _decode(
 ) -> tuple[_Decoded | None, tuple[Finding, ...]]:
     """Decode a configuration of a known driver; return it if it can be decoded, and the findings.
 
-    Parameters that are no object are rejected by the API server.
+    The API server rejects parameters that are not an object.
     """
     driver = DRIVERS.get(config.opaque.driver) if config.opaque is not None else None
     parameters = config.opaque.parameters if config.opaque is not None else None
@@ -216,7 +216,7 @@ def _check_admin_access(
     if not one.kind.shares_device(one.value):
         return
     for choice in choices:
-        # A configuration for all requests may be meant for the others.
+        # A configuration for all requests may be intended for the others.
         if choice.admin_access and choice.name in config.requests:
             request = f"request {choice.name}, which has admin access"
             message = f"{one.kind.name} shares the device of {request}"

@@ -104,7 +104,7 @@ def _check_names(each: _Selectors, context: JudgeContext) -> Iterator[Finding]:
                 continue
             work.spend_comparisons(len(published))
             of_domain = [n.removeprefix(above) for n in published if n.startswith(above)]
-            # A guarded read may be meant for the devices of a driver that is not installed.
+            # A guarded read may be intended for the devices of a driver that is not installed.
             if access.guarded and not of_domain:
                 continue
             what = f"{_KINDS[kind]} {domain}/{identifier}"

@@ -36,8 +36,8 @@ def explain_request(
     wanted = most if devices.option.all_mode else devices.option.wanted.count
     if feasible:
         message = (
-            f"{wanted} {name} devices requested, but of {most} that match on a node at most "
-            f"{feasible} can be allocated together: {reason}"
+            f"{wanted} {name} devices requested, but at most {feasible} of the "
+            f"{most} that match on a node can be allocated together: {reason}"
         )
         path = f"{place.path}.count"
         return codes.DEVICES_NEVER_TOGETHER.at(path, message, object=place.object)

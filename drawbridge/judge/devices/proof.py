@@ -95,7 +95,7 @@ def prove(claims: Sequence[Claim], context: JudgeContext, world: World | None = 
 def _find_kinds(
     claims: Sequence[Claim], context: JudgeContext, world: World
 ) -> tuple[Sequence[Node], Memo]:
-    """Return one node of each kind that the claims can tell apart, and the memo of the world."""
+    """Return one node of each kind that differs for the claims, and the memo of the world."""
     reads = reads_of_claims(claims, context)
     memo = context.caches.proofs
     if world is not context.relaxed:

@@ -90,7 +90,7 @@ def _selected_drivers(
 def _different_devices(
     offered: DeviceClass, index: DeviceIndex, selectors: Selectors
 ) -> Iterator[tuple[str, Device]]:
-    """Return at least one of all usable devices that the class can tell apart."""
+    """Return at least one usable device for each result that the class can have."""
     seen: set[int] = set()
     for node in index.representatives(DeviceReads(_read_attributes(offered, index, selectors))):
         for pool in index.pools.get(node.name, ()):

@@ -18,7 +18,7 @@ from drawbridge.judge.devices.proof import Proof, ProofOutcome, UnreadableClaimE
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import JudgedClaim, Subject
 
-# Each explanation costs as much as a proof, and nobody reads so many.
+# Each explanation costs as much as a proof, and more of them do not help a reader.
 MAX_EXPLAINED: Final = 16
 
 

@@ -145,7 +145,7 @@ GROUPS_ALONE = CODES.define(
     Severity.WARNING,
     text=(
         "A device's compatibility groups exclude every other device of its counter set, although "
-        "the counters suffice for both."
+        "the counters are sufficient for both."
     ),
     example="device mig-0 is compatible with no other device on counter set gpu-0",
     remedy="Correct the group's name, or make the device consume the whole counter set.",
@@ -270,7 +270,7 @@ EXPRESSION_FAILS = CODES.define(
     ),
     example="fails on device d.io/n1/gpu-0: no such key: model",
     remedy=(
-        "Check the driver first, and guard attributes that not every device has: "
+        "Check the driver first. Guard attributes that some devices do not have: "
         'has(device.attributes["d.io"].model) && ...'
     ),
 )

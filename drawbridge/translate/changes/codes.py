@@ -109,9 +109,9 @@ DUAL_ADVERTISED = CODES.define(
     "DualAdvertised",
     Severity.WARNING,
     text=(
-        "Some nodes offer the same devices through a device plugin and through DRA, so a "
-        "device could be allocated twice. The translation keeps the pod off these nodes, and "
-        "their devices stay idle for it. A pod that is not translated can run there."
+        "Some nodes offer the same devices through a device plugin and through DRA, so a device "
+        "could be allocated twice. The translation keeps the pod off these nodes, so it cannot use "
+        "their devices. Pods that are not translated can run there."
     ),
     example=(
         "spec.affinity.nodeAffinity: a device plugin advertises nvidia.com/gpu on 2 nodes that "
@@ -212,7 +212,7 @@ REQUEST_RETURNED = CODES.define(
     Severity.INFO,
     text=(
         "Another webhook put back a request that a claim had replaced. The translation removes it "
-        "again, so that the container does not get its devices twice."
+        "again, so that the container does not get devices twice."
     ),
     example=(
         "spec.containers[0].resources.limits[nvidia.com/gpu]: removed nvidia.com/gpu: 1, because "

@@ -142,7 +142,7 @@ def _find_contradictions(
         return
     for one in present:
         if one.name not in before.get(one.container, {}):
-            yield _contradict(pod, one, "that was made without it")
+            yield _contradict(pod, one, "that does not include it")
 
 
 def _contradict(pod: Value, one: DeviceResource, why: str) -> Finding:

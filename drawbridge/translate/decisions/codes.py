@@ -94,8 +94,8 @@ NO_NODE_OFFERS_ALL = CODES.define(
     text=(
         "A pod runs on one node. Different nodes offer the devices that the pod requests, and no "
         "node offers all of them. It is an error if all are devices of classes whose fleets are "
-        "closed, so that no other kinds of nodes come. Otherwise, for example if a device plugin "
-        "serves one of them, it is a warning, and the pod is translated."
+        "closed, so that no nodes with other devices will be added. Otherwise, for example if a "
+        "device plugin serves one of them, it is a warning, and the pod is translated."
     ),
     example=(
         "spec.containers[0]: no node offers DeviceClass gpu.nvidia.com and DeviceClass "
@@ -104,7 +104,7 @@ NO_NODE_OFFERS_ALL = CODES.define(
     remedy=(
         "Request devices that one node offers, as `drawbridge facts` lists them under `offers`, "
         "run the containers in different pods, or set `fleet[].closed` to false for a class if "
-        "such a node comes."
+        "such a node will be added."
     ),
 )
 ADMIN_ACCESS_NOT_ALLOWED = CODES.define(

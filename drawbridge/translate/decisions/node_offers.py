@@ -117,7 +117,7 @@ def _report_apart(
     finding = NO_NODE_OFFERS_ALL.at(path, message)
     if _is_closed(needs, facts):
         return replace(decided, findings=(finding,), refused=True)
-    message = f"{message} now; the pod waits until one does"
+    message = f"{message} now; the pod stays pending until a node does"
     warning = replace(finding, severity=Severity.WARNING, message=message)
     return replace(decided, findings=(*decided.findings, warning))
 

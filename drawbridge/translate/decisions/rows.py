@@ -88,7 +88,7 @@ _ROWS: Final = (
     Row(
         "rdma/token",
         "rdma/hca_shared_devices_a: 1",
-        "left to its plugin; else NICs of one's own",
+        "left to its plugin; otherwise exclusive NICs",
         Expressibility.LOSSY,
         ("density",),
         stays_with_plugin=True,

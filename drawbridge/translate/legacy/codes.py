@@ -154,8 +154,8 @@ REPLICAS_ARE_ONE = CODES.define(
     Severity.WARNING,
     Trait.ONLY_WHEN_TRANSLATED,
     text=(
-        "A container requests several replicas of shared GPUs. Several replicas are neither "
-        "several GPUs nor a larger share, so the claim requests one share."
+        "A container requests several replicas of shared GPUs. Several replicas do not mean "
+        "several GPUs or a larger share, so the claim requests one share."
     ),
     example=(
         "spec.containers[0].resources.limits[nvidia.com/gpu.shared]: nvidia.com/gpu.shared: "
@@ -230,8 +230,8 @@ LABEL_KEPT = CODES.define(
     Severity.WARNING,
     Trait.ONLY_WHEN_TRANSLATED,
     text=(
-        "A node label about devices cannot be expressed as a condition on devices, so the "
-        "pod keeps it. After the removal of the device plugin, no node has the label."
+        "A node label about devices cannot be expressed as a condition on devices, so the pod "
+        "keeps it. When the device plugin is removed, no node has the label any more."
     ),
     example=(
         "spec.nodeSelector[nvidia.com/gpu.count]: nvidia.com/gpu.count In 8 cannot be "

@@ -288,9 +288,9 @@ def _resource_entries(
 
 
 def _invalid_amount(resource: DeviceResource) -> Finding:
-    """Return the finding about an amount that is no non-negative integer.
+    """Return the finding about an amount that is not a non-negative integer.
 
-    The API server rejects other quantities. A text that is no quantity may be a placeholder.
+    The API server rejects other quantities. A text that is not a quantity may be a placeholder.
     """
     written = ", ".join([format_value(value) or '""' for _, value in resource.entries])
     placeholder = describe_placeholder(written)

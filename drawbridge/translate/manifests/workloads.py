@@ -167,7 +167,7 @@ def _template_place(value: Value, path: Path) -> Place | None:
 
 
 def _spec_place(value: Value, path: Path) -> Place | None:
-    """Return a spec with annotations next to its containers as if it were a pod template."""
+    """Return a spec with annotations next to its containers in the form of a pod template."""
     spec = get_value(value, path)
     if not isinstance(spec, dict):
         return None

@@ -60,7 +60,7 @@ async def test_a_pod_that_one_node_could_serve_a_short_time_ago_is_translated() 
     response = await build_harness(APART, OTHERS_APART, TOGETHER).pod(two_containers())
     assert response.allowed, response.status
     warning = next(each for each in response.warnings if each.startswith("NoNodeOffersAll"))
-    assert "but one did a short time ago" in warning
+    assert "but a node did a short time ago" in warning
     digest = make_context(Configuration(), TOGETHER).facts_digest
     assert response.after["metadata"]["annotations"]["drawbridge.dev/facts"] == digest
     assert len(response.after["spec"]["resourceClaims"]) >= 1
