@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 KUBERNETES ?= 1.36
+SEED ?= $(shell date +%N)
+WORKERS ?= 1 2 4
 
-.PHONY: demo help test bridge-test check e2e bench docs image scheduler-image image-lock lock clean
+.PHONY: demo help test test-random bridge-test check e2e bench docs image scheduler-image image-lock lock clean
 
 demo: $(READY)  ## Translate the example manifests and place their pods on a sample inventory; needs no cluster
 	$(BIN)/python -m cli.demo
@@ -15,6 +17,11 @@ help:  ## List the targets
 
 test: $(READY)  ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+test-random: $(READY)  ## Run all tests in random order; SEED=<number> WORKERS="1 2 4" repeats an order
+	for workers in $(WORKERS); do \
+	  $(BIN)/python -m pytest -n $$workers --dist loadgroup --order $(SEED) || exit; \
+	done
 
 bridge-test: $(READY)  ## Check and test the scheduler plugin; needs Go
 	$(BIN)/python -m e2e.bridge.build test
@@ -31,8 +38,8 @@ check: $(READY)  ## Run the linters, the type checker and the repository checks;
 e2e: $(READY)  ## Run scenarios on a real control plane; needs Go; SUITE=smoke|full|compat|chaos|node
 	$(BIN)/python -m e2e
 
-bench: $(READY)  ## Run the benchmarks and print ratios to the reference implementations
-	$(BIN)/python -m bench
+bench: $(READY)  ## Run the benchmarks and print ratios to the reference implementations; BENCH=--brief|NAME
+	$(BIN)/python -m bench $(BENCH)
 
 docs: $(READY)  ## Write the generated pages of docs/ and the Helm chart
 	$(BIN)/python -m tools.docs

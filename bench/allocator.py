@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench._api_server import ApiServer, serve_api
+from bench._scale import scaled
 from bench.solver import DEVICES, GPU, NIC, slices
 from drawbridge.agreement.published_facts import build_data_key
 from drawbridge.facts import serialized
@@ -27,8 +28,9 @@ from drawbridge.facts.model import Cluster, Facts
 
 Json = dict[str, Any]
 SYSTEM, HOST, NAMESPACE = "drawbridge-system", "host-a", "team"
-START_NODES, SIZES = 5_000, (100, 500)
-BATCH, WARM_BATCHES, BATCHES, MAX_NODES, CONCURRENT = 50, 2, 10, 20, 32
+START_NODES, SIZES = scaled(5_000, 30), scaled((100, 500), (30,))
+BATCH, WARM_BATCHES, BATCHES = scaled(50, 5), scaled(2, 1), scaled(10, 2)
+MAX_NODES, CONCURRENT = 20, 32
 START_SECONDS = 120.0
 DRA: Final = "resource.k8s.io/v1"
 FENCE: Final = {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}
@@ -210,7 +212,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             for request in created:
                 uid = request["pod"]["uid"]
-                found = await self._prefilter(connection, request)
+                found = await self.prefilter(connection, request)
                 placed = {"podUID": uid, "node": found["fit"][0]["node"]}
                 reply = await connection.call("POST", "reserve", placed)
                 if not reply["reserved"]:
@@ -218,7 +220,7 @@ class Scheduler:
                 await self._slots.acquire()
                 group.create_task(self._bind(placed))
 
-    async def _prefilter(self, connection: "Connection", request: Json) -> Json:
+    async def prefilter(self, connection: "Connection", request: Json) -> Json:
         """Ask until a node fits; on a busy machine, a search takes several calls."""
         while True:
             started = time.perf_counter()
@@ -246,9 +248,10 @@ async def measure_start() -> None:
         print(f"{START_NODES} nodes of {DEVICES} GPUs and {DEVICES} NICs: the process leads after")
         print(f"{seconds:.1f} s, {process.cpu_seconds():.1f} s of them CPU time, with", end=" ")
         print(f"{process.peak_mebibytes():.0f} MiB of memory at most;", end=" ")
-        request = Scheduler(server, process, requests_of("one GPU")).create("first")
+        scheduler = Scheduler(server, process, requests_of("one GPU"))
+        request = scheduler.create("first")
         connection, started = await process.connect(), time.perf_counter()
-        reply = await connection.call("POST", "prefilter", request)
+        reply = await scheduler.prefilter(connection, request)
         milliseconds = (time.perf_counter() - started) * 1000
         if len(reply["fit"]) != MAX_NODES:
             raise SystemExit(f"{len(reply['fit'])} nodes fit")

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from bench._scale import scaled
 from bench.allocator import (
     BATCH,
     FENCE,
@@ -26,9 +27,9 @@ from bench.allocator import (
 from bench.solver import slices
 
 Json = dict[str, Any]
-BATCHES: Final = 10
-CALLS: Final = 20
-PODS: Final = 20
+BATCHES: Final = scaled(10, 1)
+CALLS: Final = scaled(20, 2)
+PODS: Final = scaled(20, 3)
 
 
 def simulation(number: int) -> Json:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bench._scale import scaled
 from drawbridge.cel.dra import device_environment, device_variables
 from drawbridge.cel.dra.questions import SelectorQuestion, convert_question
 from drawbridge.dra.quantity import parse
@@ -25,8 +26,9 @@ from e2e.oracle.build import NoGoError, binary
 
 DATA = Path(__file__).parent / "data"
 GOLDEN = Path(__file__).parent.parent / "tests" / "cel" / "golden" / "cel_device.json"
-ROUNDS = 7
-SLICE_SECONDS = 0.05
+ROUNDS, GO_ROUNDS, GO_CALLS = scaled(7, 1), scaled(3, 1), scaled(20_000, 20)
+SLICE_SECONDS = scaled(0.05, 0.001)
+CASES = scaled(None, 20)
 
 Evaluate = Callable[[], object]
 
@@ -115,7 +117,7 @@ def _plain(asked: SelectorQuestion) -> dict[str, Any]:
 def cel_go(selectors: dict[str, str], device: object) -> dict[str, dict[str, float]]:
     """Measure one evaluation and one compilation of each selector with cel-go."""
     lines = "\n".join(
-        json.dumps({"device": device, "expression": source, "rounds": 20_000})
+        json.dumps({"device": device, "expression": source, "rounds": GO_CALLS})
         for source in selectors.values()
     )
     lines_out = subprocess.run(  # noqa: S603  # our own programs
@@ -132,7 +134,7 @@ def rows(  # house: long, it is one table
     asked = convert_question({"device": device, "expression": "true"})
     environment, seen = device_environment(), device_variables(asked.driver, asked.device)
     try:
-        go = [cel_go(selectors, shown) for _ in range(3)]
+        go = [cel_go(selectors, shown) for _ in range(GO_ROUNDS)]
     except NoGoError as error:
         yield f"cel-go is left out: {error}"
         go = []
@@ -144,6 +146,9 @@ def rows(  # house: long, it is one table
             "cel-expr-python": google(source, asked),
             "cel-python": celpy(source, asked),
         }
+        results = {bool(evaluate()) for evaluate in candidates.values() if evaluate is not None}
+        if len(results) > 1:
+            raise SystemExit(f"{name}: the engines do not agree")
         times: dict[str, list[float]] = {who: [] for who in candidates}
         for _ in range(ROUNDS):
             for who, evaluate in candidates.items():
@@ -164,21 +169,24 @@ def rows(  # house: long, it is one table
 def batch() -> str:
     """Time the command for all golden expressions, including the start of the process."""
     golden = json.loads(GOLDEN.read_text())
+    cases = golden["cases"][:CASES]
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as lines:
-        for case in golden["cases"]:
+        for case in cases:
             device = golden["devices"][case["device"]]
             gate = "on" if case["list_attributes"] == "on" else "off"
             asked = {"device": device, "expression": case["expression"], "list_attributes": gate}
             lines.write(json.dumps(asked) + "\n")
         lines.flush()
         start = time.perf_counter()
-        subprocess.run(  # noqa: S603  # our own programs
+        done = subprocess.run(  # noqa: S603  # our own programs
             [sys.executable, "-m", "cli.main", "cel", "--batch", lines.name],
             check=False,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
         )
         spent = time.perf_counter() - start
-    return f"batch: {len(golden['cases']) / spent:.0f} expressions a second, cold"
+    if (results := done.stdout.count(b"\n")) != len(cases):
+        raise SystemExit(f"{len(cases)} expressions have {results} results")
+    return f"batch: {len(cases) / spent:.0f} expressions a second, cold"
 
 
 def run() -> None:

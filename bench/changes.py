@@ -10,10 +10,11 @@ import multiprocessing
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from bench._scale import scaled
 from bench.inventory import DEVICES, MIB, document, resident
 from bench.solver import GPU, claim, classes, known_gates
 from drawbridge.dra.claim import Claim, read_claim
@@ -24,7 +25,7 @@ from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.solver.answers import Solution
 
-SIZES, ROUNDS, SHORTLIST = (2_000, 5_000), 100, 20
+SIZES, ROUNDS, SHORTLIST = scaled((2_000, 5_000), (30,)), scaled(100, 3), 20
 ids = map("share-{}".format, itertools.count()).__next__
 REQUESTED = (claim({"gpu": (GPU, 1)}),)
 
@@ -92,8 +93,13 @@ class Cluster:
     def decide(self, nodes: list[str] | None) -> None:
         """Decide for these nodes, or for all."""
         found = self.planner.solve_nodes(self.ledger.view(), REQUESTED, nodes, ids=ids)
-        if not all(isinstance(each, Solution) for each in found.values()):
-            raise SystemExit("a node with free devices has no solution")
+        check_solved(found)
+
+
+def check_solved(answers: Mapping[str, object]) -> None:
+    """Fail if a node has no solution; each has free devices."""
+    if not answers or not all(isinstance(answer, Solution) for answer in answers.values()):
+        raise SystemExit("a node with free devices has no solution")
 
 
 def once(action: Callable[[], object]) -> float:
@@ -151,8 +157,9 @@ def start(nodes: int) -> tuple[float, float, float, float]:
     planner, _ = started_planner(data, nodes)
     planner.world()
     ready = time.perf_counter() - began
-    planner.solve_nodes(Ledger().view(), REQUESTED, ids=ids)
+    answers = planner.solve_nodes(Ledger().view(), REQUESTED, ids=ids)
     decided = time.perf_counter() - began
+    check_solved(answers)
     gc.collect()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return ready, decided, resident() - before, peak

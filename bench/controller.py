@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from bench._scale import scaled
 from bench.inventory import slice_
 from controller.admission_scope import AdmissionScope
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
@@ -39,10 +40,10 @@ from drawbridge.process.collection import CollectionPause
 from drawbridge.translate.changes.template import make_template
 from drawbridge.translate.pods import make_context, translate
 
-NODES: Final = 5_000
-NAMESPACES: Final = 1_000
-TEMPLATES: Final = 20_000
-PODS: Final = 5_000
+NODES: Final = scaled(5_000, 20)
+NAMESPACES: Final = scaled(1_000, 10)
+TEMPLATES: Final = scaled(20_000, 40)
+PODS: Final = scaled(5_000, 40)
 TICK: Final = 0.002
 NOW: Final = datetime(2026, 11, 20, tzinfo=UTC)
 _ENFORCE: Final = {"drawbridge.dev/translate": "enforce"}

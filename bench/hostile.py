@@ -13,14 +13,15 @@ from typing import Final
 
 import msgspec
 
+from bench._scale import scaled
 from bench.hostile_shapes import SHAPES, Pod
 from bench.translate import cluster
 from drawbridge.config.model import Configuration, Legacy
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.pods import TranslationContext, translate
 
-SIZES: Final = (64 * 1024, 1024 * 1024)
-ROUNDS: Final = 3
+SIZES: Final = scaled((64 * 1024, 1024 * 1024), (64 * 1024,))
+ROUNDS: Final = scaled(3, 1)
 CONFIGURATION: Final = Configuration(
     legacy=Legacy(networks={"default/net-a": "openshift.io/sriov_a"})  # type: ignore[dict-item]  # checked text
 )

@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench._scale import scaled
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.slices import read_slices
 
-SLICES = 10_000
+SLICES = scaled(10_000, 50)
 DEVICES = 8
-ROUNDS = 3
+ROUNDS = scaled(3, 1)
 MIB = 1 << 20
 
 
@@ -81,7 +82,10 @@ def as_inventory(data: bytes) -> object:
     read = read_slices(data)
     if read.findings:
         raise SystemExit(f"the generated slices do not read: {read.findings[0]}")
-    return build_inventory(read.objects)
+    inventory = build_inventory(read.objects)
+    if len(inventory.pools) != len(read.objects):
+        raise SystemExit(f"{len(inventory.pools)} pools of {len(read.objects)} slices")
+    return inventory
 
 
 def as_dicts(data: bytes) -> object:

@@ -19,14 +19,16 @@ from typing import Any, Final
 import yaml
 from aiohttp import web
 
+from bench._scale import scaled
 from drawbridge.agreement.published_facts import build_data_key
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Facts
 from tests.process.key_pairs import create_pair, write_pair
 
-SLICES, DEVICES, CLAIMS, TEMPLATES = 10_000, 8, 20_000, 5_000
+SLICES, DEVICES, CLAIMS, TEMPLATES = scaled((10_000, 8, 20_000, 5_000), (20, 8, 40, 10))
 NODES: Final = SLICES
 SECONDS: Final = 60.0
+DERIVE_SECONDS: Final = scaled(10, 0)
 Json = dict[str, Any]
 _DRA: Final = "resource.k8s.io/v1"
 
@@ -142,7 +144,7 @@ async def serve(events: dict[str, bytes]) -> tuple[web.AppRunner, int]:
 
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handle)
-    runner = web.AppRunner(application, shutdown_timeout=0)
+    runner = web.AppRunner(application, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -184,8 +186,8 @@ async def measure() -> None:
             await _wait_ready(process)
             elapsed = time.perf_counter() - started
             print(f"ready after {elapsed:.1f} s, {_read_cpu(process.pid):.1f} s of CPU time")
-            await asyncio.sleep(10)  # the world is derived meanwhile
-            print(f"{_read_cpu(process.pid):.1f} s of CPU time after 10 more seconds")
+            await asyncio.sleep(DERIVE_SECONDS)  # the world is derived meanwhile
+            print(f"{_read_cpu(process.pid):.1f} s of CPU time after {DERIVE_SECONDS} more seconds")
             print(f"{_read_memory(process.pid):.0f} MiB of memory at most")
         finally:
             process.kill()

@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from bench._review_worker import NUMBER
+from bench._scale import scaled
 from bench.webhook_inprocess import KINDS
 
-ROUNDS: Final = 200
-CALLS: Final = 50
-WARM: Final = 10
+ROUNDS: Final = scaled(200, 2)
+CALLS: Final = scaled(50, 5)
+WARM: Final = scaled(10, 1)
 TREE: Final = Path(__file__).resolve().parent.parent
 _CALLGRIND: Final = ("valgrind", "--tool=callgrind", "--dump-before=getloadavg")
 
@@ -125,7 +126,7 @@ def _rows(tree: Path) -> Iterator[str]:
 
 
 def _has_valgrind() -> bool:
-    return shutil.which(_CALLGRIND[0]) is not None
+    return scaled(shutil.which(_CALLGRIND[0]), None) is not None
 
 
 def run() -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from bench._scale import scaled
 from bench.inventory import device, slice_
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
@@ -23,10 +24,10 @@ from drawbridge.solver.memo import Memo
 from drawbridge.solver.solve import solve
 from drawbridge.solver.world import UNUSED, PoolUse, View, World
 
-NODES, DEVICES, PRODUCTS, CALLS = 500, 8, 30, 200
+NODES, DEVICES, PRODUCTS, CALLS = scaled(500, 30), 8, 30, scaled(200, 4)
 GPU, NIC = "gpu.nvidia.com", "dra.net"
 LIMIT_MS = 5.0
-SIZES = (5, 10, 15, 20, 25, 31)
+SIZES = scaled((5, 10, 15, 20, 25, 31), (5, 31))
 
 
 def nic(node: int, minor: int) -> dict[str, Any]:
@@ -154,6 +155,8 @@ def many_nodes(name: str, asked: Claim) -> None:
         answers = solve(world, view, [asked], nodes, ids=ids, memo=memo)
         times.append((time.perf_counter() - start) * 1000)
         placed = sum(isinstance(each, Solution) for each in answers.values())
+    if not placed:
+        raise SystemExit(f"{name}: placed on no node")
     first, *rest = times
     ninety = statistics.quantiles(rest, n=10)[-1]
     row = f"first {first:7.1f} ms, then median {statistics.median(rest):6.2f} ms, p90 {ninety:6.2f}"

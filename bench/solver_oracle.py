@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench._scale import scaled
 from bench.inventory import device, slice_
 from bench.solver import DEVICES, GPU, NIC, NODES, slices
 from drawbridge.dra.claim import Claim, claim_reader, read_claim
@@ -31,8 +32,8 @@ from e2e.oracle.build import NoGoError, binary
 
 Json = dict[str, Any]
 
-CALLS = 30
-SIZES = (5, 8, 11, 14, 31)
+CALLS = scaled(30, 3)
+SIZES = scaled((5, 8, 11, 14, 31), (5,))
 CUT_OFF = 10.0
 READER = claim_reader()
 

@@ -12,9 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench._scale import scaled
+
 ROOT = Path(__file__).parent.parent
-ROUNDS = 7
-UNKNOWN = 2  # the exit code of wrong usage
+ROUNDS = scaled(7, 1)
 EXAMPLE = str(ROOT / "examples" / "legacy" / "nvidia.yaml")
 EMPTY = ("-c", "pass")
 COMMANDS = {
@@ -30,7 +31,7 @@ COMMANDS = {
 def measure(words: tuple[str, ...], tree: Path, cache: str) -> float | None:
     """Return the CPU seconds of the best round, after one that compiles the modules.
 
-    Returns None if the command exits with 2, because the tree does not have it.
+    Returns None if the command fails; the tree may not have it.
     """
     environment = {name: each for name, each in os.environ.items() if not name.startswith("PYTHON")}
     environment |= {"PYTHONPATH": str(tree), "PYTHONPYCACHEPREFIX": cache}
@@ -45,7 +46,7 @@ def measure(words: tuple[str, ...], tree: Path, cache: str) -> float | None:
             stderr=subprocess.DEVNULL,
             check=False,
         )
-        if done.returncode == UNKNOWN:
+        if done.returncode:
             return None
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from bench._scale import scaled
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.values import Value
@@ -44,10 +45,10 @@ from drawbridge.translate.pods import TranslationContext, make_context, translat
 
 GPU, HAMI, NIC = "gpu.nvidia.com", "hami-core-gpu.project-hami.io", "dra.net"
 ROOT = "resource.kubernetes.io/pcieRoot"
-ROUNDS, CALLS, PRODUCTS, NAMES = 25, 50, 10, 40
+ROUNDS, CALLS, PRODUCTS, NAMES = scaled(25, 1), scaled(50, 2), 10, 40
 COLUMNS = ("read", "first", "as asked before", "repeated", "json.loads", "deepcopy")
-_RUNS = 5
-MANIFESTS, LIMIT_US, REPEATED_US, LIMIT_S = 100, 150.0, 15.0, 2.0
+_RUNS = scaled(5, 1)
+MANIFESTS, LIMIT_US, REPEATED_US, LIMIT_S = scaled(100, 8), 150.0, 15.0, 2.0
 KEEPS = (
     "constraints.distinctAttribute",
     "exactly.adminAccess",
@@ -249,7 +250,7 @@ def _process(command: list[str], compiled: Path) -> tuple[float, float]:
             command,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            check=False,
+            check=True,
             env=kept | {"PYTHONPYCACHEPREFIX": f"{compiled}"},
         )
         times.append(time.perf_counter() - start)

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from bench._cluster import IN, OUT, MemoryTemplateStore, SampleClusterView
+from bench._scale import scaled
 from bench.webhook import pod as written
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import ClassFacts, Facts, ResourceFacts
@@ -22,9 +23,10 @@ from drawbridge.process import review
 from drawbridge.translate.pods import make_context
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
+from webhook.admission.replies import Reply
 from webhook.admission.templates import TemplateCache
 
-ROUNDS, CALLS = 7, 400
+ROUNDS, CALLS = scaled((7, 400), (1, 5))
 GPU = "gpu.nvidia.com"
 FACTS = Facts(
     classes=(ClassFacts(GPU, drivers=(GPU,), devices=64),),
@@ -81,6 +83,9 @@ KINDS: Mapping[str, Callable[[int], bytes]] = {
 }
 
 
+TRANSLATED = ("repeated", "distinct")
+
+
 async def _timed(call: Callable[[bytes], Any], bodies: Sequence[bytes]) -> float:
     start = time.thread_time()
     for body in bodies:
@@ -88,7 +93,7 @@ async def _timed(call: Callable[[bytes], Any], bodies: Sequence[bytes]) -> float
     return (time.thread_time() - start) / len(bodies) * 1e6
 
 
-def make_review_function() -> Callable[[bytes], Awaitable[object]]:
+def make_review_function() -> Callable[[bytes], Awaitable[Reply]]:
     """Return the function of a new handler that reviews the body of a request."""
     return AdmissionHandler(
         SampleClusterView(make_context(Configuration(), FACTS)),
@@ -100,6 +105,10 @@ def make_review_function() -> Callable[[bytes], Awaitable[object]]:
 async def _rows() -> None:
     review_pod = make_review_function()
     number = _numbers()
+    for name, make in KINDS.items():
+        response = msgspec.json.decode((await review_pod(make(next(number)))).body)["response"]
+        if ("patch" in response) != (name in TRANSLATED):
+            raise SystemExit(f"{name}: a wrong response: {response}")
     best: dict[str, float] = {}
     for _ in range(ROUNDS):
         bodies = [build_body(next(number), "abc") for _ in range(CALLS)]

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from bench._cluster import MemoryTemplateStore, SampleClusterView
+from bench._scale import scaled
 from bench.webhook_inprocess import FACTS, build_body
 from drawbridge.config.model import Configuration
 from drawbridge.translate.pods import make_context
@@ -23,8 +24,8 @@ from webhook.admission.large_reviews import ReviewDispatcher
 from webhook.admission.templates import TemplateCache
 from webhook.server.worker_process import WorkerProcess
 
-CALLS: Final = 400
-SIZE: Final = 3 << 20
+CALLS: Final = scaled(400, 5)
+SIZE: Final = scaled(3 << 20, 1 << 20)
 CLIENTS: Final = 4
 
 

@@ -1,7 +1,60 @@
-"""Settings of all tests."""
+"""Settings of all tests: their order, and what none of them leaves behind."""
 
+import logging
+import random
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from tests.leftovers import LOGGERS, differences, process_state
 
 # No test asserts a duration: on a busy machine, a deadline fails at random.
 settings.register_profile("drawbridge", deadline=None)
 settings.load_profile("drawbridge")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Accept a seed; `make test-random` gives one."""
+    parser.addoption("--order", type=int, metavar="SEED", help="run the tests in random order")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Print the seed, with which the order can be repeated."""
+    seed = config.getoption("--order")
+    return None if seed is None else f"random order: SEED={seed}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle single tests across files, and draw the worker that `--dist loadgroup` gives each."""
+    seed = config.getoption("--order")
+    if seed is None:
+        return
+    draw = random.Random(seed)  # an order, no secret
+    draw.shuffle(items)
+    workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
+    for test in items:
+        test.add_marker(pytest.mark.xdist_group(str(draw.randrange(workers))))
+
+
+@pytest.fixture
+def kept_logging() -> Iterator[None]:
+    """Restore the logging after a test that runs a process of ours within its own."""
+    root, others = logging.getLogger(), [logging.getLogger(name) for name in LOGGERS]
+    handlers, levels = root.handlers[:], [logger.level for logger in (root, *others)]
+    yield
+    root.handlers[:] = handlers
+    for logger, level in zip((root, *others), levels, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing_behind() -> Iterator[None]:
+    """Fail a test that changes its process for later tests.
+
+    pytest sets up the fixtures of a longer scope before this one, so what those start may stay.
+    """
+    before = process_state()
+    yield
+    assert differences(before, process_state()) == []

@@ -7,7 +7,7 @@ It drops nulls of optional fields, as the API server does, so that a value witho
 
 import difflib
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,10 +30,15 @@ class Schema:
         self.shape = shape
         self.hook = hook
 
-    @cached_property
+    @property
     def info(self) -> inspect.Type:
         """The description of the shape, which only the walker needs."""
-        return inspect.type_info(self.shape)
+        return _describe(self.shape)
+
+
+@lru_cache(maxsize=256)
+def _describe(shape: Any) -> inspect.Type:  # noqa: ANN401  # any type form
+    return inspect.type_info(shape)
 
 
 class WalkResult(NamedTuple):

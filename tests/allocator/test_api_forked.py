@@ -16,17 +16,9 @@ from allocator.api.forked import (
     ForkRefusedError,
     run_forked,
 )
+from tests.leftovers import children
 
 pytestmark = pytest.mark.asyncio
-
-
-def check_no_copy_is_left() -> None:
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
-
-
-def open_descriptors() -> set[str]:
-    return {each.name for each in Path("/proc/self/fd").iterdir()}
 
 
 async def test_a_result_arrives_and_the_state_stays_as_it_was() -> None:
@@ -57,6 +49,10 @@ async def test_a_copy_has_no_socket() -> None:
         assert other.recv(1) == b""
 
 
+def open_descriptors() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
 def _loop() -> bytes:
     while True:
         pass
@@ -81,9 +77,10 @@ def _grow() -> bytes:
     ids=["time", "cpu", "sleep", "memory", "result", "killed"],
 )
 async def test_a_copy_ends_at_its_limits(function: object, limits: ForkLimits) -> None:
+    before = children()
     with pytest.raises(ForkEndedError):
         await run_forked(function, limits)  # type: ignore[arg-type]
-    check_no_copy_is_left()
+    assert children() == before
 
 
 @pytest.mark.parametrize("call", ["pipe2", "fork", "pidfd_open"])
@@ -94,12 +91,11 @@ async def test_a_copy_that_cannot_start_leaves_nothing_open(
         raise OSError(errno.EAGAIN, "no more")
 
     await run_forked(lambda: b"")  # opens what the event loop keeps
-    before = open_descriptors()
+    before = children(), open_descriptors()
     monkeypatch.setattr(os, call, refuse)
     with pytest.raises(ForkRefusedError, match="no more"):
         await run_forked(_loop)
-    assert open_descriptors() == before
-    check_no_copy_is_left()
+    assert (children(), open_descriptors()) == before
 
 
 async def test_an_exception_arrives_with_its_traceback() -> None:
@@ -108,12 +104,13 @@ async def test_an_exception_arrives_with_its_traceback() -> None:
 
 
 async def test_a_cancelled_call_ends_its_copy() -> None:
+    before = children()
     task = asyncio.create_task(run_forked(_loop))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    check_no_copy_is_left()
+    assert children() == before
 
 
 async def test_the_event_loop_runs_while_a_copy_works() -> None:

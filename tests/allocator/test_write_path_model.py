@@ -17,6 +17,7 @@ from tests.allocator.simulated_api import (
     run_virtually,
 )
 from tests.allocator.simulated_pair import SimulatedPair
+from tests.thorough import drawn
 
 NODES = {"n1": 4, "n2": 4}
 HOSTS = ("host-a", "host-b")
@@ -134,7 +135,7 @@ class Story:
         return left
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(drawn(4, thorough=40)))
 def test_no_device_has_two_owners_and_nothing_is_left_behind(seed: int) -> None:
     story = Story(seed)
     run_virtually(story.run)

@@ -18,6 +18,8 @@ from drawbridge.names import CA_SECRET
 from tests.cluster.fake.api import FakeApi
 from tests.controller.test_process import OWN, running
 
+pytestmark = pytest.mark.usefixtures("kept_logging")
+
 SERVICE = {"name": "drawbridge-webhook", "namespace": OWN}
 MUTATING: dict[str, Any] = {
     "apiVersion": "admissionregistration.k8s.io/v1",

@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 import functools
 import json
-import logging
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +30,8 @@ from drawbridge.process.run import REFUSED, ProcessOptions
 from drawbridge.translate.changes.patch import to_operations
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.cluster.fake.api import FakeApi
+
+pytestmark = pytest.mark.usefixtures("kept_logging")
 
 OWN = "drawbridge-system"
 ANY_PORT = parse_address("127.0.0.1:0")
@@ -107,14 +108,6 @@ def translated(by: TranslationContext, name: str = "train") -> tuple[dict[str, A
     done = translate(asked, by, "team")
     after: dict[str, Any] = jsonpatch.apply_patch(asked, to_operations(done.edits))
     return after, done.templates[0].name
-
-
-@pytest.fixture(autouse=True)
-def _logs_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:], _ = handlers, root.setLevel(level)
 
 
 def controller_options(**different: Any) -> process.ControllerOptions:  # noqa: ANN401  # fields

@@ -7,8 +7,9 @@ import pytest
 
 from e2e.differential.judge import judge
 from e2e.oracle.build import NoGoError, binary
+from tests.thorough import drawn
 
-BLOCKS = [range(first, first + 50) for first in range(0, 500, 50)]
+BLOCKS = [range(first, first + 50) for first in range(0, drawn(200, thorough=2_000), 50)]
 
 
 @pytest.mark.parametrize("seeds", BLOCKS, ids=lambda seeds: str(seeds[0]))

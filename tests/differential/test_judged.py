@@ -16,8 +16,9 @@ from e2e.differential.judged import (
 )
 from e2e.generator import scenario
 from e2e.oracle.build import NoGoError, binary
+from tests.thorough import drawn
 
-BLOCKS = [range(first, first + 20) for first in range(3000, 3060, 20)]
+BLOCKS = [range(first, first + 20) for first in range(3000, 3000 + drawn(40, thorough=400), 20)]
 
 
 @pytest.fixture

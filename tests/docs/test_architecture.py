@@ -18,15 +18,16 @@ FEWEST_WORDS, FEWEST_QUESTIONS = 30, 10
 Graph = Mapping[str, frozenset[str]]
 
 
-def imported_modules(source: str) -> set[str]:
+@functools.cache
+def imported_modules(path: Path) -> frozenset[str]:
     """The absolute module names that a module imports, also inside functions."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    return frozenset(found)
 
 
 def parts_of(folder: Path, prefix: str) -> dict[str, list[Path]]:
@@ -58,10 +59,7 @@ def real_graph(package: str = "") -> Graph:
 
 def imports(path: Path, part: str) -> bool:
     """Whether a module imports a package or something in it."""
-    return any(
-        name == part or name.startswith(f"{part}.")
-        for name in imported_modules(path.read_text("utf-8"))
-    )
+    return any(name == part or name.startswith(f"{part}.") for name in imported_modules(path))
 
 
 def mermaid_graphs(page: str) -> list[Graph]:

@@ -1,4 +1,4 @@
-"""The archive of the image, built twice."""
+"""The archive of the image."""
 
 import fcntl
 import os
@@ -16,8 +16,8 @@ _REASONS = (bytecode.BytecodeError, debian.DebianError, NoCommitError, wheels.Wh
 
 
 @pytest.fixture(scope="session")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return the archives of two builds in processes of their own; skips where none is possible.
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the archive of a build in a process of its own; skips where none is possible.
 
     The workers of one test run share them.
     """
@@ -31,21 +31,20 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        first, second = (_build(folder / seed, seed) for seed in ("1", "2"))
-    return first, second
+        return build_archive(folder / "1", hash_seed="1")
 
 
 @pytest.fixture(scope="session")
-def archive(builds: tuple[Path, Path]) -> Archive:
-    """Read the archive of the first build."""
-    return Archive(builds[0])
+def archive(built: Path) -> Archive:
+    """Read the archive."""
+    return Archive(built)
 
 
-def _build(folder: Path, seed: str) -> Path:
+def build_archive(folder: Path, hash_seed: str) -> Path:
     """Build into a folder, unless another worker has done so."""
     if not folder.exists():
         command = [sys.executable, "-m", "tools.image", "build"]
-        environment = {"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": seed, "HOME": str(folder)}
+        environment = {"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": hash_seed, "HOME": str(folder)}
         subprocess.run(  # noqa: S603  # our words
             [*command, f"--into={folder}"], cwd=build.ROOT, env=environment, check=True
         )

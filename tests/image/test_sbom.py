@@ -95,8 +95,8 @@ def test_every_package_has_a_licence(document: Any) -> None:  # noqa: ANN401  # 
     assert [each["name"] for each in libraries(document) if not each.get("licenses")] == []
 
 
-def test_the_document_lies_beside_the_archive(builds: tuple[Path, Path], archive: Archive) -> None:
-    beside = builds[0].with_suffix(".cdx.json").read_bytes()
+def test_the_document_lies_beside_the_archive(built: Path, archive: Archive) -> None:
+    beside = built.with_suffix(".cdx.json").read_bytes()
     assert beside == archive.contents[f"{DOCUMENTS}/sbom.cdx.json"]
 
 

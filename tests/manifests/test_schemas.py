@@ -7,6 +7,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
+from kubernetes_validate import utils
 
 from tests.manifests import rendering
 from tests.manifests.rendering import MANIFESTS, Json
@@ -51,8 +52,15 @@ def test_an_object_has_the_schema_of_kubernetes(each: Json, version: str) -> Non
         kubernetes_validate.validate(each, version, strict=True)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_rendered_chart_has_the_schema_of_kubernetes(version: str, tmp_path: Path) -> None:
+@pytest.fixture(autouse=True)
+def _schemas_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(utils, "schema_contents", read_schema)
+
+
+read_schema = functools.cache(utils.schema_contents)
+
+
+def test_the_rendered_chart_has_the_schema_of_kubernetes(tmp_path: Path) -> None:
     names = ("podMonitor", "prometheusRule", "networkPolicy", "dashboard")
     values = {
         **{name: {"enabled": True} for name in names},
@@ -68,7 +76,8 @@ def test_the_rendered_chart_has_the_schema_of_kubernetes(version: str, tmp_path:
     }
     for each in rendering.render_chart(values, tmp_path):
         if each["kind"] not in CUSTOM:
-            kubernetes_validate.validate(each, version, strict=True)
+            for version in VERSIONS:
+                kubernetes_validate.validate(each, version, strict=True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

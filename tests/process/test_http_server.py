@@ -3,13 +3,10 @@
 import asyncio
 import io
 import json
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from drawbridge.process import logs
 from drawbridge.process.health import Address, serve_operations
 from tests.process import http_client
 from tests.process.http_client import Response, request
@@ -17,16 +14,6 @@ from tests.webhook.server.served import serve
 
 ANY = Address("127.0.0.1", 0)
 MALFORMED = b"GET / HTTP/9.9\r\nno header\r\n\r\n"
-
-
-@pytest.fixture
-def lines() -> Iterator[io.StringIO]:
-    """Capture the log of the process."""
-    root, stream = logging.getLogger(), io.StringIO()
-    handlers, level = root.handlers[:], root.level
-    logs.configure("debug", stream)
-    yield stream
-    root.handlers[:], root.level = handlers, level
 
 
 @pytest.mark.parametrize("listener", ["health", "metrics"])

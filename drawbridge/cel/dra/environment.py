@@ -140,6 +140,7 @@ def _map_sizes(field: str, rest: FieldPath) -> Range | None:
     return None
 
 
+@lru_cache(maxsize=64)
 def device_environment(  # house: long, it is one declaration
     version: str = "1.36",
     *,

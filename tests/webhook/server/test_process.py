@@ -4,9 +4,7 @@ import argparse
 import asyncio
 import io
 import json
-import logging
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +91,6 @@ def test_a_process_from_start_to_stop(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(play(), LONG))
 
 
-@pytest.fixture
-def log() -> Iterator[logging.Logger]:
-    """Restore the root logger after the test."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield root
-    root.handlers[:], root.level = handlers, level
-
-
 def run_in_process(folder: Path, *more: str, then: Any = None) -> tuple[int, list[dict[str, Any]]]:  # noqa: ANN401
     """Run the webhook in this process. Return its exit code and its log lines."""
     parser = argparse.ArgumentParser()
@@ -129,7 +118,7 @@ def run_in_process(folder: Path, *more: str, then: Any = None) -> tuple[int, lis
 CONFIGURE = logs.configure
 
 
-@pytest.mark.usefixtures("log")
+@pytest.mark.usefixtures("kept_logging")
 def test_an_unavailable_setting_is_rejected_at_start(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\nquotas: []\n")
@@ -140,7 +129,7 @@ def test_an_unavailable_setting_is_rejected_at_start(tmp_path: Path) -> None:
     assert refused["finding"]["remedy"]
 
 
-@pytest.mark.usefixtures("log")
+@pytest.mark.usefixtures("kept_logging")
 def test_missing_access_to_the_api_server_is_logged(tmp_path: Path) -> None:
     code, lines = run_in_process(tmp_path, f"--kubeconfig={tmp_path / 'nowhere'}")
     assert code == 2
@@ -149,7 +138,7 @@ def test_missing_access_to_the_api_server_is_logged(tmp_path: Path) -> None:
     assert "stack" not in lines[-1]
 
 
-@pytest.mark.usefixtures("log")
+@pytest.mark.usefixtures("kept_logging")
 @pytest.mark.parametrize("name", ["listen", "health", "metrics"])
 def test_a_port_in_use_is_logged(name: str, tmp_path: Path) -> None:
     taken = asyncio.new_event_loop()
@@ -178,7 +167,7 @@ users: [{name: a, user: {}}]
 """
 
 
-@pytest.mark.usefixtures("log")
+@pytest.mark.usefixtures("kept_logging")
 def test_a_graceful_stop_has_exit_code_0(tmp_path: Path) -> None:
     """An unreachable API server prevents readiness, but not a graceful stop."""
     kubeconfig = tmp_path / "kubeconfig"
