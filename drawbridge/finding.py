@@ -37,7 +37,7 @@ class Trait(enum.Enum):
     DEPENDS_ON_NAMESPACE = enum.auto()
     """The same pod may be admitted later: the denial has the HTTP status 403 instead of 422."""
     DEPENDS_ON_SLICES = enum.auto()
-    """The error may go away when drivers publish other slices, so it proves nothing."""
+    """The error may go away with other slices, or is a limit of ours, so it proves nothing."""
     ONLY_WHEN_TRANSLATED = enum.auto()
     """The finding does not apply to a pod that stays as it is."""
     ONLY_FOR_PODS = enum.auto()

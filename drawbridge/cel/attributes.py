@@ -48,6 +48,7 @@ class QualifiedAttribute:
     qualifiers: list[Qualifier] = field(default_factory=list)
     test: bool = False
     depth: int = 0
+    leaves: int = 1  # the attributes that a qualifier is added to
 
     def add(self, qualifier: Qualifier) -> "QualifiedAttribute":
         """Append a qualifier; for a conditional, append it to both branches."""

@@ -18,10 +18,12 @@ from drawbridge.cel.frame import (
     charge,
     with_offset,
 )
-from drawbridge.cel.values import Optional, equal
+from drawbridge.cel.meter import Price, absorb, spend_call
+from drawbridge.cel.values import Map, Optional, actual_size, equal, extent
 
 NO_OVERLOAD = "no such overload"
 MOST = 256
+_NESTED = frozenset({list, tuple, dict, Map, Optional})
 
 
 def traversal(length: int) -> int:
@@ -32,8 +34,13 @@ def traversal(length: int) -> int:
 TENTHS = tuple(traversal(length) for length in range(MOST))
 
 
-def unary(
-    implementation: Implementation, argument: Run, cost: Cost | None, limit: int, offset: int
+def unary(  # noqa: PLR0913, PLR0917  # the parts of a call
+    implementation: Implementation,
+    argument: Run,
+    cost: Cost | None,
+    price: Price | None,
+    limit: int,
+    offset: int,
 ) -> Run:
     """Plan a function of one argument."""
 
@@ -41,6 +48,8 @@ def unary(
         value: object = UNSET
         try:
             value = argument(frame)
+            if price is not None:
+                spend_call(frame, price(value))
             result = implementation(value)
         except EvaluationError as error:
             _charge_call(frame, limit, cost, (error if value is UNSET else value,), error)
@@ -59,6 +68,7 @@ def binary(  # noqa: PLR0913, PLR0917  # the parts of a call
     left: Run,
     right: Run,
     cost: Cost | None,
+    price: Price | None,
     limit: int,
     offset: int,
 ) -> Run:
@@ -70,6 +80,8 @@ def binary(  # noqa: PLR0913, PLR0917  # the parts of a call
         try:
             a = left(frame)
             b = right(frame)
+            if price is not None:
+                spend_call(frame, price(a, b))
             result = implementation(a, b)
         except EvaluationError as error:
             if a is UNSET:
@@ -156,10 +168,11 @@ def two_slots(
     return run
 
 
-def variadic(
+def variadic(  # noqa: PLR0913, PLR0917  # the parts of a call
     implementation: Implementation,
     arguments: Sequence[Run],
     cost: Cost | None,
+    price: Price | None,
     limit: int,
     offset: int,
 ) -> Run:
@@ -177,11 +190,51 @@ def variadic(
                 _charge_call(frame, limit, cost, (*values, error), error)
             raise with_offset(error, offset) from None
         try:
+            if price is not None:
+                spend_call(frame, price(*values))
             result = implementation(*values)
         except EvaluationError as error:
             _charge_call(frame, limit, cost, tuple(values), error)
             raise with_offset(error, offset) from None
         charge(frame, limit, 1 if cost is None else cost(tuple(values), result))
+        return result
+
+    return run
+
+
+def search(  # noqa: PLR0913, PLR0917  # the parts of a call
+    implementation: Implementation,
+    text: Run,
+    pattern: object,
+    cost: Cost | None,
+    price: Price,
+    slot: int,
+    limit: int,
+    offset: int,
+) -> Run:
+    """Plan a search for a constant pattern; a loop searches a text once in an evaluation.
+
+    `slot` keeps the last text and what was found. As in `variadic`, a text that fails ends the call
+    without a charge.
+    """
+
+    def run(frame: Frame) -> object:
+        try:
+            value = text(frame)
+        except EvaluationError as error:
+            raise with_offset(error, offset) from None
+        searched = frame[slot]
+        if type(searched) is tuple and searched[0] == value:
+            result = searched[1]
+        else:
+            try:
+                spend_call(frame, price(value, pattern))
+                result = implementation(value, pattern)
+            except EvaluationError as error:
+                _charge_call(frame, limit, cost, (value, pattern), error)
+                raise with_offset(error, offset) from None
+            frame[slot] = value, result
+        charge(frame, limit, 1 if cost is None else cost((value, pattern), result))
         return result
 
     return run
@@ -203,6 +256,7 @@ def _evaluate_for_cost(argument: Run, frame: Frame) -> object:
     try:
         return argument(frame)
     except EvaluationError as error:
+        absorb(frame, error)
         return error
 
 
@@ -218,6 +272,8 @@ def equality(  # house: long, one closure is what makes it fast  # noqa: PLR0913
         try:
             a = left(frame)
             b = right(frame)
+            if type(a) in _NESTED and type(b) in _NESTED and actual_size(a) == actual_size(b):
+                spend_call(frame, extent(a))
             result = equal(a, b) is wanted
         except EvaluationError as error:
             if a is UNSET:
@@ -225,6 +281,7 @@ def equality(  # house: long, one closure is what makes it fast  # noqa: PLR0913
             elif b is UNSET:
                 b = error
             elif negated:
+                absorb(frame, error)
                 _charge_call(frame, limit, cost, (a, b), True)  # noqa: FBT003  # a result
                 return True
             _charge_call(frame, limit, cost, (a, b), error)
@@ -263,6 +320,7 @@ def equal_to_text(  # noqa: PLR0913  # the parts of a call
                 amount = cost((value, text), result)
         except EvaluationError as error:
             if value is not UNSET and negated:
+                absorb(frame, error)
                 charge(frame, limit, cost((value, text), True))  # noqa: FBT003  # a result
                 return True
             _charge_call(frame, limit, cost, (error if value is UNSET else value, text), error)
@@ -294,6 +352,7 @@ def _junction(terms: Sequence[Run], offset: int, *, decides: bool) -> Run:
             try:
                 value = term(frame)
             except EvaluationError as error:
+                absorb(frame, error)
                 failure = failure or error
                 continue
             if value is decides:
@@ -336,7 +395,8 @@ def not_strictly_false(argument: Run, limit: int) -> Run:
     def run(frame: Frame) -> object:
         try:
             value = argument(frame)
-        except EvaluationError:
+        except EvaluationError as error:
+            absorb(frame, error)
             value = True
         charge(frame, limit, 1)
         return value if type(value) is bool else True

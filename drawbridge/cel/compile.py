@@ -9,7 +9,7 @@ from functools import partial
 
 from drawbridge.cel import aggregates, ast, calls, comprehension_plans
 from drawbridge.cel import constant_folding as folding
-from drawbridge.cel.attributes import QualifiedAttribute, Qualifier, evaluate, resolve
+from drawbridge.cel.attributes import CHOICES, QualifiedAttribute, Qualifier, evaluate, resolve
 from drawbridge.cel.checker import Checked, Resolved
 from drawbridge.cel.constant_folding import FoldedValue
 from drawbridge.cel.declare import Cost, Implementation
@@ -17,7 +17,20 @@ from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.frame import FIRST, LIST_COST, MAP_COST, Run, constant
 from drawbridge.cel.fresh_stack import DEPTH, on_fresh_stack
 from drawbridge.cel.fused_comparison import equal_to_text
-from drawbridge.cel.overloads import cost_of, dispatch_by_values, guard_arguments
+from drawbridge.cel.library.regex import MOST_PATTERNS, REGEX_FUNCTIONS, pattern_price
+from drawbridge.cel.meter import (
+    EQUALITY,
+    KEY,
+    MOST_FOLDED,
+    MOST_PARTS,
+    OVERLOAD,
+    ROUND,
+    STACK,
+    STEPS,
+    Price,
+    too_large,
+)
+from drawbridge.cel.overloads import cost_of, dispatch_by_values, guard_arguments, price_of
 from drawbridge.cel.shapes import (
     Compiled,
     LocalVariable,
@@ -46,7 +59,9 @@ def compile_tree(
     planner = ProgramPlanner(checked, limit, slots, strict)
     planner.slots = FIRST + len(variables)
     run = planner.run(checked.node)
-    return Compiled(run, planner.slots - FIRST - len(variables))
+    return Compiled(
+        run, planner.slots - FIRST - len(variables), planner.work + planner.patterns_work
+    )
 
 
 @dataclass(slots=True)
@@ -61,10 +76,18 @@ class ProgramPlanner:
     fresh: set[int] = field(default_factory=set)
     slots: int = 0
     depth: int = 0
+    # Of one evaluation of what is planned so far, without the rounds of loops.
+    work: int = 0
+    parts: int = 0
+    folded_work: int = 0
+    patterns: int = 0
+    patterns_work: int = 0
 
     def plan(self, node: ast.CelNode) -> Step:
         """Plan a node, on a new stack after a fixed number of levels."""
         self.depth += 1
+        self.work += STEPS[type(node)]
+        self.add_parts(1)
         try:
             if self.depth % DEPTH == 0:
                 return self._apart(on_fresh_stack(_PLANS[type(node)], self, node))
@@ -76,7 +99,14 @@ class ProgramPlanner:
         """Plan a node on a new stack; its closure runs on a new stack, too."""
         if isinstance(step, FoldedValue | QualifiedAttribute):
             return step
+        self.work += STACK
         return lambda frame: on_fresh_stack(step, frame)
+
+    def add_parts(self, count: int) -> None:
+        """Count what is planned, and refuse an expression with too many parts."""
+        self.parts += count
+        if self.parts > MOST_PARTS:
+            raise too_large()
 
     def run(self, node: ast.CelNode) -> Run:
         """Return the closure of a node as an expression of its own."""
@@ -128,14 +158,20 @@ class ProgramPlanner:
         if node.id in self.checked.names:
             return self.name(node)
         base = self.attribute(self.plan(node.operand), node.operand.offset)
+        self.add_parts(base.leaves)
         base.offset = node.offset
+        if node.test:
+            self.work += KEY
         return base.add(Qualifier(node.offset, key=node.field, test=node.test, strict=self.strict))
 
     def index(self, node: ast.Call, *, optional: bool) -> Step:
         """Plan an index with a constant or a computed key."""
         base = self.attribute(self.plan(node.args[0]), node.args[0].offset)
+        self.add_parts(base.leaves)
         key = self.plan(node.args[1])
         base.offset = node.offset
+        if optional or not isinstance(key, FoldedValue):
+            self.work += KEY
         qualifier = Qualifier(node.offset, optional=optional, strict=self.strict)
         if isinstance(key, FoldedValue) and key.constant:
             if not isinstance(key.value, str | bool | int | float):
@@ -160,32 +196,61 @@ class ProgramPlanner:
             return calls.optional_or(left, right, unwrap=node.function == "orValue")
         steps = [self.plan(argument) for argument in arguments]
         body = self.resolve_call(node, resolved, arguments, steps)
-        return self.function(node, resolved, body, steps)
+        price = None if self.grows(node, arguments) else self.price(resolved, steps)
+        return self.function(node, resolved, body, steps, price)
+
+    def price(self, resolved: Resolved, steps: list[Step]) -> Price | None:
+        """Return the price of a call; a constant pattern is paid once in an evaluation."""
+        price = price_of(resolved, len(steps))
+        if price is None or resolved.function.name not in REGEX_FUNCTIONS:
+            return price
+        pattern = steps[1]
+        if isinstance(pattern, FoldedValue) and isinstance(pattern.value, str):
+            self.patterns += 1
+            if self.patterns <= MOST_PATTERNS:
+                self.patterns_work += pattern_price(pattern.value)
+                return price
+        return lambda text, given, *more: pattern_price(given) + price(text, given, *more)
 
     def function(
-        self, node: ast.Call, resolved: Resolved, body: Implementation, steps: list[Step]
+        self,
+        node: ast.Call,
+        resolved: Resolved,
+        body: Implementation,
+        steps: list[Step],
+        price: Price | None,
     ) -> Step:
         """Plan a function call; fold it if all arguments are known."""
         cost = cost_of(resolved)
         known = [step for step in steps if isinstance(step, FoldedValue)]
         if len(known) == len(steps):
-            folded = self.folded(node, body, known, cost)
+            folded = self.folded(node, body, known, cost, price)
             if folded is not None:
                 return folded
         limit, offset = self.limit, node.offset
         if len(steps) == 2 and not is_variadic(resolved, steps[1]):
-            return self.binary(body, steps, cost, offset)
+            return self.binary(body, steps, cost, price, offset)
+        last = steps[-1] if price is not None and len(steps) == 2 else None
+        if price is not None and isinstance(last, FoldedValue) and not last.steps:
+            self.slots += 1
+            slot, text = self.slots - 1, self.close(steps[0])
+            return calls.search(body, text, last.value, cost, price, slot, limit, offset)
         if len(steps) == 1:
-            return calls.unary(body, self.close(steps[0]), cost, limit, offset)
-        return calls.variadic(body, [self.close(s) for s in steps], cost, limit, offset)
+            return calls.unary(body, self.close(steps[0]), cost, price, limit, offset)
+        return calls.variadic(body, [self.close(s) for s in steps], cost, price, limit, offset)
 
     def binary(
-        self, body: Implementation, steps: list[Step], cost: Cost | None, offset: int
+        self,
+        body: Implementation,
+        steps: list[Step],
+        cost: Cost | None,
+        price: Price | None,
+        offset: int,
     ) -> Run:
         """Plan a call of two arguments, with a faster plan for known arguments."""
         limit = self.limit
         one, two = steps
-        if cost is None:
+        if cost is None and price is None:
             floor = FIRST + len(self.globals)
             first, second = local_slot(one, floor), local_slot(two, floor)
             if first >= 0 and isinstance(two, FoldedValue):
@@ -195,12 +260,22 @@ class ProgramPlanner:
             if isinstance(two, FoldedValue):
                 left = self.close(one)
                 return calls.binary_constant(body, left, two.value, two.steps, limit, offset)
-        return calls.binary(body, self.close(one), self.close(two), cost, limit, offset)
+        return calls.binary(body, self.close(one), self.close(two), cost, price, limit, offset)
 
     def folded(
-        self, node: ast.Call, body: Implementation, known: list[FoldedValue], cost: Cost | None
+        self,
+        node: ast.Call,
+        body: Implementation,
+        known: list[FoldedValue],
+        cost: Cost | None,
+        price: Price | None,
     ) -> FoldedValue | None:
-        """Fold a call whose arguments are known."""
+        """Fold a call whose arguments are known, unless it takes much work."""
+        if price is not None and not folding.is_early(node.function, known, early=not self.strict):
+            amount = price(*(step.value for step in known))
+            if self.folded_work + amount > MOST_FOLDED:
+                return None
+            self.folded_work += amount
         try:
             return folding.call(node.function, body, known, cost, early=not self.strict)
         except EvaluationError as error:
@@ -213,6 +288,7 @@ class ProgramPlanner:
         if self.grows(node, arguments):
             return aggregates.plan_append if node.function == "_+_" else aggregates.plan_insert
         if len(resolved.overloads) != 1:
+            self.work += OVERLOAD * len(resolved.function.overloads)
             return dispatch_by_values(node.function, resolved.function.overloads, len(steps))
         overload = resolved.overloads[0]
         types = [self.checked.types.get(argument.id, DYN) for argument in arguments]
@@ -240,8 +316,14 @@ class ProgramPlanner:
             self.attribute(falsy, node.args[2].offset),
         )
         depth = 1 + max(branch.depth for branch in branches)
+        if depth % CHOICES == CHOICES - 1:
+            self.work += STACK
         return QualifiedAttribute(
-            node.offset, operand=self.close(condition), branches=branches, depth=depth
+            node.offset,
+            operand=self.close(condition),
+            branches=branches,
+            depth=depth,
+            leaves=branches[0].leaves + branches[1].leaves,
         )
 
     def junction(self, node: ast.Call) -> Step:
@@ -266,6 +348,7 @@ class ProgramPlanner:
         if isinstance(right, FoldedValue) and type(right.value) is str and not right.steps:
             close = partial(self.close, left)
             return equal_to_text(left, close, right.value, cost, limit, offset, negated=negated)
+        self.work += EQUALITY
         return calls.equality(
             self.close(left), self.close(right), cost, limit, offset, negated=negated
         )
@@ -285,7 +368,7 @@ class ProgramPlanner:
                 return calls.membership(self.close(element), found)
         steps: list[Step] = [element, container]
         body = self.resolve_call(node, resolved, list(node.args), steps)
-        return self.function(node, resolved, body, steps)
+        return self.function(node, resolved, body, steps, price_of(resolved, 2))
 
     def proceeds(self, node: ast.Call) -> Step:
         """Plan `@not_strictly_false`."""
@@ -293,9 +376,11 @@ class ProgramPlanner:
 
     def list_literal(self, node: ast.ListLiteral) -> Step:
         """Plan a list literal; it is a constant if its elements are."""
+        before = self.work
         steps = [self.plan(element) for element in node.elements]
         known = [step for step in steps if isinstance(step, FoldedValue)]
         if len(known) == len(steps) and not node.optional:
+            self.work = before
             return folding.aggregate([step.value for step in known], known, LIST_COST)
         runs = [self.close(step) for step in steps]
         return aggregates.plan_list(runs, node.optional, self.limit, node.offset)
@@ -329,6 +414,7 @@ class ProgramPlanner:
         first = self.slots
         self.slots += 3
         outer, inside, accumulator = self.scopes(node, first)
+        before, self.work = self.work, ROUND
         bound = isinstance(node.range, ast.ListLiteral) and not node.range.elements
         decides = None if bound else quantifier(node)
         condition: Run | None = None
@@ -341,6 +427,7 @@ class ProgramPlanner:
             elif not bound:
                 step = self.run(node.step)
                 condition = None if visits_all(node.condition) else self.run(node.condition)
+            work, self.work = self.work, before
             self.scope = {**outer, node.accumulator: accumulator}
             result = self.run(node.result)
         finally:
@@ -349,7 +436,7 @@ class ProgramPlanner:
             return comprehension_plans.bind(accumulator.slot, result)
         second = first + 1 if node.second_variable else -1
         parts = comprehension_plans.Fold(
-            node.offset, source, first, second, accumulator.slot, condition, step, result
+            node.offset, work, source, first, second, accumulator.slot, condition, step, result
         )
         if decides is not None:
             return comprehension_plans.quantified(parts, step, self.limit, decides=decides)

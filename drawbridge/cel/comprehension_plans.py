@@ -4,8 +4,9 @@ As in cel-go, the first read of the accumulator evaluates its initial value. An 
 accumulator is carried on, because a later step may absorb it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import length_hint
 from typing import Any
 
 from drawbridge.cel.calls import NO_OVERLOAD
@@ -14,6 +15,7 @@ from drawbridge.cel.frame import (
     COST,
     STOP,
     UNSET,
+    WORK,
     Frame,
     Run,
     cancel_over_limit,
@@ -22,16 +24,18 @@ from drawbridge.cel.frame import (
     interrupt,
     with_offset,
 )
-from drawbridge.cel.values import Map, find, iterate
+from drawbridge.cel.meter import absorb, spend
+from drawbridge.cel.values import Map, find, iterate, size
 
 ListEntries = Callable[[object], Iterable[Any]]
 
 
 @dataclass(slots=True)
 class Fold:
-    """The compiled parts of a comprehension."""
+    """The compiled parts of a comprehension, and the work of one round."""
 
     offset: int
+    work: int
     source: Run
     variable: int
     second: int
@@ -64,30 +68,42 @@ def fold(parts: Fold) -> Run:
     source, result, condition, step = parts.source, parts.result, parts.condition, parts.step
     variable, second, accumulator = parts.variable, parts.second, parts.accumulator
     entries: ListEntries = pairs if second >= 0 else iterate
-    offset = parts.offset
+    offset, work = parts.offset, parts.work
 
     def run(frame: Frame) -> object:
-        try:
-            items = entries(source(frame))
-        except EvaluationError as error:
-            raise with_offset(error, offset) from None
+        rounds = _begin(frame, source, entries, work, offset)
         frame[accumulator] = UNSET
-        for item in items:
+        for item in rounds:
             if second >= 0:
                 frame[variable], frame[second] = item
             else:
                 frame[variable] = item
             if condition is not None and not _goes_on(condition, frame):
+                frame[WORK] -= length_hint(rounds) * work
                 break
             try:
                 frame[accumulator] = step(frame)
             except EvaluationError as error:
+                absorb(frame, error)
                 frame[accumulator] = error
             if frame[STOP] is not None:
                 interrupt(frame)
         return result(frame)
 
     return run
+
+
+def _begin(
+    frame: Frame, source: Run, entries: ListEntries, work: int, offset: int
+) -> Iterator[Any]:
+    """Return the rounds of a loop, paid for in advance; a loop that ends early gets some back."""
+    try:
+        value = source(frame)
+        rounds = entries(value)
+    except EvaluationError as error:
+        raise with_offset(error, offset) from None
+    spend(frame, size(value) * work)
+    return iter(rounds)
 
 
 def bind(accumulator: int, result: Run) -> Run:
@@ -103,7 +119,8 @@ def bind(accumulator: int, result: Run) -> Run:
 def _goes_on(condition: Run, frame: Frame) -> bool:
     try:
         return condition(frame) is not False
-    except EvaluationError:
+    except EvaluationError as error:
+        absorb(frame, error)
         return True
 
 
@@ -116,7 +133,7 @@ def pairs(value: object) -> Iterable[tuple[object, object]]:
     return enumerate(iterate(value))
 
 
-def quantified(  # house: long, one loop is what makes it fast  # noqa: C901  # the same
+def quantified(  # house: long, one loop is what makes it fast  # the same
     parts: Fold, predicate: Run, limit: int, *, decides: bool
 ) -> Run:
     """Plan `exists` (`decides` is True) and `all` (False) as one loop.
@@ -125,17 +142,14 @@ def quantified(  # house: long, one loop is what makes it fast  # noqa: C901  # 
     `@not_strictly_false(result)` costs 2. The step reads the accumulator for 1; the result costs 1.
     """
     source, variable, second, offset = parts.source, parts.variable, parts.second, parts.offset
+    work = parts.work
     entries: ListEntries = pairs if second >= 0 else iterate
     otherwise, before = not decides, 3 if decides else 2
     units = before + 1
 
     def run(frame: Frame) -> object:  # house: long, one loop with the charges of the general form
-        try:
-            items = entries(source(frame))
-        except EvaluationError as error:
-            raise with_offset(error, offset) from None
+        rounds = _begin(frame, source, entries, work, offset)
         failure: EvaluationError | None = None
-        rounds = iter(items)
         for item in rounds:
             if second >= 0:
                 frame[variable], frame[second] = item
@@ -147,12 +161,14 @@ def quantified(  # house: long, one loop is what makes it fast  # noqa: C901  # 
             try:
                 value = predicate(frame)
             except EvaluationError as error:
+                absorb(frame, error)
                 failure = failure or error
                 value = otherwise
             if value is decides:
                 # If the range had one more element, its condition would end the loop.
                 more = before if next(rounds, UNSET) is not UNSET else 0
                 charge_units(frame, limit, more + 1)
+                frame[WORK] -= length_hint(rounds) * work
                 return decides
             if value is not otherwise:
                 failure = failure or EvaluationError("no_such_overload", NO_OVERLOAD, offset)

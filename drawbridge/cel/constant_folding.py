@@ -36,6 +36,11 @@ class FoldedValue:
     constant: bool = True
 
 
+def is_early(function: str, arguments: Sequence[FoldedValue], *, early: bool) -> bool:
+    """Tell whether cel-go converts a constant at compile time, and reports its error there."""
+    return early and function in CONVERSIONS and len(arguments) == 1 and arguments[0].constant
+
+
 def call(
     function: str,
     implementation: Callable[..., object],
@@ -49,7 +54,7 @@ def call(
     If `early`, a failed conversion of a constant raises the error at compile time.
     """
     values = tuple(argument.value for argument in arguments)
-    if early and function in CONVERSIONS and len(arguments) == 1 and arguments[0].constant:
+    if is_early(function, arguments, early=early):
         return FoldedValue(implementation(*values))
     if function in NOT_FOLDED:
         return None

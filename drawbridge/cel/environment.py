@@ -15,6 +15,7 @@ from drawbridge.cel.errors import CompileError, EvaluationError, Problem
 from drawbridge.cel.estimate import Estimator, Sizes
 from drawbridge.cel.frame import CancellationCheck, Cancelled, Run
 from drawbridge.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE, Macros
+from drawbridge.cel.meter import EXCEEDED, MOST_WORK, exceeded
 from drawbridge.cel.parser import ParserOptions, parse
 from drawbridge.cel.types import Type
 from drawbridge.cel.validate import Validators, validate
@@ -26,16 +27,27 @@ OutputCheck = Callable[[Type], str | None]
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """The value and the cost of an evaluation."""
+    """The value, the cost and the work (`drawbridge.cel.meter`) of an evaluation."""
 
     value: object
     cost: int
+    work: int
 
 
 class Program:
     """A compiled expression."""
 
-    __slots__ = ("_blank", "_names", "_run", "boolean", "checked", "max_cost", "source", "type")
+    __slots__ = (
+        "_blank",
+        "_names",
+        "_run",
+        "boolean",
+        "checked",
+        "max_cost",
+        "source",
+        "type",
+        "work",
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917  # the parts of a program
         self,
@@ -44,6 +56,7 @@ class Program:
         run: Run,
         names: tuple[str, ...],
         slots: int,
+        work: int,
         max_cost: int,
         *,
         boolean: bool,
@@ -52,9 +65,11 @@ class Program:
         self.checked = checked
         self.type = checked.types[checked.node.id]
         self.max_cost = max_cost
+        # Of an evaluation without its loops and the calls that pay by their arguments.
+        self.work = work
         self.boolean = boolean
         self._run = run
-        # In the order of their slots, which follow the cost and the stop function.
+        # In the order of their slots, which follow the cost, the stop function and the work.
         self._names = names
         self._blank = (MISSING,) * slots
 
@@ -64,9 +79,10 @@ class Program:
         """Evaluate; each iteration of a comprehension calls `stop` and ends if it is true.
 
         If a variable is an EvaluationError, the variable is not readable, and every evaluation
-        fails with that error.
+        fails with that error. An evaluation that takes too much work fails with an error of kind
+        `work_exceeded` (`drawbridge.cel.meter`).
         """
-        frame: list[object] = [0, stop]
+        frame: list[object] = [0, stop, self.work]
         for name in self._names:
             value = variables[name] if name in variables else MISSING  # noqa: SIM401  # faster
             if type(value) is EvaluationError:
@@ -75,6 +91,8 @@ class Program:
         if self._blank:
             frame += self._blank
         try:
+            if self.work > MOST_WORK:
+                raise exceeded()  # it ends as any other
             found = self._run(frame)
         except EvaluationError as error:
             error.cost = frame[0]  # type: ignore[assignment]  # the one slot that is an int
@@ -83,7 +101,7 @@ class Program:
             raise _ended(error, frame) from None
         if type(found) is not bool and self.boolean:
             raise _not_bool(found, frame)
-        return Result(found, frame[0])  # type: ignore[arg-type]  # the one slot that is an int
+        return Result(found, frame[0], frame[2])  # type: ignore[arg-type]  # slots that are ints
 
 
 def _ended(error: Cancelled | RecursionError, frame: list[object]) -> EvaluationError:
@@ -162,6 +180,7 @@ class Environment:
             compiled.run,
             self._names,
             compiled.slots,
+            compiled.work,
             cost.max,
             boolean=self._boolean,
         )
@@ -182,6 +201,8 @@ class Environment:
 
 
 def _constant(error: EvaluationError) -> Problem:
+    if error.kind == EXCEEDED:
+        return Problem(EXCEEDED, 0, 0, error.message)
     return Problem("constant", 0, 0, f"program instantiation failed: {error.message}")
 
 

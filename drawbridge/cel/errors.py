@@ -29,6 +29,7 @@ class EvaluationError(Exception):
     """
 
     cost: int | None = None
+    levels = 0  # the calls that it left, see `drawbridge.cel.meter`
 
     def __init__(self, kind: str, message: str, offset: int = -1) -> None:
         super().__init__(message)

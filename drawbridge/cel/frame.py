@@ -1,7 +1,8 @@
 """The frame of one evaluation, and how it counts the cost.
 
 A frame is a plain list, because every step of a compiled expression reads and writes it: the cost
-so far, the stop function, the variables, and a slot for each comprehension variable. Costs are
+so far, the stop function, the work so far (`drawbridge.cel.meter`), the variables, and a slot for
+each comprehension variable. Costs are
 counted step by step exactly as in cel-go. Several steps are added at once if no caller can observe
 the difference; if they exceed the limit, the exact step is computed.
 """
@@ -11,17 +12,17 @@ from typing import Any
 
 from drawbridge.cel.errors import EvaluationError
 
-# The cost, the stop function, the variables, the slots.
+# The cost, the stop function, the work, the variables, the slots.
 Frame = list[Any]
 Run = Callable[[Frame], object]
 CancellationCheck = Callable[[], bool]
 
-COST, STOP, FIRST = 0, 1, 2
+COST, STOP, WORK, FIRST = 0, 1, 2, 3
 LIST_COST, MAP_COST, MESSAGE_COST = 10, 30, 40
 
 
 class Cancelled(Exception):  # noqa: N818  # no error of the expression, nothing absorbs it
-    """The evaluation is cancelled: it exceeds the cost limit, or the caller stops it."""
+    """The evaluation is cancelled: it exceeds a limit, or the caller stops it."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -79,7 +80,8 @@ def constant(value: object, steps: tuple[int, ...], limit: int) -> Run:
 
 
 def with_offset(error: EvaluationError, offset: int) -> EvaluationError:
-    """Set the offset of an error unless it has one."""
+    """Set the offset of an error unless it has one, and count the call that it leaves."""
+    error.levels += 1
     if error.offset < 0:
         error.offset = offset
     return error

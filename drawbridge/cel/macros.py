@@ -22,7 +22,7 @@ from drawbridge.cel.ast import (
 
 ACCUMULATOR = "@result"
 UNUSED = "#unused"
-_NODES = 100_000
+_NODES = 20_000
 # The name of the accumulator in older versions, still refused as the name of a variable.
 _FORMER = "__result__"
 
@@ -253,7 +253,10 @@ def _if_value(build: Builder, target: CelNode, then: Callable[[CelNode], CelNode
     cel-go does not limit the memory of such a chain.
     """
     if build.new_id() > _NODES:
-        raise MacroError(target, f"the macros make more than {_NODES} parts of the expression")
+        raise MacroError(
+            target,
+            f"the macros make more than {_NODES} parts of the expression, the most for Drawbridge",
+        )
     value = build.call("value", target=copy_tree(target, build.new_id))
     return build.call(
         "_?_:_",

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from drawbridge.cel.checker import Resolved
 from drawbridge.cel.declare import Cost, Implementation, Overload
 from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.library.prices import PRICES
+from drawbridge.cel.meter import Price
 from drawbridge.cel.types import Type
 from drawbridge.cel.values import fits
 
@@ -21,6 +23,27 @@ def cost_of(resolved: Resolved) -> Cost | None:
     if len(resolved.overloads) == 1 and resolved.overloads[0].cost is not None:
         return resolved.overloads[0].cost
     return resolved.function.cost
+
+
+def price_of(resolved: Resolved, count: int) -> Price | None:
+    """Return the price of a call with `count` arguments, or None if no size changes its work."""
+    if len(resolved.overloads) == 1:
+        return PRICES.get(resolved.overloads[0].id)
+    candidates = [
+        (PRICES.get(overload.id), tuple(fits(declared) for declared in overload.params))
+        for overload in resolved.function.overloads
+        if len(overload.params) == count
+    ]
+    if all(price is None for price, _ in candidates):
+        return None
+
+    def price_by_values(*values: object) -> int:
+        for price, guards in candidates:
+            if all(g is None or g(v) for g, v in zip(guards, values, strict=True)):
+                return price(*values) if price is not None else 0
+        return 0
+
+    return price_by_values
 
 
 def guard_arguments(

@@ -19,10 +19,11 @@ Step = FoldedValue | QualifiedAttribute | Run
 
 @dataclass(slots=True)
 class Compiled:
-    """The closure of a program and the number of slots it needs after the variables."""
+    """The closure of a program, the slots it needs after the variables, and its work."""
 
     run: Run
     slots: int
+    work: int
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ An int is a Python int, a double a float. Booleans, strings, bytes and null are 
 is a list or a tuple, a map a dict with string keys or a `Map`. Other kinds have their own classes.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -53,6 +54,7 @@ __all__ = [
     "compare",
     "contains",
     "equal",
+    "extent",
     "find",
     "fits",
     "grow",
@@ -67,6 +69,8 @@ __all__ = [
     "type_value_of",
 ]  # fmt: skip
 
+# The work of comparing or writing one value, without its characters and elements.
+_ELEMENT: Final = 8
 # Results for pairs of lists and maps, by identity, during one comparison.
 _Seen = dict[tuple[int, int], bool]
 
@@ -165,6 +169,33 @@ def actual_size(value: CelValue) -> int:
     if isinstance(value, (Ip, Cidr)):
         return value.size
     return 1
+
+
+def extent(value: CelValue, character: float = 0.002) -> int:
+    """Return the work of one pass over a value and all nested ones, each as often as it occurs.
+
+    `character` is the work of one character; the unit is that of `drawbridge.cel.meter`.
+    """
+    return math.ceil(min(_extent(value, character, {}), 2.0**62))
+
+
+def _extent(value: CelValue, character: float, known: dict[int, float]) -> float:
+    if isinstance(value, (str, bytes)):
+        return _ELEMENT + len(value) * character
+    if isinstance(value, Optional):
+        return _ELEMENT + _extent(value.value, character, known)
+    if not isinstance(value, (list, tuple, dict, Map)):
+        return _ELEMENT
+    # Values can contain the same value many times, so each is computed once and added each time.
+    total = known.get(id(value))
+    if total is None:
+        total = float(_ELEMENT)
+        for element in iterate(value):
+            total += _extent(element, character, known)
+            if not isinstance(value, (list, tuple)):
+                total += _extent(find(value, element), character, known)
+        known[id(value)] = total
+    return total
 
 
 def find(container: CelValue, key: CelValue) -> CelValue:

@@ -12,6 +12,7 @@ class Cause(enum.StrEnum):
     DERIVED = "derived"
     POOL = "pool"
     NODE_SELECTOR = "node selector"
+    WORK = "work"
 
 
 class Abort(Exception):  # noqa: N818  # not a bug: the result is an error

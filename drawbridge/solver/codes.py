@@ -173,6 +173,26 @@ CAPACITY_UNCOUNTABLE = CODES.define(
     example="claim default/c, request gpu: capacity memory: the amount -1 is negative",
     remedy="Correct the amount in the request, or in the ResourceSlice of the device.",
 )
+SELECTOR_TOO_EXPENSIVE = CODES.define(
+    "SelectorTooExpensive",
+    Severity.WARNING,  # the stock scheduler may place the pod
+    Trait.DEPENDS_ON_SLICES,
+    text=(
+        "A selector or a derived attribute takes more work than Drawbridge spends on one "
+        "evaluation. This is a limit of Drawbridge, not of Kubernetes, and it depends on the "
+        "expression and the device alone. In bridge placement the pod stays pending; the stock "
+        "scheduler may place it."
+    ),
+    example=(
+        "claim default/c, request gpu: selector #0 on device d/p/gpu-0: Drawbridge does not "
+        "evaluate this expression, because it takes more work than Drawbridge spends on one; "
+        "Kubernetes may evaluate it"
+    ),
+    remedy=(
+        "Loop over fewer elements, search shorter texts, and use shorter patterns without large "
+        "repetition counts."
+    ),
+)
 NODE_SELECTOR_FAILS = CODES.define(
     "NodeSelectorFails",
     Severity.ERROR,

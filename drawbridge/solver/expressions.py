@@ -14,6 +14,7 @@ from drawbridge.cel.dra.projections import PublishedProjection, is_readable, pub
 from drawbridge.cel.dra.reads import Reads, find_reads
 from drawbridge.cel.environment import Environment, Program
 from drawbridge.cel.errors import CompileError, EvaluationError
+from drawbridge.cel.meter import EXCEEDED
 from drawbridge.cel.semver import Semver
 from drawbridge.cel.values import CelValue
 from drawbridge.dra.device import Attribute, Device
@@ -33,6 +34,12 @@ class EvaluationFailure(str):
     __slots__ = ()
 
 
+class WorkRefusal(EvaluationFailure):
+    """The expression takes more work than we spend; what Kubernetes answers is unknown."""
+
+    __slots__ = ()
+
+
 class _CompiledExpression:
     """A compiled expression and its cached results."""
 
@@ -47,7 +54,7 @@ class _CompiledExpression:
             self.reads = find_reads(self.program)
             self.published = published_projection(self.reads)
         except CompileError as error:
-            self.error = EvaluationFailure(f"CEL compile error: {error}")
+            self.error = _describe_compile_error(error)
 
 
 class _SeenDevice:
@@ -176,7 +183,15 @@ def _run(program: Program, seen: Mapping[str, CelValue], *, derived: bool) -> Ev
         value = program.evaluate(seen).value
         return _attribute(value) if derived else bool(value)
     except EvaluationError as error:
+        if error.kind == EXCEEDED:
+            return WorkRefusal(error.message)
         return EvaluationFailure(f"CEL runtime error: {error.message}")
+
+
+def _describe_compile_error(error: CompileError) -> EvaluationFailure:
+    if error.problems[0].kind == EXCEEDED:
+        return WorkRefusal(error.problems[0].message)
+    return EvaluationFailure(f"CEL compile error: {error}")
 
 
 # Field names in the wire format, by type of the value.

@@ -21,7 +21,7 @@ from drawbridge.solver.constraints import AttributeConstraint
 from drawbridge.solver.demand import Demand, Option, claim_name
 from drawbridge.solver.deviations import relevant_overdrafts
 from drawbridge.solver.eligibility import SELECTED, CapacityNeed, SelectorVerdict, Stage
-from drawbridge.solver.expressions import EvaluationFailure
+from drawbridge.solver.expressions import EvaluationFailure, WorkRefusal
 from drawbridge.solver.node_view import NodeView
 from drawbridge.solver.rules import ActiveRules, GroupRule, RuleDevice, RuleState
 
@@ -156,7 +156,7 @@ class State:
         """Check the selectors, then whether the device is available to the node."""
         verdict = option.request_filter.check_selectors(candidate)
         if verdict is not SELECTED:
-            if verdict.failed is not None and not self._errors_reject:
+            if verdict.failed is not None and self._ends(verdict.failed):
                 raise self._selector_error(option, candidate, verdict)
             return Rejection(verdict.stage or Stage.SUPPORT, verdict)
         try:
@@ -337,12 +337,12 @@ class State:
         """Return the attribute of a constraint: derived by the request, else the device's."""
         found = self._find_attribute(option, candidate, name)
         if isinstance(found, EvaluationFailure):
-            if self._errors_reject:
+            if not self._ends(found):
                 return None
             where = (
                 f"{self._describe_request(option)}: derived attribute {name} on device {candidate}"
             )
-            raise Abort(Cause.DERIVED, f"{where}: {found}")
+            raise Abort(_cause(found, Cause.DERIVED), f"{where}: {found}")
         return found
 
     def _find_attribute(
@@ -369,4 +369,12 @@ class State:
         else:
             where = self._describe_request(option)
         text = f"{where}: selector #{verdict.number} on device {candidate}: {verdict.failed}"
-        return Abort(Cause.SELECTOR, text)
+        return Abort(_cause(verdict.failed, Cause.SELECTOR), text)
+
+    def _ends(self, failure: EvaluationFailure) -> bool:
+        """Tell whether a failure ends the search; our own refusal says nothing about a device."""
+        return not self._errors_reject or isinstance(failure, WorkRefusal)
+
+
+def _cause(failure: EvaluationFailure | None, cause: Cause) -> Cause:
+    return Cause.WORK if isinstance(failure, WorkRefusal) else cause

@@ -8,7 +8,6 @@ from drawbridge.cel import times
 from drawbridge.cel.declare import CallEstimate, Function, Operand, Overload
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.library import costs
-from drawbridge.cel.library.bounds import MOST_CHARACTERS, MOST_ELEMENTS, check_size
 from drawbridge.cel.numbers import INT_MAX, INT_MIN, UINT_MAX
 from drawbridge.cel.types import (
     BYTES,
@@ -130,17 +129,14 @@ def _divide_doubles(a: float, b: float) -> float:
 
 
 def _add_texts(a: str, b: str) -> str:
-    check_size(len(a) + len(b), MOST_CHARACTERS)
     return a + b
 
 
 def _add_bytes(a: bytes, b: bytes) -> bytes:
-    check_size(len(a) + len(b), MOST_CHARACTERS)
     return a + b
 
 
 def _add_lists(a: list[CelValue], b: list[CelValue]) -> list[CelValue]:
-    check_size(len(a) + len(b), MOST_ELEMENTS)
     return [*a, *b]
 
 

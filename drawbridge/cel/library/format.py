@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from drawbridge.cel.errors import EvaluationError
-from drawbridge.cel.library.bounds import MOST_CHARACTERS, check_size
 from drawbridge.cel.library.conversions import text_of
 from drawbridge.cel.numbers import INT_MAX
 from drawbridge.cel.types import Type
@@ -97,20 +96,16 @@ def format_text(text: str, args: Sequence[CelValue], clauses: Clauses | None = N
     """Format the arguments; `clauses` defaults to those of Kubernetes."""
     clauses = clauses or CLAUSES
     pieces: list[str] = []
-    position = length = 0
+    position = 0
     for piece in _pieces(text, len(args)):
         if isinstance(piece, Clause):
             try:
                 written = clauses[piece.letter](args[position], piece.precision)
             except EvaluationError as problem:
-                if problem.kind == "cost_exceeded":
-                    raise
                 raise _error(f"error during formatting: {problem.message}") from None
             position += 1
         else:
             written = piece
-        length += len(written)
-        check_size(length, MOST_CHARACTERS)
         pieces.append(written)
     return "".join(pieces)
 
@@ -215,9 +210,9 @@ def _unfit(letter: str, value: CelValue) -> EvaluationError:
 
 def _string(value: CelValue, _: int | None) -> str:
     if isinstance(value, (list, tuple)):
-        return _list(value, _Budget())
+        return _list(value)
     if isinstance(value, (dict, Map)):
-        return _map(value, _Budget())
+        return _map(value)
     return _scalar(value)
 
 
@@ -231,41 +226,27 @@ def _scalar(value: CelValue) -> str:
     raise _unfit("s", value)
 
 
-class _Budget:
-    """The remaining output size, because values can contain the same value many times."""
-
-    __slots__ = ("spent",)
-
-    def __init__(self) -> None:
-        self.spent = 0
-
-    def take(self, written: str) -> str:
-        self.spent += len(written) + 2
-        check_size(self.spent, MOST_CHARACTERS)
-        return written
+def _list(value: Sequence[CelValue]) -> str:
+    return f"[{', '.join([_element(element) for element in value])}]"
 
 
-def _list(value: Sequence[CelValue], budget: _Budget) -> str:
-    return budget.take(f"[{', '.join([_element(element, budget) for element in value])}]")
-
-
-def _map(value: CelValue, budget: _Budget) -> str:
+def _map(value: CelValue) -> str:
     entries = []
     for key in iterate(value):
         if not isinstance(key, (str, int)):
             raise _error(f"no formatting function for map key of type {type_name(key)}")
-        entries.append((_element(key, budget), _element(find(value, key), budget)))
+        entries.append((_element(key), _element(find(value, key))))
     entries.sort(key=lambda entry: entry[0])
-    return budget.take(f"{{{', '.join([f'{key}:{held}' for key, held in entries])}}}")
+    return f"{{{', '.join([f'{key}:{held}' for key, held in entries])}}}"
 
 
-def _element(value: CelValue, budget: _Budget) -> str:
+def _element(value: CelValue) -> str:
     """Write an element of a list or map; as a CEL literal if possible."""
     if isinstance(value, (list, tuple)):
-        return _list(value, budget)
+        return _list(value)
     if isinstance(value, (dict, Map)):
-        return _map(value, budget)
-    return budget.take(_literal(value))
+        return _map(value)
+    return _literal(value)
 
 
 def _literal(value: CelValue) -> str:

@@ -11,7 +11,6 @@ from typing import Final
 from drawbridge.cel import net
 from drawbridge.cel.declare import Function, Library, Overload
 from drawbridge.cel.errors import EvaluationError
-from drawbridge.cel.library.bounds import MOST_CHARACTERS, check_size
 from drawbridge.cel.library.conversions import text_of
 from drawbridge.cel.library.format import CLAUSES, Clauses, format_text
 from drawbridge.cel.library.net import NETWORKS
@@ -59,28 +58,25 @@ def _with_decimals(letter: str) -> Callable[[CelValue, int | None], str]:
         if not math.isfinite(number):
             return _infinite(number)
         decimals = 6 if precision is None else precision
-        check_size(decimals, _MOST_DECIMALS)
+        if decimals > _MOST_DECIMALS:
+            raise EvaluationError("format", f"at most {_MOST_DECIMALS} decimals are written")
         return f"{number:.{decimals}{letter}}"
 
     return written
 
 
 def _string(value: CelValue, _: int | None) -> str:
-    return _plain(value, [0])
+    return _plain(value)
 
 
-def _plain(value: CelValue, spent: list[int]) -> str:
-    """Write a value without quotes; `spent` counts the output so far."""
+def _plain(value: CelValue) -> str:
+    """Write a value without quotes."""
     if isinstance(value, (list, tuple)):
-        written = f"[{', '.join([_plain(element, spent) for element in value])}]"
-    elif isinstance(value, (dict, Map)):
-        entries = [(_plain(key, spent), _plain(find(value, key), spent)) for key in iterate(value)]
-        written = f"{{{', '.join([f'{key}: {held}' for key, held in sorted(entries)])}}}"
-    else:
-        written = _scalar(value)
-    spent[0] += len(written)
-    check_size(spent[0], MOST_CHARACTERS)
-    return written
+        return f"[{', '.join([_plain(element) for element in value])}]"
+    if isinstance(value, (dict, Map)):
+        entries = [(_plain(key), _plain(find(value, key))) for key in iterate(value)]
+        return f"{{{', '.join([f'{key}: {held}' for key, held in sorted(entries)])}}}"
+    return _scalar(value)
 
 
 def _scalar(value: CelValue) -> str:

@@ -1,16 +1,16 @@
 """Regular expressions: CEL's `matches` and Kubernetes' `find` and `findAll`.
 
-Patterns are RE2 patterns, which do not backtrack: the size of text and pattern bounds the time.
+Patterns are RE2 patterns, which do not backtrack: the size of the text and of the program that the
+pattern compiles to bounds the time. The text of a pattern bounds its program before it is built.
 """
 
 import re
-from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, Protocol, cast
 
 import re2
 
 from drawbridge.cel.declare import (
-    UNKNOWN,
     CallEstimate,
     Function,
     Library,
@@ -19,136 +19,229 @@ from drawbridge.cel.declare import (
     Range,
 )
 from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.frame import Cancelled
 from drawbridge.cel.library import costs
-from drawbridge.cel.library.bounds import check_size
+from drawbridge.cel.meter import MOST_WORK, exceeded
 from drawbridge.cel.types import INT, STRING, list_of
 from drawbridge.cel.values import CelValue
 
-# Go accepts patterns that compile to 128 MiB; only hostile patterns need more than this.
-_MOST_MEMORY: Final = 64 << 20
-# This many pairs of text and pattern characters cost ten times the budget of a selector.
-_MOST_WORK: Final = 400_000_000
-# A search for all matches may take quadratic time.
-_LONGEST_SEARCHED: Final = 20_000
+REGEX_FUNCTIONS: Final = frozenset({"matches", "find", "findAll"})
+# Constant patterns of one expression that are paid once in an evaluation, not in each call.
+MOST_PATTERNS: Final = 32
+# Go accepts programs of three million instructions; `\pL` has 1,200, and `.{1000}` has 8,000.
+_MOST_INSTRUCTIONS: Final = 10_000
+# The smallest limit that lets RE2 build such a program; it also holds the states of a search.
+_MEMORY: Final = 1 << 20
+_KEPT: Final = 64
+# The work of building a pattern and of using it, in the unit of `drawbridge.cel.meter`.
+_BUILD: Final = 600
+_BUILD_INSTRUCTION: Final = 10
+_SEARCH: Final = 60
+_FOUND: Final = 100
+_INSTRUCTIONS_PER_UNIT: Final = 4  # of the program, for each byte of the text
 # Matches a single byte in C++; Go does not support it.
 _BYTE: Final = re.compile(r"(?:[^\\]|\\[^CQ]|\\Q(?s:.*?)(?:\\E|\Z))*?\\C")
 # Go requires plain letters in group names, and limits the nesting of groups.
 _FOREIGN_NAME: Final = re.compile(r"(?<!\\)\(\?P?<[^>]*[^\x00-\x7f]")
 _DEEPEST: Final = 1000
 _DEEP: Final = re.compile(rf"\({{{_DEEPEST + 1}}}")
+# The parts of a pattern, as far as they differ in the size of their programs.
+_PART: Final = re.compile(
+    r"(?P<unicode>\\[pP](?:\{[^}]*\}|.))"
+    r"|(?P<text>\\Q.*?(?:\\E|\Z))"
+    r"|(?P<set>\[\^?\]?(?:\\[pP]\{[^}]*\}|\\.|\[:\^?[a-z]+:\]|[^\]\\])*\])"
+    r"|(?P<repeat>\{(?P<least>[0-9]+)(?:,(?P<most>[0-9]*))?\})"
+    r"|(?P<open>\()|(?P<close>\))|(?P<quantifier>[*+?])|(?P<wide>\\[DSW]|\.)|\\.|.",
+    re.DOTALL,
+)
+# A flag that lets letters match in any case.
+_FOLDED: Final = re.compile(r"\(\?[A-Za-z-]*i")
+_IN_SET: Final = re.compile(r"\\[pP](?:\{[^}]*\}|.)|\[:\^|\\[DSW]|.", re.DOTALL)
+# Instructions: the largest Unicode class in any case, any character, a range of characters.
+_UNICODE, _WIDE, _RANGE = 2_600, 10, 12
 
 
-class _Match(Protocol):
-    def start(self) -> int: ...
-    def end(self) -> int: ...
-    def group(self) -> str: ...
+class Match(Protocol):
+    """A match; positions count characters or bytes, as the text does."""
 
+    def start(self) -> int:
+        """Return the position of its first character or byte."""
 
-class _RawMatch(Protocol):
-    def group(self) -> bytes: ...
+    def end(self) -> int:
+        """Return the position after its last one."""
 
 
 class Pattern(Protocol):
     """A compiled pattern."""
 
-    def search(self, text: bytes) -> _RawMatch | None:
-        """Return the leftmost match, in bytes, because counting characters takes longer."""
+    programsize: int
 
-    def finditer(self, text: str) -> "list[_Match]":
+    def search(self, text: bytes) -> Match | None:
+        """Return the leftmost match."""
+
+    def finditer(self, text: bytes | str) -> "list[Match]":
         """Iterate over all matches."""
 
 
+def estimate_program(pattern: str) -> int:
+    """Return more instructions than the program of a pattern has, from its text."""
+    folded = _FOLDED.search(pattern) is not None
+    levels = [[0, 0]]  # for each open group: the size so far, and the size of its last part
+    for part in _PART.finditer(pattern):
+        group = levels[-1]
+        if part["open"]:
+            levels.append([4, 0])
+        elif part["close"] and len(levels) > 1:
+            levels.pop()
+            size = group[0] + group[1]
+            levels[-1] = [sum(levels[-1]), size]
+        elif part["repeat"]:
+            # A minimum is a number of copies, too, if there is no maximum.
+            times = int((part["most"] or part["least"])[:6]) + 1
+            group[1] = (group[1] + 2) * times
+        elif part["quantifier"]:
+            group[1] += 2
+        else:
+            levels[-1] = [sum(group), _estimate_part(part, folded=folded)]
+    # The search from any position, and the end.
+    return 8 + sum(sum(group) for group in levels)
+
+
+def _estimate_part(part: re.Match[str], *, folded: bool) -> int:
+    text = part[0]
+    if part["unicode"]:
+        return _UNICODE
+    if part["wide"]:
+        return _WIDE
+    if part["text"]:
+        return sum(_estimate_character(char, folded=folded) for char in text)
+    if not part["set"]:
+        return _estimate_character(text[-1], folded=folded)
+    size = _WIDE if text[1] == "^" else 2
+    for found in _IN_SET.findall(text[1:-1]):
+        if found[:2] in {r"\p", r"\P", r"\D", r"\S", r"\W", "[:"}:
+            size += _UNICODE if found[1] in "pP" else _WIDE
+        else:
+            size += 2 if found.isascii() else _RANGE
+    return size + (_RANGE if folded else 0)
+
+
+def _estimate_character(char: str, *, folded: bool) -> int:
+    return _RANGE if folded or not char.isascii() else 2
+
+
+def is_too_large(pattern: str) -> bool:
+    """Tell whether the program of a pattern is larger than we build."""
+    return estimate_program(pattern) > _MOST_INSTRUCTIONS
+
+
+@lru_cache(maxsize=_KEPT)
 def compile_pattern(pattern: str) -> Pattern:
-    """Compile a pattern, or raise an error of kind `regex`."""
+    """Compile a pattern, or raise an error of kind `regex`; cancels if its program is too large."""
     if "\\C" in pattern and _BYTE.match(pattern):
         raise EvaluationError("regex", r"error parsing regexp: invalid escape sequence: `\C`")
     if not pattern.isascii() and _FOREIGN_NAME.search(pattern):
         raise EvaluationError("regex", "error parsing regexp: invalid named capture")
     if pattern.count("(") > _DEEPEST and _DEEP.search(pattern):
         raise EvaluationError("regex", "error parsing regexp: expression nests too deeply")
+    if is_too_large(pattern):
+        raise exceeded()
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = _MOST_MEMORY
+    options.never_capture = True
+    options.max_mem = _MEMORY
     try:
-        return cast("Pattern", re2.compile(pattern, options))
+        compiled = cast("Pattern", re2.compile(pattern, options))
     except (re2.error, UnicodeEncodeError) as problem:
         reason = problem.args[0] if problem.args else problem
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise EvaluationError("regex", f"error parsing regexp: {text}") from None
+    # The library keeps another 128 patterns.
+    re2.purge()
+    return compiled
 
 
 def check_pattern(pattern: str) -> str | None:
-    """Return the error of a pattern, or None if it is valid."""
+    """Return the error of a pattern, or None if it is valid or larger than we build."""
     try:
         compile_pattern(pattern)
     except EvaluationError as problem:
         return problem.message
+    except Cancelled:
+        return None
     return None
+
+
+def pattern_price(pattern: CelValue) -> int:
+    """Return the work of compiling a pattern, whether it is kept or not."""
+    if not isinstance(pattern, str):
+        return 0
+    size = estimate_program(pattern)
+    if size > _MOST_INSTRUCTIONS:
+        return MOST_WORK + 1
+    return _BUILD + size * _BUILD_INSTRUCTION
+
+
+def search_price(text: CelValue, pattern: CelValue) -> int:
+    """Return the work of one search: the program of the pattern times the text, at worst."""
+    if not isinstance(text, str) or not isinstance(pattern, str):
+        return _SEARCH
+    return _SEARCH + _program_size(pattern) * _bytes(text) // _INSTRUCTIONS_PER_UNIT
+
+
+def find_all_price(text: CelValue, pattern: CelValue, limit: CelValue = -1) -> int:
+    """Return the work of a search from every position, or for as many matches as are asked for."""
+    if not isinstance(text, str) or not isinstance(pattern, str):
+        return _SEARCH
+    searches = len(text) + 1
+    if type(limit) is int and limit >= 0:
+        # An empty match next to another match does not count.
+        searches = min(searches, 2 * limit)
+    return _FOUND + searches * (_FOUND + search_price(text, pattern))
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else 4 * len(text)
+
+
+def _program_size(pattern: str) -> int:
+    try:
+        return compile_pattern(pattern).programsize
+    except EvaluationError:
+        return 0
 
 
 def matches(text: str, pattern: str) -> bool:
     """Tell whether the pattern matches anywhere in the text."""
-    check_size(len(text) * len(pattern), _MOST_WORK)
     return compile_pattern(pattern).search(text.encode(errors="replace")) is not None
 
 
-def prepare_matches(args: tuple[CelValue, ...]) -> Callable[..., CelValue] | None:
-    """Compile a constant pattern once."""
+def prepare(args: tuple[CelValue, ...]) -> None:
+    """Refuse an invalid constant pattern at compile time."""
     pattern = args[1]
-    if not isinstance(pattern, str):
-        return None
-    compiled = compile_pattern(pattern)
-    longest = _MOST_WORK // max(len(pattern), 1)
-
-    def prepared(text: str, _: str) -> bool:
-        check_size(len(text), longest)
-        return compiled.search(text.encode(errors="replace")) is not None
-
-    return prepared
+    if isinstance(pattern, str) and not is_too_large(pattern):
+        compile_pattern(pattern)
 
 
 def _find(text: str, pattern: str) -> str:
-    check_size(len(text) * len(pattern), _MOST_WORK)
-    return _first(compile_pattern(pattern), text)
+    encoded = text.encode(errors="replace")
+    found = compile_pattern(pattern).search(encoded)
+    return encoded[found.start() : found.end()].decode() if found else ""
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    return _all(compile_pattern(pattern), text, limit)
-
-
-def _first(pattern: Pattern, text: str) -> str:
-    found = pattern.search(text.encode(errors="replace"))
-    return found.group().decode() if found else ""
-
-
-def _all(pattern: Pattern, text: str, limit: int) -> list[str]:
-    check_size(len(text), _LONGEST_SEARCHED)
-    if limit == 0:
-        return []
     found: list[str] = []
+    if limit == 0:
+        return found
     end = -1
-    for match in pattern.finditer(text):
+    for match in compile_pattern(pattern).finditer(text):
         # An empty match immediately after another match does not count.
         if match.end() > match.start() or match.start() != end:
-            found.append(match.group())
+            found.append(text[match.start() : match.end()])
             if len(found) == limit:
                 break
         end = match.end()
     return found
-
-
-def _prepare_find(args: tuple[CelValue, ...]) -> Callable[..., CelValue] | None:
-    if args[1] is UNKNOWN or not isinstance(args[1], str):
-        return None
-    compiled = compile_pattern(args[1])
-    return lambda text, _: _first(compiled, text)
-
-
-def _prepare_find_all(args: tuple[CelValue, ...]) -> Callable[..., CelValue] | None:
-    if args[1] is UNKNOWN or not isinstance(args[1], str):
-        return None
-    compiled = compile_pattern(args[1])
-    return lambda text, _, limit=-1: _all(compiled, text, limit)
 
 
 def _cost(args: tuple[CelValue, ...], _: CelValue) -> int:
@@ -168,7 +261,7 @@ REGEX: Final = Library(
             "find",
             (
                 Overload(
-                    "string_find_string", _TEXTS, STRING, _find, member=True, prepare=_prepare_find
+                    "string_find_string", _TEXTS, STRING, _find, member=True, prepare=prepare
                 ),
             ),
             cost=_cost,
@@ -179,11 +272,11 @@ REGEX: Final = Library(
             (
                 Overload(
                     "string_find_all_string", _TEXTS, list_of(STRING), _find_all,
-                    member=True, prepare=_prepare_find_all,
+                    member=True, prepare=prepare,
                 ),
                 Overload(
                     "string_find_all_string_int", (STRING, STRING, INT), list_of(STRING), _find_all,
-                    member=True, prepare=_prepare_find_all,
+                    member=True, prepare=prepare,
                 ),
             ),
             cost=_cost,

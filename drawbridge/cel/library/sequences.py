@@ -17,7 +17,6 @@ from drawbridge.cel.declare import (
 )
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.library import costs
-from drawbridge.cel.library.bounds import MOST_ELEMENTS, MOST_PAIRS, check_size
 from drawbridge.cel.library.lists import COMPARABLE_NAMES, order
 from drawbridge.cel.types import (
     BOOL,
@@ -39,6 +38,8 @@ from drawbridge.cel.values import CelValue, Uint, actual_size, no_such_overload,
 _Elements = Sequence[CelValue]
 
 _LIST: Final = list_of(A)
+# Kubernetes' own limit, since 1.37.
+_MOST_ELEMENTS: Final = 1_000_000
 
 # cel-go's order of the type names of these kinds in its error messages.
 _SORTABLE: Final = (
@@ -69,15 +70,17 @@ def _flatten(elements: CelValue, depth: int = 1) -> list[CelValue]:
         raise no_such_overload()
     if depth < 0:
         raise EvaluationError("list_elements", "level must be non-negative")
-    flat: Sequence[CelValue] = elements
-    # One level at a time, as the elements arrive; it ends at the first level without a list.
-    for _ in range(depth):
-        if not any(isinstance(element, (list, tuple)) for element in flat):
-            break
-        size = sum(len(e) if isinstance(e, (list, tuple)) else 1 for e in flat)
-        check_size(size, MOST_ELEMENTS)
-        flat = [x for e in flat for x in (e if isinstance(e, (list, tuple)) else (e,))]
-    return list(flat)
+    flat: list[CelValue] = []
+    pending = [iter(elements)]
+    while pending:
+        for element in pending[-1]:
+            if isinstance(element, (list, tuple)) and len(pending) <= depth:
+                pending.append(iter(element))
+                break
+            flat.append(element)
+        else:
+            pending.pop()
+    return flat
 
 
 def _sort(elements: _Elements) -> _Elements:
@@ -107,10 +110,7 @@ def _distinct(elements: _Elements) -> list[CelValue]:
     if len(kinds) <= 1 and kinds <= _PLAIN:
         return list(dict.fromkeys(elements))
     found: list[CelValue] = []
-    pairs = 0
     for element in elements:
-        pairs += len(found)
-        check_size(pairs, MOST_PAIRS)
         if not any(same(element, other) for other in found):
             found.append(element)
     return found
@@ -121,7 +121,6 @@ def _reverse(elements: _Elements) -> list[CelValue]:
 
 
 def _range(count: int) -> list[CelValue]:
-    check_size(count, MOST_ELEMENTS)
     return list(range(count))
 
 
@@ -130,9 +129,9 @@ def _checked_range(count: int) -> list[CelValue]:
         raise EvaluationError(
             "list_elements", f"lists.range: size must be non-negative, got {count}"
         )
-    if count > MOST_ELEMENTS:
+    if count > _MOST_ELEMENTS:
         raise EvaluationError(
-            "list_elements", f"lists.range: size {count} exceeds maximum allowed ({MOST_ELEMENTS})"
+            "list_elements", f"lists.range: size {count} exceeds maximum allowed ({_MOST_ELEMENTS})"
         )
     return _range(count)
 

@@ -13,7 +13,6 @@ from drawbridge.cel.declare import (
     Overload,
 )
 from drawbridge.cel.library import costs
-from drawbridge.cel.library.bounds import MOST_PAIRS, check_size
 from drawbridge.cel.types import BOOL, A, list_of
 from drawbridge.cel.values import CelValue, Uint, actual_size, same
 
@@ -31,7 +30,6 @@ def _alike(a: _Elements, b: _Elements) -> bool:
 def _contains(elements: _Elements, wanted: _Elements) -> bool:
     if _alike(elements, wanted):
         return set(elements).issuperset(wanted)
-    check_size(len(elements) * len(wanted), MOST_PAIRS)
     return all(any(same(one, other) for other in elements) for one in wanted)
 
 
@@ -42,7 +40,6 @@ def _equivalent(a: _Elements, b: _Elements) -> bool:
 def _intersects(a: _Elements, b: _Elements) -> bool:
     if _alike(a, b):
         return not set(a).isdisjoint(b)
-    check_size(len(a) * len(b), MOST_PAIRS)
     return any(any(same(one, other) for other in b) for one in a)
 
 

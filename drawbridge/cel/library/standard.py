@@ -24,7 +24,7 @@ from drawbridge.cel.library import costs
 from drawbridge.cel.library.arithmetic import FUNCTIONS as ARITHMETIC
 from drawbridge.cel.library.conversions import FUNCTIONS as CONVERSIONS
 from drawbridge.cel.library.conversions import INT_TO_DURATION
-from drawbridge.cel.library.regex import matches, prepare_matches
+from drawbridge.cel.library.regex import matches, prepare
 from drawbridge.cel.library.time import FUNCTIONS as TIMES
 from drawbridge.cel.types import (
     BOOL,
@@ -261,11 +261,11 @@ def _matches_overloads(*, newer: bool) -> tuple[Overload, ...]:
     return (
         Overload(
             "matches", texts, BOOL, matches, cost=cost if newer else None,
-            estimate=estimate if newer else None, prepare=prepare_matches,
+            estimate=estimate if newer else None, prepare=prepare,
         ),
         Overload(
             "matches_string", texts, BOOL, matches, member=True, cost=cost,
-            estimate=estimate, prepare=prepare_matches,
+            estimate=estimate, prepare=prepare,
         ),
     )  # fmt: skip
 

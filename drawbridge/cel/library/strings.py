@@ -15,7 +15,6 @@ from drawbridge.cel.declare import (
 )
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.library import costs
-from drawbridge.cel.library.bounds import MOST_CHARACTERS, MOST_ELEMENTS, check_size
 from drawbridge.cel.library.format import format_text
 from drawbridge.cel.types import DYN, INT, STRING, Type, list_of
 from drawbridge.cel.values import CelValue, actual_size
@@ -93,20 +92,14 @@ def _rightmost(text: str, part: str, start: int | None) -> int:
 
 
 def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
-    count = len(text) + 1 if not old else text.count(old)
-    if limit >= 0:
-        count = min(count, limit)
-    check_size(len(text) + count * max(len(new) - len(old), 0), MOST_CHARACTERS)
-    return text.replace(old, new, count)
+    return text.replace(old, new, max(limit, -1))
 
 
 def _split(text: str, separator: str, limit: int = -1) -> list[str]:
     if limit == 0:
         return []
     if separator:
-        check_size(text.count(separator), MOST_ELEMENTS)
         return text.split(separator, limit - 1 if limit > 0 else -1)
-    check_size(len(text), MOST_ELEMENTS)
     if limit < 0 or limit >= len(text):
         return list(text)
     return [*text[: limit - 1], text[limit - 1 :]]
@@ -125,14 +118,9 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def _join(texts: list[CelValue], separator: str = "") -> str:
-    parts: list[str] = []
-    length = 0
-    for text in texts:
-        if not isinstance(text, str):
-            raise EvaluationError("list_elements", "join: invalid input: not a string")
-        length += len(text) + len(separator)
-        check_size(length, MOST_CHARACTERS)
-        parts.append(text)
+    parts = [text for text in texts if isinstance(text, str)]
+    if len(parts) < len(texts):
+        raise EvaluationError("list_elements", "join: invalid input: not a string")
     return separator.join(parts)
 
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from drawbridge.cel import CompileError
 from drawbridge.cel.dra import find_reads
+from drawbridge.cel.meter import MESSAGE
 from drawbridge.dra.attributes import group_by_domain
 from drawbridge.dra.claim import request_choices
 from drawbridge.dra.device import Device
@@ -24,6 +25,7 @@ from drawbridge.judge.devices.proof import UnreadableClaimError, reads_of_claims
 from drawbridge.judge.slices.codes import READ_NOWHERE
 from drawbridge.judge.subject import JudgedClaim, Subject
 from drawbridge.judge.work import COMPARISONS
+from drawbridge.solver.codes import SELECTOR_TOO_EXPENSIVE
 from drawbridge.solver.expressions import EvaluationFailure
 
 # The nodes differ in the attributes that are read. Of a nearly unique one, some are enough.
@@ -179,6 +181,10 @@ def _different_devices(
 
 def _report(failure: _Failure, each: _Selectors, context: JudgeContext) -> Finding:
     more = f" and {failure.devices - 1} more" if failure.devices > 1 else ""
+    if failure.message == MESSAGE:
+        at = f"{each.path}.deviceClassName" if failure.of_class else each.path_of(failure.number)
+        where = f"on device {failure.name}{more}: {MESSAGE}"
+        return SELECTOR_TOO_EXPENSIVE.at(at, where, object=each.object)
     if failure.of_class:
         message = f"a selector of class {each.class_name} fails on device {failure.name}{more}"
         at = f"{each.path}.deviceClassName"

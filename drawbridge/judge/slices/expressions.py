@@ -13,6 +13,7 @@ from drawbridge.cel import EvaluationError, Program
 from drawbridge.cel.dra import Reads, Selectors, device_variables, find_reads
 from drawbridge.cel.dra.environment import LENGTH_LIMIT
 from drawbridge.cel.environment import COST_LIMIT
+from drawbridge.cel.meter import EXCEEDED
 from drawbridge.dra.classes import KIND, DeviceClass
 from drawbridge.dra.compatibility import Declaration, read_declarations
 from drawbridge.dra.slices import KIND as SLICE
@@ -21,6 +22,7 @@ from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Code, Finding
 from drawbridge.judge.slices import codes
 from drawbridge.names import COMPATIBILITY_ANNOTATION
+from drawbridge.solver.codes import SELECTOR_TOO_EXPENSIVE
 
 _Result = bool | EvaluationError
 _DeviceView = Mapping[str, object]
@@ -90,7 +92,10 @@ def check_class_selectors(
                 yield from _check_reads(expression, find_reads(program), published)
             tried = _evaluate_all(program, left)
             yield from _check_failures(expression, tried)
-            holding = tuple(device for device, answer in tried if answer is True)
+            # An expression that we refuse may select any device.
+            holding = tuple(
+                device for device, answer in tried if answer is True or _is_refused(answer)
+            )
             if left and not holding:
                 yield expression.finding(
                     codes.SELECTOR_NEVER_TRUE, _no_match_message(device_class, left, i)
@@ -159,6 +164,8 @@ def _compile(
     admitted, problem = selectors.check_admission(text)
     if admitted:
         return selectors.stored.compile(text), ()
+    if problem is not None and problem.kind == EXCEEDED:
+        return None, (expression.finding(SELECTOR_TOO_EXPENSIVE, problem.message),)
     if problem is not None:
         at = f"line {problem.line}, column {problem.column}: " if problem.line > 0 else ""
         message = f"does not compile: {at}{problem.message}"
@@ -200,7 +207,12 @@ def _check_failures(
         device, error = failed[0]
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         message = f"fails on device {device.name}{more}: {error.message}"
-        yield expression.finding(codes.EXPRESSION_FAILS, message)
+        code = SELECTOR_TOO_EXPENSIVE if _is_refused(error) else codes.EXPRESSION_FAILS
+        yield expression.finding(code, message)
+
+
+def _is_refused(answer: _Result) -> bool:
+    return isinstance(answer, EvaluationError) and answer.kind == EXCEEDED
 
 
 def _no_match_message(each: DeviceClass, left: Sequence[PublishedDevice], index: int) -> str:

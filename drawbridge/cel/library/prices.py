@@ -1,0 +1,293 @@
+"""The price of each function whose work depends on its arguments: the most that a call may take.
+
+The unit is that of `drawbridge.cel.meter`. A function that is not in the table works on numbers or
+on values of a fixed size. Every price is known before the call starts, from its arguments alone.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from drawbridge.cel.library.regex import find_all_price, search_price
+from drawbridge.cel.meter import Price
+from drawbridge.cel.values import CelValue, Map, Optional, Semver, Url, extent
+
+_SIZED: Final = (str, bytes, list, tuple, dict, Map)
+_NESTED: Final = (list, tuple, dict, Map, Optional)
+_CONTAINERS: Final = (list, tuple)
+_WIDTH: Final = re.compile(r"%\.([0-9]{1,9})[0-9]*[ef]")
+_WIDEST: Final = 65_536
+# Of one element: copied, created, visited by code in Python, compared with another.
+_COPIED, _CREATED, _VISITED, _COMPARED = 0.4, 1, 8, 14
+# Of one character: copied, looked at, converted by a table, by code in Python.
+_MOVED, _SCANNED, _MAPPED, _PARSED = 0.02, 0.2, 2, 12
+
+
+def _length(value: CelValue) -> int:
+    return len(value) if isinstance(value, _SIZED) else 1
+
+
+def _fixed(amount: int) -> Price:
+    return lambda *_: amount
+
+
+def _over(rate: float, base: int = 2) -> Price:
+    """Price one pass over the first argument."""
+    return lambda value, *_: base + int(_length(value) * rate)
+
+
+def _both(rate: float) -> Price:
+    return lambda a, b: 2 + int((_length(a) + _length(b)) * rate)
+
+
+def _search(text: CelValue, part: CelValue, *_: CelValue) -> int:
+    """Price a search for a text: a short one may be compared at every position."""
+    most = min(_length(part), 100 if _length(text) < 30_000 else 8)
+    return 4 + int(_length(text) * (1 + most) * _MOVED)
+
+
+def _backward_search(text: CelValue, part: CelValue, *_: CelValue) -> int:
+    return 4 + int(_length(text) * (1 + min(_length(part), _length(text))) * _MOVED)
+
+
+def _affix(_: CelValue, affix: CelValue) -> int:
+    return 1 + int(_length(affix) * _MOVED)
+
+
+def _smaller(a: CelValue, b: CelValue) -> int:
+    return 1 + int(min(_length(a), _length(b)) * _MOVED)
+
+
+def _replace(text: CelValue, old: CelValue, new: CelValue, limit: CelValue = -1) -> int:
+    searched = 2 * _search(text, old)
+    if not isinstance(text, str) or not isinstance(old, str):
+        return searched
+    count = len(text) // max(len(old), 1) + 1
+    if type(limit) is int and limit >= 0:
+        count = min(count, limit)
+    return searched + int((len(text) + count * _length(new)) * _MOVED) + count // 2
+
+
+def _split(text: CelValue, separator: CelValue, limit: CelValue = -1) -> int:
+    searched = _search(text, separator)
+    parts = _length(text) // max(_length(separator), 1) + 1
+    if type(limit) is int and limit >= 0:
+        parts = min(parts, limit)
+    return searched + parts * _CREATED + int(_length(text) * _MOVED)
+
+
+def _join(texts: CelValue, separator: CelValue = "") -> int:
+    if not isinstance(texts, _CONTAINERS):
+        return 1
+    characters = sum(map(_length, texts)) + len(texts) * _length(separator)
+    return 2 + len(texts) * _VISITED + int(characters * _MOVED)
+
+
+def _map_text(text: CelValue) -> int:
+    return 2 + int(_length(text) * (_MAPPED if isinstance(text, str) else _MOVED))
+
+
+def _format(text: CelValue, args: CelValue) -> int:
+    """Price the clauses, every character that they write, and their widths."""
+    if not isinstance(text, str):
+        return 1
+    widths = sum(min(int(width), _WIDEST) for width in _WIDTH.findall(text))
+    clauses = text.count("%")
+    return 20 + len(text) // 4 + clauses * 60 + extent(args, 3) + int(widths * _SCANNED)
+
+
+def _membership(element: CelValue, container: CelValue) -> int:
+    return _position(container, element) if isinstance(container, _CONTAINERS) else 1
+
+
+def _position(elements: CelValue, wanted: CelValue) -> int:
+    """Price the comparison of all elements with one value."""
+    if not isinstance(elements, _CONTAINERS):
+        return extent(elements) if isinstance(elements, _NESTED) else 1
+    if isinstance(wanted, _NESTED):
+        return extent(elements) + _COMPARED * len(elements)
+    return int(len(elements) * (_COMPARED + _characters(wanted) * _MOVED))
+
+
+def _characters(value: CelValue) -> int:
+    """Return the size of a value that one comparison may go over."""
+    if isinstance(value, Semver):
+        return 100 * len(_identifiers(value))
+    return len(value.text) if isinstance(value, Url) else _length(value)
+
+
+def _pairs(a: CelValue, b: CelValue) -> int:
+    """Price the comparison of each element of a list with each one of another."""
+    if not isinstance(a, _CONTAINERS) or not isinstance(b, _CONTAINERS):
+        return 1
+    if len(a) == 0 or len(b) == 0:
+        return 2
+    texts = {type(element) for element in a} | {type(element) for element in b}
+    if len(texts) == 1 and texts <= _HASHED:
+        return (len(a) + len(b)) * 6 + int((extent(a) + extent(b)) * 0.2)
+    return 2 * (_COMPARED * len(a) * len(b) + min(extent(a) * len(b), extent(b) * len(a)))
+
+
+def _equivalence(a: CelValue, b: CelValue) -> int:
+    return 2 * _pairs(a, b)
+
+
+def _distinct(elements: CelValue) -> int:
+    return _pairs(elements, elements) // 2
+
+
+def _sort(elements: CelValue, keys: CelValue = None) -> int:
+    compared = elements if keys is None else keys
+    if not isinstance(compared, _CONTAINERS):
+        return 1
+    count = len(compared)
+    longest = max(map(_length, compared), default=0)
+    each = (3 if type(compared[0]) in _HASHED else 40) if count else 0
+    return 10 + count * (_VISITED + int(count.bit_length() * (each + longest * _MOVED)))
+
+
+def _order(elements: CelValue) -> int:
+    """Price one comparison of each element with the next or the best one."""
+    return extent(elements, _MOVED) * 2
+
+
+def _flatten(elements: CelValue, depth: CelValue = 1) -> int:
+    if not isinstance(elements, _CONTAINERS):
+        return 1
+    if depth == 1:
+        return 4 + len(elements) * 4 + sum(map(_length, elements)) // 2
+    return extent(elements)
+
+
+def _range(count: CelValue) -> int:
+    return 1 + max(count, 0) if isinstance(count, int) else 1
+
+
+def _slice(_: CelValue, start: CelValue, end: CelValue) -> int:
+    count = end - start if isinstance(start, int) and isinstance(end, int) else 0
+    return 2 + int(max(count, 0) * _COPIED)
+
+
+def _insert(given: CelValue, *entry: CelValue) -> int:
+    """Price the copy of a map, and the entries of another."""
+    return 10 + _VISITED * sum(map(_length, (given, entry[0] if len(entry) == 1 else 0)))
+
+
+def _versions(a: CelValue, b: CelValue) -> int:
+    return 1 + min(len(_identifiers(a)), len(_identifiers(b)))
+
+
+def _identifiers(version: CelValue) -> tuple[object, ...]:
+    return version.key[4] if isinstance(version, Semver) else ()
+
+
+_HASHED: Final = frozenset({int, str, bool, bytes})
+_READ_TEXT: Final = _over(_PARSED, 60)
+_ZONED: Final = _fixed(120)
+
+PRICES: Final[Mapping[str, Price]] = {
+    # Operators
+    "add_bytes": _both(_MOVED),
+    "add_list": _both(_COPIED),
+    "add_string": _both(_MOVED),
+    **{f"{order}_{kind}": _smaller
+       for order in ("less", "less_equals", "greater", "greater_equals")
+       for kind in ("string", "bytes")},
+    "in_list": _membership,
+    "@mapInsert_map_key_value": _insert,
+    "@mapInsert_map_map": _insert,
+    # Texts
+    "contains_string": _search,
+    "starts_with_string": _affix,
+    "ends_with_string": _affix,
+    "string_index_of_string": _search,
+    "string_index_of_string_int": _search,
+    "string_last_index_of_string": _backward_search,
+    "string_last_index_of_string_int": _backward_search,
+    "string_lower_ascii": _map_text,
+    "string_upper_ascii": _map_text,
+    "strings_quote": _map_text,
+    "string_replace_string_string": _replace,
+    "string_replace_string_string_int": _replace,
+    "string_split_string": _split,
+    "string_split_string_int": _split,
+    "string_substring_int": _over(_MOVED),
+    "string_substring_int_int": _over(_MOVED),
+    "string_trim": _over(_SCANNED),
+    "string_format": _format,
+    "list_join": _join,
+    "list_join_string": _join,
+    "matches": search_price,
+    "matches_string": search_price,
+    "string_find_string": search_price,
+    "string_find_all_string": find_all_price,
+    "string_find_all_string_int": find_all_price,
+    # Lists
+    "list_a_index_of_int": _position,
+    "list_a_last_index_of_int": _position,
+    "list_includes_dyn_dyn": _position,
+    "dra_includes_dyn_dyn": _position,
+    "list_distinct": _distinct,
+    "list_flatten": _flatten,
+    "list_flatten_int": _flatten,
+    "list_reverse": _over(_COPIED),
+    "list_slice": _slice,
+    "lists_range": _range,
+    "optional_unwrap": _over(_VISITED),
+    "optional_unwrapOpt": _over(_VISITED),
+    "list_sets_contains_list": _pairs,
+    "list_sets_equivalent_list": _equivalence,
+    "list_sets_intersects_list": _pairs,
+    **{f"list_{kind}_{name}": _sort
+       for name in ("sort", "sortByAssociatedKeys")
+       for kind in ("int", "uint", "double", "bool", "google.protobuf.Duration",
+                    "google.protobuf.Timestamp", "string", "bytes")},
+    **{id_.format(kind): _order
+       for id_ in ("list_{}_is_sorted_bool", "list_{0}_min_{0}", "list_{0}_max_{0}")
+       for kind in ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")},
+    **{f"list_{kind}_sum_{kind}": _order for kind in ("int", "uint", "double", "duration")},
+    # Conversions
+    "string_to_bytes": _over(_MOVED),
+    "bytes_to_string": _over(_MOVED),
+    "string_to_bool": _over(_MOVED),
+    "string_to_int64": _over(_SCANNED, 20),
+    "string_to_uint64": _over(_SCANNED, 20),
+    "string_to_double": _over(_SCANNED, 30),
+    "double_to_string": _fixed(80),
+    "timestamp_to_string": _fixed(80),
+    "duration_to_string": _fixed(40),
+    "string_to_timestamp": _over(_SCANNED, 120),
+    "string_to_duration": _READ_TEXT,
+    **{f"timestamp_to_{part}_with_tz": _ZONED
+       for part in ("year", "month", "day_of_year", "day_of_month", "day_of_month_1_based",
+                    "day_of_week", "hours", "minutes", "milliseconds")},
+    "timestamp_to_seconds_tz": _ZONED,
+    # Kubernetes' types
+    "string_to_url": _READ_TEXT,
+    "is_url_string": _READ_TEXT,
+    "url_get_query": lambda url: 60 + _PARSED * _length(getattr(url, "query", "")),
+    "url_get_host": _fixed(4),
+    "string_to_ip": _over(1, 120),
+    "is_ip": _over(1, 120),
+    "ip_is_canonical": _over(1, 200),
+    "ip_to_string": _fixed(120),
+    "string_to_cidr": _over(1, 140),
+    "is_cidr": _over(1, 140),
+    "cidr_to_string": _fixed(130),
+    "cidr_contains_ip_string": lambda _, text: 120 + _length(text),
+    "cidr_contains_cidr_string": lambda _, text: 140 + _length(text),
+    "string_to_quantity": _over(_SCANNED, 120),
+    "is_quantity_string": _over(_SCANNED, 120),
+    "quantity_add": _fixed(60),
+    "quantity_add_int": _fixed(80),
+    "quantity_sub": _fixed(60),
+    "quantity_sub_int": _fixed(80),
+    "string_to_semver": _READ_TEXT,
+    "string_bool_to_semver": _READ_TEXT,
+    "is_semver_string": _READ_TEXT,
+    "is_semver_string_bool": _READ_TEXT,
+    "semver_is_greater_than": _versions,
+    "semver_is_less_than": _versions,
+    "semver_compare_to": _versions,
+    "format-validate": lambda _, text: 100 + 2 * _length(text),
+}  # fmt: skip

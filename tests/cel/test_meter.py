@@ -1,0 +1,158 @@
+"""The work of an evaluation is bounded, depends on nothing else, and is charged in advance."""
+
+import pytest
+
+from drawbridge.cel.dra import device_environment
+from drawbridge.cel.environment import Program, Result
+from drawbridge.cel.errors import CompileError, EvaluationError
+from drawbridge.cel.library.prices import PRICES
+from drawbridge.cel.library.versions import functions, libraries
+from drawbridge.cel.meter import EXCEEDED, MESSAGE, MOST_WORK
+
+TEXT = "x" * 64
+DEVICE = {
+    "device": {
+        "driver": "d",
+        "attributes": {"d": {"s": TEXT, "i": 5}},
+        "capacity": {"d": {}},
+        "allowMultipleAllocations": None,
+    }
+}
+S = 'device.attributes["d"].s'
+ENVIRONMENT = device_environment()
+
+
+def compiled(source: str) -> Program:
+    """Compile a selector."""
+    return ENVIRONMENT.compile(source)
+
+
+def evaluated(source: str) -> Result:
+    """Evaluate a selector on a device."""
+    return compiled(source).evaluate(DEVICE)
+
+
+def doubled(times: int, result: str) -> str:
+    """Return an expression in which `long` is an attribute, doubled some times."""
+    before = S
+    for i in range(times):
+        result = result if i else result.replace("long", f"t{times - 1}")
+    for i in reversed(range(times)):
+        before = f"t{i - 1}" if i else S
+        result = f"cel.bind(t{i}, {before} + {before}, {result})"
+    return result
+
+
+def shared(levels: int, result: str) -> str:
+    """Return an expression in which `big` is a list of twice the list of a level below."""
+    result = result.replace("big", f"l{levels - 1}")
+    for i in reversed(range(levels)):
+        below = f"l{i - 1}" if i else "1"
+        result = f"cel.bind(l{i}, [{below}, {below}], {result})"
+    return result
+
+
+def branched(levels: int) -> str:
+    """Return a conditional with `2 ** levels` branches."""
+    return f"(true ? {branched(levels - 1)} : {branched(levels - 1)})" if levels else "{}"
+
+
+EXPENSIVE = {
+    "all matches of a long text": doubled(6, 'long.findAll("x?").size() > 0'),
+    "many copies of a long list": (
+        "cel.bind(l, lists.range(90000), lists.range(1000).all(i, (l + l).size() > 0))"
+    ),
+    "a pattern with a large program": rf"{S}.matches(r'\pL{{1000}}')",
+    "a pattern with a large program that is not reached": rf"true || {S}.matches(r'\pL{{1000}}')",
+    "many patterns that are not constant": (
+        rf'lists.range(3000).all(i, !{S}.matches(r"\pL{{1," + string(i % 5 + 2) + "}}y"))'
+    ),
+    "errors that a loop absorbs": (
+        'lists.range(40000).all(i, device.attributes["d"].no == i || true)'
+    ),
+    "errors from many levels": (
+        f'lists.range(9000).all(i, {"-(" * 40}device.attributes["d"].no{")" * 40} > i || true)'
+    ),
+    "loops with new stacks": f"lists.range(9000).all(i, {'-(' * 85}i{')' * 85} < 9)",
+    "a comparison of shared values": shared(40, "big == big"),
+    "a format of shared values": shared(40, '"%s".format([big]).size() > 0'),
+    "a text with a large replacement": doubled(8, 'long.replace("x", long).size() > 0'),
+    "a search from the end": doubled(8, 'long.lastIndexOf(long.substring(9) + "y") > 0'),
+    "a long URL": doubled(8, 'url("/" + long).getEscapedPath() == ""'),
+    "a loop with too many rounds": "lists.range(90000).all(i, lists.range(90).all(j, i + j >= 0))",
+    "many overloads": "lists.range(40000).all(i, dyn(i) + dyn(i) >= 0)",
+}
+
+
+@pytest.mark.parametrize("source", EXPENSIVE.values(), ids=EXPENSIVE)
+def test_an_expensive_selector_is_refused_in_our_name(source: str) -> None:
+    program = compiled(source)
+    with pytest.raises(EvaluationError) as refused:
+        program.evaluate(DEVICE)
+    assert (refused.value.kind, refused.value.message) == (EXCEEDED, MESSAGE)
+    assert "Drawbridge" in MESSAGE
+
+
+USUAL = (
+    'device.driver == "d" && device.attributes["d"].i >= 5',
+    f'{S}.matches("^x+$") && {S}.find("x+") == {S} && {S}.findAll("x").size() == 64',
+    f'{S}.lowerAscii().contains("xx") && "a,b".split(",").exists(t, t == "b")',
+    'semver("1.2.3").isLessThan(semver("2.0.0")) && quantity("1Gi").isGreaterThan(quantity("1Mi"))',
+    "lists.range(300).all(x, lists.range(300).all(y, x + y >= 0))",
+    '["a", "b"].map(t, t + "c").join(".") == "ac.bc"',
+    'url("https://a.b:80/c?d=e").getHost() == "a.b:80" && ip("10.0.0.1").family() == 4',
+)
+
+
+@pytest.mark.parametrize("source", USUAL)
+def test_a_usual_selector_is_evaluated(source: str) -> None:
+    assert evaluated(source).value is True
+
+
+@pytest.mark.parametrize("source", USUAL)
+def test_the_work_is_the_same_in_each_evaluation_and_compilation(source: str) -> None:
+    program = compiled(source)
+    works = {program.evaluate(DEVICE).work, program.evaluate(DEVICE).work, evaluated(source).work}
+    assert len(works) == 1
+    assert 0 < works.pop() <= MOST_WORK
+
+
+def test_a_loop_that_ends_early_pays_only_for_its_rounds() -> None:
+    early = evaluated("lists.range(1000).exists(x, x == 1)").work
+    whole = evaluated("lists.range(1000).all(x, x != 1000)").work
+    assert early < whole / 5
+
+
+def test_a_loop_searches_the_same_text_once() -> None:
+    once = evaluated(f'lists.range(1).all(i, {S}.matches("^x+$"))').work
+    often = evaluated(f'lists.range(1000).all(i, {S}.matches("^x+$"))').work
+    other = evaluated('lists.range(1000).all(i, (string(i) + "-").matches("^[0-9]+-$"))').work
+    assert often - once < other / 2
+
+
+def test_a_large_constant_call_is_not_folded() -> None:
+    source = f'"x".replace("", "{"x" * 900}").replace("x", "{"y" * 900}") != ""'
+    assert evaluated(source).work > compiled(source).work
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'device.attributes["d"][?"s"]' + ".optMap(x, x)" * 14 + ".hasValue()",
+        branched(8) + ".a" * 100 + " == 1",
+    ],
+    ids=["macros that double", "fields of many branches"],
+)
+def test_an_expression_with_too_many_parts_is_refused_at_compile_time(source: str) -> None:
+    with pytest.raises(CompileError, match="Drawbridge"):
+        compiled(source)
+
+
+def test_every_price_belongs_to_a_function() -> None:
+    known = {
+        overload.id
+        for version in ("1.34", "1.35", "1.36", "1.37")
+        for function in functions(libraries(version, stored=True)).values()
+        for overload in function.overloads
+    }
+    assert known >= PRICES.keys()
