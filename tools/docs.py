@@ -27,15 +27,20 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def main() -> int:
-    """Write or compare every page; 1 if a page is out of date."""
-    stale = 0
-    for path, render in {
+def generated_files() -> dict[Path, Callable[[], str]]:
+    """Return all generated files, each with the function that renders it."""
+    return {
         **{DOCS / name: page for name, page in PAGES.items()},
         SCHEMA: allocator.scheduler.protocol.render_schema,
         DOCS / "openapi.json": allocator.api.openapi.render_openapi,
         **chart.render_all(),
-    }.items():
+    }
+
+
+def main() -> int:
+    """Write or compare every page; 1 if a page is out of date."""
+    stale = 0
+    for path, render in generated_files().items():
         text = render()
         if "--check" not in sys.argv[1:]:
             path.write_text(text, encoding="utf-8")

@@ -13,6 +13,7 @@ from drawbridge.translate.decisions.rows import ROWS
 from tests.docs.test_commands import PAGES, ROOT
 from tools import migrating
 from tools.docs import PAGES as GENERATED
+from tools.docs import generated_files
 
 CODES = {name for package in TABLES for name in package}
 
@@ -20,6 +21,14 @@ CODES = {name for package in TABLES for name in package}
 @pytest.mark.parametrize("name", ["joint.md", "migrating.md"])
 def test_generated_pages_are_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / name).read_text("utf-8") == GENERATED[name]()
+
+
+def test_generated_files_are_marked_for_reviewers() -> None:
+    lines = (ROOT / ".gitattributes").read_text("utf-8").splitlines()
+    marked = [line.split()[0] for line in lines if line.endswith(" linguist-generated")]
+    for path in generated_files():
+        name = path.relative_to(ROOT)
+        assert any(name.match(pattern) for pattern in marked), name
 
 
 # Names of Kubernetes and vendors that look like codes.
