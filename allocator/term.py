@@ -2,7 +2,7 @@
 
 A term starts when the scheduler acquires its Lease. Nothing is allocated before the recovery of the
 term has finished. If this process cannot be sure of the Lease for a moment, the term continues,
-unless somebody else held the Lease in between.
+unless another kube-scheduler held the Lease in between.
 """
 
 import asyncio

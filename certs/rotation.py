@@ -1,9 +1,8 @@
 """Decide the next step of the certificate authority, from what is known and the time. Pure.
 
 A new CA is trusted before it signs: it enters the Secret as `upcoming`, the leader injects it into
-every webhook configuration, and after a delay it becomes `current`. The delay exists because one
-API server that has the new bundle proves nothing about another one. The old CA stays trusted until
-it expires.
+every webhook configuration, and after a delay it becomes `current`. The delay exists because
+another API server may not have the new bundle yet. The old CA stays trusted until it expires.
 """
 
 import enum

@@ -153,7 +153,7 @@ class SignedCertificate:
 
 @contextlib.contextmanager
 def _open_in_memory(text: str) -> Iterator[str]:
-    """Offer a text as a file that is on no disk: OpenSSL reads keys from files only."""
+    """Offer a text as a file in memory: OpenSSL reads keys from files only."""
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor
         file.write(text.encode())

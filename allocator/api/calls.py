@@ -59,7 +59,7 @@ from allocator.decisions.pod_devices import PodDecisions
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.ledger.pods import Pod
 
-# Of more namespaces on one node, none is named: each is a request to the API server.
+# With more namespaces on a node, no claim is named: each costs a request to the API server.
 MAX_REVIEWED: Final = 32
 _GROUP: Final = "resource.k8s.io"
 _CLAIMS: Final = "resourceclaims"

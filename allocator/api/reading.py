@@ -51,7 +51,7 @@ def list_allocations(state: AllocatorState, page: PageRequest, *, leading: bool)
     claims = state.ledger.claims
     of_reserved = ((claims[uid].name, uid) for uid in state.ledger.reservations if uid in claims)
     reserved = sorted(each for each in of_reserved if each[0] > after)
-    # A page costs what it has, and not what the cluster has: any tenant may ask for pages.
+    # The cost of a page depends on its size, not on the cluster: any tenant may ask for pages.
     names = heapq.merge(state.allocated_claims(after), reserved)
     of_namespace = itertools.takewhile(lambda each: each[0].startswith(prefix), names)
     found = list(itertools.islice(of_namespace, page.limit + 1))

@@ -1,8 +1,8 @@
 """Reads the bodies of requests strictly: whatever they contain, the result is a value or a failure.
 
-What a simulation is sent describes pods that do not exist: their identity and status are dropped.
-Decoding it can take half a second, so that only a copy of the process does. Before that, the names
-are enough to ask about rights.
+The objects of a simulation describe pods that do not exist, so their identity and status are
+dropped. Decoding them can take half a second, so only a copy of the process does it. The names are
+enough to ask about rights before that.
 """
 
 import re

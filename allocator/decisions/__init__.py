@@ -1,1 +1,1 @@
-"""Which devices a pod gets, who must go for it, and when it is tried again."""
+"""Which devices a pod gets, which pods are evicted for it, and when it is tried again."""

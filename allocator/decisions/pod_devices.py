@@ -120,7 +120,7 @@ class PodDecisions:
         if request is None:
             return ReserveReply(reserved=False, message=_RESTARTED)
         self._preemption.preemptors.settle(now)
-        # Nobody else asks before the devices that were kept for the pod are reserved.
+        # No other call is handled before the devices that were kept for the pod are reserved.
         self._preemption.forget(pod_uid)
         problem = self._reserve(request, node, now, RESERVATION_SECONDS)
         return ReserveReply(reserved=not problem, message=shorten_message(problem))
@@ -132,7 +132,7 @@ class PodDecisions:
     def preempt(
         self, request: PreemptRequest, now: float, out_of_time: Callable[[], bool] = never
     ) -> PreemptReply:
-        """Return the pods that must go for a pod that fits nowhere, and keep their devices."""
+        """Return the victims for a pod that fits nowhere, and keep their devices."""
         known = self._requests.get(request.pod_uid)
         if known is None:
             return PreemptReply(message=_RESTARTED)
@@ -333,7 +333,7 @@ class PodDecisions:
     def _wait(
         self, reply: PreFilterReply, found: Shortlist, search: NodeSearch, now: float
     ) -> PreFilterReply:
-        """Tell a pod that waits for devices which are being released so, and keep them for it."""
+        """Tell a pod that it waits for devices that are being released, and keep them for it."""
         reason = self._preemption.wait(search.pod.uid, search, now)
         if reason is None:
             return replace(reply, preemptible=found.complete and found.error is None)

@@ -1,4 +1,4 @@
-"""Finds the pods that must go from a node so that the claims of another pod can be allocated there.
+"""Finds the pods that must be evicted from a node so that the claims of another pod can be allocated there.
 
 As kube-scheduler does: all candidates are removed, then as many as possible are kept in the order
 of the request. A claim is released only when all its consumers are removed or gone.
@@ -29,7 +29,7 @@ MAX_PODS_PER_NODE: Final = 256
 
 
 class DeviceVictims(msgspec.Struct, frozen=True):
-    """The pods that must go from a node for its devices, by UID, and what the preemptor gets.
+    """The pods that must be evicted from a node for its devices, by UID, and what the preemptor gets.
 
     `claims` are released then, and `free` are devices that no claim holds now.
     """
@@ -39,7 +39,7 @@ class DeviceVictims(msgspec.Struct, frozen=True):
     claims: tuple[str, ...] = ()
     free: tuple[Hold, ...] = ()
     violations: int = 0
-    # Whether other pods must go for other reasons.
+    # Whether other pods must be evicted for other reasons.
     required: bool = False
 
 
@@ -100,7 +100,7 @@ class VictimSearch:
         removed = {pod.uid for of_node in pods.values() for pod in of_node}
         steps = {}
         for node in self._fitting(pods.keys(), self._released_without(removed), out_of_time):
-            # A pod that must go anyway is the first to give its devices.
+            # A pod that must be evicted in any case is the first to release its devices.
             required = [pod for pod in pods[node] if pod.required]
             others = [pod for pod in pods[node] if not pod.required]
             steps[node] = search_fewest(pods[node], (*others, *required))
@@ -193,7 +193,7 @@ class VictimSearch:
 def _node_victims(
     node: str, pods: Iterable[PotentialVictim], for_devices: Collection[PotentialVictim]
 ) -> NodeVictims:
-    """Return all victims of a node, also those that must go for other reasons."""
+    """Return all victims of a node, also those that are evicted for other reasons."""
     gone = [pod for pod in pods if pod.required or pod in for_devices]
     running = (RunningPod("", pod.uid, node, pod.priority, pod.start_time) for pod in gone)
     victims = sorted(running, key=importance)

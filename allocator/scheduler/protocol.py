@@ -143,14 +143,14 @@ class PreemptionNode(_Message, frozen=True):
 
 
 class PreemptRequest(_Message, frozen=True):
-    """Asks which pods must go so that the claims of a pod can be allocated."""
+    """Asks which pods must be evicted so that the claims of a pod can be allocated."""
 
     pod_uid: PodUID = field(name="podUID")
     nodes: tuple[PreemptionNode, ...] | None = None
 
 
 class PreemptReply(_Message, frozen=True):
-    """The best node and the pods that must go there for devices; no node if `message` says why.
+    """The best node and the pods to evict there for devices; no node if `message` says why.
 
     The devices that become free are kept for the pod.
     """

@@ -2,7 +2,7 @@
 
 A preemptor waits until its victims have released their claims. From then on the devices are held
 in the ledger under a key of its own, so that no other pod is told about them. `settle` does that
-before each decision: between the end of a claim and the next decision, nobody can get its devices.
+before each decision: between the end of a claim and the next decision, no pod can get its devices.
 """
 
 from collections.abc import Collection, Iterator

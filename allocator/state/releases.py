@@ -68,7 +68,7 @@ class Releases:
     ) -> Pairing | None:
         """Find devices that are being released for a pod.
 
-        Nobody else with at least its priority waits for them, and they are not `promised`.
+        No other pod with at least its priority waits for them, and they are not `promised`.
         """
         self.forget(pod_uid)
         unpaired = self.unpaired(search.pod.priority).difference(promised)

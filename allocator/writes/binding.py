@@ -7,8 +7,8 @@ scheduler's Lease. A new leader removes unfinished marks first, so that an alloc
 earlier leader sent late has an outdated version.
 
 Every step can be repeated. A step that fails before an allocation is written is undone. Written
-allocations stay: the next attempt finds them, and `release` takes them back. It does not while a
-binding that was sent before may still arrive, because the pod would run without its devices.
+allocations stay: the next attempt finds them, and `release` removes them, but not while a binding
+that was sent before may still arrive, because the pod would run without its devices.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Finds devices that a driver failed to prepare, from the events of the kubelet.
 
-Such a device is left out for a short time while another device can do. Anybody who can create
+Such a device is left out for a short time while another device is suitable. Anybody who can create
 events in the namespace of a pod can cause that, for the devices of this pod only.
 """
 

@@ -5,7 +5,7 @@ every mark without an allocation is removed. This changes the version of the cla
 allocation that an earlier leader sent before it was stopped cannot arrive any more. An allocation
 that was written counts: its pod is scheduled again and finds it.
 
-Later the same happens to marks that nobody continues. Claims without a mark are never written.
+Later the same happens to marks whose write no process continues. Claims without a mark are never written.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class Recovery:
             _LOG.info("removed %d unfinished marks of an earlier term", len(unfinished))
 
     async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> int:
-        """Remove marks without an allocation that nobody continues; return their number."""
+        """Remove marks without an allocation that no write continues; return their number."""
         now = self._now()
         unfinished = {
             marked.metadata.uid: marked

@@ -3,8 +3,8 @@
 A question is a module with one public function, `check_...(subject, context)`. It yields findings:
 a `Finding` with the severity of its code, or a `DeviceFinding`, whose severity depends on the
 fleet. To add a question, write its module and add the function to `QUESTIONS`. A question counts
-its work before it does it (`drawbridge.judge.work`), or one object could keep the judge from all
-others.
+its work before it does it (`drawbridge.judge.work`), so that one object cannot delay the judgement
+of all others.
 """
 
 from collections.abc import Callable, Iterator, Mapping

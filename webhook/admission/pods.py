@@ -154,8 +154,8 @@ def _choose(
 ) -> Translation:
     """Return the first translation, unless only older facts offer its devices on one node.
 
-    A driver that restarts publishes again what its nodes offered. Older facts that do not know one
-    of the devices refuse nothing, but no node offered them together.
+    A driver that restarts publishes again what its nodes offered. Older facts that lack one
+    of the devices cause no refusal, but in them no node offered the devices together.
     """
     first = by_facts(next(contexts))
     refused = [e for e in first.findings if e.code == NO_NODE_OFFERS_ALL.name and _is_error(e)]

@@ -1,7 +1,6 @@
 """Handle reviews of the judge: decide the scope, have the object judged, and compose the reply.
 
-The judge never denies for a reason of its own: an object that it cannot read, or not judge in time,
-is allowed.
+An object that the judge cannot read, or cannot judge in time, is allowed.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Judge the object of a review: claims, templates, classes, pods, and workloads.
 
-Reads bytes and never fails on any. An object that cannot be read is the API server's to refuse.
+Reads bytes and never fails on any. The API server refuses an object that cannot be read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,7 @@
 """Remembers the devices that drivers withdrew or changed a short time ago.
 
-A driver that restarts, or publishes a pool anew, withdraws devices that come back. Requests for
-them must not be refused meanwhile.
+A driver that restarts, or publishes a pool again, withdraws devices and publishes them again soon.
+Until then, requests for them must not be refused.
 """
 
 import itertools

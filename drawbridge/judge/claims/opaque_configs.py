@@ -1,8 +1,8 @@
 """Compares the opaque configurations of claims and classes with what known drivers decode.
 
-A driver decodes its configurations when it prepares a claim, long after anybody looks. Drivers
-without a table are not checked. What a known version of a driver refuses is an error; anything that
-a newer version may know is a warning.
+A driver decodes its configurations when it prepares a claim, long after the objects are applied.
+Drivers without a table are not checked. What a known version of a driver refuses is an error;
+anything that a newer version may know is a warning.
 """
 
 import difflib

@@ -1,8 +1,8 @@
 """Compares an object with the ResourceQuotas of its namespace.
 
-The API server charges a claim when it is created. For a template that is after the pod is created,
-when nobody looks. An object that alone needs more than a limit never fits; one that needs more than
-is left may fit later.
+The API server charges a claim when it is created. For a template, that is after the pod is created,
+when no user sees the error. An object that alone needs more than a limit never fits; one that needs
+more than is left may fit later.
 """
 
 from collections import Counter

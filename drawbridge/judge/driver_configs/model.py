@@ -29,7 +29,7 @@ class ConfigProblem(NamedTuple):
 
 
 def accept_all(_: Any) -> Iterator[ConfigProblem]:  # noqa: ANN401  # any shape
-    """Find no refusals: the shape says everything."""
+    """Find no refusals: the shape is the only rule."""
     return iter(())
 
 
