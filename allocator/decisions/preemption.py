@@ -1,4 +1,4 @@
-"""Decides which pods are evicted for a pod with a higher priority, and what the pod waits for after that.
+"""Decides which pods are evicted for a pod with a higher priority, and what the pod then waits for.
 
 A pod waits if devices for it are free or being released already. Otherwise it gets victims, as few
 as possible, and what they release is kept for it. A pod with a higher priority takes over what is

@@ -1,4 +1,4 @@
-"""Finds the pods that must be evicted from a node so that the claims of another pod can be allocated there.
+"""Finds the pods to evict from a node so that the claims of another pod can be allocated.
 
 As kube-scheduler does: all candidates are removed, then as many as possible are kept in the order
 of the request. A claim is released only when all its consumers are removed or gone.
@@ -29,7 +29,7 @@ MAX_PODS_PER_NODE: Final = 256
 
 
 class DeviceVictims(msgspec.Struct, frozen=True):
-    """The pods that must be evicted from a node for its devices, by UID, and what the preemptor gets.
+    """The pods to evict from a node for its devices, by UID, and what the preemptor gets.
 
     `claims` are released then, and `free` are devices that no claim holds now.
     """

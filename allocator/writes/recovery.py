@@ -5,7 +5,8 @@ every mark without an allocation is removed. This changes the version of the cla
 allocation that an earlier leader sent before it was stopped cannot arrive any more. An allocation
 that was written counts: its pod is scheduled again and finds it.
 
-Later the same happens to marks whose write no process continues. Claims without a mark are never written.
+Later the same happens to marks whose write no process continues. Claims without a mark are never
+written.
 """
 
 import asyncio

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Object = Mapping[str, Value]
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-# What a request without the right, or for a kind that the server does not have, is answered with.
+# The status of a request without the permission, or for a kind that the server does not have.
 _NOT_READABLE: Final = (401, 403, 404)
 
 

@@ -272,7 +272,7 @@ def describe_value(value: object) -> str:  # noqa: PLR0911  # one per kind of va
 
 
 def _misspelt(name: str, value: Mapping[Any, object], info: inspect.StructType) -> str:
-    """Ask whether one of the unknown fields is meant to be the missing one."""
+    """Return a hint if an unknown field is similar to the missing one."""
     known = {field.encode_name for field in info.fields}
     unknown = [f"{each}" for each in value if each not in known]
     near = difflib.get_close_matches(name, unknown, n=1)

@@ -50,7 +50,7 @@ def find_victims(
     budgets: Sequence[DisruptionBudget],
     fits_without: Callable[[Collection[RunningPod]], bool],
 ) -> NodeVictims | None:
-    """Return which of the candidates must go so that a pod fits; None if it does not fit then.
+    """Return which candidates must be evicted so that a pod fits; None if it does not fit then.
 
     No victim is superfluous: with any one of them, the pod does not fit.
     """
@@ -67,7 +67,7 @@ def find_victims(
 def remove_fewest(
     candidates: Iterable[T], kept_first: Iterable[T], fits_without: Callable[[Collection[T]], bool]
 ) -> list[T]:
-    """Return which candidates must go, in their order; those of `kept_first` are kept in its order.
+    """Return which candidates to evict, in their order; `kept_first` are kept in its order.
 
     Without all of them, the pod fits.
     """
