@@ -28,6 +28,7 @@ from drawbridge.dra.claim import Claim
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
+from drawbridge.ledger.audit import find_excessive_marks
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
@@ -207,8 +208,13 @@ class LiveState:
             self._decisions.state.ledger.observe_bookmark(f"{version}")
 
     def _report_conflicts(self, claim: Claim) -> None:
-        ledger = self.decisions.state.ledger
-        for finding in find_conflicts(ledger, claim.metadata.uid):
+        state, uid = self.decisions.state, claim.metadata.uid
+        for finding in find_conflicts(state.ledger, uid):
+            self._report(finding, claim)
+        record = state.ledger.claims.get(uid)
+        for finding in (
+            find_excessive_marks(record, state.planner.world().inventory) if record else ()
+        ):
             self._report(finding, claim)
 
     # --- reservations, of the current decisions ---

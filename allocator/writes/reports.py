@@ -1,4 +1,4 @@
-"""Reports double allocations: a log line, an event on the claim, and a metric."""
+"""Reports double allocations and forged marks: a log line, and an event on the claim."""
 
 import logging
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.config.policy import apply_policies
 from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.finding import Finding
+from drawbridge.ledger.codes import DEVICE_HELD_TWICE
 from drawbridge.process import metrics
 from drawbridge.process.logs import log_event
 
@@ -21,7 +22,7 @@ _MAX_REPORTED: Final = 4096
 
 
 class ConflictReporter:
-    """Reports each double allocation once for each pair of claims."""
+    """Reports each double allocation once for each pair of claims, and each forged mark once."""
 
     def __init__(self, recorder: EventRecorder, configuration: Callable[[], Configuration]) -> None:
         self._recorder = recorder
@@ -29,12 +30,13 @@ class ConflictReporter:
         self._reported: BoundedCache[tuple[str, Finding], None] = BoundedCache(_MAX_REPORTED)
 
     def report(self, finding: Finding, claim: Claim) -> None:
-        """Report that a device of a claim is also held by another claim."""
+        """Report that a device of a claim is held by another one, too, or its forged mark."""
         key = (claim.metadata.uid, finding)
         if key in self._reported:
             return
         self._reported.put(key, None)
-        metrics.ALLOCATOR_DOUBLES.inc()
+        if finding.code == DEVICE_HELD_TWICE.name:
+            metrics.ALLOCATOR_DOUBLES.inc()
         involved = InvolvedObject(
             api_version="resource.k8s.io/v1",
             kind=CLAIM,

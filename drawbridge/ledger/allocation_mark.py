@@ -1,8 +1,9 @@
 """The allocation mark: an annotation with the counters and capacity of devices at allocation.
 
-Slices can change after an allocation; the mark keeps the original values. A tenant can write the
-annotation, so it applies only where it is stricter than the slices, and only to devices that the
-claim holds.
+Slices can disappear after an allocation; the mark keeps the original values. A tenant can write the
+annotation, so its counters apply only to devices that the claim holds and that no slice describes,
+within the bounds of `drawbridge.solver.lost_devices`. The capacity in it is for people: what shares
+consume is in the status of the claim.
 """
 
 from collections.abc import Callable, Mapping

@@ -6,7 +6,7 @@ from a driver that changed its slices. The audit reports both and changes nothin
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from drawbridge.dra.claim import Claim
+from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.dra.compatibility import (
     EMPTY_STATE,
     GroupState,
@@ -15,14 +15,16 @@ from drawbridge.dra.compatibility import (
     UnsetGroups,
     find_incompatibility,
 )
-from drawbridge.dra.counters import available_counters
-from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.counters import available_counters, consumed_counters
+from drawbridge.dra.device import Device
+from drawbridge.dra.inventory import Inventory, PoolID
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
 from drawbridge.ledger.holdings import Hold
-from drawbridge.ledger.ledger import DeviceID, Ledger
+from drawbridge.ledger.ledger import ClaimRecord, DeviceID, Ledger
 from drawbridge.ledger.published_pools import PublishedPool, find_published_pool
 from drawbridge.ledger.rule_audit import RuleAudit
+from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.solver.candidates import Candidate, CandidateCache, rule_evaluator
 from drawbridge.solver.expressions import ExpressionEvaluator
 from drawbridge.solver.world import View, World
@@ -53,6 +55,8 @@ def _audit(ledger: Ledger, world: World | None, claims: Iterable[Claim]) -> Iter
         return
     candidates = CandidateCache(world, expressions := ExpressionEvaluator(world.gates))
     yield from RuleAudit(world, candidates, expressions).check(claims)
+    for record in ledger.claims.values():
+        yield from find_excessive_marks(record, world.inventory)
     members: dict[tuple[str, str], list[PlacedDevice]] = {}
     for pool, held in pools.items():
         current = find_published_pool(world.inventory, pool)
@@ -68,6 +72,31 @@ def _audit(ledger: Ledger, world: World | None, claims: Iterable[Claim]) -> Iter
                 members.setdefault((pool.driver, member.node), []).extend([member] * count)
     for together in members.values():
         yield from _check_rules(together, rule_evaluator(expressions))
+
+
+def find_excessive_marks(record: ClaimRecord, inventory: Inventory) -> Iterator[Finding]:
+    """Report where the mark of a claim records more counters than its device consumes.
+
+    The message has no amount: a forged mark that changes again and again is one finding.
+    """
+    for hold in record.holds:
+        published = find_published_pool(inventory, hold.pool) if hold.marked_draw else None
+        device = published.devices.get(hold.device) if published else None
+        if device is None:
+            continue
+        consumed = consumed_counters(device)
+        recorded = consumed_counters(Device(hold.device, consumes_counters=hold.marked_draw))
+        exceeded = min(
+            (key for key in recorded if recorded[key] > consumed.get(key, 0)), default=None
+        )
+        if exceeded is not None:
+            name = _device_name(DeviceID(hold.pool, hold.device))
+            message = (
+                f"claim {record.name}: the mark of {name} records more of counter {exceeded[1]} in "
+                f"set {exceeded[0]} than the device consumes"
+            )
+            path = f"metadata.annotations[{ALLOCATION_ANNOTATION}]"
+            yield codes.MARK_EXCEEDS_DEVICE.at(path, message, object=f"{CLAIM}/{record.name}")
 
 
 def _placed_device(each: Candidate) -> PlacedDevice:

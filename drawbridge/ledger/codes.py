@@ -77,6 +77,22 @@ DEVICE_NOT_SHARED = CODES.define(
     example="Device/d.io/n/gpu-3: default/a and default/b hold shares of an exclusive device",
     remedy="Make the driver publish allowMultipleAllocations while shares are in use.",
 )
+MARK_EXCEEDS_DEVICE = CODES.define(
+    "MarkExceedsDevice",
+    Severity.WARNING,
+    text=(
+        "The annotation `drawbridge.dev/allocation` of a claim records more counters than its "
+        "device consumes. The slices count. Either the driver changed the device, or somebody who "
+        "may write the claim changed the annotation."
+    ),
+    example=(
+        "claim team/a: the mark of Device/d.io/n/gpu-3 records more of counter memory in set gpu-3 "
+        "than the device consumes"
+    ),
+    remedy=(
+        "Find out who wrote the annotation. Its counters are ignored while slices have the device."
+    ),
+)
 LEDGER_INCONSISTENT = CODES.define(
     "LedgerInconsistent",
     Severity.ERROR,

@@ -1,6 +1,6 @@
 """Reads the devices and shares that one claim holds from its allocation."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
@@ -43,9 +43,8 @@ def _read_hold(result: AllocationResult, marked: MarkedDevice | None, *, sharing
     consumed = result.consumed_capacity if shared else {}
     if marked is None:
         return Hold(pool, result.device, shared, consumed)
-    marked_amounts = marked.consumed_capacity if shared else {}
     marked_draw = tuple(map(_without_negative_amounts, marked.consumes_counters))
-    return Hold(pool, result.device, shared, _larger_amounts(consumed, marked_amounts), marked_draw)
+    return Hold(pool, result.device, shared, consumed, marked_draw)
 
 
 def merge_marked_draws(several: Iterable[Hold]) -> tuple[CounterUse, ...]:
@@ -93,14 +92,3 @@ def _without_negative_amounts(use: CounterUse) -> CounterUse:
         return use
     kept = {name: each for name, each in use.counters.items() if each.value.sign() >= 0}
     return CounterUse(use.counter_set, kept, use.compatibility_groups)
-
-
-def _larger_amounts(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
-    """Return the larger amount for each name."""
-    if not other:
-        return one
-    most = dict(one)
-    for name, amount in other.items():
-        if amount.sign() > 0 and (name not in most or most[name] < amount):
-            most[name] = amount
-    return most

@@ -26,8 +26,8 @@ class Deviations(msgspec.Struct, frozen=True):
     # already, so it needs no counters.
     admin_draws_nothing: bool = True
     # kubernetes#140802: upstream reads the counters and groups of allocated devices from current
-    # slices, so a driver that edits its slices over-commits the hardware. If a snapshot was kept at
-    # allocation, we apply the stricter of both.
+    # slices, so a driver that withdraws an allocated device over-commits the hardware. A snapshot
+    # that was kept at allocation counts while the device is not published.
     snapshots_count: bool = True
     # Unnumbered: an over-committed counter rejects all devices of the pool that consume any
     # counter. Sets represent separate hardware, so we reject only devices on the same set.

@@ -5,23 +5,18 @@ inventory drops only what belongs to changed pools.
 """
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.compatibility import CounterSetID, GroupState, GroupStates, initial_states
-from drawbridge.dra.counters import (
-    ConsumedCounters,
-    Counters,
-    available_counters,
-    consumed_counters,
-)
-from drawbridge.dra.device import CounterUse, Device
+from drawbridge.dra.counters import Counters, available_counters
 from drawbridge.dra.inventory import IndexedPool, Pool, PoolCache, PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.candidates import Candidate, CandidateCache
 from drawbridge.solver.eligibility import RequestFilter
 from drawbridge.solver.expressions import ExpressionEvaluator, do_nothing
+from drawbridge.solver.lost_devices import LostDevice, find_lost_devices
 from drawbridge.solver.world import PoolUse, World
 
 MAX_FILTERS = 512
@@ -175,8 +170,9 @@ class Memo:
         counters = available_counters(pool.counter_sets, devices, {each.name for each in held})
         groups = [(pool.id, each.counter_uses) for each in held]
         if self._deviations.snapshots_count and use.snapshots:
-            counters = _stricter(counters, use.snapshots, {each.name: each.draw for each in held})
-            groups += [(pool.id, use.snapshots[name]) for name in sorted(use.snapshots)]
+            lost = find_lost_devices(use.snapshots, published)
+            counters = _without(counters, lost)
+            groups += [(pool.id, device.uses) for device in lost]
         group_states = dict(initial_states(groups, self._unset_groups))
         for holding in held:
             if holding.group_error:
@@ -203,16 +199,11 @@ def _end_after_first(out_of_time: Callable[[], bool] | None) -> Callable[[], Non
 CLOSED_COMPANY = GroupState(members=True, groups=frozenset())
 
 
-def _stricter(
-    counters: Counters,
-    snapshots: Mapping[str, tuple[CounterUse, ...]],
-    current_draws: Mapping[str, ConsumedCounters],
-) -> Counters:
-    """Subtract what devices consumed at allocation beyond what their slices state now."""
+def _without(counters: Counters, lost: Iterable[LostDevice]) -> Counters:
+    """Subtract what lost devices consume."""
     left = dict(counters.remaining)
-    for name, uses in snapshots.items():
-        now = current_draws.get(name, {})
-        for key, amount in consumed_counters(Device(name, consumes_counters=uses)).items():
+    for device in lost:
+        for key, amount in device.consumed.items():
             if key in left:
-                left[key] -= max(0, amount - now.get(key, 0))
+                left[key] -= amount
     return Counters(left, frozenset(key for key, amount in left.items() if amount < 0))

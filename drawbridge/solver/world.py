@@ -61,8 +61,8 @@ class PoolUse(msgspec.Struct, frozen=True, eq=False):
 
     `dedicated` holds devices that are allocated as a whole. `shares` holds, for each device with
     shares, the total capacity they consume, which can be empty. `snapshots` holds the counters that
-    a device consumed when it was allocated, if they were recorded. If they differ from the slices,
-    the stricter value applies. Results with admin access do not use a device.
+    a device consumed when it was allocated, if they were recorded; they count while the device is
+    not published. Results with admin access do not use a device.
     """
 
     dedicated: frozenset[str] = frozenset()

@@ -197,7 +197,8 @@ class Allocator(RuleBasedStateMachine):
         for uid in PODS:
             key = self.decisions.request_key(uid)
             if key is not None and self.decisions.is_refused(key):
-                request = self.decisions._requests[uid]  # noqa: SLF001  # nothing else tells
+                request = self.decisions._requests.get(uid)  # noqa: SLF001  # nothing else tells
+                assert request is not None
                 found = self.decisions._search(request, 0)  # noqa: SLF001  # the same
                 fresh = node_searches.NodeSearches(self.cluster.state, lambda: "id")
                 assert not fresh.run(found, self.cluster.now).fitting

@@ -7,12 +7,21 @@ from msgspec.structs import replace
 
 from drawbridge.dra.claim import Claim, ClaimSpec, DerivedAttribute, Devices, ExactRequest, Request
 from drawbridge.dra.compatibility import Declaration, UnsetGroups
+from drawbridge.dra.device import Counter, CounterUse
 from drawbridge.dra.inventory import PoolID, build_inventory
 from drawbridge.dra.partitions import PartitionTable
+from drawbridge.dra.quantity import parse
 from drawbridge.dra.rules import Distinct, Near, Rules, encode_rules
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.finding import Finding
-from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, format_mark, make_mark, read_mark
+from drawbridge.ledger.allocation_mark import (
+    ALLOCATOR,
+    Mark,
+    MarkedDevice,
+    format_mark,
+    make_mark,
+    read_mark,
+)
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.published_pools import find_published_pool
@@ -219,6 +228,17 @@ def test_a_mark_records_the_counters_of_devices() -> None:
     assert made.devices[0].consumes_counters == pool.devices["one"].consumes_counters
     again = read_mark(claim("a", 1, mark=format_mark(made)).metadata)
     assert again == made
+
+
+@pytest.mark.parametrize(("recorded", "reported"), [("4Gi", []), ("5Gi", ["MarkExceedsDevice"])])
+def test_the_audit_reports_a_mark_with_more_than_the_device_consumes(
+    recorded: str, reported: list[str]
+) -> None:
+    use = CounterUse("set", {"memory": Counter(parse(recorded))})
+    marked = MarkedDevice(driver=DRIVER, pool=POOL, device="two", consumes_counters=(use,))
+    made = Ledger()
+    made.observe(claim("0", 1, "two", mark=format_mark(Mark(ALLOCATOR, (marked,)))))
+    assert codes(audit(made, WHOLE)) == reported
 
 
 def test_a_claim_without_a_mark_is_unmarked() -> None:

@@ -205,6 +205,46 @@ def test_counters_of_a_published_device_count_once(left: str, expected: list[str
     assert devices(ask(given, Memo(), view=view)["n1"]) == expected
 
 
+def forged(device: str, **amounts: str) -> View:
+    """The use of a pool in which a record says more than the driver ever published."""
+    uses = tuple(CounterUse(name, {"mem": Counter(parse(each))}) for name, each in amounts.items())
+    return View({POOL: PoolUse(frozenset({device}), snapshots={device: uses})})
+
+
+TWO_GPUS = {
+    "slices": [
+        {"node": "n1", "count": 2, "counters": {"g0": {"mem": 10}, "g1": {"mem": 10}}},
+        {
+            "node": "n1",
+            "count": 2,
+            "devices": [
+                {"name": "held", "draws": {"g0": {"mem": 1}}},
+                {"name": "p1", "draws": {"g0": {"mem": 5}}},
+                {"name": "p2", "draws": {"g1": {"mem": 9}}},
+            ],
+        },
+    ],
+    "claims": [{"requests": {"r": 2}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("device", "amounts", "expected"),
+    [
+        ("held", {"g0": "10", "g1": "10"}, ["r=p1", "r=p2"]),
+        ("held", {"g1": "10"}, ["r=p1", "r=p2"]),
+        ("lost", {"g0": "10"}, ["r=held", "r=p2"]),  # 5 of g0, as p1 has
+        ("lost", {"g1": "99", "g0": "99"}, ["r=held", "r=p1"]),  # one set only
+        ("lost", {"other": "99", "g1": "99"}, ["r=held", "r=p1"]),
+    ],
+)
+def test_a_forged_snapshot_takes_no_more_than_a_device_of_the_pool(
+    device: str, amounts: dict[str, str], expected: list[str]
+) -> None:
+    given = read(scenario(PARTITIONS | TWO_GPUS))
+    assert devices(ask(given, Memo(), view=forged(device, **amounts))["n1"]) == expected
+
+
 def test_groups_of_a_snapshot_count_beside_published_groups() -> None:
     given = read(scenario(PARTITIONS))
     snapshot = (CounterUse("g", {}, ("mig",)),)
