@@ -1,4 +1,4 @@
-"""`drawbridge undo`: gives back what translated manifests asked, from their annotation.
+"""`drawbridge undo`: restores the original requests in translated manifests from their annotation.
 
 Leaves out the claim templates that the translation added and nothing in the input uses any more.
 With `--context` and without files, reads the translated workloads of a namespace.
