@@ -10,7 +10,8 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import CoroutineType
 
 from bench.webhook_inprocess import make_review_function
 
@@ -24,11 +25,13 @@ def _read_batches() -> Iterator[list[bytes]]:
         yield [stream.read(size) for size in sizes]
 
 
-async def _measure(review: Callable[[bytes], Awaitable[object]], bodies: Sequence[bytes]) -> int:
+async def _measure(review: Callable[[bytes], object], bodies: Sequence[bytes]) -> int:
     os.getloadavg()
     started = time.thread_time_ns()
     for body in bodies:
-        await review(body)
+        reply = review(body)
+        if isinstance(reply, CoroutineType):
+            await reply
     taken = time.thread_time_ns() - started
     os.getloadavg()
     return taken

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from drawbridge.process.review import AdmissionRequest, Malformed, decode_review
 from tests.tables import YamlValue
-from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView, pod, review
+from tests.webhook.admission.harness import (
+    ENFORCE,
+    AdmissionHarness,
+    FakeClusterView,
+    await_reply,
+    pod,
+    review,
+)
 from webhook.admission.replies import Reply
 
 GOOD = review(pod({"nvidia.com/gpu": "1"}))
@@ -22,7 +29,9 @@ UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 
 async def review_both(body: bytes) -> tuple[Reply, Reply]:
     harness = AdmissionHarness(FakeClusterView(namespaces={"team": ENFORCE, "": {}}))
-    return await harness.admission.review_pod(body), await harness.admission.review_workload(body)
+    return await await_reply(
+        harness.admission.review_pod(body)
+    ), await harness.admission.review_workload(body)
 
 
 def check_reply(reply: Reply) -> None:
@@ -135,7 +144,7 @@ def test_a_huge_pod_is_translated_but_its_bytes_are_not_cached() -> None:
         {"name": f"V{i}", "value": "v" * 1000} for i in range(5000)
     ]
     harness = AdmissionHarness()
-    reply = asyncio.run(harness.admission.review_pod(review(big)))
+    reply = asyncio.run(await_reply(harness.admission.review_pod(review(big))))
     assert reply.outcome == "translated"
     assert len(harness.answers) == 1, "the essence is cached, the bytes are not"
 
@@ -326,7 +335,7 @@ def test_reviews_with_several_damaged_values_get_a_response() -> None:
         assert made.reply.outcome == "translated"
         for _ in range(300):
             body = damage_review(random_, made.after)
-            check_reply(await harness.admission.review_pod(body))
+            check_reply(await await_reply(harness.admission.review_pod(body)))
             check_reply(await harness.admission.review_workload(body))
 
     asyncio.run(ask())

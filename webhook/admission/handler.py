@@ -1,10 +1,10 @@
 """Handle AdmissionReviews of pods and workloads: bytes in, bytes out.
 
-The handler waits only for a template that does not exist yet, and for a namespace that was just
-created. Malformed input gets a response. An exception is a bug, and the caller handles it.
+A review is replied to at once, except for a template that does not exist yet and a namespace that
+was just created: then the caller awaits the reply. Malformed input gets a response. An exception is
+a bug, and the caller handles it.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -41,7 +41,14 @@ from webhook.admission.created_pod import RawPod
 from webhook.admission.guard import GuardedPod
 from webhook.admission.namespace_scopes import NamespaceDecision, NamespaceScopes
 from webhook.admission.pods import PartialResponse, PodDecision, PodResponse, ResponseOptions
-from webhook.admission.protocols import ClusterView, TemplateEnsurer, TemplateStatus
+from webhook.admission.protocols import (
+    ClusterView,
+    PendingState,
+    TemplateEnsurer,
+    TemplateState,
+    TemplateStatus,
+    await_states,
+)
 from webhook.admission.replies import (
     PendingReply,
     Reply,
@@ -61,13 +68,19 @@ _ALLOWED: Final = PartialResponse(review.compose_allowed(), "allowed")
 EXISTING: Final = frozenset({TemplateStatus.CREATED, TemplateStatus.PRESENT})
 
 
+class _Call(msgspec.Struct, frozen=True, gc=False):
+    """A call of the webhook. `is_guarded` is whether all mutating webhooks have run."""
+
+    body: bytes
+    seconds: float | None
+    is_guarded: bool
+
+
 class _PodRequest(msgspec.Struct, frozen=True, gc=False):
     """A request for a pod that is being created, and the inputs of the response."""
 
+    call: _Call
     request: RequestEnvelope
-    body: bytes
-    seconds: float | None
-    is_guarded: bool  # whether all mutating webhooks have run
     namespace: NamespaceDecision
     context: TranslationContext
     metadata: bytes  # the joined raw fields that determine the translation
@@ -89,23 +102,21 @@ class AdmissionHandler:
         self._cache = cache
         self._summaries = ClaimSummaries(lambda: cluster.recent_inputs().facts)
         self._interest: tuple[Configuration, Interest] | None = None
-        self._scopes = NamespaceScopes(cluster)
+        self.scopes = NamespaceScopes(cluster)
 
-    def review_pod(self, body: bytes, seconds: float | None = None) -> PendingReply:
+    def review_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of a pod. `seconds` is the time until the API server gives up."""
-        return self._review_pod(body, seconds, is_guarded=False)
+        return self._review_pod(_Call(body, seconds, is_guarded=False))
 
-    def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> PendingReply:
+    def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of a created pod after all mutating webhooks."""
-        return self._review_pod(body, seconds, is_guarded=True)
+        return self._review_pod(_Call(body, seconds, is_guarded=True))
 
-    async def _review_pod(self, body: bytes, seconds: float | None, *, is_guarded: bool) -> Reply:
-        created = created_pod.decode_create_request(body)
+    def _review_pod(self, call: _Call) -> Reply | PendingReply:
+        created = created_pod.decode_create_request(call.body)
         if created is not None and created.object is not None:
-            return await self._review_create(
-                created, created.object, body, seconds, is_guarded=is_guarded
-            )
-        request = review.decode_review(body)
+            return self._review_create(created, created.object, call)
+        request = review.decode_review(call.body)
         if isinstance(request, Malformed):
             return reply_malformed(request)
         if request.kind.kind != "Pod" or request.kind.group:
@@ -115,36 +126,56 @@ class AdmissionHandler:
         if request.operation == "UPDATE":
             return self._review_update(request)
         pod = created_pod.decode_pod(request.object)
-        return await self._review_create(request, pod, body, seconds, is_guarded=is_guarded)
+        return self._review_create(request, pod, call)
 
-    async def _review_create(
-        self,
-        request: RequestEnvelope,
-        pod: RawPod | Malformed,
-        body: bytes,
-        seconds: float | None,
-        *,
-        is_guarded: bool,
-    ) -> Reply:
+    def _review_create(
+        self, request: RequestEnvelope, pod: RawPod | Malformed, call: _Call
+    ) -> Reply | PendingReply:
         context = self._cluster.translation_context()
         if context is None:
             return reply_unready(request, "configuration and facts are not loaded yet")
         if not request.namespace:
             return reply_invalid(request, "request.namespace is empty, but pods are namespaced")
+        namespace = self.scopes.find(request.namespace, context.configuration.scope)
+        if namespace is None:
+            return self._read_namespace(request, pod, call, context)
+        return self._review_in_namespace(request, pod, call, context, namespace)
+
+    async def _read_namespace(
+        self,
+        request: RequestEnvelope,
+        pod: RawPod | Malformed,
+        call: _Call,
+        context: TranslationContext,
+    ) -> Reply:
+        """Review a pod in a namespace that is not in memory."""
         configured = context.configuration.scope
-        name = request.namespace
-        namespace = self._scopes.find(name, configured) or await self._scopes.decide(
-            name, configured, seconds
-        )
+        namespace = await self.scopes.read(request.namespace, configured, call.seconds)
         if namespace is None:
             return reply_unready(request, f"namespace {request.namespace} is not cached yet")
+        reply = self._review_in_namespace(request, pod, call, context, namespace)
+        return reply if isinstance(reply, Reply) else await reply
+
+    def _review_in_namespace(
+        self,
+        request: RequestEnvelope,
+        pod: RawPod | Malformed,
+        call: _Call,
+        context: TranslationContext,
+        namespace: NamespaceDecision,
+    ) -> Reply | PendingReply:
         if namespace.mode is Mode.OFF:
             return compose_reply(request, _allow_out_of_scope(namespace))
         if isinstance(pod, Malformed):
             return reply_invalid(request, pod.why)
         metadata = created_pod.join_metadata(pod)
-        pod_request = _PodRequest(request, body, seconds, is_guarded, namespace, context, metadata)
-        return await self._translate(pod, pod_request)
+        pod_request = _PodRequest(call, request, namespace, context, metadata)
+        excluded = _is_excluded(pod, pod_request)
+        if isinstance(excluded, Malformed):
+            return reply_invalid(request, excluded.why)
+        if excluded:
+            return compose_reply(request, _ALLOWED)
+        return self._translate(pod, pod_request)
 
     async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
         """Handle the review of an object that creates pods: warn or deny, but never change it."""
@@ -156,7 +187,7 @@ class AdmissionHandler:
         if request.sub_resource or not is_write or context is None:
             return compose_reply(request, _ALLOWED)
         configured = context.configuration.scope
-        decided = await self._scopes.decide(request.namespace, configured, seconds)
+        decided = await self.scopes.read(request.namespace, configured, seconds)
         if decided is None or decided.mode is Mode.OFF:
             return compose_reply(request, _allow_out_of_scope(decided))
         workload_context = workloads.WorkloadContext(
@@ -174,22 +205,21 @@ class AdmissionHandler:
             return reply_invalid(request, response.why)
         return compose_reply(request, response)
 
-    async def _translate(self, pod: RawPod, pod_request: _PodRequest) -> Reply:
+    def _translate(self, pod: RawPod, pod_request: _PodRequest) -> Reply | PendingReply:
         request = pod_request.request
-        excluded = _is_excluded(pod, pod_request)
-        if isinstance(excluded, Malformed):
-            return reply_invalid(request, excluded.why)
-        if excluded:
-            return compose_reply(request, _ALLOWED)
         cached = self._get_or_compose(pod, pod_request)
         if isinstance(cached, Malformed):
             return reply_invalid(request, cached.why)
         response = self._apply_namespace_limits(pod, cached, pod_request)
-        if pod_request.is_guarded:
+        if pod_request.call.is_guarded:
             response = self._guard(pod, cached, response, pod_request)
-        elif response.outcome == "translated":
-            response = await self._ensure_templates(cached, response, pod_request)
-        return compose_reply(request, response, pod.metadata.name or pod.metadata.generate_name)
+        reply = compose_reply(request, response, pod.metadata.name or pod.metadata.generate_name)
+        if pod_request.call.is_guarded or response.outcome != "translated":
+            return reply
+        states = self._ensure_templates(cached.decision.templates, pod_request)
+        if EXISTING.issuperset(states):
+            return reply
+        return self._await_templates(reply, cached.decision, states, pod_request)
 
     def _get_or_compose(self, pod: RawPod, pod_request: _PodRequest) -> PodResponse | Malformed:
         """Return the response from the cache, or compose it and add it to the cache."""
@@ -202,7 +232,7 @@ class AdmissionHandler:
         cached = self._cache.get(key, name)
         if cached is not None:
             return cached
-        value = review.decode_review_object(pod_request.body)
+        value = review.decode_review_object(pod_request.call.body)
         if isinstance(value, Malformed):
             return value
         if not covers(value, self._get_interest(context)):
@@ -273,7 +303,7 @@ class AdmissionHandler:
             return response
         if not (decision.replaces_requests or decision.is_denied):
             return _ALLOWED  # the webhook for pods has reported its findings
-        value = review.decode_review_object(pod_request.body)
+        value = review.decode_review_object(pod_request.call.body)
         metadata = created_pod.decode_metadata(pod)
         if isinstance(value, Malformed) or isinstance(metadata, Malformed):
             return response
@@ -283,35 +313,40 @@ class AdmissionHandler:
         options = pods.build_options(pod.metadata.name, name, Mode.ENFORCE, context)
         return pods.compose_response(PodDecision(findings=findings), options)
 
-    async def _ensure_templates(
-        self, cached: PodResponse, response: PartialResponse, pod_request: _PodRequest
-    ) -> PartialResponse:
-        """Ensure the templates. Deny the pod if one has a conflict or cannot be created."""
+    def _ensure_templates(
+        self, templates: Sequence[ClaimTemplate], pod_request: _PodRequest
+    ) -> list[TemplateState | PendingState]:
+        request, seconds = pod_request.request, pod_request.call.seconds
+        timeout = TEMPLATE_TIMEOUT if seconds is None else seconds
+        return [
+            self._templates.ensure(request.namespace, each, timeout, dry_run=bool(request.dry_run))
+            for each in templates
+        ]
+
+    async def _await_templates(
+        self,
+        reply: Reply,
+        decision: PodDecision,
+        states: Sequence[TemplateState | PendingState],
+        pod_request: _PodRequest,
+    ) -> Reply:
+        """Wait for the templates. Deny the pod if one has a conflict or cannot be created."""
         request, context = pod_request.request, pod_request.context
-        ensure = self._templates.preview if request.dry_run else self._templates.ensure
-        seconds = pod_request.seconds
-        seconds = TEMPLATE_TIMEOUT if seconds is None else seconds
-        templates, namespace = cached.decision.templates, request.namespace
-        states: Sequence[TemplateStatus | Finding]
-        if len(templates) == 1:
-            states = (await ensure(namespace, templates[0], seconds),)
-        else:
-            states = await asyncio.gather(*(ensure(namespace, each, seconds) for each in templates))
-        if EXISTING.issuperset(states):
-            return response
+        namespace = request.namespace
         found = [
-            each if isinstance(each, Finding) else _report_template(namespace, template, each)
-            for template, each in zip(templates, states, strict=True)
-            if each not in EXISTING and not (request.dry_run and each is TemplateStatus.PENDING)
+            state if isinstance(state, Finding) else _report_template(namespace, template, state)
+            for template, state in zip(decision.templates, await await_states(states), strict=True)
+            if state not in EXISTING and not (request.dry_run and state is TemplateStatus.PENDING)
         ]
         findings = tuple(apply_policies(found, context.configuration.findings))
         if not findings:
-            return response
+            return reply
         ranges = self._cluster.limit_ranges(namespace)
         quotas = self._cluster.resource_quotas(namespace)
-        more, edits = pods.check_namespace_limits(cached.decision, ranges, quotas, context)
+        more, edits = pods.check_namespace_limits(decision, ranges, quotas, context)
         options = pods.build_options("", namespace, Mode.ENFORCE, context)
-        return pods.compose_response(cached.decision, options, (*findings, *more), edits)
+        response = pods.compose_response(decision, options, (*findings, *more), edits)
+        return compose_reply(request, response, reply.name)
 
     def _review_update(self, request: AdmissionRequest) -> Reply:
         """Keep the translation of an updated pod. Allow all other updates unchanged."""

@@ -7,8 +7,8 @@ runs the same handler on that snapshot, and the event loop ensures the templates
 
 import asyncio
 import re
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -21,16 +21,23 @@ from drawbridge.translate.pods import TranslationContext
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import EXISTING, TEMPLATE_TIMEOUT, AdmissionHandler
 from webhook.admission.limit_ranges import LimitRange
-from webhook.admission.namespace_scopes import NamespaceScopes
 from webhook.admission.protocols import (
     ClusterView,
     RecentInputs,
     TemplateEnsurer,
+    TemplateState,
     TemplateStatus,
     Worker,
     WorkerError,
+    await_states,
 )
-from webhook.admission.replies import Reply, reply_busy, reply_malformed, reply_unreviewed
+from webhook.admission.replies import (
+    PendingReply,
+    Reply,
+    reply_busy,
+    reply_malformed,
+    reply_unreviewed,
+)
 
 # A body of this size takes at most about 25 ms, whatever it contains.
 MAX_INLINE_BYTES: Final = 32 * 1024
@@ -44,7 +51,7 @@ _SPEC: Final = b'"spec"'
 # escaped, so no other value can contain this.
 _NAMESPACE: Final = re.compile(rb'"namespace":"([^"\\]{1,63})"')
 _MAX_HEAD_BYTES: Final = 4096
-TemplateStates = Mapping[str, TemplateStatus | Finding]
+TemplateStates = Mapping[str, TemplateState]
 
 
 class ClusterSnapshot(msgspec.Struct, frozen=True):
@@ -105,14 +112,13 @@ class _KnownTemplates:
         self._states = states
         self.needed: dict[str, ClaimTemplate] = {}
 
-    async def ensure(
-        self, _namespace: str, template: ClaimTemplate, _seconds: float
-    ) -> TemplateStatus | Finding:
+    def ensure(
+        self, namespace: str, template: ClaimTemplate, seconds: float, *, dry_run: bool
+    ) -> TemplateState:
         """Record the template, and return its state."""
+        del namespace, seconds, dry_run
         self.needed[template.name] = template
         return self._states.get(template.name, TemplateStatus.PRESENT)
-
-    preview = ensure
 
 
 def _find_namespace(body: bytes) -> str:
@@ -136,7 +142,9 @@ def review_snapshot(
     """Handle a review with the named method of the handler. Runs in the other process."""
     templates = _KnownTemplates(states)
     handler = AdmissionHandler(snapshot, templates, AnswerCache())
-    reply: Reply = asyncio.run(getattr(handler, method)(body))
+    reply: Reply | PendingReply = getattr(handler, method)(body)
+    if not isinstance(reply, Reply):
+        reply = asyncio.run(reply)
     return LargeReply(reply, tuple(templates.needed.values()))
 
 
@@ -154,17 +162,14 @@ class ReviewDispatcher:
         self._cluster = cluster
         self._templates = templates
         self._worker = worker
-        self._scopes = NamespaceScopes(cluster)
 
-    def review_pod(self, body: bytes, seconds: float | None = None) -> Coroutine[Any, Any, Reply]:
+    def review_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of a pod."""
         if len(body) <= MAX_INLINE_BYTES:
             return self._handler.review_pod(body, seconds)
         return self._review_large("review_pod", body, seconds)
 
-    def review_guarded_pod(
-        self, body: bytes, seconds: float | None = None
-    ) -> Coroutine[Any, Any, Reply]:
+    def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of a pod after all mutating webhooks."""
         recent = self._cluster.recent_inputs()
         decisions = 1 + len(recent.configurations) * len(recent.facts)
@@ -172,9 +177,7 @@ class ReviewDispatcher:
             return self._handler.review_guarded_pod(body, seconds)
         return self._review_large("review_guarded_pod", body, seconds)
 
-    def review_workload(
-        self, body: bytes, seconds: float | None = None
-    ) -> Coroutine[Any, Any, Reply]:
+    def review_workload(self, body: bytes, seconds: float | None = None) -> PendingReply:
         """Handle the review of an object that creates pods."""
         if len(body) <= MAX_INLINE_BYTES and body.count(_SPEC) <= _MAX_INLINE_SPECS:
             return self._handler.review_workload(body, seconds)
@@ -213,7 +216,7 @@ class ReviewDispatcher:
             # The caches of the context stay in this process.
             context = msgspec.structs.replace(context, outcomes=None, translations=None)
             configured = context.configuration.scope
-            decided = await self._scopes.decide(namespace, configured, seconds)
+            decided = await self._handler.scopes.read(namespace, configured, seconds)
             labels = None if decided is None else decided.labels
         return ClusterSnapshot(
             context,
@@ -228,10 +231,10 @@ class ReviewDispatcher:
     async def _ensure(
         self, request: RequestEnvelope, templates: Sequence[ClaimTemplate], seconds: float | None
     ) -> TemplateStates:
-        ensure = self._templates.preview if request.dry_run else self._templates.ensure
-        timeout = TEMPLATE_TIMEOUT if seconds is None else seconds
-        states = await asyncio.gather(
-            *(ensure(request.namespace, each, timeout) for each in templates)
-        )
+        timeout, dry_run = TEMPLATE_TIMEOUT if seconds is None else seconds, bool(request.dry_run)
+        states = [
+            self._templates.ensure(request.namespace, each, timeout, dry_run=dry_run)
+            for each in templates
+        ]
         names = (each.name for each in templates)
-        return dict(zip(names, states, strict=True))
+        return dict(zip(names, await await_states(states), strict=True))

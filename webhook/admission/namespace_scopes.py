@@ -36,30 +36,31 @@ class NamespaceScopes:
         return len(self._decisions)
 
     def find(self, name: str, configured: Scope) -> NamespaceDecision | None:
-        """Return the decision for a namespace, if it is cached and still valid."""
-        cached = self._decisions.get(name)
-        if cached is None or cached[0] is not configured:
+        """Return the decision for a namespace, or None if the namespace is unknown."""
+        labels = self._cluster.namespace_labels(name)
+        if labels is None:
             return None
-        decision = cached[1]
-        return decision if self._cluster.namespace_labels(name) is decision.labels else None
+        cached = self._decisions.get(name)
+        if cached is not None and cached[0] is configured and cached[1].labels is labels:
+            return cached[1]
+        return self._decide(name, labels, configured)
 
-    async def decide(
+    async def read(
         self, name: str, configured: Scope, seconds: float | None
     ) -> NamespaceDecision | None:
-        """Decide the scope of a namespace. Read it from the API server if it is unknown.
+        """Return the decision for a namespace that may have to be read from the API server.
 
         Return None if it is still unknown.
         """
-        cached = self.find(name, configured)
-        if cached is not None:
-            return cached
-        labels = self._cluster.namespace_labels(name)
-        if labels is None:
-            # The rest of the time is for the templates.
-            timeout = _READ_TIMEOUT if seconds is None else seconds / 2
-            labels = await self._cluster.read_namespace_labels(name, timeout)
-        if labels is None:
-            return None
+        decision = self.find(name, configured)
+        if decision is not None:
+            return decision
+        # The rest of the time is for the templates.
+        timeout = _READ_TIMEOUT if seconds is None else seconds / 2
+        labels = await self._cluster.read_namespace_labels(name, timeout)
+        return None if labels is None else self._decide(name, labels, configured)
+
+    def _decide(self, name: str, labels: Mapping[str, str], configured: Scope) -> NamespaceDecision:
         mode, findings = decide_namespace_scope(name, labels, configured)
         admin_access = labels.get(ADMIN_ACCESS_LABEL) == "true"
         decision = NamespaceDecision(mode, findings, admin_access, labels)

@@ -3,9 +3,10 @@
 `webhook.server` implements them. Only `TemplateEnsurer` and `TemplateStore` call the API server.
 """
 
+import asyncio
 import enum
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar, TypeVarTuple, Unpack
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
 import msgspec
 
@@ -29,6 +30,18 @@ class TemplateStatus(enum.StrEnum):
     PRESENT = "there"
     CONFLICT = "taken"  # a template with this name has different content
     PENDING = "later"  # not created yet; the controller creates missing templates
+
+
+# A Finding explains why the template cannot exist.
+TemplateState: TypeAlias = TemplateStatus | Finding
+PendingState: TypeAlias = Coroutine[Any, Any, TemplateState]
+
+
+async def await_states(states: Sequence[TemplateState | PendingState]) -> list[TemplateState]:
+    """Wait for the states that are not known yet, all at once."""
+    pending = [each for each in states if not isinstance(each, TemplateStatus | Finding)]
+    done = iter(await asyncio.gather(*pending))
+    return [each if isinstance(each, TemplateStatus | Finding) else next(done) for each in states]
 
 
 class RecentInputs(msgspec.Struct, frozen=True):
@@ -99,22 +112,15 @@ class Worker(Protocol):
 
 
 class TemplateEnsurer(Protocol):
-    """Ensures the templates of translated pods. A Finding explains why one cannot exist."""
+    """Ensures the templates of translated pods."""
 
-    async def ensure(
-        self, namespace: str, template: ClaimTemplate, seconds: float
-    ) -> TemplateStatus | Finding:
-        """Create the template if it does not exist. Return PENDING after the given time.
+    def ensure(
+        self, namespace: str, template: ClaimTemplate, seconds: float, *, dry_run: bool
+    ) -> TemplateState | PendingState:
+        """Return the state of a template at once if it is known. Otherwise, create the template.
 
-        API errors do not raise.
-        """
-
-    async def preview(
-        self, namespace: str, template: ClaimTemplate, seconds: float
-    ) -> TemplateStatus | Finding:
-        """Return the result that `ensure` would find, without creating a template.
-
-        Return PENDING if the template does not exist.
+        The result is PENDING after the given time, and for a missing template on dry run, which
+        creates nothing. API errors do not raise.
         """
 
 

@@ -23,12 +23,14 @@ from drawbridge.api_error import ApiError
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
-from drawbridge.finding import Finding
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.translate.changes.template import ClaimTemplate, has_same_content
-from webhook.admission.protocols import TemplateStatus, TemplateStore
-
-TemplateState = TemplateStatus | Finding
+from webhook.admission.protocols import (
+    PendingState,
+    TemplateState,
+    TemplateStatus,
+    TemplateStore,
+)
 
 # How long a template counts as present after a create or read, if no watch confirms it.
 _TRUSTED: Final = timedelta(seconds=30)
@@ -78,37 +80,40 @@ class CreatedAhead:
 
 
 class TemplateCache:
-    """Ensures templates through a store. The number of cached states is bounded."""
+    """Ensures templates through a store. `count` is told every state but those of dry runs."""
 
-    def __init__(self, store: TemplateStore, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        store: TemplateStore,
+        now: Callable[[], datetime],
+        count: Callable[[TemplateState], None] = lambda _: None,
+    ) -> None:
         self._store = store
         self._now = now
+        self._count = count
         self._entries: BoundedCache[_Key, _Entry] = BoundedCache(_MAX_ENTRIES)
         self._requests: dict[tuple[_Key, bool], asyncio.Task[TemplateState]] = {}
         self._renewals: set[asyncio.Task[None]] = set()
         self._ahead = CreatedAhead(store, now)
 
-    async def ensure(
-        self, namespace: str, template: ClaimTemplate, seconds: float = 4.0
-    ) -> TemplateState:
-        """Create the template if it does not exist. Return PENDING after the given time."""
+    def ensure(
+        self,
+        namespace: str,
+        template: ClaimTemplate,
+        seconds: float = 4.0,
+        *,
+        dry_run: bool = False,
+    ) -> TemplateState | PendingState:
+        """Return the state of a template at once if it is known. Otherwise, create the template."""
         key, now = (namespace, template.name), self._now()
         entry = self._find_trusted(key, template, now)
         if entry is None:
-            return await self._share_request(key, template, seconds, dry_run=False)
-        if entry.state is TemplateStatus.PRESENT:
-            self._renew(key, entry, now)
+            return self._share_request(key, template, seconds, dry_run=dry_run)
+        if not dry_run:
+            self._count(entry.state)
+            if entry.state is TemplateStatus.PRESENT:
+                self._renew(key, entry, now)
         return entry.state
-
-    async def preview(
-        self, namespace: str, template: ClaimTemplate, seconds: float = 4.0
-    ) -> TemplateState:
-        """Return the result that `ensure` would find, without creating a template."""
-        key = (namespace, template.name)
-        entry = self._find_trusted(key, template, self._now())
-        if entry is not None:
-            return entry.state
-        return await self._share_request(key, template, seconds, dry_run=True)
 
     async def close(self) -> None:
         """Cancel all requests in progress."""
@@ -154,7 +159,10 @@ class TemplateCache:
             task.add_done_callback(lambda _: self._requests.pop((key, dry_run), None))
         # A caller that times out does not cancel the request of the others.
         done, _ = await asyncio.wait((task,), timeout=seconds)
-        return task.result() if done else TemplateStatus.PENDING
+        state = task.result() if done else TemplateStatus.PENDING
+        if not dry_run:
+            self._count(state)
+        return state
 
     async def _handle_errors(self, key: _Key, request: Awaitable[TemplateState]) -> TemplateState:
         """Wait for a request, and map an API error to a state."""

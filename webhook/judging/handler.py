@@ -48,7 +48,7 @@ class JudgeHandler:
         if not request.namespace:  # a DeviceClass has no namespace that could enforce
             return await self._review(request, Mode.REPORT, {}, seconds)
         configured = self._view.configuration().scope
-        decided = await self._scopes.decide(request.namespace, configured, seconds)
+        decided = await self._scopes.read(request.namespace, configured, seconds)
         if decided is None or decided.mode is Mode.OFF:
             return compose_reply(request, _allow())
         return await self._review(request, decided.mode, decided.labels, seconds)

@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from webhook.admission.replies import PendingReply
+from webhook.admission.replies import PendingReply, Reply
 from webhook.server.http_handler import Endpoint
 
 
 class ReviewHandler(Protocol):
     """Handles reviews."""
 
-    def review_pod(self, body: bytes, seconds: float | None = None) -> PendingReply:
+    def review_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of a pod."""
 
-    def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> PendingReply:
+    def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of a pod after all mutating webhooks."""
 
-    def review_workload(self, body: bytes, seconds: float | None = None) -> PendingReply:
+    def review_workload(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of an object with a pod template."""
 
 

@@ -8,9 +8,8 @@ import asyncio
 import functools
 import logging
 import time
-import types
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from aiohttp import web
 
@@ -35,7 +34,8 @@ _REASONS: Final = {500: "InternalError", 504: "Timeout"}
 _LOG_LEVELS: Final = {"translated": logging.INFO, "denied": logging.INFO, "error": logging.ERROR}
 
 
-Reviewer = Callable[[bytes, float], PendingReply]
+# Most replies need no waiting, and no timer.
+Reviewer = Callable[[bytes, float], Reply | PendingReply]
 
 
 class Endpoint(NamedTuple):
@@ -118,7 +118,10 @@ class AdmissionHTTPHandler:
         self._bodies.hold(body)
         self._in_flight += 1
         try:
-            reply = await _await_reply(seconds, reviewer(body, timeouts.compute_deadline(seconds)))
+            reply = reviewer(body, timeouts.compute_deadline(seconds))
+            if not isinstance(reply, Reply):
+                async with asyncio.timeout(seconds):
+                    reply = await reply
         except TimeoutError:
             message = f"no response within {route.seconds:g} seconds"
             return _respond_failed(body, 504, message, route)
@@ -154,38 +157,6 @@ class AdmissionHTTPHandler:
         if len(self._routes) < _MAX_ROUTES:
             self._routes[path] = route
         return route
-
-
-async def _await_reply(seconds: float, pending: PendingReply) -> Reply:
-    """Wait for a reply with a timeout.
-
-    Most replies need no waiting. Starting the coroutine first, and a timer only if it waits, saves
-    5 % of the time of a request.
-    """
-    try:
-        waiting = pending.send(None)
-    except StopIteration as done:
-        reply: Reply = done.value
-        return reply
-    async with asyncio.timeout(seconds):
-        return await _resume(pending, waiting)
-
-
-@types.coroutine
-def _resume(pending: PendingReply, waiting: object) -> Generator[Any, Any, Reply]:
-    """Continue a started coroutine in the same way as `await`."""
-    while True:
-        try:
-            sent = yield waiting
-        except BaseException as thrown:  # noqa: BLE001  # the coroutine handles it
-            step = functools.partial(pending.throw, thrown)
-        else:
-            step = functools.partial(pending.send, sent)
-        try:
-            waiting = step()
-        except StopIteration as done:
-            reply: Reply = done.value
-            return reply
 
 
 def _respond_rejected(rejected: RejectedRequestError) -> web.Response:

@@ -7,17 +7,15 @@ from typing import Final
 
 from certs.serving import make_certificate
 from drawbridge.cluster.session import Session
-from drawbridge.finding import Finding
 from drawbridge.names import WEBHOOK_SERVICE
 from drawbridge.process import metrics
 from drawbridge.process.run import run_configured
 from drawbridge.process.settings import Settings
 from drawbridge.process.shutdown import StopSignal
-from drawbridge.translate.changes.template import ClaimTemplate
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.large_reviews import ReviewDispatcher
-from webhook.admission.protocols import TemplateEnsurer, TemplateStatus
+from webhook.admission.protocols import TemplateState, TemplateStatus
 from webhook.admission.templates import TemplateCache
 from webhook.server.cluster_view import WatchedClusterView
 from webhook.server.endpoints import list_endpoints
@@ -28,27 +26,9 @@ from webhook.server.worker_process import WorkerProcess
 _LOG: Final = logging.getLogger("drawbridge.process")
 
 
-class _CountedTemplates:
-    """Ensures templates, and counts the results."""
-
-    def __init__(self, templates: TemplateEnsurer) -> None:
-        self._templates = templates
-
-    async def ensure(
-        self, namespace: str, template: ClaimTemplate, seconds: float
-    ) -> TemplateStatus | Finding:
-        return _count(await self._templates.ensure(namespace, template, seconds))
-
-    async def preview(
-        self, namespace: str, template: ClaimTemplate, seconds: float
-    ) -> TemplateStatus | Finding:
-        return await self._templates.preview(namespace, template, seconds)
-
-
-def _count(result: TemplateStatus | Finding) -> TemplateStatus | Finding:
-    label = result.value if isinstance(result, TemplateStatus) else "refused"
+def _count(state: TemplateState) -> None:
+    label = state.value if isinstance(state, TemplateStatus) else "refused"
     metrics.TEMPLATES.labels(label).inc()
-    return result
 
 
 async def run(options: ReviewOptions) -> int:
@@ -71,7 +51,7 @@ class _Webhook:
         self.answers = AnswerCache()
         self.worker = WorkerProcess()
         store = WatchedTemplateStore(self.cluster.templates, session)
-        templates = _CountedTemplates(TemplateCache(store, lambda: datetime.now(UTC)))
+        templates = TemplateCache(store, lambda: datetime.now(UTC), _count)
         handler = AdmissionHandler(self.cluster, templates, self.answers)
         self.reviews = ReviewDispatcher(handler, self.cluster, templates, self.worker)
 

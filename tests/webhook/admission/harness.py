@@ -29,7 +29,7 @@ from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import RecentInputs
-from webhook.admission.replies import Reply
+from webhook.admission.replies import PendingReply, Reply
 from webhook.admission.templates import TemplateCache
 
 HEAD = {"apiVersion": "drawbridge.dev/v1alpha1"}
@@ -184,12 +184,14 @@ class AdmissionHarness:
 
     async def pod(self, object_: YamlValue, **request: YamlValue) -> "Response":
         """Review a pod."""
-        return read_response(await self.admission.review_pod(review(object_, **request)), object_)
+        return read_response(
+            await await_reply(self.admission.review_pod(review(object_, **request))), object_
+        )
 
     async def guarded_pod(self, object_: YamlValue, **request: YamlValue) -> "Response":
         """Review a pod after all mutating webhooks."""
         body = review(object_, **request)
-        return read_response(await self.admission.review_guarded_pod(body), object_)
+        return read_response(await await_reply(self.admission.review_guarded_pod(body)), object_)
 
     async def workload(self, object_: YamlValue, **request: YamlValue) -> "Response":
         """Review an object that creates pods."""
@@ -232,6 +234,11 @@ def review(
     }
     body = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
     return json.dumps(body, separators=(",", ":")).encode()
+
+
+async def await_reply(reply: Reply | PendingReply) -> Reply:
+    """Wait for a reply, if it was not given at once."""
+    return reply if isinstance(reply, Reply) else await reply
 
 
 def read_response(reply: Reply, object_: YamlValue) -> Response:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,19 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.values import Value
 from drawbridge.translate.pods import make_context
 from tests.tables import YamlValue
-from tests.webhook.admission.harness import AdmissionHarness, facts, pod, read_response, review
+from tests.webhook.admission.harness import (
+    AdmissionHarness,
+    await_reply,
+    facts,
+    pod,
+    read_response,
+    review,
+)
 from webhook.admission import large_reviews
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.large_reviews import MAX_INLINE_BYTES, ReviewDispatcher
 from webhook.admission.protocols import RecentInputs, WorkerError
-from webhook.admission.replies import Reply
+from webhook.admission.replies import PendingReply, Reply
 from webhook.server.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.asyncio
@@ -111,13 +119,13 @@ async def test_a_large_object_gets_the_reply_of_a_small_one(
     harness, inline = DispatcherHarness(), DispatcherHarness()
     for each in (harness, inline):
         each.cluster.recent = recent()
-    expected = await getattr(inline.admission, method)(body)
+    expected = await await_reply(getattr(inline.admission, method)(body))
     worker = WorkerProcess()
     harness.dispatcher = ReviewDispatcher(
         harness.admission, harness.cluster, harness.templates, worker
     )
     try:
-        assert await getattr(harness.dispatcher, method)(body) == expected
+        assert await await_reply(getattr(harness.dispatcher, method)(body)) == expected
     finally:
         await worker.aclose()
     assert harness.store.calls == inline.store.calls
@@ -127,10 +135,12 @@ async def test_a_large_object_gets_the_reply_of_a_small_one(
 async def test_a_translated_pod_is_updated_alike() -> None:
     harness = DispatcherHarness()
     before = large({"nvidia.com/gpu": "1"})
-    after = read_response(await harness.dispatcher.review_pod(review(before)), before).after
+    after = read_response(
+        await await_reply(harness.dispatcher.review_pod(review(before))), before
+    ).after
     body = review(before, operation="UPDATE", old=after)
-    large_reply = await harness.dispatcher.review_pod(body)
-    assert large_reply == await harness.admission.review_pod(body)
+    large_reply = await await_reply(harness.dispatcher.review_pod(body))
+    assert large_reply == await await_reply(harness.admission.review_pod(body))
     assert read_response(large_reply, before).patch
 
 
@@ -140,17 +150,19 @@ async def test_a_large_body_is_not_handled_in_the_event_loop(
     handled: list[bool] = []
     translate = AdmissionHandler.review_pod
 
-    async def record(self: AdmissionHandler, body: bytes, seconds: float | None = None) -> Reply:
-        handled.append(asyncio.get_running_loop() is main)
-        return await translate(self, body, seconds)
+    def record(
+        self: AdmissionHandler, body: bytes, seconds: float | None = None
+    ) -> Reply | PendingReply:
+        handled.append(threading.current_thread() is main)
+        return translate(self, body, seconds)
 
     monkeypatch.setattr(AdmissionHandler, "review_pod", record)
-    main = asyncio.get_running_loop()
+    main = threading.current_thread()
     harness = DispatcherHarness()
-    await harness.dispatcher.review_pod(review(large({"nvidia.com/gpu": "1"})))
+    await await_reply(harness.dispatcher.review_pod(review(large({"nvidia.com/gpu": "1"}))))
     assert handled == [False]
     assert harness.worker.calls == ["decode_envelope", "review_snapshot"]
-    await harness.dispatcher.review_pod(review(pod({"nvidia.com/gpu": "1"})))
+    await await_reply(harness.dispatcher.review_pod(review(pod({"nvidia.com/gpu": "1"}))))
     assert handled == [False, True]
     assert len(harness.worker.calls) == 2
 
@@ -168,9 +180,13 @@ async def test_a_small_pod_does_not_wait_for_a_large_one() -> None:
     dispatcher = ReviewDispatcher(
         harness.admission, harness.cluster, harness.templates, BlockedWorker()
     )
-    waiting = asyncio.create_task(dispatcher.review_pod(review(large({"nvidia.com/gpu": "1"}))))
+    waiting = asyncio.create_task(
+        await_reply(dispatcher.review_pod(review(large({"nvidia.com/gpu": "1"}))))
+    )
     await started.wait()
-    assert (await dispatcher.review_pod(review(pod({"cpu": "1"})))).outcome == "allowed"
+    assert (
+        await await_reply(dispatcher.review_pod(review(pod({"cpu": "1"}))))
+    ).outcome == "allowed"
     assert not waiting.done()
     unblocked.set()
     assert (await waiting).outcome == "translated"
@@ -179,10 +195,12 @@ async def test_a_small_pod_does_not_wait_for_a_large_one() -> None:
 async def test_a_template_with_other_content_denies_a_large_pod() -> None:
     harness = DispatcherHarness()
     object_ = large({"nvidia.com/gpu": "1"})
-    await harness.dispatcher.review_pod(review(object_))
+    await await_reply(harness.dispatcher.review_pod(review(object_)))
     (key,) = harness.store.stored
     harness.store.watched[key] = {"spec": {"spec": {}}}
-    response = read_response(await harness.dispatcher.review_pod(review(object_)), object_)
+    response = read_response(
+        await await_reply(harness.dispatcher.review_pod(review(object_))), object_
+    )
     assert (response.allowed, response.status["code"]) == (False, 403)
     assert "exists with different content" in response.status["message"]
 
@@ -191,7 +209,9 @@ async def test_a_busy_worker_denies_a_large_pod_with_429() -> None:
     harness = DispatcherHarness()
     harness.worker.is_busy = True
     object_ = large({"nvidia.com/gpu": "1"})
-    response = read_response(await harness.dispatcher.review_pod(review(object_)), object_)
+    response = read_response(
+        await await_reply(harness.dispatcher.review_pod(review(object_))), object_
+    )
     assert (response.allowed, response.status["code"]) == (False, 429)
     assert "try again" in response.status["message"]
 
@@ -226,7 +246,7 @@ async def test_a_workload_with_many_templates_is_not_handled_in_the_event_loop(
 
 async def test_a_large_malformed_body_gets_status_400() -> None:
     harness = DispatcherHarness()
-    reply = await harness.dispatcher.review_pod(b"[" * (MAX_INLINE_BYTES + 1))
+    reply = await await_reply(harness.dispatcher.review_pod(b"[" * (MAX_INLINE_BYTES + 1)))
     assert (reply.status, reply.outcome) == (400, "error")
 
 
@@ -244,7 +264,7 @@ async def test_the_snapshot_has_no_caches_of_the_event_loop() -> None:
     dispatcher = ReviewDispatcher(
         harness.admission, harness.cluster, harness.templates, RecordingWorker()
     )
-    await dispatcher.review_pod(review(large({"nvidia.com/gpu": "1"})))
+    await await_reply(dispatcher.review_pod(review(large({"nvidia.com/gpu": "1"}))))
     (snapshot,) = snapshots
     assert snapshot.context is not None
     assert snapshot.context.outcomes is None
@@ -261,9 +281,9 @@ async def test_a_guarded_pod_with_many_decisions_is_not_handled_in_the_event_loo
     object_ = pod({"nvidia.com/gpu": "1"})
     object_["metadata"]["annotations"] = {"padding": "x" * (MAX_INLINE_BYTES // 4)}
     body = review(object_)
-    reply = await harness.dispatcher.review_guarded_pod(body)
+    reply = await await_reply(harness.dispatcher.review_guarded_pod(body))
     assert bool(harness.worker.calls) is is_large
-    assert reply == await harness.admission.review_guarded_pod(body)
+    assert reply == await await_reply(harness.admission.review_guarded_pod(body))
 
 
 @pytest.mark.parametrize("namespace", ["team", "x" * 63])
@@ -273,5 +293,7 @@ async def test_the_reviews_of_a_namespace_wait_for_each_other(namespace: str) ->
     body["request"] = {"name": '"namespace":"forged"', "namespace": namespace} | {
         name: each for name, each in body["request"].items() if name != "namespace"
     }
-    await harness.dispatcher.review_pod(json.dumps(body, separators=(",", ":")).encode())
+    await await_reply(
+        harness.dispatcher.review_pod(json.dumps(body, separators=(",", ":")).encode())
+    )
     assert set(harness.worker.keys) == {namespace}

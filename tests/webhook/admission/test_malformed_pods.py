@@ -13,7 +13,13 @@ import pytest
 from drawbridge.documents.paths import Path, get_value
 from tests.tables import YamlValue
 from tests.translate.test_interest import pods
-from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView, review
+from tests.webhook.admission.harness import (
+    ENFORCE,
+    AdmissionHarness,
+    FakeClusterView,
+    await_reply,
+    review,
+)
 
 WRONG_VALUES: tuple[YamlValue, ...] = (
     None, 1, -1, 1.5, True, "text", "\u2028", [], {}, [None], [{}], [1, "a"], {"a": None},
@@ -111,7 +117,9 @@ async def test_updates_that_are_nested_too_deeply_get_a_response() -> None:
     harness = AdmissionHarness()
     deep = {"schedulerName": nest(800)}
     before = {"metadata": {"annotations": {"drawbridge.dev/original": "[]"}}, "spec": deep}
-    reply = await harness.admission.review_pod(review(before, operation="UPDATE", old=before))
+    reply = await await_reply(
+        harness.admission.review_pod(review(before, operation="UPDATE", old=before))
+    )
     assert b'"message":"the object is nested too deeply"' in reply.body
     workload = {**DEPLOYMENT, "spec": {"template": {"spec": deep}}}
     body = review(workload, operation="UPDATE", old=workload)

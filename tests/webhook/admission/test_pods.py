@@ -12,7 +12,14 @@ from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original
 from tests.tables import YamlValue, load_cases
-from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView, pod, review
+from tests.webhook.admission.harness import (
+    ENFORCE,
+    AdmissionHarness,
+    FakeClusterView,
+    await_reply,
+    pod,
+    review,
+)
 from webhook.admission.limit_ranges import LimitRange
 
 pytestmark = pytest.mark.asyncio
@@ -122,7 +129,9 @@ async def test_a_pod_is_admitted_if_its_template_cannot_be_created_now() -> None
 async def test_waiting_for_a_template_ends_at_the_timeout() -> None:
     harness = AdmissionHarness()
     harness.store.unblocked.clear()
-    response = await harness.admission.review_pod(review(pod({"nvidia.com/gpu": 1})), 0.01)
+    response = await await_reply(
+        harness.admission.review_pod(review(pod({"nvidia.com/gpu": 1})), 0.01)
+    )
     assert response.outcome == "translated"
     assert TEMPLATE_LATER.name in response.codes
     harness.store.unblocked.set()

@@ -11,7 +11,7 @@ from drawbridge.translate.changes.template import ClaimTemplate, make_template
 from drawbridge.translate.legacy.pod_view import as_mapping
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import Clock, FakeTemplateStore
-from webhook.admission.protocols import TemplateStatus
+from webhook.admission.protocols import TemplateState, TemplateStatus, await_states
 from webhook.admission.templates import MAX_AHEAD, TemplateCache
 
 pytestmark = pytest.mark.asyncio
@@ -30,9 +30,17 @@ class TemplateHarness:
         self.clock = Clock()
         self.templates = TemplateCache(self.store, self.clock)
 
-    async def ensure(self, one: ClaimTemplate) -> TemplateStatus | Finding:
-        """Ensure a template in the namespace build_template these tests."""
-        return await self.templates.ensure("team", one, 5)
+    async def ensure(
+        self, one: ClaimTemplate, namespace: str = "team", seconds: float = 5
+    ) -> TemplateState:
+        """Ensure a template."""
+        (state,) = await await_states([self.templates.ensure(namespace, one, seconds)])
+        return state
+
+    async def preview(self, one: ClaimTemplate) -> TemplateState:
+        """Return what `ensure` would find, without creating the template."""
+        (state,) = await await_states([self.templates.ensure("team", one, 5, dry_run=True)])
+        return state
 
     async def run_background(self) -> None:
         """Run all background tasks."""
@@ -124,7 +132,7 @@ async def test_a_caller_that_times_out_does_not_cancel_the_request() -> None:
     harness = TemplateHarness()
     harness.store.unblocked.clear()
     patient = asyncio.create_task(harness.ensure(build_template()))
-    assert await harness.templates.ensure("team", build_template(), 0.01) is TemplateStatus.PENDING
+    assert await harness.ensure(build_template(), seconds=0.01) is TemplateStatus.PENDING
     given_up = asyncio.create_task(harness.ensure(build_template()))
     await harness.run_background()
     given_up.cancel()
@@ -136,7 +144,7 @@ async def test_api_errors_give_a_pending_status() -> None:
     harness = TemplateHarness()
     harness.store.is_failing = True
     assert await harness.ensure(build_template()) is TemplateStatus.PENDING
-    assert await harness.templates.preview("team", build_template(), 5) is TemplateStatus.PENDING
+    assert await harness.preview(build_template()) is TemplateStatus.PENDING
     harness.store.is_failing = False
     assert await harness.ensure(build_template()) is TemplateStatus.CREATED
 
@@ -146,7 +154,7 @@ async def test_a_rejection_is_reported_with_its_reason_and_retried() -> None:
     harness.store.refusal = "exceeded quota: objects"
     for state in (
         await harness.ensure(build_template()),
-        await harness.templates.preview("team", build_template(), 5),
+        await harness.preview(build_template()),
     ):
         assert isinstance(state, Finding)
         assert (state.code, state.severity) == ("TemplateRefused", Severity.WARNING)
@@ -173,7 +181,7 @@ async def test_a_dropped_field_is_reported_and_no_template_is_left_behind(
     harness.store.dropped_fields = (dropped,)
     for ask in (
         harness.ensure(build_template(**exactly)),
-        harness.templates.preview("team", build_template(**exactly), 5),
+        harness.preview(build_template(**exactly)),
     ):
         found = await ask
         assert isinstance(found, Finding)
@@ -185,10 +193,10 @@ async def test_a_dropped_field_is_reported_and_no_template_is_left_behind(
 
 async def test_a_preview_creates_no_template() -> None:
     harness = TemplateHarness()
-    assert await harness.templates.preview("team", build_template(), 5) is TemplateStatus.PENDING
+    assert await harness.preview(build_template()) is TemplateStatus.PENDING
     assert harness.store.stored == {}
     await harness.ensure(build_template())
-    assert await harness.templates.preview("team", build_template(), 5) is TemplateStatus.PRESENT
+    assert await harness.preview(build_template()) is TemplateStatus.PRESENT
 
 
 def mark_used(harness: TemplateHarness) -> None:
@@ -260,7 +268,7 @@ async def test_a_template_stored_as_sent_has_no_dropped_field() -> None:
 async def test_close_cancels_requests_in_progress() -> None:
     harness = TemplateHarness()
     harness.store.unblocked.clear()
-    waiting = asyncio.create_task(harness.templates.ensure("team", build_template(), 60))
+    waiting = asyncio.create_task(harness.ensure(build_template(), seconds=60))
     await harness.run_background()
     await harness.templates.close()
     with pytest.raises(asyncio.CancelledError):
@@ -273,7 +281,7 @@ async def test_the_templates_that_no_pod_uses_are_bounded_in_each_namespace() ->
     assert states.count(TemplateStatus.CREATED) == MAX_AHEAD
     assert states.count(TemplateStatus.PENDING) == 300 - MAX_AHEAD
     assert len(harness.store.stored) == MAX_AHEAD
-    other = await harness.templates.ensure("other", build_template(), 5)
+    other = await harness.ensure(build_template(), "other")
     assert other is TemplateStatus.CREATED
     assert await harness.ensure(build_template(1)) is TemplateStatus.PRESENT
 

@@ -19,7 +19,7 @@ from tests.tables import YamlValue, load_cases
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs
 from tests.translate.test_properties import CLUSTERS, asked
 from tests.translate.test_undo import VALID
-from tests.webhook.admission.harness import AdmissionHarness, pod, review
+from tests.webhook.admission.harness import AdmissionHarness, await_reply, pod, review
 from webhook.admission.updates import merge, preserve_translation
 
 CASES = load_cases(Path(__file__).parent / "cases" / "updates.yaml")
@@ -230,7 +230,9 @@ def test_hostile_original_annotations_cause_no_exception() -> None:
         ):
             old = pod({"cpu": "1"})
             old["metadata"]["annotations"] = {ORIGINAL_ANNOTATION: text}
-            reply = await harness.admission.review_pod(review(pod(), operation="UPDATE", old=old))
+            reply = await await_reply(
+                harness.admission.review_pod(review(pod(), operation="UPDATE", old=old))
+            )
             assert reply.status == 200
 
     asyncio.run(ask())
