@@ -70,10 +70,10 @@ class MemoryTemplateStore:
     """Keeps the created templates, like a synced watch."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], Mapping[str, Value]] = {}
+        self._kept: dict[tuple[str, str], bytes] = {}
 
-    def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        """Return a template if it was created."""
+    def get_cached(self, namespace: str, name: str) -> bytes | None:
+        """Return the JSON of a template if it was created."""
         return self._kept.get((namespace, name))
 
     def count_unused(self, namespace: str) -> int:
@@ -91,12 +91,13 @@ class MemoryTemplateStore:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             metadata |= {"namespace": namespace, "creationTimestamp": now, "uid": "u"}
             if not dry_run:
-                self._kept[namespace, str(metadata["name"])] = stored
+                self._kept[namespace, str(metadata["name"])] = msgspec.json.encode(stored)
         return stored
 
     async def read(self, namespace: str, name: str) -> Mapping[str, Value] | None:
         """Read a template."""
-        return self.get_cached(namespace, name)
+        raw = self.get_cached(namespace, name)
+        return None if raw is None else msgspec.json.decode(raw)
 
     async def touch(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
         """Do nothing."""

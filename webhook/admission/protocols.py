@@ -127,8 +127,11 @@ class TemplateEnsurer(Protocol):
 class TemplateStore(Protocol):
     """Reads and writes ResourceClaimTemplates. Requests raise ApiError."""
 
-    def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        """Return the template from the watch cache, or None if the cache does not have it."""
+    def get_cached(self, namespace: str, name: str) -> bytes | None:
+        """Return the JSON of the template in the watch cache: the same object until it changes.
+
+        Return None if it is not there.
+        """
 
     def count_unused(self, namespace: str) -> int:
         """Count the templates of a namespace that no pod has used yet, from the watch cache."""

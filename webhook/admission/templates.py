@@ -50,7 +50,7 @@ class _Entry(msgspec.Struct):
 
     state: TemplateState
     until: datetime
-    watched: Mapping[str, Value] | None = None  # the object from the watch that was compared
+    watched: bytes | None = None  # the JSON from the watch that was compared
     used: datetime | None = None
 
 
@@ -127,9 +127,10 @@ class TemplateCache:
         entry = self._entries.get(key)
         watched = self._store.get_cached(*key)
         if watched is not None and (entry is None or entry.watched is not watched):
-            same = has_same_content(watched, template)
+            stored: dict[str, Value] = msgspec.json.decode(watched)
+            same = has_same_content(stored, template)
             state = TemplateStatus.PRESENT if same else TemplateStatus.CONFLICT
-            entry = self._remember(key, state, now + _TRUSTED, watched, _read_last_use(watched))
+            entry = self._remember(key, state, now + _TRUSTED, watched, _read_last_use(stored))
         if entry is None or (watched is None and (entry.watched is not None or entry.until < now)):
             return None  # unknown, deleted, or expired
         return entry
@@ -139,7 +140,7 @@ class TemplateCache:
         key: _Key,
         state: TemplateState,
         until: datetime,
-        watched: Mapping[str, Value] | None = None,
+        watched: bytes | None = None,
         used: datetime | None = None,
     ) -> _Entry:
         last = self._entries.get(key)

@@ -19,7 +19,6 @@ from drawbridge.process.logs import log_event
 from webhook.admission.protocols import TemplateStore
 
 _LOG: Final = logging.getLogger("webhook.server.template_store")
-_MAX_DECODED: Final = 4096
 
 
 class AnnotatedMetadata(msgspec.Struct, frozen=True):
@@ -42,21 +41,11 @@ class WatchedTemplateStore:
         self._client = ResourceClient(session, TEMPLATES, decode_object)
         self._unused: dict[str, set[str]] = {}  # names by namespace
         cache.subscribe(self._on_template)
-        self._decoded: dict[tuple[str, str], tuple[bytes, Mapping[str, Value]]] = {}
 
-    def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        """Return the template from the watch cache, or None if the cache does not have it."""
+    def get_cached(self, namespace: str, name: str) -> bytes | None:
+        """Return the JSON of the template in the watch cache, or None if it is not there."""
         cached = self._cache.get(name, namespace)
-        if cached is None:
-            self._decoded.pop((namespace, name), None)
-            return None
-        decoded = self._decoded.get((namespace, name))
-        if decoded is None or decoded[0] is not cached.raw:
-            if len(self._decoded) >= _MAX_DECODED:
-                self._decoded.clear()
-            decoded = (cached.raw, msgspec.json.decode(cached.raw))
-            self._decoded[namespace, name] = decoded
-        return decoded[1]
+        return None if cached is None else cached.raw
 
     def count_unused(self, namespace: str) -> int:
         """Count the templates of a namespace that no pod has used yet."""

@@ -72,6 +72,7 @@ class FakeTemplateStore:
     def __init__(self) -> None:
         self.stored: dict[tuple[str, str], dict[str, Value]] = {}
         self.watched: dict[tuple[str, str], dict[str, Value]] = {}
+        self._raw: dict[tuple[str, str], tuple[dict[str, Value], bytes]] = {}
         self.calls: list[str] = []
         self.dropped_fields: tuple[str, ...] = ()  # fields of `exactly`
         self.is_failing = False
@@ -79,8 +80,15 @@ class FakeTemplateStore:
         self.unblocked = asyncio.Event()
         self.unblocked.set()
 
-    def get_cached(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        return self.watched.get((namespace, name))
+    def get_cached(self, namespace: str, name: str) -> bytes | None:
+        key = (namespace, name)
+        if key not in self.watched:
+            return None
+        watched, raw = self._raw.get(key, (None, b""))
+        if watched is not self.watched[key]:
+            watched, raw = self.watched[key], msgspec.json.encode(self.watched[key])
+            self._raw[key] = (watched, raw)
+        return raw
 
     def count_unused(self, namespace: str) -> int:
         stored = [each for (own, _), each in self.watched.items() if own == namespace]

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from drawbridge.api_error import ApiError
@@ -64,7 +65,7 @@ def test_the_cache_follows_creation_and_deletion(tmp_path: Path) -> None:
             await arrived
             seen = harness.store.get_cached("default", "drawbridge-1")
             assert seen is not None
-            assert seen["spec"] == TEMPLATE["spec"]
+            assert msgspec.json.decode(seen)["spec"] == TEMPLATE["spec"]
             assert harness.store.get_cached("default", "drawbridge-1") is seen
             gone = asyncio.create_task(wait_for_change(harness))
             harness.api.remove("ResourceClaimTemplate", "drawbridge-1", "default")
