@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from bench._scale import scaled
 from bench.inventory import DEVICES, SLICES, slice_
 from bench.solver import GPU, as_slice, classes, known_gates
+from drawbridge.cel.dra import Selectors
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.nodes import Node
@@ -111,7 +112,8 @@ def _evaluate_all(world: World) -> float:
 
 def run() -> None:
     """Print all rows."""
-    world, caches = cluster(), JudgeCaches()
+    world = cluster()
+    caches = JudgeCaches(Selectors.of_gates(world.gates))
     print(f"{SLICES} slices of {DEVICES} devices, {REQUESTS} requests with 2 selectors each")
     print(f"{'one selector on every device (baseline)':62} {_evaluate_all(world):15.0f} ms")
     nodes = [Node(f"node-{node:05}") for node in range(SLICES)]

@@ -92,7 +92,7 @@ def _nonempty(stream: Iterable[bytes]) -> Iterator[bytes]:
 
 def run_expression(options: argparse.Namespace, enabled: gates.Gates, streams: Streams) -> int:
     """Evaluate one expression on every device of the inventory."""
-    selectors = Selectors(enabled.version, list_attributes=enabled.list_type_attributes)
+    selectors = Selectors.of_gates(enabled)
     source = options.expression
     admitted, refused = selectors.check_admission(source)
     try:

@@ -150,7 +150,7 @@ def _judge_published(cluster: CheckedCluster) -> Iterator[Finding]:
     """Judge classes and slices of the manifests, together with those of the cluster."""
     files, others = cluster.input, cluster.cluster
     configuration = cluster.configuration
-    selectors = Selectors(cluster.gates.version, list_attributes=cluster.gates.list_type_attributes)
+    selectors = Selectors.of_gates(cluster.gates)
     names = {each.name for each in files.slices}
     own = {f"{_SLICE}/{name}" for name in names}
     slices = (*(each for each in others.slices if each.name not in names), *files.slices)

@@ -162,7 +162,7 @@ def _check_slices(checked: CheckedState) -> Iterator[DoctorLine]:
         yield from missing
         return
     objects, configuration = checked.objects, checked.configuration
-    selectors = Selectors(checked.gates.version, list_attributes=checked.gates.list_type_attributes)
+    selectors = Selectors.of_gates(checked.gates)
     judged: list[Finding] = [each.finding for each in objects.findings]
     judged += judge_slices(
         objects.slices,

@@ -76,7 +76,7 @@ def compile_classes(
     classes: Iterable[DeviceClass], gates: Gates
 ) -> tuple[list[CompiledClass], ClassProjections]:
     """Return the compiled classes, sorted by name, and the projections on what they read."""
-    selectors = Selectors(gates.version, list_attributes=gates.list_type_attributes)
+    selectors = Selectors.of_gates(gates)
     compiled = {each.metadata.name: CompiledClass(each, selectors) for each in classes}
     ordered = [compiled[name] for name in sorted(compiled)]
     return ordered, ClassProjections(ordered, selectors)

@@ -49,12 +49,16 @@ class FactsContext(msgspec.Struct, frozen=True):
     """
 
     facts: Facts
-    selectors: Selectors
+    caches: JudgeCaches
     older: Sequence[Facts] = ()
     families: Mapping[str, Family] = msgspec.field(default_factory=lambda: BY_DRIVER)
     policies: Mapping[FindingCode, Policy] = {}
     doubts: Sequence[str] = ()
-    caches: JudgeCaches = msgspec.field(default_factory=JudgeCaches)
+
+    @property
+    def selectors(self) -> Selectors:
+        """The compiled selectors of the cluster."""
+        return self.caches.selectors
 
     @property
     def fleet(self) -> Mapping[str, FleetVerdict]:

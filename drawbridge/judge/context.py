@@ -68,11 +68,12 @@ class _IndexedWorld(msgspec.Struct, frozen=True, eq=False):
 class JudgeCaches:
     """The caches of the judgements of one process, for one world after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, selectors: Selectors) -> None:
+        self.selectors = selectors
         self.indexed: _IndexedWorld | None = None
-        self.proofs = Memo()
-        self.with_taints = Memo()
-        self.current = Memo()
+        self.proofs = Memo(selectors)
+        self.with_taints = Memo(selectors)
+        self.current = Memo(selectors)
         self.numbers = SliceNumbers()
 
 
@@ -91,17 +92,21 @@ class JudgeContext(msgspec.Struct, frozen=True, eq=False):
     with_taints: World
     index: DeviceIndex
     fleet: Mapping[str, FleetVerdict]
-    selectors: Selectors
+    caches: JudgeCaches
     view: View | None = None
     lookups: ObjectLookups = ObjectLookups()
     policies: Mapping[FindingCode, Policy] = {}
     doubts: Sequence[str] = ()
-    caches: JudgeCaches = msgspec.field(default_factory=JudgeCaches)
     steps: int = STEPS
     # Whether any device has a compatibleOnlyWith rule that the allocator reads.
     has_rules: bool = False
     # What is left of the work of a question; without a limit outside of a judgement.
     work: Work = msgspec.field(default_factory=Work)
+
+    @property
+    def selectors(self) -> Selectors:
+        """The compiled selectors of the cluster."""
+        return self.caches.selectors
 
     @property
     def gates(self) -> Gates:
@@ -133,17 +138,14 @@ def build_context(  # house: long, one argument for each part of a cluster  # no
     `departed` are the slices that were deleted a short time ago. With the same `caches`, only what
     changed since the last context is indexed again, and an unchanged world is not.
     """
-    caches = caches or JudgeCaches()
-    gates = world.gates
-    selectors = selectors or Selectors(gates.version, list_attributes=gates.list_type_attributes)
-    indexed = _index(world, tuple(nodes), tuple(departed), selectors, caches)
+    caches = caches or JudgeCaches(selectors or Selectors.of_gates(world.gates))
+    indexed = _index(world, tuple(nodes), tuple(departed), caches)
     return JudgeContext(
         world=world,
         relaxed=indexed.relaxed,
         with_taints=replace(indexed.relaxed, inventory=world.inventory),
         index=indexed.index,
         fleet=fleet_verdicts(fleet, indexed.published, indexed.coming),
-        selectors=selectors,
         view=view,
         lookups=lookups,
         policies=policies,
@@ -158,7 +160,6 @@ def _index(
     world: World,
     nodes: tuple[Node, ...],
     departed: tuple[Slice, ...],
-    selectors: Selectors,
     caches: JudgeCaches,
 ) -> _IndexedWorld:
     """Index a world, or return the last index if nothing changed."""
@@ -176,7 +177,7 @@ def _index(
         of_proofs,
         index,
         find_published_classes(
-            index, world.classes, selectors, caches.proofs.expressions, departed
+            index, world.classes, caches.selectors, caches.proofs.expressions, departed
         ),
         find_autoscaler(nodes) or find_silent_node(nodes, index.inventory.slices),
         has_rules=declared

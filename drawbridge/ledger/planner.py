@@ -7,6 +7,7 @@ equal object changes nothing. The caches never change a result. The ledger track
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
+from drawbridge.cel.dra import Selectors
 from drawbridge.dra.claim import Claim, ClaimMetadata
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.compatibility import Declaration, UnsetGroups
@@ -44,6 +45,7 @@ class Planner:
         partitions: Sequence[PartitionTable] = (),
         allocator: Allocator = Allocator.DRAWBRIDGE,
     ) -> None:
+        self.selectors = Selectors.of_gates(gates)
         self._compatibility = tuple(compatibility)
         self._unset_groups = unset_groups
         self._partitions = tuple(partitions)
@@ -57,7 +59,7 @@ class Planner:
         self._changed_slices: dict[str, Slice | None] = {}
         self._rules_changed = False
         self._world: World | None = None
-        self._memo = Memo()
+        self._memo = Memo(self.selectors)
 
     def update(self, each: PlannerObject) -> bool:
         """Apply an added or changed object; False if it equals the known one."""
@@ -161,7 +163,7 @@ class Planner:
 
     def clear_cache(self) -> None:
         """Clear the caches; the world stays."""
-        self._memo = Memo()
+        self._memo = Memo(self.selectors)
 
     def _current_inventory(self) -> Inventory:
         """Return the inventory with all changes, at a cost that depends on the changed pools."""

@@ -9,12 +9,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from drawbridge.cel.dra.environment import device_environment, device_variables, lists_readable
+from drawbridge.cel.dra.environment import device_variables
 from drawbridge.cel.dra.projections import PublishedProjection, is_readable, published_projection
 from drawbridge.cel.dra.reads import Reads, find_reads
-from drawbridge.cel.environment import Environment, Program
+from drawbridge.cel.dra.selectors import Selectors
+from drawbridge.cel.environment import Program
 from drawbridge.cel.errors import CompileError, EvaluationError
 from drawbridge.cel.meter import EXCEEDED
+from drawbridge.cel.programs import Programs
 from drawbridge.cel.semver import Semver
 from drawbridge.cel.values import CelValue
 from drawbridge.dra.device import Attribute, Device
@@ -41,16 +43,16 @@ class WorkRefusal(EvaluationFailure):
 
 
 class _CompiledExpression:
-    """A compiled expression and its cached results."""
+    """An expression, what it reads, and its cached results."""
 
-    def __init__(self, source: str, environment: Environment) -> None:
+    def __init__(self, source: str, programs: Programs) -> None:
         self.outcomes: dict[Hashable, EvaluationOutcome] = {}
         self.program: Program | None = None
         self.reads = Reads(())
         self.published: PublishedProjection | None = None
         self.error = EvaluationFailure("")
         try:
-            self.program = environment.compile(source)
+            self.program = programs.compile(source)
             self.reads = find_reads(self.program)
             self.published = published_projection(self.reads)
         except CompileError as error:
@@ -89,17 +91,18 @@ def do_nothing() -> None:
 class ExpressionEvaluator:
     """Evaluates expressions like the scheduler with these gates; reusable for these gates.
 
+    `selectors` are where programs are compiled, if they are of these gates.
+
     `interrupt` is called before each evaluation for a request whose result is not known, and may
     raise. What was evaluated before is kept, so that the same call continues there.
     """
 
-    def __init__(self, gates: Gates) -> None:
+    def __init__(self, gates: Gates, selectors: Selectors | None = None) -> None:
         self.interrupt = do_nothing
-        self._gates = gates
-        self._lists = lists_readable(gates.version, list_attributes=gates.list_type_attributes)
+        shared = selectors is not None and selectors.are_of(gates)
+        self._programs = selectors if selectors and shared else Selectors.of_gates(gates)
         self._selectors: dict[str, _CompiledExpression] = {}
         self._derived: dict[str, _CompiledExpression] = {}
-        self._environments: dict[bool, Environment] = {}
         self._outcomes = 0
         # Keyed by id(); the value holds the device, so that its id is not reused.
         self._seen: dict[tuple[int, str], _SeenDevice] = {}
@@ -123,18 +126,8 @@ class ExpressionEvaluator:
     def _compile(self, known: dict[str, _CompiledExpression], source: str) -> _CompiledExpression:
         if len(known) >= MAX_EXPRESSIONS:
             known.clear()
-        environment = self._environment(derived=known is self._derived)
-        compiled = known[source] = _CompiledExpression(source, environment)
-        return compiled
-
-    def _environment(self, *, derived: bool) -> Environment:
-        compiled = self._environments.get(derived)
-        if compiled is None:
-            compiled = self._environments[derived] = device_environment(
-                self._gates.version,
-                list_attributes=self._gates.list_type_attributes,
-                derived=derived,
-            )
+        programs = self._programs.derived if known is self._derived else self._programs.stored
+        compiled = known[source] = _CompiledExpression(source, programs)
         return compiled
 
     def _evaluate(
@@ -174,7 +167,7 @@ class ExpressionEvaluator:
         if seen is None:
             if len(self._seen) >= MAX_SEEN_DEVICES:
                 self._seen.clear()
-            seen = self._seen[key] = _SeenDevice(driver, device, lists=self._lists)
+            seen = self._seen[key] = _SeenDevice(driver, device, lists=self._programs.lists)
         return seen
 
 

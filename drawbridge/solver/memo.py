@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from drawbridge.cel.dra import Selectors
 from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.compatibility import CounterSetID, GroupState, GroupStates, initial_states
 from drawbridge.dra.counters import Counters, available_counters
@@ -41,7 +42,8 @@ class Memo:
     `before_node` is called before a node is searched whose result is not known, and may raise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, selectors: Selectors | None = None) -> None:
+        self._selectors = selectors
         self.before_node = do_nothing
         self._settings: tuple[object, ...] = ()
         self._world: World | None = None
@@ -80,7 +82,7 @@ class Memo:
 
     def _clear(self, world: World) -> None:
         self.demands = {}
-        self.expressions = ExpressionEvaluator(world.gates)
+        self.expressions = ExpressionEvaluator(world.gates, self._selectors)
         self.candidates = CandidateCache(world, self.expressions)
         self._gates = world.gates
         self._deviations = world.deviations

@@ -11,6 +11,7 @@ from drawbridge.dra.claim import Template, read_template
 from drawbridge.facts.families import Family
 from drawbridge.facts.model import Amount, ClassFacts, Driver, Facts, Product
 from drawbridge.judge.by_facts import FactsContext, judge_by_facts
+from drawbridge.judge.context import JudgeCaches
 from drawbridge.judge.subject import Subject
 from tests.tables import YamlValue, load_cases
 
@@ -75,7 +76,7 @@ def build_template(case: YamlValue) -> Template:
 def test_claims_are_judged_by_the_facts_as_the_table_says(case: YamlValue) -> None:
     context = FactsContext(
         build_facts(case),
-        SELECTORS,
+        JudgeCaches(SELECTORS),
         older=[build_facts(case, **each) for each in case.get("older", ())],
         families={DRIVER: FAMILY},
         policies={FindingCode(k): Policy(v) for k, v in case.get("policies", {}).items()},

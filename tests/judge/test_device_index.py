@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from drawbridge.cel.dra import Selectors
 from drawbridge.dra.claim import Claim
 from drawbridge.finding import Severity
 from drawbridge.judge.context import JudgeCaches, JudgeContext
@@ -144,7 +145,7 @@ def random_claim(draw: random.Random) -> Claim:
 @pytest.mark.parametrize("seed", range(40))
 def test_the_proof_over_kinds_of_nodes_is_the_proof_over_all_nodes(seed: int) -> None:
     draw = random.Random(seed)
-    of = context(random_fleet(draw), caches=JudgeCaches())
+    of = context(random_fleet(draw), caches=JudgeCaches(Selectors()))
     for _ in range(5):
         asked = random_claim(draw)
         answers = solve(of.relaxed, EMPTY, [asked], of.nodes, ids=lambda: "share").values()

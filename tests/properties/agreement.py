@@ -16,7 +16,7 @@ from drawbridge.dra.classes import IMPLICIT_PREFIX
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.by_facts import FactsContext, judge_by_facts
-from drawbridge.judge.context import JudgeContext, ObjectLookups, build_context
+from drawbridge.judge.context import JudgeCaches, JudgeContext, ObjectLookups, build_context
 from drawbridge.judge.judgement import judge_subject
 from drawbridge.judge.subject import Subject, pod_subject
 from drawbridge.ledger.extended_resources import class_by_resource_name
@@ -102,7 +102,7 @@ class Case:
     @cached_property
     def judged_by_facts(self) -> tuple[Finding, ...]:
         """What admission says about the new claims, by the facts alone."""
-        context = FactsContext(self.on.facts, self.on.selectors)
+        context = FactsContext(self.on.facts, JudgeCaches(self.on.selectors))
         subject = Subject("Pod/p", "default")
         return tuple(
             finding

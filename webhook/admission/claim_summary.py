@@ -18,6 +18,7 @@ from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.judge.by_facts import FactsContext, judge_by_facts
+from drawbridge.judge.context import JudgeCaches
 from drawbridge.judge.subject import Subject
 from drawbridge.report.claim_requests import summarize_claim
 from drawbridge.translate.changes.template import ClaimTemplate
@@ -88,10 +89,9 @@ class ClaimSummaries:
         return ClaimSummary(description, quota_charges(spec, self._classes), findings)
 
     def _make_context(self, facts: Facts, configuration: Configuration) -> FactsContext:
-        gates = facts.cluster.feature_gates
         return FactsContext(
             facts,
-            Selectors(gates.version, list_attributes=gates.list_type_attributes),
+            JudgeCaches(Selectors.of_gates(facts.cluster.feature_gates)),
             older=tuple(each for each in self._find_older() if each != facts),
             families=known_families(configuration),
             policies=configuration.findings,

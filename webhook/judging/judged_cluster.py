@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from drawbridge.cel.dra import Selectors
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.policy import compatibility_declarations
 from drawbridge.dra.claim import Claim, Template
@@ -76,8 +75,7 @@ class JudgedCluster:
             allocator=Allocator.UPSTREAM if is_native else Allocator.DRAWBRIDGE,
         )
         self._ledger = Ledger(sharing=gates.consumable_capacity)
-        self._selectors = Selectors(gates.version, list_attributes=gates.list_type_attributes)
-        self._caches = JudgeCaches()
+        self._caches = JudgeCaches(self._planner.selectors)
         for change in self._published.values():
             self._planner.update(change)
         for claim in self._claims.values():
@@ -147,7 +145,6 @@ class JudgedCluster:
             self._planner.nodes.values(),
             fleet=self._settings.configuration.fleet,
             view=self._ledger.view(),
-            selectors=self._selectors,
             lookups=ObjectLookups(
                 find_claim=lambda *key: self._claims.get(key),
                 find_template=lambda *key: self._templates.get(key),

@@ -4,6 +4,10 @@ The API server checks a new object with the libraries of the previous version an
 cost. The scheduler evaluates a stored object with all libraries of its version.
 """
 
+import functools
+from collections.abc import Collection
+from typing import Self
+
 import msgspec
 
 from drawbridge.cel.dra.environment import (
@@ -16,6 +20,7 @@ from drawbridge.cel.environment import COST_LIMIT, Program
 from drawbridge.cel.errors import CompileError, EvaluationError, Problem
 from drawbridge.cel.programs import Programs
 from drawbridge.dra.device import Device
+from drawbridge.dra.gates import Gates
 
 
 class SelectorResult(msgspec.Struct, frozen=True):
@@ -33,15 +38,46 @@ class SelectorResult(msgspec.Struct, frozen=True):
 
 
 class Selectors:
-    """The selectors of one version of Kubernetes and one setting of the list gate."""
+    """The selectors of one version of Kubernetes and one setting of the list gate.
+
+    Keeps the compiled programs of all who evaluate or judge selectors of one cluster.
+    """
 
     def __init__(self, version: str = "1.36", *, list_attributes: bool = False) -> None:
-        stored = device_environment(version, list_attributes=list_attributes)
-        fresh = device_environment(version, list_attributes=list_attributes, stored=False)
-        self.stored = Programs(stored)
-        self.fresh = Programs(fresh)
-        self._differing_functions = stored.differences(fresh)
+        self._version = version
+        self._list_attributes = list_attributes
         self.lists = lists_readable(version, list_attributes=list_attributes)
+
+    @classmethod
+    def of_gates(cls, gates: Gates) -> Self:
+        """Return the selectors of a cluster."""
+        return cls(gates.version, list_attributes=gates.list_type_attributes)
+
+    def are_of(self, gates: Gates) -> bool:
+        """Tell whether these are the selectors of a cluster with these gates."""
+        own = (self._version, self._list_attributes)
+        return own == (gates.version, gates.list_type_attributes)
+
+    @functools.cached_property
+    def stored(self) -> Programs:
+        """The programs of stored objects, as the scheduler evaluates them."""
+        return Programs(device_environment(self._version, list_attributes=self._list_attributes))
+
+    @functools.cached_property
+    def fresh(self) -> Programs:
+        """The programs of new objects."""
+        lists = self._list_attributes
+        return Programs(device_environment(self._version, list_attributes=lists, stored=False))
+
+    @functools.cached_property
+    def derived(self) -> Programs:
+        """The programs of derived attributes."""
+        lists = self._list_attributes
+        return Programs(device_environment(self._version, list_attributes=lists, derived=True))
+
+    @functools.cached_property
+    def _differing_functions(self) -> Collection[str]:
+        return self.stored.environment.differences(self.fresh.environment)
 
     def compile_new(self, source: str) -> Program:
         """Compile as a new expression; shares the cache if both environments agree on it."""
