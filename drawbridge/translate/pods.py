@@ -91,18 +91,23 @@ class Translation(msgspec.Struct, frozen=True):
 
 
 def make_context(
-    configuration: Configuration, facts: Facts | None = None, digest: str = ""
+    configuration: Configuration,
+    facts: Facts | None = None,
+    digest: str = "",
+    *,
+    caches_pods: bool = True,
 ) -> TranslationContext:
     """Build a context with empty caches; computes the hash of the facts once for all pods.
 
-    `digest` is the hash under which the facts were published, if they were.
+    `digest` is the hash under which the facts were published, if they were. Without `caches_pods`
+    there is no cache of translations: for a caller that has a cache by the essence of pods.
     """
     return TranslationContext(
         add_networks(configuration, facts.networks if facts else ()),
         facts,
         digest or (serialized.facts_hash(facts) if facts else ""),
         BoundedCache(MAX_KINDS_OF_PODS),
-        BoundedCache(MAX_KINDS_OF_PODS, _MAX_KEY_BYTES),
+        BoundedCache(MAX_KINDS_OF_PODS, _MAX_KEY_BYTES) if caches_pods else None,
     )
 
 

@@ -75,7 +75,10 @@ class ClaimSummaries:
         known = self._older[0]
         if any(new is not old for new, old in zip(inputs, known, strict=True)):
             others = () if facts is None else (f for f in kept if f.offers != facts.offers)
-            self._older = (inputs, tuple(make_context(configuration, each) for each in others))
+            self._older = (
+                inputs,
+                tuple(make_context(configuration, each, caches_pods=False) for each in others),
+            )
         yield from self._older[1]
 
     def _read(self, template: ClaimTemplate) -> ClaimSummary:

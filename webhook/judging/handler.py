@@ -4,17 +4,19 @@ An object that the judge cannot read, or cannot judge in time, is allowed.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from drawbridge.agreement.scope import Mode
+from drawbridge.config.model import Configuration
+from drawbridge.finding import Finding
 from drawbridge.process import review
 from drawbridge.process.review import AdmissionRequest, Malformed
 from webhook.admission import pods
 from webhook.admission.messages import shorten
 from webhook.admission.namespace_scopes import NamespaceScopes
 from webhook.admission.pods import PartialResponse, PodDecision, ResponseOptions
+from webhook.admission.protocols import NamespaceView
 from webhook.admission.replies import Reply, compose_reply, reply_malformed
-from webhook.judging.protocols import Judge, JudgeBusyError, JudgeView
 
 # How long a judgement may take if the request has no timeout.
 _TIMEOUT: Final = 2.0
@@ -24,6 +26,29 @@ _LATE: Final = "this object was not judged in time"
 _WRITES: Final = frozenset({"CREATE", "UPDATE"})
 _DRA: Final = "resource.k8s.io"
 _CLAIMS: Final = b'"resourceClaims"'
+
+
+class JudgeBusyError(Exception):
+    """Too many judgements wait, so that this one is not made."""
+
+
+class Judge(Protocol):
+    """Judges the objects of reviews, beside the event loop."""
+
+    async def judge(
+        self, request: AdmissionRequest, labels: Mapping[str, str], seconds: float
+    ) -> tuple[Finding, ...]:
+        """Return the findings about an object in a namespace with these labels.
+
+        Raise TimeoutError after the given time, or JudgeBusyError.
+        """
+
+
+class JudgeView(NamespaceView, Protocol):
+    """The namespaces and the configuration, from memory."""
+
+    def configuration(self) -> Configuration:
+        """Return the configuration: the same object until it changes."""
 
 
 class JudgeHandler:

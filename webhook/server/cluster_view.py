@@ -21,7 +21,6 @@ from drawbridge.cluster.resources import (
 from drawbridge.cluster.session import Session
 from drawbridge.config.model import Configuration
 from drawbridge.dra.resource_quotas import ResourceQuota
-from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from drawbridge.process.watched_facts import WatchedFacts
@@ -108,7 +107,9 @@ class WatchedClusterView:
         self._recent.configurations.set(configuration)
         if self._context is not None:
             context = self._context
-            self._context = _build_context(configuration, context.facts, context.facts_digest)
+            self._context = make_context(
+                configuration, context.facts, context.facts_digest, caches_pods=False
+            )
 
     def translation_context(self) -> TranslationContext | None:
         """Return configuration and facts, or None until the facts have been loaded."""
@@ -176,7 +177,9 @@ class WatchedClusterView:
         return self._recent.read()
 
     def _on_facts(self) -> None:
-        self._context = _build_context(self._configuration, self._facts.facts, self._facts.digest)
+        self._context = make_context(
+            self._configuration, self._facts.facts, self._facts.digest, caches_pods=False
+        )
 
     def _on_namespace(
         self,
@@ -203,11 +206,3 @@ def _forget(
     for cached in (before, after):
         if cached is not None:
             by_namespace.pop(cached.namespace, None)
-
-
-def _build_context(
-    configuration: Configuration, facts: Facts | None, digest: str
-) -> TranslationContext:
-    """Build a context without a cache of translations: the answer cache has the same keys."""
-    context = make_context(configuration, facts, digest)
-    return msgspec.structs.replace(context, translations=None)

@@ -13,9 +13,8 @@ from typing import Final, Protocol, TypeVar
 from drawbridge.finding import Finding
 from drawbridge.process.review import AdmissionRequest
 from webhook.admission.protocols import WorkerError
-from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings
-from webhook.judging.object_changes import PendingChanges
-from webhook.judging.protocols import JudgeBusyError
+from webhook.judging.handler import JudgeBusyError
+from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings, PendingChanges
 from webhook.judging.reviews import judge_review
 from webhook.server.fair_turns import FairTurns
 
@@ -41,7 +40,7 @@ class JudgedView(Protocol):
 
 
 class JudgeThread:
-    """Runs judgements one after the other. Implements `webhook.judging.protocols.Judge`."""
+    """Runs judgements one after the other. Implements `webhook.judging.handler.Judge`."""
 
     def __init__(
         self,

@@ -25,8 +25,12 @@ from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
-from webhook.judging.judged_cluster import SETTLE_SECONDS, JudgeSettings
-from webhook.judging.object_changes import ObjectChange, PendingChanges
+from webhook.judging.judged_cluster import (
+    SETTLE_SECONDS,
+    JudgeSettings,
+    ObjectChange,
+    PendingChanges,
+)
 from webhook.server.watched_namespaces import WatchedNamespaces
 
 T = TypeVar("T", Slice, DeviceClass, Node, Claim, Template, ResourceQuota)

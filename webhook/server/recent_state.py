@@ -6,17 +6,46 @@ would have left. A new process does not know older values, so it is incomplete f
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from drawbridge.agreement.published_facts import FactsConfigMap, read_kept_facts
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import Facts
 from webhook.admission.protocols import RecentInputs
-from webhook.server.recent_values import RecentValues
 
+T = TypeVar("T")
 # The kubelet updates a mounted ConfigMap within two minutes.
 SETTLE_SECONDS: Final = 300.0
+# More changes than this within the window drop the oldest values.
+_MAX_VALUES: Final = 64
+
+
+class RecentValues(Generic[T]):
+    """A value that changes, and the values that it replaced within the window."""
+
+    def __init__(self, value: T, seconds: float, now: Callable[[], float]) -> None:
+        self._value = value
+        self._seconds = seconds
+        self._now = now
+        self._replaced: deque[tuple[T, float]] = deque(maxlen=_MAX_VALUES)
+
+    def set(self, value: T) -> None:
+        """Replace the value."""
+        if value != self._value:
+            self._replaced.append((self._value, self._now()))
+            self._value = value
+
+    def recent(self) -> tuple[T, ...]:
+        """Return the value, and every different value that was in use within the window."""
+        while self._replaced and self._now() - self._replaced[0][1] > self._seconds:
+            self._replaced.popleft()
+        values = [self._value]
+        for each, _ in reversed(self._replaced):
+            if each not in values:
+                values.append(each)
+        return tuple(values)
 
 
 class RecentState:

@@ -16,8 +16,7 @@ from drawbridge.process.review import AdmissionRequest
 from tests.tables import YamlValue
 from webhook.admission.replies import Reply
 from webhook.judging.handler import JudgeHandler
-from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings
-from webhook.judging.object_changes import JudgedObject, ObjectChange
+from webhook.judging.judged_cluster import JudgedCluster, JudgedObject, JudgeSettings, ObjectChange
 from webhook.judging.reviews import judge_review
 
 ENFORCE: Final = {"drawbridge.dev/translate": "enforce"}

@@ -9,8 +9,12 @@ from drawbridge.dra.gates import Gates
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import Slice
 from tests.webhook.judging.harness import change, read
-from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings
-from webhook.judging.object_changes import ObjectChange, PendingChanges
+from webhook.judging.judged_cluster import (
+    JudgedCluster,
+    JudgeSettings,
+    ObjectChange,
+    PendingChanges,
+)
 from webhook.judging.withdrawn_devices import MAX_SLICES, WithdrawnDevices
 
 Json = dict[str, Any]

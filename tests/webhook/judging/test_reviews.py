@@ -6,7 +6,7 @@ import pytest
 
 from tests.tables import YamlValue, load_cases
 from tests.webhook.judging.harness import ENFORCE, JudgeHarness, review
-from webhook.judging.protocols import JudgeBusyError
+from webhook.judging.handler import JudgeBusyError
 
 CASES = load_cases(Path(__file__).parent / "cases" / "reviews.yaml")
 OPTIONS = ("operation", "user", "namespace", "sub_resource", "dry_run", "old")

@@ -9,9 +9,8 @@ import pytest
 from drawbridge.judge.context import JudgeContext
 from drawbridge.process.review import AdmissionRequest, Malformed, decode_review
 from tests.webhook.judging.harness import review
-from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings
-from webhook.judging.object_changes import PendingChanges
-from webhook.judging.protocols import JudgeBusyError
+from webhook.judging.handler import JudgeBusyError
+from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings, PendingChanges
 from webhook.server.judge_thread import JudgeThread
 
 

@@ -4,8 +4,7 @@ from drawbridge.agreement.published_facts import FactsConfigMap, build_data_key
 from drawbridge.config.model import Configuration, Placement, Rollout, Scope
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Cluster, Facts
-from webhook.server.recent_state import RecentState
-from webhook.server.recent_values import RecentValues
+from webhook.server.recent_state import RecentState, RecentValues
 
 FIRST = Configuration()
 SECOND = Configuration(scope=Scope(rollout=Rollout(percent=10)))
