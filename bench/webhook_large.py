@@ -21,7 +21,7 @@ from drawbridge.translate.pods import make_context
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.large_reviews import ReviewDispatcher
-from webhook.admission.replies import PendingReply, Reply
+from webhook.admission.replies import await_reply
 from webhook.admission.templates import TemplateCache
 from webhook.server.worker_process import WorkerProcess
 
@@ -44,15 +44,11 @@ def _large(spec: dict[str, Any]) -> bytes:
     return json.dumps(review, separators=(",", ":")).encode()
 
 
-async def _await_reply(reply: Reply | PendingReply) -> Reply:
-    return reply if isinstance(reply, Reply) else await reply
-
-
 async def _measure(dispatcher: ReviewDispatcher) -> list[float]:
     waits = []
     for number in range(CALLS):
         started = time.perf_counter()
-        await _await_reply(dispatcher.review_pod(build_body(number, "small"), 5))
+        await await_reply(dispatcher.review_pod(build_body(number, "small"), 5))
         await asyncio.sleep(0.001)
         waits.append(time.perf_counter() - started - 0.001)
     return waits
@@ -60,7 +56,7 @@ async def _measure(dispatcher: ReviewDispatcher) -> list[float]:
 
 async def _attack(dispatcher: ReviewDispatcher, body: bytes) -> None:
     while True:
-        await _await_reply(dispatcher.review_pod(body, 5))
+        await await_reply(dispatcher.review_pod(body, 5))
         await asyncio.sleep(0)
 
 

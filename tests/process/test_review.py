@@ -17,11 +17,10 @@ from tests.webhook.admission.harness import (
     ENFORCE,
     AdmissionHarness,
     FakeClusterView,
-    await_reply,
     pod,
     review,
 )
-from webhook.admission.replies import Reply
+from webhook.admission.replies import Reply, await_reply
 
 GOOD = review(pod({"nvidia.com/gpu": "1"}))
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"

@@ -52,6 +52,7 @@ from webhook.admission.protocols import (
 from webhook.admission.replies import (
     PendingReply,
     Reply,
+    await_reply,
     compose_reply,
     reply_invalid,
     reply_malformed,
@@ -154,7 +155,7 @@ class AdmissionHandler:
         if namespace is None:
             return reply_unready(request, f"namespace {request.namespace} is not cached yet")
         reply = self._review_in_namespace(request, pod, call, context, namespace)
-        return reply if isinstance(reply, Reply) else await reply
+        return await await_reply(reply)
 
     def _review_in_namespace(
         self,

@@ -34,6 +34,7 @@ from webhook.admission.protocols import (
 from webhook.admission.replies import (
     PendingReply,
     Reply,
+    await_reply,
     reply_busy,
     reply_malformed,
     reply_unreviewed,
@@ -142,9 +143,7 @@ def review_snapshot(
     """Handle a review with the named method of the handler. Runs in the other process."""
     templates = _KnownTemplates(states)
     handler = AdmissionHandler(snapshot, templates, AnswerCache())
-    reply: Reply | PendingReply = getattr(handler, method)(body)
-    if not isinstance(reply, Reply):
-        reply = asyncio.run(reply)
+    reply = asyncio.run(await_reply(getattr(handler, method)(body)))
     return LargeReply(reply, tuple(templates.needed.values()))
 
 

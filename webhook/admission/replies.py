@@ -30,6 +30,11 @@ class Reply(msgspec.Struct, frozen=True):
 PendingReply = Coroutine[Any, Any, Reply]
 
 
+async def await_reply(reply: Reply | PendingReply) -> Reply:
+    """Wait for a reply, if it is not given at once."""
+    return reply if isinstance(reply, Reply) else await reply
+
+
 def compose_reply(request: RequestEnvelope, response: PartialResponse, name: str = "") -> Reply:
     """Compose the reply for a request. `name` replaces the name in the request."""
     return Reply(

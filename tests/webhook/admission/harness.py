@@ -29,7 +29,7 @@ from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import RecentInputs
-from webhook.admission.replies import PendingReply, Reply
+from webhook.admission.replies import Reply, await_reply
 from webhook.admission.templates import TemplateCache
 
 HEAD = {"apiVersion": "drawbridge.dev/v1alpha1"}
@@ -242,11 +242,6 @@ def review(
     }
     body = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
     return json.dumps(body, separators=(",", ":")).encode()
-
-
-async def await_reply(reply: Reply | PendingReply) -> Reply:
-    """Wait for a reply, if it was not given at once."""
-    return reply if isinstance(reply, Reply) else await reply
 
 
 def read_response(reply: Reply, object_: YamlValue) -> Response:

@@ -16,7 +16,6 @@ from drawbridge.translate.pods import make_context
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import (
     AdmissionHarness,
-    await_reply,
     facts,
     pod,
     read_response,
@@ -26,7 +25,7 @@ from webhook.admission import large_reviews
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.large_reviews import MAX_INLINE_BYTES, ReviewDispatcher
 from webhook.admission.protocols import RecentInputs, WorkerError
-from webhook.admission.replies import PendingReply, Reply
+from webhook.admission.replies import PendingReply, Reply, await_reply
 from webhook.server.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.asyncio

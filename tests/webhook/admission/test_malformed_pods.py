@@ -17,9 +17,9 @@ from tests.webhook.admission.harness import (
     ENFORCE,
     AdmissionHarness,
     FakeClusterView,
-    await_reply,
     review,
 )
+from webhook.admission.replies import await_reply
 
 WRONG_VALUES: tuple[YamlValue, ...] = (
     None, 1, -1, 1.5, True, "text", "\u2028", [], {}, [None], [{}], [1, "a"], {"a": None},

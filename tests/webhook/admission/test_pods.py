@@ -16,11 +16,11 @@ from tests.webhook.admission.harness import (
     ENFORCE,
     AdmissionHarness,
     FakeClusterView,
-    await_reply,
     pod,
     review,
 )
 from webhook.admission.limit_ranges import LimitRange
+from webhook.admission.replies import await_reply
 
 pytestmark = pytest.mark.asyncio
 CASES = load_cases(Path(__file__).parent / "cases" / "pods.yaml")

@@ -19,7 +19,8 @@ from tests.tables import YamlValue, load_cases
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs
 from tests.translate.test_properties import CLUSTERS, asked
 from tests.translate.test_undo import VALID
-from tests.webhook.admission.harness import AdmissionHarness, await_reply, pod, review
+from tests.webhook.admission.harness import AdmissionHarness, pod, review
+from webhook.admission.replies import await_reply
 from webhook.admission.updates import merge, preserve_translation
 
 CASES = load_cases(Path(__file__).parent / "cases" / "updates.yaml")
