@@ -2,8 +2,8 @@
 
 Pods of different owners with equal device requests share one essence. A pod and its essence have
 the same translation: lists keep their length and objects keep their keys, so that edits of one fit
-the other. The essence leaves out only values that no dialect reads for devices: images, commands,
-probes and most of the environment.
+the other. The essence has the values of the fields that dialects and the other steps of a
+translation declare to read, and null for any other field.
 """
 
 from collections.abc import Mapping
@@ -12,31 +12,43 @@ from typing import Final
 import msgspec
 
 from drawbridge.documents.values import Value
-from drawbridge.translate.pod_fields import METADATA_FIELDS
+from drawbridge.translate.changes.environment import DEVICE_VARIABLES
+from drawbridge.translate.legacy import pod_view
+from drawbridge.translate.legacy.read import DIALECTS
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 # Lone surrogates, integers of more than 64 bits, values that are nested too deeply or not JSON.
 _NOT_ENCODABLE: Final = (ValueError, OverflowError, RecursionError, TypeError, msgspec.MsgspecError)
-# Fields of a container that no dialect reads. All other fields stay.
-_UNREAD_OF_CONTAINER: Final = frozenset(
+# The fields that the other steps of a translation read, in addition to the dialects.
+_READ_BY_OTHER_STEPS: Final = frozenset(
     {
-        "image",
-        "command",
-        "args",
-        "ports",
-        "livenessProbe",
-        "readinessProbe",
-        "startupProbe",
-        "lifecycle",
-        "workingDir",
-        "terminationMessagePath",
-        "volumeMounts",
+        # node labels and dual nodes
+        "spec.affinity",
+        "spec.nodeSelector",
+        # the environment
+        "container.env",
+        "container.securityContext",
+        "spec.runtimeClassName",
+        "spec.tolerations",
+        "spec.volumes",
+        # claims of the user, and whether the pod can be changed
+        "spec.nodeName",
+        "spec.resourceClaims",
     }
 )
-_ENVIRONMENT: Final = ("NVIDIA_", "CUDA_", "HIP_", "ROCR_", "ZE_", "NCCL_", "NVSHMEM_", "GPU_")
-_UNREAD_OF_POD: Final = frozenset(
-    {"hostname", "subdomain", "serviceAccountName", "serviceAccount", "imagePullSecrets"}
-)
+_READ: Final = pod_view.READS.union(_READ_BY_OTHER_STEPS, *(dialect.READS for dialect in DIALECTS))
+
+
+def _list_fields(part: str) -> frozenset[str]:
+    """Return the fields of one part of a pod that a translation reads."""
+    prefix = f"{part}."
+    return frozenset(path.removeprefix(prefix) for path in _READ if path.startswith(prefix))
+
+
+METADATA_FIELDS: Final = tuple(sorted(_list_fields("metadata")))
+_READ_OF_METADATA: Final = frozenset(METADATA_FIELDS)
+_READ_OF_POD: Final = _list_fields("spec")
+_READ_OF_CONTAINER: Final = _list_fields("container")
 # Labels and annotations that Kubernetes, kubectl and deployment tools set.
 _TOOL_PREFIXES: Final = (
     "app.kubernetes.io/",
@@ -49,8 +61,7 @@ _TOOL_PREFIXES: Final = (
     "helm.sh/",
 )
 _TOOL_KEYS: Final = frozenset({"app", "name", "version", "instance", "component", "job-name"})
-_READ_METADATA: Final = frozenset(METADATA_FIELDS)
-_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+_CONTAINERS: Final = ("containers", "initContainers")
 
 
 def essence_key(pod: Value, *namespace: str | bool | None) -> bytes | None:
@@ -68,12 +79,12 @@ def essence_key(pod: Value, *namespace: str | bool | None) -> bytes | None:
 
 
 def reduce_to_essence(pod: Mapping[str, Value]) -> Value:
-    """Return the pod with every value that no dialect reads blanked."""
+    """Return the pod with null for every field that no translation reads."""
     metadata, spec = pod.get("metadata"), pod.get("spec")
     result = {**pod}
     if isinstance(metadata, dict):
         kept: dict[str, Value] = {
-            key: value if key in _READ_METADATA else None for key, value in metadata.items()
+            key: value if key in _READ_OF_METADATA else None for key, value in metadata.items()
         }
         for part in ("labels", "annotations"):
             if isinstance(texts := kept.get(part), dict):
@@ -90,7 +101,7 @@ def _is_set_by_tool(key: str) -> bool:
 
 def _reduce_spec(spec: Mapping[str, Value]) -> Value:
     kept: dict[str, Value] = {
-        key: None if key in _UNREAD_OF_POD else value for key, value in spec.items()
+        key: value if key in _READ_OF_POD else None for key, value in spec.items()
     }
     for part in _CONTAINERS:
         if isinstance(listed := kept.get(part), list):
@@ -104,7 +115,7 @@ def _reduce_container(one: Value) -> Value:
     if not isinstance(one, dict):
         return one
     kept: dict[str, Value] = {
-        key: None if key in _UNREAD_OF_CONTAINER else value for key, value in one.items()
+        key: value if key in _READ_OF_CONTAINER else None for key, value in one.items()
     }
     if isinstance(env := kept.get("env"), list):
         kept["env"] = _reduce_environment(env)
@@ -117,7 +128,7 @@ def _reduce_environment(listed: list[Value]) -> Value:
         {"name": name}
         if isinstance(container, dict)
         and isinstance(name := container.get("name"), str)
-        and not name.startswith(_ENVIRONMENT)
+        and name not in DEVICE_VARIABLES
         else container
         for container in listed
     ]

@@ -13,14 +13,14 @@ from drawbridge.config.model import Configuration, Placement, Policy
 from drawbridge.documents.values import Value
 from drawbridge.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
 from drawbridge.translate.legacy.codes import NETWORK_UNKNOWN
-from drawbridge.translate.legacy.networks import DEFAULT, NETWORKS
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+from drawbridge.translate.legacy.dialects import sriov
+from drawbridge.translate.legacy.pod_view import KOORDINATOR_PROPOSAL, as_list, as_mapping
+from drawbridge.translate.legacy.read import DIALECTS
 
-# Annotations that dialects read from pods without any device resource.
-_FRACTIONS: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "mps")
-_PREFIXES: Final = ("tensor-fusion.ai/",)
 _NATIVE: Final = "kubernetes.io/"
-_FIRST_PROPOSAL: Final = ("kubernetes.io/gpu", "kubernetes.io/rdma")
+# The reverse order, in which clusters have the match conditions already.
+_KEYS: Final = tuple(key for dialect in reversed(DIALECTS) for key in dialect.STANDALONE_KEYS)
+_PREFIXES: Final = tuple(key for key in _KEYS if key.endswith("/"))
 
 
 class Interest(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Interest(msgspec.Struct, frozen=True):
 
     # Any resource with a domain outside kubernetes.io, or with one of these prefixes.
     native: str = _NATIVE
-    devices: tuple[str, ...] = _FIRST_PROPOSAL
+    devices: tuple[str, ...] = KOORDINATOR_PROPOSAL
     annotations: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = _PREFIXES  # prefixes of annotations and labels
     templates: str = TEMPLATE_PREFIX  # prefix of the templates that the pod refers to
@@ -44,9 +44,10 @@ def derive_interest(configuration: Configuration) -> Interest:
     placement, pods with claims of their own may need another scheduler.
     """
     silent = str(configuration.findings.get(NETWORK_UNKNOWN.name, "")) == Policy.OFF  # type: ignore[call-overload]  # keys are strings of one form
-    networks = () if silent and not configuration.legacy.networks else (DEFAULT, NETWORKS)
+    unread = sriov.STANDALONE_KEYS if silent and not configuration.legacy.networks else ()
+    annotations = tuple(key for key in _KEYS if key not in (*_PREFIXES, *unread))
     bridge = configuration.placement is Placement.BRIDGE
-    return Interest(annotations=(*networks, *_FRACTIONS), claims=bridge)
+    return Interest(annotations=annotations, claims=bridge)
 
 
 def may_be_device(name: str, interest: Interest) -> bool:

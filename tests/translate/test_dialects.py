@@ -25,7 +25,7 @@ from drawbridge.translate.legacy.asks import (
     SourceField,
 )
 from drawbridge.translate.legacy.codes import CODES
-from drawbridge.translate.legacy.read import _ORDER, read_pod
+from drawbridge.translate.legacy.read import DIALECTS, read_pod
 from tests.tables import YamlValue, load_cases
 
 TABLES = sorted(Path(__file__).parent.glob("cases/dialects/*.yaml"))
@@ -222,5 +222,5 @@ def test_untriggered_dialects_do_not_change_the_result(
     case: YamlValue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = read_case(case)
-    monkeypatch.setattr("drawbridge.translate.legacy.read._triggered", lambda *_: _ORDER)
+    monkeypatch.setattr("drawbridge.translate.legacy.read._triggered", lambda *_: DIALECTS)
     assert read_case(case) == found

@@ -1,18 +1,25 @@
-"""No translation reads a field of a pod that the essence of the pod leaves out."""
+"""Dialects and translations read no field of a pod that they do not declare."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from drawbridge.config.model import Configuration, Placement
+import pytest
+
+from drawbridge.config.model import Configuration, Legacy, Placement
+from drawbridge.config.string_formats import NetworkName, ResourceName
 from drawbridge.documents.values import Value
-from drawbridge.translate.essence import reduce_to_essence
-from drawbridge.translate.legacy.pod_view import as_mapping
-from drawbridge.translate.pod_fields import METADATA_FIELDS
+from drawbridge.translate.essence import METADATA_FIELDS, reduce_to_essence
+from drawbridge.translate.legacy import pod_view
+from drawbridge.translate.legacy.asks import PodRequests
+from drawbridge.translate.legacy.dialects import Dialect
+from drawbridge.translate.legacy.pod_view import as_mapping, view_pod
+from drawbridge.translate.legacy.read import DIALECTS
 from drawbridge.translate.pods import TranslationContext, translate
 from tests.tables import YamlValue
 from tests.translate.test_interest import pods
 
 Path = tuple[str, ...]
+NETWORKED = Legacy(networks={NetworkName("default/a"): ResourceName("intel.com/vf")})
 # A value in place of each field that a pod of the tables does not have.
 UNREAD: Value = {"value": "1"}
 FIELDS_OF_METADATA = (
@@ -102,6 +109,53 @@ def test_a_translation_reads_no_field_that_the_essence_leaves_out() -> None:
             left_out = {path for path in blanked(pod, reduce_to_essence(pod)) if "env" not in path}
             assert ("metadata", "uid") in left_out
             assert not reads & left_out, (reads & left_out, pod)
+
+
+def list_fields(reads: set[Path]) -> set[str]:
+    """Write the fields of a pod that were read as dialects declare them."""
+    fields = set()
+    for path in reads:
+        if path[:1] == ("spec",) and path[1:2] in {("containers",), ("initContainers",)}:
+            fields |= {f"container.{path[3]}"} if len(path) > 3 else set()
+        elif len(path) > 1:
+            fields.add(f"{path[0]}.{path[1]}")
+    return fields
+
+
+def read_alone(dialect: Dialect) -> set[str]:
+    """The fields of all pods that a dialect reads from the view, whatever triggers it."""
+    fields: set[str] = set()
+    for pod in pods():
+        if isinstance(pod.get("spec"), dict):
+            for legacy in (Legacy(), NETWORKED):
+                reads: set[Path] = set()
+                view = view_pod(record(fill(pod), (), reads), legacy)
+                reads.clear()
+                dialect.read(view, legacy)
+                fields |= list_fields(reads)
+    return fields
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=[each.NAME for each in DIALECTS])
+def test_a_dialect_reads_the_fields_that_it_declares_and_no_other(dialect: Dialect) -> None:
+    assert read_alone(dialect) - pod_view.READS == dialect.READS
+
+
+class CarelessDialect:
+    """Reads a field that it does not declare."""
+
+    NAME = "careless"
+    TRIGGERS = READS = frozenset[str]()
+    STANDALONE_KEYS = ()
+
+    def read(self, pod: pod_view.PodView, legacy: Legacy) -> PodRequests:
+        """Read the host name."""
+        del legacy
+        return PodRequests(dialects=(str(pod.spec.get("hostname")),))
+
+
+def test_a_field_that_is_not_declared_is_noticed() -> None:
+    assert read_alone(CarelessDialect()) == {"spec.hostname"}
 
 
 def test_a_translation_edits_only_metadata_that_determines_it() -> None:

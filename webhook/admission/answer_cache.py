@@ -35,7 +35,7 @@ class AnswerKey(NamedTuple):
     namespace: str
     mode: str
     admin_access: bool
-    metadata: bytes  # the joined fields of drawbridge.translate.pod_fields
+    metadata: bytes  # the joined fields of drawbridge.translate.essence
     spec: bytes
     name: str = ""  # of a pod without an owner, if the response contains it
 

@@ -12,7 +12,7 @@ import msgspec
 from drawbridge.agreement.scope import PodMetadata, PodOwner
 from drawbridge.process import review
 from drawbridge.process.review import UNDECODABLE, Malformed, RequestEnvelope
-from drawbridge.translate.pod_fields import METADATA_FIELDS
+from drawbridge.translate.essence import METADATA_FIELDS
 
 
 class RawPodMetadata(msgspec.Struct, frozen=True, rename="camel"):

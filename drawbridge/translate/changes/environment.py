@@ -38,7 +38,8 @@ _NAMED: Final = frozenset(
 _PREFIXED: Final = "NCCL_IB_HCA"  # a prefix such as mlx5 stays valid; lists and exclusions do not
 _INFINIBAND: Final = "/dev/infiniband/"
 _CONTAINERS: Final = ("initContainers", "containers")
-_READ: Final = _NAMED | {_VISIBLE, _PREFIXED}
+# The variables whose values a translation reads.
+DEVICE_VARIABLES: Final = _NAMED | {_VISIBLE, _PREFIXED}
 _Variables = Sequence[tuple[int, Mapping[str, Value]]]
 _Containers = Mapping[Path, Mapping[str, Value]]
 
@@ -165,6 +166,6 @@ def _variables(container: Mapping[str, Value]) -> _Variables:
     for number, each in enumerate(as_list(container.get("env"))):
         if isinstance(each, dict):
             name = each.get("name")
-            if isinstance(name, str) and name in _READ:
+            if isinstance(name, str) and name in DEVICE_VARIABLES:
                 found.append((number, each))
     return found

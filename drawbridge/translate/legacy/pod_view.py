@@ -5,7 +5,7 @@ Applies `legacy.renames` of the configuration, so that dialects see known resour
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -25,9 +25,21 @@ from drawbridge.translate.legacy.codes import (
     REQUESTS_CONTRADICT,
     REQUESTS_ONLY,
 )
-from drawbridge.translate.pod_fields import select_metadata
 from drawbridge.translate.work_budget import WorkBudget
 
+# The fields of a pod that this view is built from, which all dialects may read.
+READS: Final = frozenset(
+    {
+        "container.name",
+        "container.resources",
+        "container.restartPolicy",
+        "metadata.annotations",
+        "metadata.labels",
+        "spec.containers",
+        "spec.initContainers",
+        "spec.schedulerName",
+    }
+)
 _ANNOTATIONS: Path = ("metadata", "annotations")
 _LABELS: Path = ("metadata", "labels")
 _MAX_SHOWN = 80  # characters of a value in a message
@@ -35,7 +47,7 @@ _CONTAINER_UNITS = 15  # of work, to read a container by all dialects
 _RESOURCE_UNITS = 15
 _INT64_DIGITS = 19  # shorter numbers are below 2**63
 # Device names in Kubernetes' own domain, from Koordinator's first proposal.
-_KOORDINATOR_PROPOSAL = ("kubernetes.io/gpu", "kubernetes.io/rdma")
+KOORDINATOR_PROPOSAL = ("kubernetes.io/gpu", "kubernetes.io/rdma")
 
 
 class DeviceResource(msgspec.Struct, frozen=True):
@@ -93,7 +105,7 @@ class PodView(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
     spec: Mapping[str, Value]
-    metadata: Mapping[str, Value]  # only the fields of drawbridge.translate.pod_fields
+    metadata: Mapping[str, Value]
     findings: tuple[Finding, ...] = ()
     readable: bool = True  # every device amount was parsed
     budget: WorkBudget = msgspec.field(default_factory=lambda: WorkBudget(None))
@@ -181,7 +193,7 @@ def view_pod(pod: Value, legacy: Legacy, budget: WorkBudget | None = None) -> Po
         _string_map(metadata.get("annotations")),
         _string_map(metadata.get("labels")),
         spec,
-        select_metadata(metadata),
+        metadata,
         tuple(findings),
         readable,
         budget,
@@ -242,7 +254,7 @@ def is_device_resource(name: str) -> bool:
     """Whether a resource is a device, and not counted by Kubernetes itself."""
     if "/" not in name or name.startswith(("requests.", "limits.", "hugepages-")):
         return False
-    return "kubernetes.io/" not in name or name.startswith(_KOORDINATOR_PROPOSAL)
+    return "kubernetes.io/" not in name or name.startswith(KOORDINATOR_PROPOSAL)
 
 
 def _read_container(

@@ -5,7 +5,6 @@ reads it. A device resource that no dialect reads is reported.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import ModuleType
 from typing import Final
 
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from drawbridge.translate.legacy import rdma_tokens
 from drawbridge.translate.legacy.asks import NO_REQUESTS, Ask, PodRequests, SourceField
 from drawbridge.translate.legacy.codes import DEVICE_UNKNOWN, DIALECTS_MIXED
 from drawbridge.translate.legacy.dialects import (
+    Dialect,
     aliyun,
     amd,
     hami,
@@ -38,7 +38,8 @@ from drawbridge.translate.legacy.node_labels import apply_node_labels
 from drawbridge.translate.legacy.pod_view import PodView, view_pod
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
-_ORDER: Final[tuple[ModuleType, ...]] = (
+# In the order in which they read a pod. The type states that each module is a Dialect.
+DIALECTS: Final[tuple[Dialect, ...]] = (
     koordinator,
     volcano,
     kai,
@@ -55,8 +56,8 @@ _ORDER: Final[tuple[ModuleType, ...]] = (
 )
 # The positions in that order of the dialects that a word triggers.
 _TRIGGERED: Final[Mapping[str, Sequence[int]]] = {
-    word: [position for position, other in enumerate(_ORDER) if word in other.TRIGGERS]
-    for dialect in _ORDER
+    word: [position for position, other in enumerate(DIALECTS) if word in other.TRIGGERS]
+    for dialect in DIALECTS
     for word in dialect.TRIGGERS
 }
 # Each of these projects allocates GPUs by itself and does not see the allocations of the others.
@@ -120,7 +121,7 @@ def _read_dialects(view: PodView, legacy: Legacy) -> tuple[list[PodRequests], Po
     unread = view
     parts = []
     for dialect in _triggered(view.triggers(), legacy):
-        part: PodRequests = dialect.read(unread, legacy)
+        part = dialect.read(unread, legacy)
         if part is not NO_REQUESTS:
             parts.append(part)
             unread = unread.without(part.source_fields)
@@ -147,12 +148,12 @@ def _find_zeros(view: PodView, asks: Iterable[Ask]) -> Iterator[SourceField]:
                 yield from zero.source_fields(asks=tuple(names))
 
 
-def _triggered(words: Iterable[str], legacy: Legacy) -> Iterable[ModuleType]:
+def _triggered(words: Iterable[str], legacy: Legacy) -> Iterable[Dialect]:
     """Return the dialects that can apply to a pod with these triggers, in order."""
     positions = {position for word in words if word in _TRIGGERED for position in _TRIGGERED[word]}
     if legacy.networks:
-        positions.add(_ORDER.index(sriov))
-    return [_ORDER[position] for position in sorted(positions)]
+        positions.add(DIALECTS.index(sriov))
+    return [DIALECTS[position] for position in sorted(positions)]
 
 
 def _update_asks(fields: Iterable[SourceField], merged: AskNames) -> tuple[SourceField, ...]:

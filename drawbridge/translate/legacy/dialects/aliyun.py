@@ -26,6 +26,8 @@ from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, annota
 
 NAME: Final = "aliyun"
 TRIGGERS: Final = frozenset({"aliyun.com"})
+READS: Final[frozenset[str]] = frozenset()
+STANDALONE_KEYS: Final = ()
 _MEMORY: Final = "aliyun.com/gpu-mem"
 _CORES: Final = "aliyun.com/gpu-core.percentage"
 _ALLOCATED: Final = ("ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_ASSIGNED")

@@ -75,6 +75,8 @@ _PREFERENCES: Final = {
 _ANNOTATIONS: Final = (*NAMES.annotations, _NUMA, _WEIGHTS, *_NOT_EXPRESSIBLE, *_POLICIES)
 # `nvidia.com/gpu` alone is HAMi's only with an annotation, the scheduler or a configured default.
 TRIGGERS: Final = frozenset({*NAMES.resources, _PRIORITY, *_ANNOTATIONS, *_ALLOCATED, _SCHEDULER})
+READS: Final = frozenset({"container.securityContext", "spec.nodeName"})
+STANDALONE_KEYS: Final = ()
 # As Go parses booleans.
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})

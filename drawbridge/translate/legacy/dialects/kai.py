@@ -42,6 +42,8 @@ _KEYS: Final = (_FRACTION, _MEMORY, _NUMBER, _CONTAINER, _MPS)
 _SCHEDULERS: Final = ("kai-scheduler", "runai-scheduler")
 _QUEUES: Final = ("kai.scheduler/queue", "runai/queue")
 TRIGGERS: Final = frozenset({*_SCHEDULERS, *_QUEUES})
+READS: Final[frozenset[str]] = frozenset()
+STANDALONE_KEYS: Final = (_FRACTION, _MEMORY, _NUMBER, _MPS)
 _MI: Final = 1 << 20
 
 

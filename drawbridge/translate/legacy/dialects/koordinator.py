@@ -63,6 +63,8 @@ _OWN_NAMES: Final = frozenset(
 TRIGGERS: Final = frozenset(
     {"koordinator.sh", "kubernetes.io", "huawei.com", *hints.KEYS, _ALLOCATED, _SCHEDULER}
 )
+READS: Final = frozenset({"spec.hostNetwork"})
+STANDALONE_KEYS: Final = ()
 _VALID_COMBINATIONS: Final = frozenset(
     frozenset(names)
     for names in (

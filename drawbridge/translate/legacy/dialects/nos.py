@@ -11,6 +11,8 @@ from drawbridge.translate.legacy.pod_view import PodView
 
 NAME: Final = "nos"
 TRIGGERS: Final = frozenset({"nvidia.com"})
+READS: Final[frozenset[str]] = frozenset()
+STANDALONE_KEYS: Final = ()
 _SIZE: Final = re.compile(r"nvidia\.com/gpu-([1-9]\d{0,3})gb")
 
 

@@ -23,6 +23,8 @@ from drawbridge.translate.legacy.selectors import PartitionProfile
 
 NAME: Final = "nvidia"
 TRIGGERS: Final = frozenset({"nvidia.com"})
+READS: Final = frozenset({"metadata.finalizers", "spec.schedulingGates"})
+STANDALONE_KEYS: Final = ()
 GPU: Final = "nvidia.com/gpu"
 
 _INSTASLICE: Final = "org.instaslice/accelarator"  # sic

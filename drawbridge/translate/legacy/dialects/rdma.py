@@ -23,6 +23,8 @@ TRIGGERS: Final = frozenset(
         "networking.gke.io.networks",
     }
 )
+READS: Final[frozenset[str]] = frozenset()
+STANDALONE_KEYS: Final = ()
 _SHARED: Final = "rdma/"
 _TOKEN: Final = "token"  # noqa: S105  # a resource whose amount has no meaning
 _DEVICES: Final = (

@@ -39,6 +39,8 @@ NAME: Final = "sriov"
 TRIGGERS: Final = frozenset(
     {"mellanox.com", "openshift.io", "intel.com", "nvidia.com", NETWORKS, DEFAULT}
 )
+READS: Final = frozenset({"metadata.namespace", "spec.resourceClaims"})
+STANDALONE_KEYS: Final = (DEFAULT, NETWORKS)
 _POOL: Final = re.compile(
     r"(?:mellanox\.com|openshift\.io)/.+"
     r"|intel\.com/(?:intel_|sriov|.*(?:netdevice|dpdk|vfio|rdma|nic|vf)).*"

@@ -50,6 +50,8 @@ from drawbridge.translate.legacy.selectors import (
 
 NAME: Final = "tensor-fusion"
 TRIGGERS: Final = frozenset({"tensor-fusion.ai"})
+READS: Final[frozenset[str]] = frozenset()
+STANDALONE_KEYS: Final = (PREFIX,)
 _GPU: Final = "nvidia.com/gpu"
 _SCHEDULER: Final = "tensor-fusion-scheduler"
 # Keys that request a GPU without an amount.

@@ -23,6 +23,8 @@ TRIGGERS: Final = frozenset(
         "mthreads.com", "qat", "qat.intel.com", "sgx.intel.com", "tencent.com", "vastaitech.com",
     }
 )  # fmt: skip
+READS: Final[frozenset[str]] = frozenset()
+STANDALONE_KEYS: Final = ()
 # Vendor, pattern of resources that count devices, pattern of resources for parts of a device.
 _KNOWN: Final = tuple(
     (vendor, re.compile(count), re.compile(part))

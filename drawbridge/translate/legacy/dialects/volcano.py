@@ -18,6 +18,8 @@ from drawbridge.translate.legacy.selectors import AskSelector
 
 NAME: Final = "volcano"
 TRIGGERS: Final = frozenset({"volcano.sh"})
+READS: Final[frozenset[str]] = frozenset()
+STANDALONE_KEYS: Final = ()
 NAMES: Final = vgpu.VgpuNames(
     count="volcano.sh/vgpu-number",
     memory="volcano.sh/vgpu-memory",
