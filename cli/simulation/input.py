@@ -5,7 +5,7 @@ creation time of a class, and allocations as written.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from drawbridge.ledger.extended_resources import class_by_resource_name
 from drawbridge.ledger.generated_claims import with_name
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
+from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import PodCount, count_pods
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
@@ -140,50 +141,41 @@ def _read(
     """Yield all documents; the last one of several with the same name is used."""
     for document in live.documents:
         if isinstance(document.value, dict):
-            _keep_details(document, document.value, details, to_place=False)
+            _keep_details(document, details, to_place=False)
         yield document
     for paths, to_place in ((options.cluster, False), (options.filename, True)):
         for each in read_documents(paths, streams.stdin):
             if isinstance(each, Document) and isinstance(each.value, dict):
                 details.places[each.name] = each.without_value()
-                _keep_details(each, each.value, details, to_place=to_place)
+                _keep_details(each, details, to_place=to_place)
             yield each
 
 
-def _keep_details(
-    document: Document, value: Mapping[str, Value], details: ObjectDetails, *, to_place: bool
-) -> None:
-    kind, metadata, spec = value.get("kind"), _get_map(value, "metadata"), _get_map(value, "spec")
+def _keep_details(document: Document, details: ObjectDetails, *, to_place: bool) -> None:
+    """Keep what the struct of an object leaves out; a later object replaces one of its name."""
+    fields = as_mapping(document.value)
+    kind, metadata = fields.get("kind"), as_mapping(fields.get("metadata"))
     name = f"{metadata.get('name')}"
-    if kind == "Pod":
-        unnamed = f"{id(document)}" if metadata.get("name") is None else ""
-        details.pods[f"{metadata.get('namespace') or 'default'}/{name}/{unnamed}"] = (
-            document,
-            to_place,
-        )
-    elif kind == "Node":
+    full_name = f"{metadata.get('namespace') or 'default'}/{name}"
+    if kind == "Node":
         details.unschedulable.discard(name)
-        if spec.get("unschedulable") is True:
+        if as_mapping(fields.get("spec")).get("unschedulable") is True:
             details.unschedulable.add(name)
     elif kind == "DeviceClass":
         details.created[name] = f"{metadata.get('creationTimestamp') or ''}"
     elif kind == "ResourceClaim":
-        full = f"{metadata.get('namespace') or 'default'}/{name}"
-        details.allocations.pop(full, None)
-        allocation = _get_map(value, "status").get("allocation")
+        details.allocations.pop(full_name, None)
+        allocation = as_mapping(fields.get("status")).get("allocation")
         if isinstance(allocation, dict):
-            details.allocations[full] = dict(allocation)
-    elif to_place and (find_places(document.value) or argo.find_places(document.value)):
+            details.allocations[full_name] = dict(allocation)
+    elif kind == "Pod" or (to_place and _has_pods(document.value)):
+        # Objects without a name do not replace each other.
         unnamed = "" if metadata.get("name") else f"{id(document)}"
-        details.pods[f"{kind} {metadata.get('namespace') or 'default'}/{name}/{unnamed}"] = (
-            document,
-            to_place,
-        )
+        details.pods[f"{kind} {full_name} {unnamed}"] = document, to_place
 
 
-def _get_map(value: Mapping[str, Value], name: str) -> Mapping[str, Value]:
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
+def _has_pods(value: Value) -> bool:
+    return bool(find_places(value) or argo.find_places(value))
 
 
 def _gates(options: argparse.Namespace, version: str) -> Gates | tuple[LocatedFinding, ...]:

@@ -136,22 +136,24 @@ def detect_style(text: str, root: SyntaxNode, *, as_json: bool) -> TextStyle:
     newline = "\r\n" if "\r\n" in text else "\n"
     if as_json:
         return _json_style(text, root, newline)
-    step = list_step = None
+    indents: dict[str, int] = {}  # by kind of collection
+    for kind, indent in _find_indents(text, root):
+        indents.setdefault(kind, indent)
+        if len(indents) == 2:
+            break
+    return TextStyle(newline, indents.get("mapping") or 2, indents.get("sequence", 0))
+
+
+def _find_indents(text: str, root: SyntaxNode) -> Iterator[tuple[str, int]]:
+    """Yield the kind of each block below a key, and its indentation relative to the key."""
     for node in _nodes(root):
         if node.kind != "mapping" or node.flow:
             continue
         for key, value in node.entries():
-            if value.flow or not value.children or value.kind == "alias":
-                continue
-            if starts_line(text, value.start) and value.anchor is None and value.tag is None:
-                deeper = column(text, value.start) - column(text, key.start)
-                if value.kind == "mapping":
-                    step = step or deeper
-                elif list_step is None:
-                    list_step = deeper
-        if step is not None and list_step is not None:
-            break
-    return TextStyle(newline, step or 2, list_step or 0)
+            is_block = value.children and not value.flow and value.kind != "alias"
+            is_plain = value.anchor is None and value.tag is None
+            if is_block and is_plain and starts_line(text, value.start):
+                yield value.kind, column(text, value.start) - column(text, key.start)
 
 
 def _json_style(text: str, root: SyntaxNode, newline: str) -> TextStyle:

@@ -23,7 +23,7 @@ from drawbridge.names import (
 from drawbridge.report import codes, scheduling
 from drawbridge.report.claim_requests import describe_claim, read_amounts
 from drawbridge.translate.changes.patch import restore_original
-from drawbridge.translate.changes.template import content_digest, normalize_spec
+from drawbridge.translate.changes.template import generate_name
 from drawbridge.translate.legacy.pod_view import as_list, as_mapping, is_device_resource
 from drawbridge.translate.work_budget import WorkBudget
 
@@ -313,7 +313,7 @@ def _claim_findings(
 ) -> Iterator[Finding]:
     namespace = get_value(objects.pod, ("metadata", "namespace")) or "default"
     claim = f"ResourceClaim/{namespace}/{each.claim}"
-    if other := _mismatched_hash(objects.templates.get(each.template or "")):
+    if other := _find_other_name(objects.templates.get(each.template or "")):
         message = f"content has the hash of {other}"
         template = f"ResourceClaimTemplate/{namespace}/{each.template}"
         yield codes.TEMPLATE_DIFFERS.at("spec", message, object=template)
@@ -334,31 +334,30 @@ def _claim_findings(
         yield codes.CLAIM_NOT_RESERVED.at("", message, object=claim)
 
 
-def _mismatched_hash(template: Value) -> str:
-    """Return the name that the content of a template of Drawbridge hashes to, if it differs."""
+def _find_other_name(template: Value) -> str:
+    """Return the name that belongs to the content of a template of ours, if it has another one.
+
+    Labels and annotations that others add to a template later do not change its name.
+    """
     name = _text(get_value(template, ("metadata", "name")))
     if not name.startswith(TEMPLATE_PREFIX):
         return ""
     spec = as_mapping(_template_spec(template))
-    inner: dict[str, Value] = {"spec": normalize_spec(as_mapping(spec.get("spec")))}
-    if metadata := _labels_and_annotations(spec.get("metadata")):
-        inner["metadata"] = metadata
-    # Labels and annotations that others added later do not change the identity of a template.
-    outer: tuple[dict[str, Value], ...] = (
-        {},
-        _labels_and_annotations(get_value(template, ("metadata",))),
-    )
-    names = [TEMPLATE_PREFIX + content_digest({"metadata": each, "spec": inner}) for each in outer]
-    return "" if name in names else names[0]
+    spec = {"metadata": _labels_and_annotations(spec.get("metadata")), "spec": spec.get("spec")}
+    first = generate_name({}, spec)
+    if name == first:
+        return ""
+    labelled = generate_name(_labels_and_annotations(get_value(template, ("metadata",))), spec)
+    return "" if name == labelled else first
 
 
 def _labels_and_annotations(metadata: Value) -> dict[str, Value]:
-    parts = {part: as_mapping(as_mapping(metadata).get(part)) for part in ("labels", "annotations")}
-    kept = {
+    """Return the labels and annotations without the one that says when a template was used."""
+    return {
         part: {key: text for key, text in texts.items() if key != USED_ANNOTATION}
-        for part, texts in parts.items()
+        for part in ("labels", "annotations")
+        if (texts := as_mapping(as_mapping(metadata).get(part)))
     }
-    return {part: {**texts} for part, texts in kept.items() if texts}
 
 
 def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator[Finding]:

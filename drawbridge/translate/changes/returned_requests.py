@@ -8,7 +8,7 @@ replaced. Any user can write that patch, so it only decides which requests are r
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from drawbridge.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
 from drawbridge.translate.changes.codes import REQUEST_RETURNED
 from drawbridge.translate.changes.patch import Patch, restore_original
 from drawbridge.translate.changes.undo import Operation
+from drawbridge.translate.legacy.asks import PodRequests
 from drawbridge.translate.legacy.codes import REQUESTS_CONTRADICT
 from drawbridge.translate.legacy.pod_view import (
     Container,
@@ -51,6 +52,20 @@ class PodWithoutReturned(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
+class _Comparison(NamedTuple):
+    """The requests beside a claim now, and those of the pod before its translation."""
+
+    pod: Value
+    requests: list[DeviceResource]
+    original: Value
+    original_requests: Mapping[Path, Mapping[str, DeviceResource]]  # by container and name
+    legacy: Legacy
+
+    def find_original(self, request: DeviceResource) -> DeviceResource | None:
+        """Return the request of the same container for the same resource before."""
+        return self.original_requests.get(request.container, {}).get(request.name)
+
+
 def remove_returned_requests(pod: Value, legacy: Legacy) -> PodWithoutReturned:
     """Remove the requests for which their container already has a claim.
 
@@ -59,20 +74,25 @@ def remove_returned_requests(pod: Value, legacy: Legacy) -> PodWithoutReturned:
     annotations = as_mapping(as_mapping(as_mapping(pod).get("metadata")).get("annotations"))
     if not isinstance(annotations.get(ORIGINAL_ANNOTATION), str):
         return PodWithoutReturned(pod)
-    present = _find_present(pod, legacy)
-    original = restore_original(_remove(pod, present).pod) if present else None
+    requests = _find_beside_claims(pod, legacy)
+    original = restore_original(_remove(pod, requests).pod) if requests else None
     if original is None:
         return PodWithoutReturned(pod)
-    before = {each.user.path: each.resources for each in view_pod(original, legacy).containers}
-    idle = _find_idle(pod, present, legacy)
-    rest = _remove(pod, idle).pod
-    asking = _find_present(rest, legacy)
-    if findings := tuple(_find_contradictions(rest, original, asking, before, legacy)):
+    idle = _find_idle(pod, requests, legacy)
+    without_idle = _remove(pod, idle).pod
+    comparison = _Comparison(
+        without_idle,
+        _find_beside_claims(without_idle, legacy),
+        original,
+        {each.user.path: each.resources for each in view_pod(original, legacy).containers},
+        legacy,
+    )
+    if findings := tuple(_find_contradictions(comparison)):
         return PodWithoutReturned(pod, findings=findings)
-    returned = [*idle, *_find_returned(rest, original, asking, before, legacy)]
-    patch = _remove(pod, returned)
+    removed = [*idle, *_find_returned(comparison)]
+    patch = _remove(pod, removed)
     return PodWithoutReturned(
-        patch.pod, tuple(patch.edits), tuple(patch.operations), tuple(map(_report, returned))
+        patch.pod, tuple(patch.edits), tuple(patch.operations), tuple(map(_report, removed))
     )
 
 
@@ -84,10 +104,10 @@ def _report(one: DeviceResource) -> Finding:
     )
 
 
-def _find_present(pod: Value, legacy: Legacy) -> list[DeviceResource]:
-    """Return the device resources of the containers that use a claim of Drawbridge."""
+def _find_beside_claims(pod: Value, legacy: Legacy) -> list[DeviceResource]:
+    """Return the device requests of the containers that also use a claim of Drawbridge."""
     held = _find_held_containers(pod, legacy)
-    return [resource for each in held for resource in each.resources.values()]
+    return [request for container in held for request in container.resources.values()]
 
 
 def _find_held_containers(pod: Value, legacy: Legacy) -> Iterator[Container]:
@@ -104,17 +124,25 @@ def _find_held_containers(pod: Value, legacy: Legacy) -> Iterator[Container]:
             yield container
 
 
-def _find_idle(pod: Value, present: list[DeviceResource], legacy: Legacy) -> list[DeviceResource]:
+def _find_idle(pod: Value, requests: list[DeviceResource], legacy: Legacy) -> list[DeviceResource]:
     """Return the requests of containers that request no devices, for example by a count of 0."""
     current = read_pod(pod, legacy)
-    asking = {user.path for ask in current.asks for user in ask.users}
-    read = {(field.path, field.name) for field in current.source_fields if field.removed}
+    with_asks = {user.path for ask in current.asks for user in ask.users}
+    removed = _list_removed(current)
     return [
-        one
-        for one in present
-        if one.container not in asking
-        and any((field.path, field.name) in read for field in one.source_fields())
+        request
+        for request in requests
+        if request.container not in with_asks and _is_among(request, removed)
     ]
+
+
+def _list_removed(reading: PodRequests) -> set[tuple[Path, str | int]]:
+    """Return the fields that dialects read and remove."""
+    return {(field.path, field.name) for field in reading.source_fields if field.removed}
+
+
+def _is_among(request: DeviceResource, fields: set[tuple[Path, str | int]]) -> bool:
+    return any((field.path, field.name) in fields for field in request.source_fields())
 
 
 def _remove(pod: Value, resources: list[DeviceResource]) -> Patch:
@@ -125,54 +153,45 @@ def _remove(pod: Value, resources: list[DeviceResource]) -> Patch:
     return patch
 
 
-_Before = Mapping[Path, Mapping[str, DeviceResource]]
-
-
-def _find_contradictions(
-    pod: Value, original: Value, present: list[DeviceResource], before: _Before, legacy: Legacy
-) -> Iterator[Finding]:
+def _find_contradictions(compared: _Comparison) -> Iterator[Finding]:
     """Yield the requests that change those for which the claim was made."""
     changed = False
-    for one in present:
-        was = before.get(one.container, {}).get(one.name)
-        if was is not None and was.amount != one.amount:
+    for request in compared.requests:
+        before = compared.find_original(request)
+        if before is not None and before.amount != request.amount:
             changed = True
-            yield _contradict(pod, one, f"for {one.name}: {was.amount_text}")
-    if changed or not _count_asks(original, legacy) - _count_asks(restore_original(pod), legacy):
+            why = f"for {request.name}: {before.amount_text}"
+            yield _contradict(compared.pod, request, why)
+    asks_before = _count_asks(compared.original, compared.legacy)
+    if changed or not asks_before - _count_asks(restore_original(compared.pod), compared.legacy):
         return
-    for one in present:
-        if one.name not in before.get(one.container, {}):
-            yield _contradict(pod, one, "that does not include it")
+    for request in compared.requests:
+        if compared.find_original(request) is None:
+            yield _contradict(compared.pod, request, "that does not include it")
 
 
-def _contradict(pod: Value, one: DeviceResource, why: str) -> Finding:
-    name = as_mapping(get_value(pod, one.container)).get("name")
+def _contradict(pod: Value, request: DeviceResource, why: str) -> Finding:
+    name = as_mapping(get_value(pod, request.container)).get("name")
     return REQUESTS_CONTRADICT.at(
-        one.where,
-        f"container {name} requests {one.original_name}: {one.amount_text}, but has a claim {why}",
+        request.where,
+        f"container {name} requests {request.original_name}: {request.amount_text}, but has a "
+        f"claim {why}",
         remedy=_REMEDY,
     )
 
 
-def _find_returned(
-    pod: Value, original: Value, present: list[DeviceResource], before: _Before, legacy: Legacy
-) -> list[DeviceResource]:
+def _find_returned(compared: _Comparison) -> list[DeviceResource]:
     """Return the requests of the original pod, and those that add nothing to them.
 
     A request that adds an ask is a new one, or one that was left to its device plugin.
     """
-    whole = restore_original(pod)
-    same = _count_asks(whole, legacy) == _count_asks(original, legacy)
-    read = {
-        (field.path, field.name)
-        for field in (read_pod(whole, legacy).source_fields if same else ())
-        if field.removed
-    }
+    legacy, restored = compared.legacy, restore_original(compared.pod)
+    adds_no_ask = _count_asks(restored, legacy) == _count_asks(compared.original, legacy)
+    removed = _list_removed(read_pod(restored, legacy)) if adds_no_ask else set()
     return [
-        one
-        for one in present
-        if one.name in before.get(one.container, {})
-        or any((field.path, field.name) in read for field in one.source_fields())
+        request
+        for request in compared.requests
+        if compared.find_original(request) is not None or _is_among(request, removed)
     ]
 
 

@@ -42,7 +42,7 @@ def make_template(
     if claim_metadata := _metadata(claim_labels, claim_annotations):
         inner["metadata"] = claim_metadata
     inner["spec"] = normalize_spec(spec)
-    name = TEMPLATE_PREFIX + content_digest({"metadata": metadata, "spec": inner})
+    name = TEMPLATE_PREFIX + _content_digest({"metadata": metadata, "spec": inner})
     template: dict[str, Value] = {
         "apiVersion": API_VERSION,
         "kind": TEMPLATE,
@@ -52,7 +52,7 @@ def make_template(
     return ClaimTemplate(name, template)
 
 
-def content_digest(content: Value) -> str:
+def _content_digest(content: Value) -> str:
     """Return the hash of the canonical JSON of a content, as template names contain it."""
     canonical = msgspec.json.encode(content, order="sorted")
     return hashlib.sha256(canonical).hexdigest()[:_DIGITS]
@@ -74,12 +74,16 @@ def has_same_content(stored_object: Mapping[str, Value], ours: ClaimTemplate) ->
 
 def has_generated_name(stored: Mapping[str, Value]) -> bool:
     """Whether the name of a stored template is the hash of its content, as we name templates."""
-    metadata, inner = _object(stored, "metadata"), _object(stored, "spec")
-    spec: dict[str, Value] = {"spec": normalize_spec(_object(inner, "spec"))}
-    if of_claim := _metadata_maps(_object(inner, "metadata")):
-        spec["metadata"] = of_claim
-    content: dict[str, Value] = {"metadata": _metadata_maps(metadata), "spec": spec}
-    return metadata.get("name") == TEMPLATE_PREFIX + content_digest(content)
+    metadata = _object(stored, "metadata")
+    return metadata.get("name") == generate_name(metadata, _object(stored, "spec"))
+
+
+def generate_name(metadata: Mapping[str, Value], spec: Mapping[str, Value]) -> str:
+    """Return the name of a template with these labels, annotations and stored spec."""
+    inner: dict[str, Value] = {"spec": normalize_spec(_object(spec, "spec"))}
+    if of_claim := _metadata_maps(_object(spec, "metadata")):
+        inner["metadata"] = of_claim
+    return TEMPLATE_PREFIX + _content_digest({"metadata": _metadata_maps(metadata), "spec": inner})
 
 
 def _object(value: Mapping[str, Value], name: str) -> dict[str, Value]:

@@ -5,7 +5,7 @@ stays pending. Only pods that request devices of the label's vendor change. `gpu
 the labels.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -68,61 +68,61 @@ def apply_node_labels(pod: PodView, asks: tuple[Ask, ...]) -> PodRequests:
         names = tuple(ask.name for ask in asks if _is_affected(ask, vendor))
         if not names:
             continue
-        found = _VendorLabels(vendor, names)
-        _read_node_selector(pod, found)
-        _read_required(pod, found)
-        _read_preferred(pod, found)
-        pod.budget.charge_moved(len(names) * _count_conditions(found))
+        labels = _VendorLabels(vendor, names)
+        _read_node_selector(pod, labels)
+        _read_required(pod, labels)
+        _read_preferred(pod, labels)
+        pod.budget.charge_moved(len(names) * _count_conditions(labels))
         affected = frozenset(names)
-        asks = tuple([_apply(ask, found) if ask.name in affected else ask for ask in asks])
-        findings += found.findings
-        source_fields += found.source_fields
+        asks = tuple([_apply(ask, labels) if ask.name in affected else ask for ask in asks])
+        findings += labels.findings
+        source_fields += labels.source_fields
     return PodRequests(asks, tuple(source_fields), tuple(findings))
 
 
-def _count_conditions(found: _VendorLabels) -> int:
-    return _CONDITION_ITEMS * (len(found.selectors) + len(found.alternatives))
+def _count_conditions(labels: _VendorLabels) -> int:
+    return _CONDITION_ITEMS * (len(labels.selectors) + len(labels.alternatives))
 
 
 def _is_affected(ask: Ask, vendor: str) -> bool:
     return ask.kind is Kind.GPU and not ask.passthrough and ask.vendor in {vendor, ""}
 
 
-def _apply(ask: Ask, found: _VendorLabels) -> Ask:
-    has_labels = bool(found.source_fields or found.selectors)
+def _apply(ask: Ask, labels: _VendorLabels) -> Ask:
+    has_labels = bool(labels.source_fields or labels.selectors)
     ask = replace(
         ask,
-        vendor=found.vendor if has_labels else ask.vendor,
-        selectors=(*ask.selectors, *_selectors_for(ask, found)),
-        alternatives=(*ask.alternatives, *found.alternatives),
-        uses_node_labels=bool(found.source_fields),
+        vendor=labels.vendor if has_labels else ask.vendor,
+        selectors=(*ask.selectors, *_selectors_for(ask, labels)),
+        alternatives=(*ask.alternatives, *labels.alternatives),
+        uses_node_labels=bool(labels.source_fields),
     )
     if ask.row not in _PARTITIONED_ROWS:
         return ask
     # The plain resource name means partitions or replicas if the node is configured so.
-    if found.profile:
-        profile = gpu_labels.partition_profile(found.profile)
+    if labels.profile:
+        profile = gpu_labels.partition_profile(labels.profile)
         ask = replace(
             ask, row=_PARTITIONED_ROWS[ask.row], partition=True, selectors=(*ask.selectors, profile)
         )
-    if found.replica:
+    if labels.replica:
         if ask.count != 1:
-            found.findings.append(
+            labels.findings.append(
                 REPLICAS_ARE_ONE.at(
                     "spec",
                     f"the node label selects shared GPUs; {ask.count} replicas count as one share",
                 )
             )
-        row = "nvidia/mig-replica" if found.profile else "nvidia/replica"
+        row = "nvidia/mig-replica" if labels.profile else "nvidia/replica"
         ask = replace(ask, row=row, count=1, share=DeviceShare(replica=True))
     return ask
 
 
-def _selectors_for(ask: Ask, found: _VendorLabels) -> list[AskSelector]:
+def _selectors_for(ask: Ask, labels: _VendorLabels) -> list[AskSelector]:
     """Return the selectors that apply to this ask, for partitions without those on GPU memory."""
-    kept = [s for s in found.selectors if not (ask.partition and _is_on_memory(s))]
-    if len(kept) < len(found.selectors):
-        found.findings.append(
+    kept = [s for s in labels.selectors if not (ask.partition and _is_on_memory(s))]
+    if len(kept) < len(labels.selectors):
+        labels.findings.append(
             LABEL_DROPPED.at(
                 "spec",
                 "dropped the label on GPU memory, because the pod requests partitions of GPUs",
@@ -139,20 +139,20 @@ def _is_on_memory(selector: AskSelector) -> bool:
     return isinstance(selector, Memory)
 
 
-def _read_node_selector(pod: PodView, found: _VendorLabels) -> None:
+def _read_node_selector(pod: PodView, labels: _VendorLabels) -> None:
     path: Path = ("spec", "nodeSelector")
     selector = as_mapping(pod.spec.get("nodeSelector"))
     pod.budget.charge(_EXPRESSION_UNITS * len(selector))
     terms = [
         LabelTerm(key, "In", (format_value(value),), format_path((*path, key)))
         for key, value in selector.items()
-        if gpu_labels.label_vendor(key) == found.vendor
+        if gpu_labels.label_vendor(key) == labels.vendor
     ]
     for term, meaning in _interpret(terms):
-        found.add(meaning)
+        labels.add(meaning)
         if not meaning.kept:
             value = selector[term.key]
-            found.source_fields.append(SourceField(path, term.key, value, asks=found.asks))
+            labels.source_fields.append(SourceField(path, term.key, value, asks=labels.asks))
 
 
 def _interpret(terms: Iterable[LabelTerm]) -> list[tuple[LabelTerm, LabelMeaning]]:
@@ -215,56 +215,69 @@ def _read_entry(raw: Value, path: Path, vendor: str, budget: WorkBudget) -> _Aff
     return _AffinityTerm(tuple(read.values()), kept, not expressions and not fields)
 
 
-def _read_required(pod: PodView, found: _VendorLabels) -> None:
+def _read_required(pod: PodView, labels: _VendorLabels) -> None:
+    """Read the terms of the required affinity, which are alternatives."""
     affinity = as_mapping(as_mapping(pod.spec.get("affinity")).get("nodeAffinity"))
-    value = affinity.get(_REQUIRED)
-    raw = as_list(as_mapping(value).get("nodeSelectorTerms"))
+    required = affinity.get(_REQUIRED)
+    written = as_list(as_mapping(required).get("nodeSelectorTerms"))
     path: Path = (*_AFFINITY, _REQUIRED, "nodeSelectorTerms")
-    entries = [_read_entry(one, (*path, i), found.vendor, pod.budget) for i, one in enumerate(raw)]
-    if not any(entry.meanings for entry in entries):
+    terms = [
+        _read_entry(term, (*path, i), labels.vendor, pod.budget) for i, term in enumerate(written)
+    ]
+    if not any(term.meanings for term in terms):
         return
-    same = all(entry.rest == entries[0].rest for entry in entries)
-    plain = not any(entry.is_special or entry.empty for entry in entries)
-    if len(entries) == 1:
-        for meaning in entries[0].meanings:
-            found.add(meaning)
-    elif same and plain:
-        found.findings += [f for e in entries for m in e.meanings for f in m.findings]
-        if all(entry.selectors for entry in entries):
-            choices = dict.fromkeys(gpu_labels.all_of(entry.selectors) for entry in entries)
-            found.selectors.append(
-                next(iter(choices)) if len(choices) == 1 else AnyOf(tuple(choices))
-            )
+    if len(terms) == 1:
+        for meaning in terms[0].meanings:
+            labels.add(meaning)
+    elif _differ_in_selectors_only(terms):
+        _add_choice(labels, terms)
     else:
-        _keep_required(found, entries, format_path((*_AFFINITY, _REQUIRED)))
+        _keep_required(labels, terms, format_path((*_AFFINITY, _REQUIRED)))
         return
-    if entries[0].rest != raw[0] or len(raw) > 1:
-        _replace_required(found, value, entries[0].rest)
+    if terms[0].rest != written[0] or len(written) > 1:
+        _replace_required(labels, required, terms[0].rest)
 
 
-def _replace_required(found: _VendorLabels, value: Value, rest: Mapping[str, Value]) -> None:
+def _differ_in_selectors_only(terms: Sequence[_AffinityTerm]) -> bool:
+    """Whether the terms are equal except for device labels that a selector can express."""
+    return all(
+        term.rest == terms[0].rest and not term.is_special and not term.empty for term in terms
+    )
+
+
+def _add_choice(labels: _VendorLabels, terms: Sequence[_AffinityTerm]) -> None:
+    """Require the selectors of any of the terms. A term without selectors accepts all devices."""
+    labels.findings += [
+        finding for term in terms for meaning in term.meanings for finding in meaning.findings
+    ]
+    if all(term.selectors for term in terms):
+        choices = tuple(dict.fromkeys(gpu_labels.all_of(term.selectors) for term in terms))
+        labels.selectors.append(choices[0] if len(choices) == 1 else AnyOf(choices))
+
+
+def _replace_required(labels: _VendorLabels, value: Value, rest: Mapping[str, Value]) -> None:
     """Keep one term without the device labels. Removes an empty term: it matches no node."""
     left: Value = None
     if any(as_list(part) for part in rest.values()):
         left = {**as_mapping(value), "nodeSelectorTerms": [dict(rest)]}
-    found.source_fields.append(
-        SourceField(_AFFINITY, _REQUIRED, value, replacement=left, asks=found.asks)
+    labels.source_fields.append(
+        SourceField(_AFFINITY, _REQUIRED, value, replacement=left, asks=labels.asks)
     )
 
 
-def _keep_required(found: _VendorLabels, entries: list[_AffinityTerm], where: str) -> None:
+def _keep_required(labels: _VendorLabels, terms: Sequence[_AffinityTerm], where: str) -> None:
     """Keep an "or" that no selector can express. Selectors common to all terms still apply."""
-    first, *others = (entry.selectors for entry in entries)
+    first, *others = (term.selectors for term in terms)
     common = frozenset(first).intersection(*others)
-    found.selectors += [selector for selector in first if selector in common]
-    found.findings.append(
+    labels.selectors += [selector for selector in first if selector in common]
+    labels.findings.append(
         LABEL_KEPT.at(
             where, "the terms differ in more than device labels, so the affinity stays unchanged"
         )
     )
 
 
-def _read_preferred(pod: PodView, found: _VendorLabels) -> None:
+def _read_preferred(pod: PodView, labels: _VendorLabels) -> None:
     """Read preferences for devices by descending weight. The weights themselves are lost."""
     affinity = as_mapping(as_mapping(pod.spec.get("affinity")).get("nodeAffinity"))
     path: Path = (*_AFFINITY, _PREFERRED)
@@ -272,7 +285,7 @@ def _read_preferred(pod: PodView, found: _VendorLabels) -> None:
     for i, raw in enumerate(as_list(affinity.get(_PREFERRED))):
         preference = as_mapping(raw)
         where: Path = (*path, i, "preference")
-        entry = _read_entry(preference.get("preference"), where, found.vendor, pod.budget)
+        entry = _read_entry(preference.get("preference"), where, labels.vendor, pod.budget)
         if not entry.meanings:
             continue
         weight = preference.get("weight")
@@ -280,7 +293,7 @@ def _read_preferred(pod: PodView, found: _VendorLabels) -> None:
         if only_devices and entry.selectors and not entry.is_special and isinstance(weight, int):
             preferences.append((-weight, i, gpu_labels.all_of(entry.selectors)))
         else:
-            found.findings.append(
+            labels.findings.append(
                 LABEL_KEPT.at(
                     format_path((*path, i)),
                     "the preference is not only about devices, so it stays unchanged",
@@ -288,30 +301,30 @@ def _read_preferred(pod: PodView, found: _VendorLabels) -> None:
             )
     preferences.sort(key=lambda one: one[:2])
     for _, i, _ in preferences[_MAX_PREFERENCES:]:
-        found.findings.append(
+        labels.findings.append(
             LABEL_KEPT.at(
                 format_path((*path, i)),
                 f"a claim supports {_MAX_PREFERENCES} preferences; this one stays unchanged",
             )
         )
-    _add_alternatives(found, preferences[:_MAX_PREFERENCES], as_list(affinity.get(_PREFERRED)))
+    _add_alternatives(labels, preferences[:_MAX_PREFERENCES], as_list(affinity.get(_PREFERRED)))
 
 
 def _add_alternatives(
-    found: _VendorLabels, preferences: list[tuple[int, int, AskSelector]], raw: list[Value]
+    labels: _VendorLabels, preferences: list[tuple[int, int, AskSelector]], raw: list[Value]
 ) -> None:
     if not preferences:
         return
     path: Path = (*_AFFINITY, _PREFERRED)
-    found.alternatives = [*(selector for _, _, selector in preferences), AllOf(())]
-    found.findings.append(
+    labels.alternatives = [*(selector for _, _, selector in preferences), AllOf(())]
+    labels.findings.append(
         LABEL_LOOSE.at(
             format_path(path),
             "preferred devices become alternatives of the claim in the order of their weights, if "
             "the API server supports alternatives",
         )
     )
-    found.source_fields += [
-        SourceField(path, i, raw[i], asks=found.asks)
+    labels.source_fields += [
+        SourceField(path, i, raw[i], asks=labels.asks)
         for i in sorted((i for _, i, _ in preferences), reverse=True)
     ]

@@ -319,32 +319,46 @@ def _read_shares(pod: PodView, sums: _PodResources) -> Ask:
 
 
 def _read_rdma(
-    builder: RequestBuilder, one: _PodResource, pod_hints: hints.AllocationHints, legacy: Legacy
+    builder: RequestBuilder, rdma: _PodResource, pod_hints: hints.AllocationHints, legacy: Legacy
 ) -> None:
-    hint = pod_hints.types.get(_RDMA)
-    several = one.amount > 100 and one.amount % 100 == 0  # has no other meaning in any strategy
-    strategy = hint.strategy if hint and not several else ""
-    problems = check_whole_devices(one) if not strategy else []
-    if problems:
-        builder.findings += problems
-        _keep_sources(builder, (one,))
-        return
-    virtual = hint is not None and hint.uses_vfs
+    """Read a request for network devices by the strategy of the hint for them.
+
+    A multiple of 100 above it has one meaning in every strategy: whole devices.
+    """
+    hint = pod_hints.types.get(_RDMA, hints.NO_HINT)
+    is_whole = rdma.amount > 100 and rdma.amount % 100 == 0
+    strategy = "" if is_whole else hint.strategy
     if strategy == "ApplyForAll":
-        _read_all_rdma(builder, one, pod_hints, legacy, virtual=virtual)
+        _read_all_rdma(builder, rdma, pod_hints, legacy, virtual=hint.uses_vfs)
         return
-    count: int | None = max(1, one.amount // 100)
-    share = DeviceShare(per_mille=one.amount * 10) if one.amount < 100 and not virtual else None
-    row = "rdma-share" if share else "rdma"
     if strategy == "RequestsAsCount":
-        exclusive = virtual or (hint is not None and hint.exclusive)
-        builder.read_count(with_amount(one.sources[0], one.amount))
-        count, row = one.amount, "rdma" if exclusive else "rdma-share"
-        share = None if exclusive else DeviceShare(per_mille=10)
-    if virtual:
-        row = "rdma-vf"
-    ask = Ask(kind=Kind.NIC, row=row, count=count, share=share)
-    _add(builder, hints.apply_hints(builder, ask, _RDMA, pod_hints, legacy), (one,))
+        builder.read_count(with_amount(rdma.sources[0], rdma.amount))
+        ask = _count_nics(rdma.amount, hint)
+    elif problems := check_whole_devices(rdma):
+        builder.findings += problems
+        _keep_sources(builder, (rdma,))
+        return
+    else:
+        ask = _divide_nics(rdma.amount, hint)
+    _add(builder, hints.apply_hints(builder, ask, _RDMA, pod_hints, legacy), (rdma,))
+
+
+def _count_nics(amount: int, hint: hints.DeviceHint) -> Ask:
+    """Return an ask for as many devices as the amount, shared with other pods by default."""
+    if hint.uses_vfs or hint.exclusive:
+        row = "rdma-vf" if hint.uses_vfs else "rdma"
+        return Ask(kind=Kind.NIC, row=row, count=amount)
+    share = DeviceShare(per_mille=10)
+    return Ask(kind=Kind.NIC, row="rdma-share", count=amount, share=share)
+
+
+def _divide_nics(amount: int, hint: hints.DeviceHint) -> Ask:
+    """Return an ask for one device for each 100, or for a share of one device."""
+    if amount < 100 and not hint.uses_vfs:
+        share = DeviceShare(per_mille=amount * 10)
+        return Ask(kind=Kind.NIC, row="rdma-share", share=share)
+    row = "rdma-vf" if hint.uses_vfs else "rdma"
+    return Ask(kind=Kind.NIC, row=row, count=max(1, amount // 100))
 
 
 def _read_all_rdma(

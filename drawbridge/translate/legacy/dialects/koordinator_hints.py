@@ -79,7 +79,7 @@ class AllocationHints(msgspec.Struct, frozen=True):
     partition: Colocation | None = None
 
 
-_NO_HINT: Final = DeviceHint()
+NO_HINT: Final = DeviceHint()
 
 
 def read_hints(builder: RequestBuilder, amounts: Mapping[str, int]) -> AllocationHints:
@@ -110,34 +110,31 @@ def apply_hints(
     builder: RequestBuilder, ask: Ask, kind: str, pod_hints: AllocationHints, legacy: Legacy
 ) -> Ask:
     """Return the ask with the hints for its type of device."""
-    hint = pod_hints.types.get(kind, _NO_HINT)
-    selectors = _select_nics(hint) if kind == "rdma" else []
-    distinct = Distinctness.PARENT if kind == "rdma" and hint.uses_vfs else Distinctness.DEVICE
-    selectors += _read_selector(builder, kind, hint.selector, legacy)
-    selectors += _read_selector(builder, kind, hint.vf_selector, legacy)
-    colocation = Colocation(hint.scope) if hint.scope not in {None, TopologyScope.NODE} else None
-    if kind == "gpu" and pod_hints.partition:
-        colocation = _choose_colocation(builder, ask, colocation, pod_hints.partition)
-    if hint.scope is TopologyScope.DEVICE and (ask.count or 0) > 1:
-        builder.findings.append(
-            AMOUNT_REFUSED.at(
-                annotation_path(HINT),
-                f"requiredTopologyScope Device allows 1 device, but the pod requests {ask.count}",
-            )
-        )
-    joint = pod_hints.joint if kind in pod_hints.joined else None
-    if joint and ask.kind is not joint.primary:
-        # One network device means one for each scope; one GPU means one.
-        joint = replace(joint, explicit_count=ask.kind is Kind.GPU or (ask.count or 0) > 1)
-    ask = _with_preferences(ask) if ask.kind is Kind.GPU and ask.share is None else ask
-    return replace(
-        ask, selectors=tuple(selectors), distinct=distinct, colocation=colocation, joint=joint
+    hint = pod_hints.types.get(kind, NO_HINT)
+    labels = [
+        label
+        for selector in (hint.selector, hint.vf_selector)
+        for label in _read_selector(builder, kind, selector, legacy)
+    ]
+    partition = pod_hints.partition if kind == "gpu" else None
+    ask = replace(
+        ask,
+        selectors=(*(_select_nics(hint) if kind == "rdma" else ()), *labels),
+        distinct=Distinctness.PARENT if hint.uses_vfs else Distinctness.DEVICE,
+        colocation=_read_colocation(builder, ask, hint, partition),
+        joint=_join(ask, pod_hints.joint) if kind in pod_hints.joined else None,
     )
+    if ask.kind is Kind.GPU and ask.share is None:
+        # Koordinator prefers GPUs of one partition, else of the smallest scope with enough.
+        return replace(ask, nearness=_NEARNESS, preferences=(_PACKED,))
+    return ask
 
 
-def _with_preferences(ask: Ask) -> Ask:
-    """Prefer GPUs as Koordinator does: of one partition, else the smallest scope with enough."""
-    return replace(ask, nearness=_NEARNESS, preferences=(_PACKED,))
+def _join(ask: Ask, joint: JointAllocation | None) -> JointAllocation | None:
+    """Return the joint allocation of an ask; one network device means one for each scope."""
+    if joint is None or ask.kind is joint.primary:
+        return joint
+    return replace(joint, explicit_count=ask.kind is Kind.GPU or (ask.count or 0) > 1)
 
 
 def _select_nics(hint: DeviceHint) -> list[AskSelector]:
@@ -149,17 +146,27 @@ def _select_nics(hint: DeviceHint) -> list[AskSelector]:
     return selectors
 
 
-def _choose_colocation(
-    builder: RequestBuilder, ask: Ask, colocation: Colocation | None, partition: Colocation
+def _read_colocation(
+    builder: RequestBuilder, ask: Ask, hint: DeviceHint, partition: Colocation | None
 ) -> Colocation | None:
-    """Return the partition or the required scope; only a required partition takes precedence."""
-    if colocation and not partition.required:
-        return colocation
-    placed = _place_in_partition(builder, ask, partition)
-    if placed and colocation:
-        why = "requiredTopologyScope has no effect; the GPU partition takes precedence"
-        _add_no_effect(builder, HINT, why)
-    return placed or colocation
+    """Return the scope that the devices share; only a required partition takes precedence."""
+    scope = hint.scope
+    required = Colocation(scope) if scope not in {None, TopologyScope.NODE} else None
+    chosen = required
+    if partition and (partition.required or not required):
+        placed = _place_in_partition(builder, ask, partition)
+        if placed and required:
+            why = "requiredTopologyScope has no effect; the GPU partition takes precedence"
+            _add_no_effect(builder, HINT, why)
+        chosen = placed or required
+    if scope is TopologyScope.DEVICE and (ask.count or 0) > 1:
+        builder.findings.append(
+            AMOUNT_REFUSED.at(
+                annotation_path(HINT),
+                f"requiredTopologyScope Device allows 1 device, but the pod requests {ask.count}",
+            )
+        )
+    return chosen
 
 
 def _place_in_partition(
