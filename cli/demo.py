@@ -6,7 +6,8 @@ pods in memory. Needs no cluster.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cli.input.cluster_objects import ClusterObjects, sort_documents
@@ -16,17 +17,67 @@ from cli.main import BROKEN_PIPE
 from cli.terminal import output
 from cli.terminal.exit_codes import exit_code
 from cli.terminal.streams import Streams, process_streams
-from cli.translation.placement_preview import make_preview
-from cli.translation.sample_report import SampleCluster, describe_example
+from cli.translation.outcomes import Outcomes, Row, became_claims, format_rows
+from cli.translation.placement_preview import PlacementPreview, make_preview
 from drawbridge.config.model import Configuration
-from drawbridge.documents.document import Source
+from drawbridge.documents.document import Document, Source
+from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.read import read_objects
 from drawbridge.dra.gates import DEFAULTS
 from drawbridge.dra.inventory import PoolCache, build_inventory
 from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.finding import Finding, Severity
+from drawbridge.ledger.ledger import Ledger
 from drawbridge.report import inventory as drawing
 from drawbridge.report.tables import ASCII, UNICODE, align_columns, draw_tree
-from drawbridge.translate.pods import make_context
+from drawbridge.translate.decisions.codes import LEFT_TO_CLASS
+from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
+from drawbridge.translate.pods import TranslationContext, make_context
+
+
+@dataclass(frozen=True)
+class SampleCluster:
+    """The context of the translations, and the devices for the placements."""
+
+    context: TranslationContext
+    preview: PlacementPreview
+
+
+def describe_example(
+    name: str, documents: Iterable[Document], cluster: SampleCluster
+) -> Iterator[str]:
+    """Yield the lines for the file `name`, object by object; the file starts with empty nodes."""
+    ledger = cluster.preview.new_ledger()
+    for document in documents:
+        if document.empty:
+            continue
+        yield f"{name}: {document.name}"
+        if document.findings:
+            yield from (f"  {each.finding.message}" for each in document.findings)
+            continue
+        result = translate_object(document.value, document.name, cluster.context)
+        yield from format_rows(_describe_object(document, result, ledger, cluster))
+
+
+def _describe_object(
+    document: Document, result: TranslatedObject, ledger: Ledger, cluster: SampleCluster
+) -> list[Row]:
+    asked = Outcomes(cluster.context).asked(document.value)
+    rows = [("requests", ", ".join(asked) or "no devices")]
+    rows += [("claim", line) for line in became_claims(result.templates)]
+    rows += [(f"{each.severity}", f"{each.message} [{each.code}]") for each in _shown(result)]
+    if not any(each.severity is Severity.ERROR for each in result.findings):
+        after = apply_edits(document.value, result.edits)
+        rows += cluster.preview.place(document, after, result.templates, ledger)
+    return rows
+
+
+def _shown(result: TranslatedObject) -> Iterator[Finding]:
+    """Yield warnings and errors, and the info that a DeviceClass serves the request."""
+    for finding in result.findings:
+        if finding.severity is not Severity.INFO or finding.code == LEFT_TO_CLASS.name:
+            yield finding
+
 
 SAMPLES = Path(__file__).parent.parent / "examples" / "inventory"
 LEGACY = SAMPLES.parent / "legacy"

@@ -16,7 +16,7 @@ from cli.terminal.cluster_options import (
     add_version_options,
 )
 from cli.terminal.exit_codes import BAD, DONE, NOTICE, exit_code
-from cli.terminal.progress import with_progress
+from cli.terminal.output import with_progress
 from cli.terminal.streams import Streams
 from cli.translation import edit_output
 from cli.translation.edited_manifests import EditResult

@@ -1,20 +1,121 @@
-"""Asks the API of the allocator at the URL of `--allocator-url`.
+"""Asks the API of the allocator: at the URL of `--allocator-url`, or that of the live cluster.
 
-Sends the token of the kubeconfig. Plain HTTP is for loopback addresses only.
+At a URL, sends the token of the kubeconfig; plain HTTP is for loopback addresses only. In a live
+cluster, the CA and the namespace are those of the webhook registration, which only administrators
+write, and the request goes through a forwarded port. The token or the client certificate of the
+kubeconfig is shown only to a process with a certificate of that CA. Functions import aiohttp when
+they run, because that import takes longer than a short command.
 """
 
 import argparse
-from typing import TYPE_CHECKING, Final
+import base64
+import binascii
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from cli.input import live_cluster
-from cli.input.allocator_request import AllocatorRequest, Json, no_answer, trust
+import msgspec
+
+from cli.input import codes, live_cluster
+from cli.input.live_cluster import ClusterReadError
 from cli.terminal.cluster_options import CURRENT
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.proxy import is_local
-from drawbridge.names import ALLOCATOR_SERVICE, NAMESPACE
+from drawbridge.documents.paths import get_value
+from drawbridge.finding import Finding
+from drawbridge.names import ALLOCATOR_SERVICE, NAMESPACE, WEBHOOK_CONFIGURATION
 
 if TYPE_CHECKING:
+    import ssl
+
+    from drawbridge.cluster.credentials import Access
     from drawbridge.cluster.session import Session
+
+SECONDS: Final = 20.0
+Json = Mapping[str, Any]
+
+
+class AllocatorRequest(NamedTuple):
+    """A POST request; messages name the allocator as `place`."""
+
+    place: str
+    url: str
+    path: str
+    body: object
+    authorization: str = ""
+
+    async def send(self, server_name: str | None, tls: "ssl.SSLContext | None" = None) -> Json:
+        """Return the response; raises ClusterReadError if there is none.
+
+        The certificate must name `server_name`, by default the host of the URL. Without `tls`, a CA
+        of this machine must have signed it.
+        """
+        import aiohttp  # noqa: PLC0415  # loaded on demand
+
+        headers = {"Content-Type": "application/json"}
+        if self.authorization:
+            headers["Authorization"] = self.authorization
+        with self._failures():
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SECONDS)) as client,
+                client.post(
+                    self.url.rstrip("/") + self.path,
+                    data=msgspec.json.encode(self.body),
+                    headers=headers,
+                    ssl=tls or True,
+                    server_hostname=server_name,
+                    allow_redirects=False,
+                ) as response,
+            ):
+                status, content = response.status, await response.read()
+            reply: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
+        if status != 200:
+            path = f"{reply['path']}: " if reply.get("path") else ""
+            raise no_answer(self.place, f"{path}{reply.get('message', f'status {status}')}")
+        return reply
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        import aiohttp  # noqa: PLC0415  # loaded on demand
+
+        from drawbridge.cluster.reachability import describe_failure  # noqa: PLC0415  # same
+
+        try:
+            yield
+        except TimeoutError:
+            raise no_answer(self.place, f"no response in {SECONDS:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise no_answer(self.place, describe_failure(error)) from None
+        except msgspec.DecodeError:
+            raise no_answer(self.place, "the response is not JSON") from None
+
+
+def trust(
+    place: str,
+    file: str | None,
+    authorities: str | None = None,
+    client_certificate: tuple[str, str | None] | None = None,
+) -> "ssl.SSLContext":
+    """Trust the CAs of a file or a text, or else of this machine; raises ClusterReadError."""
+    import ssl  # noqa: PLC0415  # loaded on demand
+
+    try:
+        context = ssl.create_default_context(
+            cafile=file or None, cadata=None if file else authorities or None
+        )
+        if client_certificate is not None:
+            context.load_cert_chain(*client_certificate)
+    except (OSError, ValueError) as error:
+        raise no_answer(place, f"cannot load the CA or the client certificate: {error}") from None
+    return context
+
+
+def no_answer(place: str, text: str) -> ClusterReadError:
+    """Return the error of a request without a result."""
+    found: Finding = codes.ALLOCATOR_NOT_ASKED.at("--allocator-url", f"{place}: {text}")
+    return ClusterReadError(found)
+
 
 _SERVICE: Final = f"{ALLOCATOR_SERVICE}.{NAMESPACE}.svc"
 
@@ -64,3 +165,132 @@ def _run(request: AllocatorRequest) -> Json:
     import asyncio  # noqa: PLC0415  # takes longer than a short command
 
     return asyncio.run(request.send(None))
+
+
+_PORT_NAME: Final = "api"
+_FORBIDDEN: Final = 403
+
+
+class FoundAnswer(NamedTuple):
+    """A response, and the pod that sent it."""
+
+    pod: str
+    response: Json
+
+
+def ask_found_allocator(options: argparse.Namespace, path: str, body: object) -> FoundAnswer:
+    """Send a request to the allocator of the cluster; raises ClusterReadError with the reason."""
+
+    async def ask(session: "Session") -> FoundAnswer:
+        import asyncio  # noqa: PLC0415  # takes longer than a short command
+
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await _ask(session, options.allocator_ca, path, body)
+        except TimeoutError:
+            raise no_answer(ALLOCATOR_SERVICE, f"no response in {SECONDS:g} s") from None
+
+    return live_cluster.run_with_session(options, ask)
+
+
+async def _ask(session: "Session", authority: str | None, path: str, body: object) -> FoundAnswer:
+    from drawbridge.cluster.port_forward import forward_port  # noqa: PLC0415  # loaded on demand
+
+    registered = await _read_registration(session)
+    namespace = registered.namespace
+    pod, port = await _find_endpoint(session, namespace)
+    place = f"pod {namespace}/{pod}"
+    access = await session.access()
+    token = _read_token(place, access)
+    certificate = None if token else access.client_certificate
+    tls = trust(place, authority, registered.authorities, certificate)
+    async with forward_port(session, namespace, pod, port) as local:
+        request = AllocatorRequest(place, f"https://127.0.0.1:{local}", path, body, token)
+        response = await request.send(f"{ALLOCATOR_SERVICE}.{namespace}.svc", tls)
+    return FoundAnswer(f"{namespace}/{pod}", response)
+
+
+def _read_token(place: str, access: "Access") -> str:
+    """Return the header; empty with a client certificate, which then identifies the caller."""
+    if any(each.startswith("Impersonate-") for each in access.headers):
+        # The allocator would answer with the rights of the user who impersonates.
+        raise no_answer(place, "the kubeconfig impersonates a user")
+    token = access.headers.get("Authorization", "")
+    if not token and access.client_certificate is None:
+        raise no_answer(place, "the kubeconfig has no token and no client certificate")
+    return token
+
+
+class _Registration(NamedTuple):
+    """The namespace of Drawbridge and the CA of its certificates; empty if it is not known."""
+
+    namespace: str = NAMESPACE
+    authorities: str = ""
+
+
+async def _read_registration(session: "Session") -> _Registration:
+    from drawbridge.cluster.resources import MUTATING_WEBHOOKS  # noqa: PLC0415  # loaded on demand
+
+    try:
+        found = await live_cluster.read_object(session, MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
+    except ApiError as error:
+        if error.code != _FORBIDDEN:
+            raise
+        found = None
+    namespace = get_value(found, ("webhooks", 0, "clientConfig", "service", "namespace"))
+    bundle = get_value(found, ("webhooks", 0, "clientConfig", "caBundle"))
+    try:
+        authorities = base64.b64decode(bundle if isinstance(bundle, str) else "").decode("ascii")
+    except (binascii.Error, UnicodeDecodeError):
+        authorities = ""
+    return _Registration(namespace if isinstance(namespace, str) else NAMESPACE, authorities)
+
+
+# --- the pod --------------------------------------------------------------------------------------
+
+
+class _Conditions(msgspec.Struct):
+    ready: bool | None = None
+
+
+class _Target(msgspec.Struct):
+    kind: str = ""
+    name: str = ""
+
+
+class _Endpoint(msgspec.Struct, rename="camel"):
+    conditions: _Conditions = msgspec.field(default_factory=_Conditions)
+    target_ref: _Target | None = None
+
+
+class _Port(msgspec.Struct):
+    name: str = ""
+    port: int = 0
+
+
+class _EndpointSlice(msgspec.Struct):
+    endpoints: list[_Endpoint] | None = None
+    ports: list[_Port] | None = None
+
+
+async def _find_endpoint(session: "Session", namespace: str) -> tuple[str, int]:
+    """Return a pod of the Service and its port; raises ClusterReadError if none is ready."""
+    from drawbridge.cluster.resources import ENDPOINT_SLICES  # noqa: PLC0415  # loaded on demand
+
+    labels = f"kubernetes.io/service-name={ALLOCATOR_SERVICE}"
+    found = await live_cluster.list_objects(session, ENDPOINT_SLICES, namespace, labels=labels)
+    ready = {
+        (each.target_ref.name, port.port)
+        for value in msgspec.convert(found, list[_EndpointSlice])
+        for port in value.ports or ()
+        for each in value.endpoints or ()
+        # Unknown means ready.
+        if each.conditions.ready is not False
+        and each.target_ref is not None
+        and each.target_ref.kind == "Pod"
+        and port.name == _PORT_NAME
+    }
+    if not ready:
+        text = "the Service does not exist, or no endpoint of it is ready"
+        raise no_answer(f"{namespace}/{ALLOCATOR_SERVICE}", text)
+    return min(ready)

@@ -7,9 +7,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from cli.input.allocator_api import ask_allocator
-from cli.input.allocator_request import Json
-from cli.input.found_allocator import ask_found_allocator
+from cli.input.allocator_api import Json, ask_allocator, ask_found_allocator
 from cli.input.live_cluster import ClusterReadError
 from cli.simulation import placements
 from cli.simulation.input import SimulationInput

@@ -7,15 +7,17 @@ creation time of a class, and allocations as written.
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 import drawbridge.config.codes
 from cli import config as configuring
+from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
+from cli.input.effective_configuration import read_effective_configuration
 from cli.input.files import read_documents
-from cli.simulation.simulated_cluster import SimulatedCluster, read_live_cluster
+from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration, Legacy
@@ -37,6 +39,9 @@ from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import PodCount, count_pods
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
 
+if TYPE_CHECKING:
+    from drawbridge.cluster.session import Session
+
 
 @dataclass
 class ObjectDetails:
@@ -57,6 +62,18 @@ class PodsToPlace(NamedTuple):
     object: str  # its name in findings
     pods: PodCount
     path: str = ""  # of the template in the workload
+
+
+class SimulatedCluster(NamedTuple):
+    """The objects of a live cluster, the version of its API server, and its configuration.
+
+    The configuration is None if another one was chosen.
+    """
+
+    documents: tuple[Document, ...] = ()
+    version: str = ""
+    configuration: Configuration | None = None
+    findings: tuple[LocatedFinding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -262,3 +279,41 @@ def parse_claim_names(text: str) -> tuple[str, ...]:
     names = (part.strip() for part in text.split(","))
     full = (name if "/" in name else f"default/{name}" for name in names if name)
     return tuple(dict.fromkeys(full))
+
+
+def read_live_cluster(options: argparse.Namespace, streams: Streams) -> SimulatedCluster:
+    """Read the cluster of `--context`; without the option, or for the allocator's API, nothing."""
+    if options.context is None or options.allocator_url:
+        return SimulatedCluster()
+
+    async def read(session: "Session") -> SimulatedCluster:
+        return SimulatedCluster(
+            tuple(await _read_documents(session, options)), await session.version()
+        )
+
+    try:
+        found = live_cluster.run_with_session(options, read)
+    except ClusterReadError as error:
+        return SimulatedCluster(findings=(error.located,))
+    if options.config is not None:
+        return found
+    effective = read_effective_configuration(options, streams, asks_cluster=True)
+    return found._replace(
+        configuration=effective.configuration or Configuration(), findings=effective.findings
+    )
+
+
+async def _read_documents(session: "Session", options: argparse.Namespace) -> list[Document]:
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    needed = (resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS)
+    found = [each for kind in needed for each in await live_cluster.list_objects(session, kind)]
+    for kind in (resources.TEMPLATES, resources.TAINT_RULES):
+        found += await live_cluster.list_if_served(session, kind)
+    if options.preempt:
+        for kind in (resources.PRIORITY_CLASSES, resources.DISRUPTION_BUDGETS):
+            found += await live_cluster.list_objects(session, kind)
+        pods = await live_cluster.list_objects(session, resources.PODS)
+        # Pods of the cluster that wait are not what the command is about.
+        found += [each for each in pods if get_value(each, ("spec", "nodeName"))]
+    return live_cluster.as_documents(found)

@@ -5,8 +5,8 @@ A finding in text form begins with `file:line:`, so that editors and CI systems 
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
-from typing import Final, TextIO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TextIO, TypeVar
 
 import msgspec
 
@@ -118,3 +118,27 @@ def _as_data(each: LocatedFinding) -> dict[str, object]:
     if each.source:
         data["file"] = each.source
     return {**data, "line": each.line, "column": each.column} if each.line else data
+
+
+T = TypeVar("T")
+# Fewer files are done before a person can read the line.
+_LEAST, _EVERY = 200, 50
+_CLEAR = "\r\033[K"
+
+
+def with_progress(
+    items: Sequence[T], options: argparse.Namespace, streams: Streams, noun: str = "files"
+) -> Iterator[T]:
+    """Yield the items, and print their number on stderr if that is a terminal."""
+    if options.quiet or len(items) < _LEAST or not streams.err.isatty():
+        yield from items
+        return
+    try:
+        for number, item in enumerate(items):
+            if number % _EVERY == 0:
+                streams.err.write(f"{_CLEAR}{number:,} of {len(items):,} {noun}")
+                streams.err.flush()
+            yield item
+    finally:
+        streams.err.write(_CLEAR)
+        streams.err.flush()

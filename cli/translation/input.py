@@ -10,21 +10,25 @@ from msgspec.structs import replace
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import read_facts, read_gates
 from cli.input.live_cluster import ClusterReadError
-from cli.input.namespace_labels import find_admin_access, read_admin_access
 from cli.terminal.streams import Streams
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import LocatedFinding, Source
+from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_objects as objects_in
+from drawbridge.documents.values import Value
 from drawbridge.dra import gates
 from drawbridge.facts.model import Facts, NetworkFacts
 from drawbridge.facts.networks import KIND as NETWORK_KIND
 from drawbridge.facts.networks import read_network
+from drawbridge.names import ADMIN_ACCESS_LABEL
 from drawbridge.translate.legacy.networks import add_networks
 from drawbridge.translate.pods import TranslationContext, make_context
 
 if TYPE_CHECKING:
     from cli.input.cluster_objects import ClusterObjects
+
+_NAMESPACE = "Namespace"
 
 
 @dataclass
@@ -132,3 +136,30 @@ def _gather_facts(
     with_policies = apply_policies(gathered.findings, configuration.findings)
     found.findings += (*files.findings, *files.located(with_policies))
     return gathered.facts
+
+
+def find_admin_access(sources: Iterable[Source | LocatedFinding]) -> dict[str, bool]:
+    """Return whether each namespace that the manifests define allows admin access."""
+    return read_admin_access(
+        document.value
+        for source in sources
+        if isinstance(source, Source) and _NAMESPACE.encode() in source.data
+        for document in objects_in(source)
+    )
+
+
+def read_admin_access(objects: Iterable[Value]) -> dict[str, bool]:
+    """Return whether each namespace among the objects allows admin access."""
+    found: dict[str, bool] = {}
+    for obj in objects:
+        name = get_value(obj, ("metadata", "name"))
+        if _is_namespace(obj) and isinstance(name, str):
+            found[name] = get_value(obj, ("metadata", "labels", ADMIN_ACCESS_LABEL)) == "true"
+    return found
+
+
+def _is_namespace(value: Value) -> bool:
+    return isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == (
+        "v1",
+        _NAMESPACE,
+    )

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.completion import build_table, complete_for_kubectl
+from cli.completion import build_table, complete, complete_for_kubectl
 from cli.main import COMMANDS, dispatch
-from cli.terminal.completion_table import complete
 from cli.terminal.streams import Streams
 
 ROOT = Path(__file__).parents[2]

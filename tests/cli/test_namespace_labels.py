@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cli.input.files import read_sources
-from cli.input.namespace_labels import find_admin_access
+from cli.translation.input import find_admin_access
 
 MANIFESTS = """
 apiVersion: v1
