@@ -36,9 +36,8 @@ from drawbridge.ledger.ledger import DeviceID
 from drawbridge.process import metrics
 from drawbridge.process.collection import CollectionPause
 from drawbridge.process.health import serve_operations
-from drawbridge.process.run import ProcessOptions, run_background, run_configured
+from drawbridge.process.run import ProcessOptions, StopSignal, run_background, run_configured
 from drawbridge.process.settings import Settings
-from drawbridge.process.shutdown import StopSignal
 
 _LOG: Final = logging.getLogger("allocator.process")
 

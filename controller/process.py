@@ -65,9 +65,8 @@ from drawbridge.names import (
 from drawbridge.process import logs, metrics
 from drawbridge.process.collection import CollectionPause
 from drawbridge.process.health import serve_operations
-from drawbridge.process.run import ProcessOptions, run_background, run_configured
+from drawbridge.process.run import ProcessOptions, StopSignal, run_background, run_configured
 from drawbridge.process.settings import Settings
-from drawbridge.process.shutdown import StopSignal
 
 _LOG: Final = logging.getLogger("controller.process")
 

@@ -27,8 +27,8 @@ from drawbridge.config.model import (
     Placement,
     Policy,
     Target,
+    check_partitions,
 )
-from drawbridge.config.partitions import check_partitions
 from drawbridge.config.schema import PLACES
 from drawbridge.dra.codes import FIELD_MISSING
 from drawbridge.dra.decode_errors import Hook, Schema, walk

@@ -6,13 +6,12 @@ the fields that this version supports, and `drawbridge.config.load` validates a 
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final, Literal, cast
 
 import msgspec
 
-from drawbridge.config.partitions import Partitions
-from drawbridge.config.parts import ConfigurationPart, describe
+from drawbridge.config import codes
 from drawbridge.config.string_formats import (
     AttributeName,
     DNSLabel,
@@ -28,7 +27,79 @@ from drawbridge.config.string_formats import (
 )
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.quantity import Quantity
-from drawbridge.names import API_VERSION
+from drawbridge.finding import Finding
+from drawbridge.names import API_VERSION, PARTITION_ATTRIBUTE
+
+
+def describe(description: str) -> msgspec.Meta:
+    """Return the description of a field."""
+    return msgspec.Meta(description=description)
+
+
+class ConfigurationPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """An object of the file. Unknown fields are rejected."""
+
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+
+
+class Partitions(ConfigurationPart, frozen=True):
+    """The partitions of a fabric, such as NVSwitch, that connects the devices of a driver."""
+
+    driver: Annotated[DriverName, describe("The driver of the devices.")]
+    attribute: Annotated[
+        AttributeName,
+        describe(
+            "The attribute with the number of a device in the fabric. For NVSwitch, that is the"
+            " module ID, which can differ from the index."
+        ),
+    ]
+    partitions: Annotated[
+        tuple[tuple[_Number, ...], ...],
+        describe("The numbers of the devices of each partition. Those of one size are disjoint."),
+    ]
+    selector: Annotated[
+        ExpressionText | None,
+        describe("A CEL expression that selects devices of the driver. If not set, all of them."),
+    ] = None
+    name: Annotated[
+        AttributeName | None,
+        describe(
+            "The start of the attribute names that rules of claims use; the number of devices of a"
+            f" partition follows. If not set, `{PARTITION_ATTRIBUTE}`."
+        ),
+    ] = None
+
+
+def check_partitions(entries: Sequence[Partitions], object_name: str) -> Iterator[Finding]:
+    """Yield findings about empty entries, and devices in two partitions of one size."""
+    for i, entry in enumerate(entries):
+        if not entry.partitions:
+            message = "must name a partition"
+            yield codes.ENTRY_WITHOUT_EFFECT.at(f"partitions[{i}]", message, object=object_name)
+        known: dict[tuple[int, int], int] = {}
+        for j, members in enumerate(entry.partitions):
+            path = f"partitions[{i}].partitions[{j}]"
+            if not members:
+                message = "must name a device"
+                yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=object_name)
+            if problem := _find_overlap(j, members, known):
+                yield codes.PARTITIONS_OVERLAP.at(path, problem, object=object_name)
+
+
+def _find_overlap(
+    position: int, members: tuple[int, ...], known: dict[tuple[int, int], int]
+) -> str:
+    """Add the devices of a partition to the known ones; return what is wrong with them."""
+    if len(set(members)) < len(members):
+        return "names a device twice"
+    problem = ""
+    for number in members:
+        other = known.setdefault((len(members), number), position)
+        if other != position:
+            problem = f"device {number} is in partitions[{other}] of the same size as well"
+    return problem
+
 
 KIND: Final = "Configuration"
 # These fields have defaults so that `Configuration()` works, but a file must set them.

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from drawbridge.process import metrics
-from drawbridge.process.key_pair import find_pair_problem
 from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("drawbridge.process.tls")
@@ -211,3 +212,28 @@ def _handshake_expiry(serving: ssl.SSLContext) -> float:
 def read_expiry(certificate: bytes) -> float:
     """Return the end of the validity of a DER certificate, in Unix time; raises ValueError."""
     return x509.load_der_x509_certificate(certificate).not_valid_after_utc.timestamp()
+
+
+_DER = serialization.Encoding.DER
+_PUBLIC = serialization.PublicFormat.SubjectPublicKeyInfo
+
+
+def find_pair_problem(certificate: bytes, key: bytes, names: tuple[str, str]) -> str:
+    """Return the first problem of a pair, or an empty string; `names` are those of the parts."""
+    try:
+        served = x509.load_pem_x509_certificates(certificate)[0]
+    except ValueError:
+        return f"{names[0]} does not start with a readable certificate in PEM form"
+    try:
+        private = serialization.load_pem_private_key(key, None)
+    except TypeError:
+        return f"the private key in {names[1]} is encrypted; use a key without a password"
+    except (ValueError, ImportError):
+        return f"{names[1]} does not contain a readable private key in PEM form"
+    if _encode(private.public_key()) != _encode(served.public_key()):
+        return f"the private key in {names[1]} does not belong to the certificate in {names[0]}"
+    return ""
+
+
+def _encode(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(_DER, _PUBLIC)

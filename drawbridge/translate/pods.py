@@ -23,8 +23,7 @@ from drawbridge.names import FACTS_ANNOTATION
 from drawbridge.translate import essence
 from drawbridge.translate.changes import codes as change_codes
 from drawbridge.translate.changes import dual_nodes, environment, own_claims, scheduler
-from drawbridge.translate.changes.annotation_size import check_annotation_size
-from drawbridge.translate.changes.patch import Patch
+from drawbridge.translate.changes.patch import Patch, check_annotation_size
 from drawbridge.translate.changes.returned_requests import remove_returned_requests
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.codes import POD_TOO_COMPLEX

@@ -6,8 +6,7 @@ import json
 import msgspec
 import pytest
 
-from drawbridge.config.model import Configuration, Placement
-from drawbridge.config.partitions import Partitions
+from drawbridge.config.model import Configuration, Partitions, Placement
 from drawbridge.config.string_formats import AttributeName, DriverName
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.gather import FactsInput, gather_facts

@@ -12,8 +12,7 @@ from bench.hostile_shapes import SHAPES, container, pod, share
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import EditError, apply_edits
 from drawbridge.facts.model import Facts
-from drawbridge.translate.changes.annotation_size import MAX_ANNOTATION_BYTES
-from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.changes.patch import MAX_ANNOTATION_BYTES, restore_original
 from drawbridge.translate.changes.undo import apply_undo, parse_undo
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests.workloads import find_other_requests

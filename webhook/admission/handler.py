@@ -20,8 +20,7 @@ from drawbridge.finding import Finding, Severity
 from drawbridge.names import ORIGINAL_ANNOTATION, TRANSLATE_LABEL
 from drawbridge.process import review
 from drawbridge.process.review import AdmissionRequest, Malformed, RequestEnvelope
-from drawbridge.translate.changes.annotation_size import MAX_ANNOTATION_BYTES
-from drawbridge.translate.changes.patch import to_operations
+from drawbridge.translate.changes.patch import MAX_ANNOTATION_BYTES, to_operations
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.essence import reduce_to_essence
 from drawbridge.translate.interest import Interest, covers, derive_interest

@@ -21,8 +21,7 @@ from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.process.review import Denial, compose_allowed, compose_denied
-from drawbridge.translate.changes.annotation_size import check_annotation_size
-from drawbridge.translate.changes.patch import to_operations
+from drawbridge.translate.changes.patch import check_annotation_size, to_operations
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.decisions.codes import NO_NODE_OFFERS_ALL
 from drawbridge.translate.pods import Translation, TranslationContext, translate

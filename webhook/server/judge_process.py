@@ -7,9 +7,8 @@ from certs.serving import make_certificate
 from drawbridge.cluster.session import Session
 from drawbridge.names import JUDGE_SERVICE
 from drawbridge.process import metrics
-from drawbridge.process.run import run_configured
+from drawbridge.process.run import StopSignal, run_configured
 from drawbridge.process.settings import Settings
-from drawbridge.process.shutdown import StopSignal
 from webhook.judging.handler import JudgeHandler
 from webhook.judging.judged_cluster import JudgedCluster
 from webhook.server.http_handler import MIB, Endpoint, RequestLimits

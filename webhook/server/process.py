@@ -9,9 +9,8 @@ from certs.serving import make_certificate
 from drawbridge.cluster.session import Session
 from drawbridge.names import WEBHOOK_SERVICE
 from drawbridge.process import metrics
-from drawbridge.process.run import run_configured
+from drawbridge.process.run import StopSignal, run_configured
 from drawbridge.process.settings import Settings
-from drawbridge.process.shutdown import StopSignal
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.large_reviews import ReviewDispatcher

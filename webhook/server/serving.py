@@ -12,8 +12,7 @@ from drawbridge.process import metrics
 from drawbridge.process.addresses import Address
 from drawbridge.process.health import serve_operations
 from drawbridge.process.listener import TLSListener
-from drawbridge.process.run import ProcessOptions, run_background
-from drawbridge.process.shutdown import StopSignal
+from drawbridge.process.run import ProcessOptions, StopSignal, run_background
 from drawbridge.process.tls import CertificateSource
 from webhook.server.http_handler import (
     DEFAULT_LIMITS,
