@@ -159,3 +159,6 @@ def _open_in_memory(text: str) -> Iterator[str]:
         file.write(text.encode())
         file.flush()
         yield f"/proc/self/fd/{descriptor}"
+
+
+_: type[CertificateSource] = SignedCertificate

@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from cli.terminal.command_parser import CommandParser, UsageError
 from cli.terminal.exit_codes import BAD, DONE, NOTICE, ExitCodes
@@ -66,14 +66,43 @@ EXIT_CODES: ExitCodes = {
 class Command(Protocol):
     """What the module of a command exports."""
 
-    NAME: str
-    EXIT_CODES: ExitCodes
+    @property
+    def NAME(self) -> str:  # noqa: N802  # a constant of a module
+        """The word that selects it."""
+
+    @property
+    def EXIT_CODES(self) -> ExitCodes:  # noqa: N802
+        """What its exit codes mean."""
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's arguments on `parser`."""
 
     def run(self, options: argparse.Namespace, streams: Streams) -> int:
         """Run the command, and return the exit code."""
+
+
+if TYPE_CHECKING:
+    # All commands, so that a type checker compares each with the protocol.
+    from cli import (
+        cel,
+        check,
+        completion,
+        config,
+        doctor,
+        explain,
+        facts,
+        lint,
+        serve,
+        simulate,
+        translate,
+        undo,
+    )
+    from cli import help as help_
+
+    _: tuple[Command, ...] = (
+        cel, check, completion, config, doctor, explain, facts, help_, lint, serve, simulate,
+        translate, undo,
+    )  # fmt: skip
 
 
 class _Version(argparse.Action):

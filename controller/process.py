@@ -358,3 +358,6 @@ async def _run_reconcilers(
         for reconciler in reconcilers.all():
             wake_up, schedule = reconcilers.wake_ups[reconciler.name], SCHEDULES[reconciler.name]
             group.create_task(run_reconciler(reconciler, wake_up, schedule, report_result, clock))
+
+
+_: tuple[type[ObjectStore], type[Reporter]] = (ResourceClient, EventReporter)

@@ -144,3 +144,6 @@ async def _back_off(
     else:
         # A wake-up does not make the API server available again.
         await clock.sleep(pause)
+
+
+_: type[Clock] = EventLoopClock

@@ -5,7 +5,7 @@ Label values are bounded: never text that a user writes. Each process has one re
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -398,3 +398,10 @@ def registered(*collectors: Collector) -> Iterator[None]:
             REGISTRY.register(collector)
             stack.callback(REGISTRY.unregister, collector)
         yield
+
+
+if TYPE_CHECKING:
+    from drawbridge.cluster.cache import Cache
+    from drawbridge.cluster.reachability import Reachability
+
+    _: tuple[type[CacheStatistics], type[ReachabilityStatistics]] = (Cache, Reachability)

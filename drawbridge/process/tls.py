@@ -237,3 +237,6 @@ def find_pair_problem(certificate: bytes, key: bytes, names: tuple[str, str]) ->
 
 def _encode(key: PublicKeyTypes) -> bytes:
     return key.public_bytes(_DER, _PUBLIC)
+
+
+_: type[CertificateSource] = ServingCertificate

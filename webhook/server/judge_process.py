@@ -12,7 +12,7 @@ from drawbridge.process.settings import Settings
 from webhook.judging.handler import JudgeHandler
 from webhook.judging.judged_cluster import JudgedCluster
 from webhook.server.http_handler import MIB, Endpoint, RequestLimits
-from webhook.server.judge_thread import JudgeThread
+from webhook.server.judge_thread import JudgedView, JudgeThread
 from webhook.server.judge_view import WatchedJudgeView
 from webhook.server.serving import ReviewOptions, ReviewService, serve_reviews
 
@@ -48,3 +48,6 @@ def _make_service(options: ReviewOptions, settings: Settings, session: Session) 
         (metrics.CacheCollector(view.named_caches),),
         _LIMITS,
     )
+
+
+_: type[JudgedView] = WatchedJudgeView

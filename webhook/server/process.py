@@ -17,7 +17,7 @@ from webhook.admission.large_reviews import ReviewDispatcher
 from webhook.admission.protocols import TemplateState, TemplateStatus
 from webhook.admission.templates import TemplateCache
 from webhook.server.cluster_view import WatchedClusterView
-from webhook.server.endpoints import list_endpoints
+from webhook.server.endpoints import ReviewHandler, list_endpoints
 from webhook.server.serving import ReviewOptions, ReviewService, serve_reviews
 from webhook.server.template_store import WatchedTemplateStore
 from webhook.server.worker_process import WorkerProcess
@@ -75,3 +75,6 @@ async def _serve(
     )
     async with contextlib.aclosing(webhook.worker):
         await serve_reviews(options, certificate, stop, service)
+
+
+_: tuple[type[ReviewHandler], type[metrics.AnswerCacheStatistics]] = (ReviewDispatcher, AnswerCache)
