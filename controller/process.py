@@ -323,13 +323,15 @@ async def _serve(options: ControllerOptions, context: ControllerContext, stop: S
         finally:
             reporter.set_gauge(Gauge.LEADING, 0)
 
-    background = (settings.run(), recorder.run(), *(each.run() for each in caches.all()))
     with metrics.registered(
         metrics.CacheCollector(caches.by_resource), metrics.EventCollector(recorder)
     ):
         async with (
             serve_operations(options.process.health, options.process.metrics, describe_unready),
-            run_background(background),
+            # Made here, because nobody awaits them if a port is in use.
+            run_background(
+                (settings.run(), recorder.run(), *(cache.run() for cache in caches.all()))
+            ),
         ):
             await _run_until_stopped(stop, elector.run(lead))
 
