@@ -221,11 +221,11 @@ async def _measure_all() -> None:
     )
     scope = AdmissionScope(namespaces, lambda: _WEBHOOK, lambda: configuration)
     facts = _facts(configuration, reporter)
-    for title in ("facts of 5,000 nodes, first run", "facts of 5,000 nodes, again"):
+    for title in (f"facts of {NODES:,} nodes, first run", f"facts of {NODES:,} nodes, again"):
         await _row(title, facts)
     for title, value in _waiting(scope, reporter).items():
         await _row(title, value)
-    await _row("garbage collection of 20,000 templates", _collector(scope, reporter))
+    await _row(f"garbage collection of {TEMPLATES:,} templates", _collector(scope, reporter))
     quotas = MemoryObjects(WatchedQuota, map(_quota, range(NAMESPACES)))
     mirror = QuotaMirrorReconciler(
         quotas,
@@ -235,9 +235,9 @@ async def _measure_all() -> None:
         context=lambda: facts.context,
         reporter=reporter,
     )
-    await _row("quota of 1,000 namespaces, first run", mirror)
-    await _row("quota of 1,000 namespaces, again", mirror)
-    await _row("dual label of 5,000 nodes", _dual(facts, reporter))
+    await _row(f"quota of {NAMESPACES:,} namespaces, first run", mirror)
+    await _row(f"quota of {NAMESPACES:,} namespaces, again", mirror)
+    await _row(f"dual label of {NODES:,} nodes", _dual(facts, reporter))
 
 
 def _quota(number: int) -> Unstructured:
@@ -288,7 +288,7 @@ def _waiting(scope: AdmissionScope, reporter: SilentReporter) -> dict[str, Recon
         )
 
     return {
-        "missing templates of 5,000 pods": make(_translated(_pod(i)) for i in range(PODS)),
+        f"missing templates of {PODS:,} pods": make(_translated(_pod(i)) for i in range(PODS)),
         "missing template of a hostile pod": make([_hostile()]),
     }
 

@@ -23,11 +23,6 @@ from tests.cli.simulating import (
 )
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return Run(tmp_path)
-
-
 def test_the_json_output_has_a_fixed_structure(run: Run) -> None:
     code, printed, err = run(pod("a") + pod("b", spec="nodeName: n3"))
     assert (code, err) == (1, "")

@@ -22,11 +22,6 @@ OWNED = "ownedPools: [{driver: d.io, nodeSelector: {}}]\n"
 BRIDGE = NATIVE.replace("native", "bridge") + OWNED
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return Run(tmp_path)
-
-
 @pytest.mark.parametrize("case", DEVIATIONS, ids=lambda case: str(case["name"]))
 @pytest.mark.parametrize("allocator", list(Allocator))
 def test_each_allocator_answers_the_deviations_as_the_solver_does(

@@ -1,7 +1,5 @@
 """`drawbridge simulate`: claims by name, from templates and for extended resources."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.cli.simulating import (
@@ -14,12 +12,6 @@ from tests.cli.simulating import (
     nodes,
     pod,
 )
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return Run(tmp_path)
-
 
 # --- claim names ---
 

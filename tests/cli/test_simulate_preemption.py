@@ -63,11 +63,6 @@ FULL = (
 )
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return Run(tmp_path)
-
-
 def preempted(printed: Any) -> list[list[str]]:  # noqa: ANN401  # JSON
     return [each["preempted"] for each in printed["pods"]]
 

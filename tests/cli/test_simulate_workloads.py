@@ -10,11 +10,6 @@ from tests.cli.simulating import CLUSTER, Run, codes, nodes, pod, simulate
 SHARED_CLUSTER = CLUSTER.replace("memory: {value: 10Gi}", "memory: {value: 10Ti}")
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return Run(tmp_path)
-
-
 def deployment(replicas: int, template: str = "one", name: str = "web") -> str:
     return f"""\
 ---

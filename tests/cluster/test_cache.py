@@ -2,26 +2,17 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
-import pytest_asyncio
 
 from drawbridge.cluster.cache import Cache, CachedObject
 from drawbridge.cluster.resources import CONFIG_MAPS
-from tests.cluster.cached import Rig, Text, rigged, text
+from tests.cluster.cached import Rig, Text, text
 from tests.cluster.fake.kinds import JSON
 
 pytestmark = pytest.mark.asyncio
 BOTH = pytest.mark.parametrize("watch_list", [True, False])
-
-
-@pytest_asyncio.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with rigged(tmp_path) as made:
-        yield made
 
 
 # --- following ---------------------------------------------------------------------------------

@@ -1,24 +1,15 @@
 """A cache stays in sync with its server in spite of failures."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
-import pytest_asyncio
 
-from tests.cluster.cached import Rig, rigged, text
+from tests.cluster.cached import Rig, text
 from tests.cluster.fake.kinds import JSON
 
 pytestmark = pytest.mark.asyncio
 BOTH = pytest.mark.parametrize("watch_list", [True, False])
-
-
-@pytest_asyncio.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with rigged(tmp_path) as made:
-        yield made
 
 
 # --- failures ----------------------------------------------------------------------------------

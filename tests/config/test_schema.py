@@ -1,15 +1,13 @@
 """Tests that the schema, the reference page and the loader agree."""
 
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 
 from drawbridge.config.available_fields import AVAILABLE_FIELDS
 from drawbridge.config.load import load_configuration
-from drawbridge.config.model import KIND, Configuration
+from drawbridge.config.model import Configuration
 from drawbridge.config.schema import (
     PLACES,
     ROWS,
@@ -18,16 +16,7 @@ from drawbridge.config.schema import (
     render_page,
     unavailable_rows,
 )
-from drawbridge.names import API_VERSION
-
-HEAD = {"apiVersion": API_VERSION, "kind": KIND}
-EVERYTHING: dict[str, tuple[str, ...]] = dict.fromkeys(PLACES, ())
-CASES = yaml.safe_load(
-    (Path(__file__).parent / "cases" / "load.yaml")
-    .read_text("utf-8")
-    .replace("LONGEST", f"device.driver == '{'x' * 10221}'")
-    .replace("LONGER", f"device.driver == '{'x' * 10222}'")
-)
+from tests.config.test_load import CASES, EVERYTHING, HEAD
 
 # What JSON Schema does not say: relations between fields, and which codes there are. Nor does it
 # know that null is absent and that a bare `off` was read as false.

@@ -4,7 +4,6 @@ So no case says of upstream what upstream does not do, and the solutions that th
 valid by the checker.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from e2e.checker.expressions import Expressions
 from e2e.differential.compare import differences
 from e2e.differential.ours import answer
 from e2e.differential.theirs import Oracle
-from e2e.oracle.build import NoGoError, binary
 from tests.solver.short import scenario
 from tests.tables import load_cases
 
@@ -29,22 +27,6 @@ CASES = [
     for case in load_cases(table)
     if "steps" not in case and not any(f"'{word}'" in str(scenario(case)) for word in BEYOND)
 ]
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    try:
-        running = Oracle(binary())
-    except NoGoError as error:
-        pytest.skip(f"NOT COMPARED with Kubernetes' own allocator: {error}")
-    yield running
-    running.close()
-
-
-@pytest.fixture(scope="module")
-def expressions(oracle: Oracle) -> Iterator[Expressions]:  # noqa: ARG001  # skips with it
-    with Expressions(binary()) as running:
-        yield running
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -6,18 +6,14 @@ A small share of `python -m e2e.differential 0:20000`, which is run by hand and 
 import pytest
 
 from e2e.differential.judge import judge
-from e2e.oracle.build import NoGoError, binary
 from tests.thorough import drawn
 
 BLOCKS = [range(first, first + 50) for first in range(0, drawn(200, thorough=2_000), 50)]
 
 
+@pytest.mark.usefixtures("oracle")
 @pytest.mark.parametrize("seeds", BLOCKS, ids=lambda seeds: str(seeds[0]))
 def test_our_answers_are_upstreams_but_for_the_known_exceptions(seeds: range) -> None:
-    try:
-        binary()
-    except NoGoError as error:
-        pytest.skip(f"NOT COMPARED with Kubernetes' own allocator: {error}")
     found = judge(seeds)
     assert found.counts["scenarios"] == len(seeds)
     assert not found.examples

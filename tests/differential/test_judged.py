@@ -15,18 +15,9 @@ from e2e.differential.judged import (
     without_config,
 )
 from e2e.generator import scenario
-from e2e.oracle.build import NoGoError, binary
 from tests.thorough import drawn
 
 BLOCKS = [range(first, first + 20) for first in range(3000, 3000 + drawn(40, thorough=400), 20)]
-
-
-@pytest.fixture
-def oracle() -> None:
-    try:
-        binary()
-    except NoGoError as error:
-        pytest.skip(f"NOT COMPARED with Kubernetes' own allocator: {error}")
 
 
 @pytest.mark.usefixtures("oracle")

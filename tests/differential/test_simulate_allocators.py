@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from e2e.differential.ours import answer
 from e2e.differential.theirs import Oracle
 from e2e.generator import scenario
 from e2e.generator.__main__ import objects, options
-from e2e.oracle.build import NoGoError, binary
 from tests.cli.simulating import simulate
 from tests.thorough import drawn
 
@@ -25,16 +23,6 @@ SEEDS = [
     for seed in range(drawn(60, thorough=600))
     if isinstance(gates_of_version("1.37", scenario(seed)["gates"]), Gates)  # type: ignore[arg-type]
 ]
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    try:
-        running = Oracle(binary())
-    except NoGoError as error:
-        pytest.skip(f"NOT COMPARED with Kubernetes' own allocator: {error}")
-    yield running
-    running.close()
 
 
 def simulated(plain: Any, node: str, allocator: Allocator, folder: Path) -> dict[str, Any]:  # noqa: ANN401  # JSON
