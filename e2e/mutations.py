@@ -1,9 +1,10 @@
-"""Inserts small errors into the solver, one at a time, and checks that the tests fail.
+"""Inserts small mistakes into a package, one at a time, and checks that its tests fail.
 
-    python -m e2e.mutations [NAME-PART]      all of tests/differential/mutations.yaml, or some
+    python -m e2e.mutations [PACKAGE] [NAME-PART]      all of tests/mutations, or some
 
-Works on a copy of the checkout. The exit code is 1 if a mutation survives or no longer applies. CI
-does not run it, because it takes minutes. Run it after changes to the solver or its tests.
+Each file of tests/mutations lists the mistakes in one package, and the tests that must catch them.
+Works on a copy of the checkout. The exit code is 1 if a mistake survives or cannot be made any
+more. CI does not run it, because it takes minutes. Run it after changes to a package or its tests.
 """
 
 import os
@@ -11,6 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -19,16 +22,8 @@ from typing import NamedTuple
 import yaml
 
 ROOT = Path(__file__).parent.parent
-LIST = ROOT / "tests" / "differential" / "mutations.yaml"
+LISTS = ROOT / "tests" / "mutations"
 LEFT_OUT = (".git", ".venv", ".cache", ".mypy_cache", ".ruff_cache", "__pycache__", ".hypothesis")
-# The tables are quick and run first.
-SUITE = (
-    "tests/solver",
-    "tests/differential/test_differential.py",
-    "tests/differential/test_case_tables.py",
-    *(f"tests/dra/test_{name}.py" for name in ("capacity", "claim", "compatibility", "counters")),
-    *(f"tests/dra/test_{name}.py" for name in ("inventory", "nodes", "taints")),
-)
 PROCESSES = 2
 
 
@@ -41,9 +36,23 @@ class Mutation(NamedTuple):
     new: str
 
 
-def mutations() -> list[Mutation]:
-    """Read the list."""
-    return [Mutation(**entry) for entry in yaml.safe_load(LIST.read_text(encoding="utf-8"))]
+class MutationList(NamedTuple):
+    """The mistakes in one package, and the tests that catch them."""
+
+    package: str
+    suite: tuple[str, ...]
+    mutations: tuple[Mutation, ...]
+
+
+def read_lists() -> list[MutationList]:
+    """Read all lists."""
+    return [_read_list(path) for path in sorted(LISTS.glob("*.yaml"))]
+
+
+def _read_list(path: Path) -> MutationList:
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    mutations = tuple(Mutation(**entry) for entry in content["mutations"])
+    return MutationList(path.stem, tuple(content["suite"]), mutations)
 
 
 def applies(mutation: Mutation) -> bool:
@@ -60,10 +69,10 @@ def copy_tree(folder: Path) -> Path:
     return tree
 
 
-def first_failure(tree: Path) -> str:
-    """Run the suite in a copy and return the first failure; empty if it passes."""
+def first_failure(tree: Path, suite: Sequence[str]) -> str:
+    """Run a suite in a copy and return the first failure; empty if it passes."""
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *SUITE],
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *suite],
         cwd=tree,
         # Byte code is compared by seconds and would outlive a mutation.
         env=os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -77,42 +86,67 @@ def first_failure(tree: Path) -> str:
     return failed[0] if failed else ran.stdout[-300:] + ran.stderr[-300:]
 
 
-def try_mutation(mutation: Mutation, trees: "SimpleQueue[Path]") -> str:
-    """Apply one mutation to a copy, run the suite, and restore the file."""
+def try_mutation(mutation: Mutation, suite: Sequence[str], trees: "SimpleQueue[Path]") -> str:
+    """Apply one mutation to a copy, run a suite, and restore the file."""
     tree = trees.get()
     file = tree / mutation.file
     original = file.read_text(encoding="utf-8")
     try:
         file.write_text(original.replace(mutation.old, mutation.new), encoding="utf-8")
-        return first_failure(tree)
+        return first_failure(tree, suite)
     finally:
         file.write_text(original, encoding="utf-8")
         trees.put(tree)
 
 
+def run_list(listed: MutationList, trees: "SimpleQueue[Path]") -> Counter[str]:
+    """Make the mistakes of one list, print how each one ends, and count the ends."""
+    if failure := first_failure(ROOT, listed.suite):
+        _print(f"FAILS   {listed.package}: the suite fails without any mistake: {failure}")
+        return Counter(failing=1)
+    ends: Counter[str] = Counter()
+    fresh = [mutation for mutation in listed.mutations if applies(mutation)]
+    for mutation in listed.mutations:
+        if mutation not in fresh:
+            _print(f"STALE   {listed.package}: {mutation.name}")
+            ends["stale"] += 1
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        failures = pool.map(lambda mutation: try_mutation(mutation, listed.suite, trees), fresh)
+        for mutation, failure in zip(fresh, failures, strict=True):
+            ends["caught" if failure else "missed"] += 1
+            word = "caught" if failure else "MISSED"
+            _print(f"{word:8}{listed.package}: {mutation.name}  {failure}")
+    return ends
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)  # noqa: T201  # a command's output
+
+
+def choose(arguments: Sequence[str]) -> list[MutationList]:
+    """Return the list of a package, or all, with the mistakes whose name has the other argument."""
+    lists = read_lists()
+    packages = {listed.package for listed in lists}
+    part = next((argument for argument in arguments if argument not in packages), "")
+    chosen = packages.intersection(arguments) or packages
+    return [
+        listed._replace(mutations=tuple(m for m in listed.mutations if part in m.name))
+        for listed in lists
+        if listed.package in chosen and any(part in m.name for m in listed.mutations)
+    ]
+
+
 def main() -> int:
-    """Run all mutations, or those whose name contains the argument."""
-    chosen = [each for each in mutations() if sys.argv[1:] == [] or sys.argv[1] in each.name]
-    stale = [each for each in chosen if not applies(each)]
-    for each in stale:
-        print(f"DOES NOT APPLY  {each.name}", flush=True)  # noqa: T201  # a command's output
-    fresh = [each for each in chosen if each not in stale]
-    missed = 0
-    if failure := first_failure(ROOT):
-        print(f"the suite fails without any mistake: {failure}")  # noqa: T201  # the same
-        return 1
+    """Run the chosen lists, one after the other."""
+    ends: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
         trees: SimpleQueue[Path] = SimpleQueue()
         for number in range(PROCESSES):
             trees.put(copy_tree(Path(name) / str(number)))
-        with ThreadPoolExecutor(PROCESSES) as pool:
-            for each, failure in zip(
-                fresh, pool.map(lambda m: try_mutation(m, trees), fresh), strict=True
-            ):
-                missed += not failure
-                print(f"{'caught' if failure else 'MISSED':8}{each.name}  {failure}", flush=True)  # noqa: T201  # the same
-    print(f"{len(fresh) - missed} caught, {missed} missed, {len(stale)} do not apply")  # noqa: T201  # the same
-    return 1 if missed or stale else 0
+        for listed in choose(sys.argv[1:]):
+            ends += run_list(listed, trees)
+    _print(f"{ends['caught']} caught, {ends['missed']} missed, {ends['stale']} stale")
+    return 1 if ends["missed"] or ends["stale"] or ends["failing"] else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,34 @@
+"""The lists of mistakes stay true to the source; `python -m e2e.mutations` makes them."""
+
+import pytest
+
+from e2e.mutations import ROOT, Mutation, applies, read_lists
+
+LISTS = read_lists()
+MUTATIONS = [
+    pytest.param(mutation, id=f"{listed.package}: {mutation.name}")
+    for listed in LISTS
+    for mutation in listed.mutations
+]
+
+
+def test_every_package_has_a_list() -> None:
+    core = {path.parent.name for path in ROOT.glob("drawbridge/*/__init__.py")}
+    processes = {"webhook", "controller", "allocator", "certs", "cli"}
+    assert {listed.package for listed in LISTS} == core | processes
+
+
+def test_no_mistake_is_listed_twice() -> None:
+    listed = [parameter.values[0] for parameter in MUTATIONS]
+    assert len({(each.file, each.old, each.new) for each in listed}) == len(listed)
+    assert len({each.name for each in listed}) == len(listed)
+
+
+def test_the_tests_that_catch_them_exist() -> None:
+    assert all((ROOT / path).exists() for listed in LISTS for path in listed.suite)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_each_mistake_can_be_made(mutation: Mutation) -> None:
+    assert mutation.old != mutation.new
+    assert applies(mutation), f"the text to replace is not once in {mutation.file}"
