@@ -133,8 +133,8 @@ def _read_devices(paths: Sequence[str], streams: Streams) -> tuple[list[PooledDe
 
     files = sort_documents(read_documents(paths, streams.stdin))
     output.print_findings(files.findings, streams.err)
-    found = [(each.driver, each.pool, device) for each in files.slices for device in each.devices]
-    return found, not any(located.finding.severity == "error" for located in files.findings)
+    devices = [(each.driver, each.pool, device) for each in files.slices for device in each.devices]
+    return devices, not any(located.finding.severity == "error" for located in files.findings)
 
 
 def _evaluate(program: Program, selectors: Selectors, place: PooledDevice) -> DeviceResult:
@@ -147,10 +147,10 @@ def _evaluate(program: Program, selectors: Selectors, place: PooledDevice) -> De
         "offset": -1,
     }
     try:
-        found = program.evaluate(device_variables(driver, device, list_attributes=selectors.lists))
+        result = program.evaluate(device_variables(driver, device, list_attributes=selectors.lists))
     except EvaluationError as error:
         return {**row, "result": "error", "error": error.message, "offset": error.offset}
-    return {**row, "result": found.value}
+    return {**row, "result": result.value}
 
 
 def _print_compile_errors(

@@ -64,11 +64,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the findings; the exit code is that of the most severe one."""
     read: list[Document | LocatedFinding] = []
-    found = _check_files(options, streams, read)
-    output.print_found(found, options, streams)
+    findings = _check_files(options, streams, read)
+    output.print_found(findings, options, streams)
     if read and options.output == "text" and not options.quiet:
-        streams.out.write(f"{describe_looked_at(read, found, ALL_KINDS)}\n")
-    return exit_code(found, strict=options.strict)
+        streams.out.write(f"{describe_looked_at(read, findings, ALL_KINDS)}\n")
+    return exit_code(findings, strict=options.strict)
 
 
 def _check_files(
@@ -93,47 +93,51 @@ def _check_files(
     if not isinstance(cluster, CheckedCluster):
         return (*before, *(LocatedFinding(each, "", 0, 0) for each in cluster))
     documents = [each for each in read if isinstance(each, Document)]
-    found = _locate(_judge(documents, cluster), documents)
+    findings = _locate(_judge(documents, cluster), documents)
     ignored = find_ignored_fields(each for each in documents if not each.findings)
-    return (*before, *cluster.cluster.findings, *_sort((*files.findings, *ignored, *found), read))
+    return (
+        *before,
+        *cluster.cluster.findings,
+        *_sort((*files.findings, *ignored, *findings), read),
+    )
 
 
 def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[Finding]:
     """Judge all objects of the manifests; each finding once."""
     readable = [each for each in documents if isinstance(each.value, dict)]
-    found = [*_judge_published(cluster)]
+    findings = [*_judge_published(cluster)]
     gathered = cluster.gather_facts()
     translation = cluster.translation_context(gathered.facts if gathered else None)
     pods = list[TranslatedPod]()
     for document in readable:
         of_document = translate_pods(document, translation)
         pods += of_document.pods
-        found += of_document.findings
+        findings += of_document.findings
     templates = [one for each in pods for one in each.templates]
     context = cluster.judge_context(templates)
     contexts = cluster.contexts_of_pods(context, templates, gathered)
     claims = [each for each in map(read_claim_subject, readable) if each is not None]
     for subject in claims:
-        found += judge_file(subject, context)
+        findings += judge_file(subject, context)
     served = find_served_names(context, cluster.configuration.legacy)
     for pod in pods:
-        found += _judge_pod(pod, context, contexts(pod.pod), served)
+        findings += _judge_pod(pod, context, contexts(pod.pod), served)
     if gathered and (claims or pods):
-        found += _report_dual_nodes(gathered, cluster)
-    if not (claims or pods or found or cluster.input.slices or cluster.input.classes):
+        findings += _report_dual_nodes(gathered, cluster)
+    if not (claims or pods or findings or cluster.input.slices or cluster.input.classes):
         message = "no claim, template, pod, workload, DeviceClass or ResourceSlice in the input"
         remedy = "Pass files with such objects."
         yield NOTHING_TO_JUDGE.at("", message, remedy=remedy)
-    yield from dict.fromkeys(found)
+    yield from dict.fromkeys(findings)
 
 
 def _judge_pod(
     pod: TranslatedPod, all_pools: JudgeContext, used: JudgeContext, served: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Judge a pod with the pools that its allocator uses; say what only that limit causes."""
-    known = frozenset(judge_pod(pod, all_pools, served)) if used is not all_pools else ()
+    reported = frozenset(judge_pod(pod, all_pools, served)) if used is not all_pools else ()
     for finding in judge_pod(pod, used, served):
-        if used is all_pools or finding in known:
+        if used is all_pools or finding in reported:
             yield finding
         else:
             yield replace(finding, message=f"in the pools of ownedPools: {finding.message}")
@@ -141,9 +145,9 @@ def _judge_pod(
 
 def _report_dual_nodes(gathered: GatheredFacts, cluster: CheckedCluster) -> Iterator[Finding]:
     """Report nodes that serve a name twice: through a device plugin and through DRA."""
-    found = describe_dual_nodes(gathered.dual_nodes)
-    if found is not None:
-        yield from apply_policies((found,), cluster.configuration.findings)
+    findings = describe_dual_nodes(gathered.dual_nodes)
+    if findings is not None:
+        yield from apply_policies((findings,), cluster.configuration.findings)
 
 
 def _judge_published(cluster: CheckedCluster) -> Iterator[Finding]:
@@ -154,28 +158,28 @@ def _judge_published(cluster: CheckedCluster) -> Iterator[Finding]:
     names = {each.name for each in files.slices}
     own = {f"{_SLICE}/{name}" for name in names}
     slices = (*(each for each in others.slices if each.name not in names), *files.slices)
-    found = list[Finding]()
+    findings = list[Finding]()
     if files.slices:
         unset = UnsetGroups(configuration.unset_groups)
         declared = compatibility_declarations(configuration)
-        found += judge_slices(slices, unset, declared, selectors)
-        found += report_shared_pools(owned_pools(configuration), slices)
+        findings += judge_slices(slices, unset, declared, selectors)
+        findings += report_shared_pools(owned_pools(configuration), slices)
     if files.classes:
         names = {each.metadata.name for each in files.classes}
         own |= {f"{_CLASS}/{name}" for name in names}
-        known = [each for each in others.classes if each.metadata.name not in names]
-        found += judge_classes((*known, *files.classes), slices, selectors)
+        unpublished = [each for each in others.classes if each.metadata.name not in names]
+        findings += judge_classes((*unpublished, *files.classes), slices, selectors)
     yield from apply_policies(
-        (each for each in found if each.object in own), configuration.findings
+        (each for each in findings if each.object in own), configuration.findings
     )
 
 
-def _locate(found: Iterable[Finding], documents: Sequence[Document]) -> Iterator[LocatedFinding]:
+def _locate(findings: Iterable[Finding], documents: Sequence[Document]) -> Iterator[LocatedFinding]:
     """Add the file and line of the object; findings about other objects have none."""
     # In a cluster, the last one of several objects with one name replaces the others.
     places = {each.name: each.without_value() for each in documents}
     layouts = LayoutCache()
-    for finding in found:
+    for finding in findings:
         document = places.get(finding.object)
         if document is None:
             yield LocatedFinding(finding, "", 0, 0)
@@ -184,9 +188,9 @@ def _locate(found: Iterable[Finding], documents: Sequence[Document]) -> Iterator
 
 
 def _sort(
-    found: Iterable[LocatedFinding], read: Iterable[Document | LocatedFinding]
+    findings: Iterable[LocatedFinding], read: Iterable[Document | LocatedFinding]
 ) -> list[LocatedFinding]:
     sources = (each.source.name if isinstance(each, Document) else each.source for each in read)
     order = {name: number for number, name in enumerate(dict.fromkeys(sources))}
     last = len(order)
-    return sorted(found, key=lambda each: (order.get(each.source, last), each.line, each.column))
+    return sorted(findings, key=lambda each: (order.get(each.source, last), each.line, each.column))

@@ -49,20 +49,22 @@ class Completions(NamedTuple):
 def completion_table(parser: CommandParser, name: str = "") -> dict[str, CompletedCommand]:
     """Return the table of a parser and the parsers of its subcommands."""
     inner = parser.subparsers()
-    values = tuple(f"{each}" for action in parser.positionals() for each in action.choices or ())
+    values = tuple(
+        f"{choice}" for action in parser.positionals() for choice in action.choices or ()
+    )
     options = tuple(
         CompletedOption(
             tuple(action.option_strings),
             (action.help or "").replace("%%", "%"),
             takes_value=action.nargs != 0,
-            values=tuple(f"{each}" for each in action.choices or ()),
+            values=tuple(f"{choice}" for choice in action.choices or ()),
             files=any(word in f"{action.metavar}" for word in _OF_FILES),
         )
         for action in parser.options()
     )
     table = {name: CompletedCommand(parser.description or "", options, tuple(inner), values)}
-    for word, each in inner.items():
-        table |= completion_table(each, f"{name} {word}".strip())
+    for word, subparser in inner.items():
+        table |= completion_table(subparser, f"{name} {word}".strip())
     return table
 
 
@@ -70,15 +72,15 @@ def complete(table: CompletionTable, words: Sequence[str]) -> Completions:
     """Return what can replace the last of `words`; the words do not include the program."""
     *before, word = words or ("",)
     name = ""
-    for each in before:
-        if each in table[name].subcommands:
-            name = f"{name} {each}".strip()
+    for typed in before:
+        if typed in table[name].subcommands:
+            name = f"{name} {typed}".strip()
     command = table[name]
     option_name, equals, value = word.partition("=")
     if equals and word.startswith("--"):
-        found = _complete_value(command, option_name, value)
-        prefixed = tuple((f"{option_name}={text}", summary) for text, summary in found.words)
-        return Completions(prefixed, found.files)
+        completions = _complete_value(command, option_name, value)
+        prefixed = tuple((f"{option_name}={text}", summary) for text, summary in completions.words)
+        return Completions(prefixed, completions.files)
     previous = _find_option(command, before[-1]) if before else None
     if previous and previous.takes_value and not word.startswith("-"):
         return _complete_value(command, before[-1], word)
@@ -86,11 +88,11 @@ def complete(table: CompletionTable, words: Sequence[str]) -> Completions:
 
 
 def _complete_value(command: CompletedCommand, option: str, word: str) -> Completions:
-    found = _find_option(command, option)
-    if found is None:
+    matching = _find_option(command, option)
+    if matching is None:
         return Completions()
-    values = tuple((each, "") for each in found.values if each.startswith(word))
-    return Completions(values, found.files)
+    values = tuple((each, "") for each in matching.values if each.startswith(word))
+    return Completions(values, matching.files)
 
 
 def _complete_word(table: CompletionTable, name: str, word: str) -> Completions:
@@ -187,14 +189,14 @@ def _pattern(name: str) -> str:
 
 def _bash_values(name: str, command: CompletedCommand) -> Iterator[str]:
     """Yield the cases of the options that take a value."""
-    for each in command.options:
-        if not each.takes_value:
+    for completed in command.options:
+        if not completed.takes_value:
             continue
-        pattern = "|".join(f'"{name}/{option}"' for option in each.names)
-        if each.files:
+        pattern = "|".join(f'"{name}/{option}"' for option in completed.names)
+        if completed.files:
             yield f"{pattern}) _drawbridge_files; return ;;"
         else:
-            values = " ".join(each.values)
+            values = " ".join(completed.values)
             yield f'{pattern}) COMPREPLY=($(compgen -W "{values}" -- "$word")); return ;;'
 
 
@@ -276,9 +278,9 @@ def build_table() -> dict[str, CompletedCommand]:
 
 def complete_for_kubectl(words: Sequence[str]) -> str:
     """Return the candidates for the last of `words` in the form that kubectl reads."""
-    found = complete(build_table(), words)
-    lines = [f"{word}\t{summary}".rstrip() for word, summary in found.words]
-    directive = _FILES if found.files else _NO_FILES
+    completions = complete(build_table(), words)
+    lines = [f"{word}\t{summary}".rstrip() for word, summary in completions.words]
+    directive = _FILES if completions.files else _NO_FILES
     return "".join(f"{line}\n" for line in [*lines, f":{directive}"])
 
 

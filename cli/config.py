@@ -84,28 +84,28 @@ def read_configuration(*files: Source) -> Configuration | tuple[LocatedFinding, 
     The Configuration can be in a ConfigMap, as in the manifests.
     """
     documents = [each for file in files for each in documents_of(file) if not each.empty]
-    found = find_configurations(documents)
-    if unread := tuple(located for each in found for located in each.findings):
+    configurations = find_configurations(documents)
+    if unread := tuple(located for each in configurations for located in each.findings):
         return unread
-    if len(found) != 1:
-        message = f"found {len(found)} documents in the file, expected one Configuration"
+    if len(configurations) != 1:
+        message = f"found {len(configurations)} documents in the file, expected one Configuration"
         name = files[0].name if files else ""
         return (
             LocatedFinding(
                 drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("", message), name, 0, 0
             ),
         )
-    value = found[0].document.value
+    value = configurations[0].document.value
     if isinstance(value, dict) and value.get("kind") == "ConfigMap":
-        message = f"{found[0].document.name} has no key {KEY} with a Configuration"
+        message = f"{configurations[0].document.name} has no key {KEY} with a Configuration"
         remedy = f"Put the Configuration under data, key {KEY}."
         return (
-            found[0].locate_finding(
+            configurations[0].locate_finding(
                 drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("data", message, remedy=remedy)
             ),
         )
     loaded = load_configuration(value, known_codes())
     if isinstance(loaded, Configuration):
         return loaded
-    located = (found[0].locate_finding(finding) for finding in loaded)
+    located = (configurations[0].locate_finding(finding) for finding in loaded)
     return tuple(sorted(located, key=lambda each: (each.line, each.column)))

@@ -83,15 +83,15 @@ def _print_unreadable(findings: Sequence[LocatedFinding], form: str, streams: St
 
 
 def _print_text(lines: Sequence[DoctorLine], streams: Streams) -> None:
-    rows = [(each.status.value, each.check, _message(each)) for each in lines]
-    for each, row in zip(lines, align_columns(rows), strict=True):
-        status = each.status.value
+    rows = [(line.status.value, line.check, _message(line)) for line in lines]
+    for line, row in zip(lines, align_columns(rows), strict=True):
+        status = line.status.value
         if streams.color:
-            row = f"\033[{_COLOURS[each.status]}m{status}\033[0m{row.removeprefix(status)}"  # noqa: PLW2901  # the colour is not a column
+            row = f"\033[{_COLOURS[line.status]}m{status}\033[0m{row.removeprefix(status)}"  # noqa: PLW2901  # the colour is not a column
         streams.out.write(f"{row}\n")
-        if each.remedy and each.status is not Status.OK:
-            streams.out.write(f"    {escape_unprintable(each.remedy)}\n")
-    numbers = {status: sum(each.status is status for each in lines) for status in Status}
+        if line.remedy and line.status is not Status.OK:
+            streams.out.write(f"    {escape_unprintable(line.remedy)}\n")
+    numbers = {status: sum(line.status is status for line in lines) for status in Status}
     streams.out.write(f"\n{_summary(numbers)}\n")
 
 

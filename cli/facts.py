@@ -88,13 +88,13 @@ def read_objects(
         from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
         kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
-        found = [each for kind in kinds for each in await live_cluster.list_objects(session, kind)]
+        values = [each for kind in kinds for each in await live_cluster.list_objects(session, kind)]
         optional = (resources.NETWORKS, *((resources.NAMESPACES,) if namespaces else ()))
         for kind in optional:
-            found += await live_cluster.list_if_served(session, kind)
+            values += await live_cluster.list_if_served(session, kind)
         from_files = read_documents(options.cluster, streams.stdin)
         return sort_documents(
-            (*live_cluster.as_documents(found), *from_files)
+            (*live_cluster.as_documents(values), *from_files)
         ), await session.version()
 
     return live_cluster.run_with_session(options, read)

@@ -61,11 +61,11 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         output.print_found(configuration, options, streams)
         return exit_code(configuration, strict=options.strict)
     documents = list(read_documents(options.filename, streams.stdin))
-    found = lint_documents(documents, configuration)
-    output.print_found(found, options, streams)
+    findings = lint_documents(documents, configuration)
+    output.print_found(findings, options, streams)
     if options.output == "text" and not options.quiet:
-        streams.out.write(f"{describe_looked_at(documents, found, DEVICE_KINDS)}\n")
-    return exit_code(found, strict=options.strict)
+        streams.out.write(f"{describe_looked_at(documents, findings, DEVICE_KINDS)}\n")
+    return exit_code(findings, strict=options.strict)
 
 
 def _kind(document: Document) -> str:
@@ -84,7 +84,7 @@ def lint_documents(
     # The judge checks the last one of several objects with the same name.
     files = replace(files, places=places)
     readable = [each for each in kept if isinstance(each, Document) and not each.findings]
-    found = (
+    findings = (
         *files.findings,
         *find_ignored_fields(readable),
         *_judge_claims(readable, files, configuration),
@@ -92,7 +92,7 @@ def lint_documents(
     )
     located = [
         replace(place, finding=finding)
-        for place in found
+        for place in findings
         for finding in apply_policies([place.finding], configuration.findings)
     ]
     return sorted(located, key=lambda each: (order.get(each.source, 0), each.line, each.column))
@@ -153,8 +153,8 @@ def _with_nodes(files: ClusterObjects) -> ClusterObjects:
     return replace(files, nodes=tuple(map(Node, sorted(named) or [_ANY_NODE])))
 
 
-def _node_names(each: Slice) -> Iterator[str]:
-    yield from filter(None, (each.node_name, *(device.node_name for device in each.devices)))
+def _node_names(slice_: Slice) -> Iterator[str]:
+    yield from filter(None, (slice_.node_name, *(device.node_name for device in slice_.devices)))
 
 
 def read_claim_subject(document: Document) -> Subject | None:
@@ -191,25 +191,25 @@ def _without_consequences(
     judged: Iterable[Finding], files: ClusterObjects, documents: Sequence[Document]
 ) -> Iterator[Finding]:
     """Leave out that a pool lacks a slice, if a slice of it is in the input and unreadable."""
-    known = {f"{SLICE}/{each.name}": each for each in files.slices}
+    slices = {f"{SLICE}/{each.name}": each for each in files.slices}
     broken = [
         (
             get_value(document.value, ("spec", "driver")),
             get_value(document.value, ("spec", "pool", "name")),
         )
         for document in documents
-        if _kind(document) == SLICE and document.name not in known
+        if _kind(document) == SLICE and document.name not in slices
     ]
     for finding in judged:
-        about = known.get(finding.object)
+        about = slices.get(finding.object)
         lacks = finding.code == POOL_INCOMPLETE.name and about is not None
         if not (lacks and about is not None and any(_may_be_of(about, *each) for each in broken)):
             yield finding
 
 
-def _may_be_of(known: Slice, driver: Value, pool: Value) -> bool:
+def _may_be_of(slice_: Slice, driver: Value, pool: Value) -> bool:
     """Tell whether an unreadable slice may belong to the pool of another slice."""
     return all(
         not isinstance(read, str) or read == own
-        for read, own in ((driver, known.driver), (pool, known.pool))
+        for read, own in ((driver, slice_.driver), (pool, slice_.pool))
     )

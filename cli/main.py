@@ -169,12 +169,12 @@ def parser_for(names: Iterable[str], called: str, *, loads: bool = True) -> Comm
 def parse(arguments: Sequence[str], streams: Streams, called: str) -> argparse.Namespace | int:
     """Return the options, or the exit code after help, version or wrong usage."""
     at = next((at for at, word in enumerate(arguments) if not word.startswith("-")), 0)
-    known = bool(arguments) and arguments[at] in COMMANDS
-    names = (arguments[at],) if known else COMMANDS
-    unknown = "" if known or not arguments else arguments[at]
+    is_command = bool(arguments) and arguments[at] in COMMANDS
+    names = (arguments[at],) if is_command else COMMANDS
+    unknown = "" if is_command or not arguments else arguments[at]
     with contextlib.redirect_stdout(streams.out), contextlib.redirect_stderr(streams.err):
         try:
-            return parser_for(names, called, loads=known).parse_command(arguments, at)
+            return parser_for(names, called, loads=is_command).parse_command(arguments, at)
         except UsageError as error:
             if not arguments:
                 error.parser.print_help(streams.err)

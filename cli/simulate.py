@@ -91,10 +91,10 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         return run_by_allocator(options, inputs, streams)
     not_asked = ""
     if inputs.is_live and default_allocator(inputs.configuration) is Allocator.DRAWBRIDGE:
-        found = ask_cluster(options, inputs, only_ours=_are_ours(inputs))
-        if not found.not_asked:
-            return print_found(options, inputs, found, streams)
-        not_asked = found.not_asked
+        answer = ask_cluster(options, inputs, only_ours=_are_ours(inputs))
+        if not answer.not_asked:
+            return print_found(options, inputs, answer, streams)
+        not_asked = answer.not_asked
     return _place_here(options, inputs, not_asked, streams)
 
 
@@ -342,14 +342,14 @@ def _place_pods(
 
 
 def _place_workload(
-    each: PodsToPlace, schedulers: _Schedulers, placer: PodPlacer
+    pods: PodsToPlace, schedulers: _Schedulers, placer: PodPlacer
 ) -> WorkloadPlacement:
-    if each.pods.on_each_node:
-        _, nodes = schedulers.world_of(schedulers.of_pod(each.pod))
-        done = place_on_each_node(placer, each.pod, nodes)
+    if pods.pods.on_each_node:
+        _, nodes = schedulers.world_of(schedulers.of_pod(pods.pod))
+        done = place_on_each_node(placer, pods.pod, nodes)
     else:
-        done = place_replicas(placer, each.pod, each.pods.number)
-    return WorkloadPlacement(each.object, each.path, each.pods.name, done)
+        done = place_replicas(placer, pods.pod, pods.pods.number)
+    return WorkloadPlacement(pods.object, pods.path, pods.pods.name, done)
 
 
 def _unlocated(finding: Finding) -> LocatedFinding:

@@ -196,12 +196,12 @@ async def _read_workloads(session: "Session", namespace: str) -> list[dict[str, 
     """Read the translated workloads of a namespace that no other object controls."""
     from drawbridge.cluster.resources import Resource  # noqa: PLC0415  # loaded on demand
 
-    found: list[dict[str, Value]] = []
+    workloads: list[dict[str, Value]] = []
     for group, version, plural, kind in _WORKLOADS:
         resource = Resource(group, version, plural, kind)
         listed = await live_cluster.list_objects(session, resource, namespace or session.namespace)
-        found += [_manifest(each) for each in listed if _is_translated(each)]
-    return found
+        workloads += [_manifest(each) for each in listed if _is_translated(each)]
+    return workloads
 
 
 def _is_translated(value: Mapping[str, Value]) -> bool:

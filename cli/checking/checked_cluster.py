@@ -176,18 +176,20 @@ def _read_objects(options: argparse.Namespace, streams: Streams) -> tuple[Cluste
             resources.CLAIMS, resources.NAMESPACES, resources.RESOURCE_QUOTAS,
             resources.TAINT_RULES, resources.NETWORKS,
         )  # fmt: skip
-        found = [each for kind in needed for each in await live_cluster.list_objects(session, kind)]
+        values = [
+            each for kind in needed for each in await live_cluster.list_objects(session, kind)
+        ]
         for kind in optional:
-            found += await live_cluster.list_if_served(session, kind)
+            values += await live_cluster.list_if_served(session, kind)
         from_files = read_documents(options.cluster, streams.stdin)
-        documents = (*live_cluster.as_documents(found), *from_files)
+        documents = (*live_cluster.as_documents(values), *from_files)
         return sort_documents(documents), await session.version()
 
     return live_cluster.run_with_session(options, read)
 
 
-def _key(each: Claim | Template) -> tuple[str, str]:
-    return each.metadata.namespace or _DEFAULT, each.metadata.name
+def _key(claim: Claim | Template) -> tuple[str, str]:
+    return claim.metadata.namespace or _DEFAULT, claim.metadata.name
 
 
 def _namespace_labels(
@@ -198,8 +200,8 @@ def _namespace_labels(
         name = get_value(document.value, ("metadata", "name"))
         if kind == ("v1", "Namespace") and isinstance(name, str):
             labels = get_value(document.value, ("metadata", "labels"))
-            known = labels if isinstance(labels, dict) else {}
-            yield name, {key: value for key, value in known.items() if isinstance(value, str)}
+            texts = labels if isinstance(labels, dict) else {}
+            yield name, {key: value for key, value in texts.items() if isinstance(value, str)}
 
 
 def _read_quotas(files: Iterable[ClusterObjects]) -> Iterable[ResourceQuota]:

@@ -86,11 +86,11 @@ def _translate_place(
         translation = translate(value, context, space)
         value, added = apply_edits(value, translation.edits), translation.templates
     metadata = get_value(value, ("metadata",))
-    known = metadata if isinstance(metadata, dict) else {}
+    written = metadata if isinstance(metadata, dict) else {}
     name = get_value(document.value, ("metadata", "name"))
     pod = pod_reader().read(
         {
-            "metadata": {"name": name, **known, "namespace": space},
+            "metadata": {"name": name, **written, "namespace": space},
             "spec": get_value(value, ("spec",)),
         }
     )
@@ -100,30 +100,32 @@ def _translate_place(
     return TranslatedPod(document, place, pod, tuple(filter(None, templates)))
 
 
-def _read_template(each: ClaimTemplate, namespace: str) -> Template | None:
-    metadata = get_value(each.object, ("metadata",))
-    known: Mapping[str, Value] = metadata if isinstance(metadata, dict) else {}
-    found = template_reader().read({**each.object, "metadata": {**known, "namespace": namespace}})
+def _read_template(template: ClaimTemplate, namespace: str) -> Template | None:
+    metadata = get_value(template.object, ("metadata",))
+    written: Mapping[str, Value] = metadata if isinstance(metadata, dict) else {}
+    found = template_reader().read(
+        {**template.object, "metadata": {**written, "namespace": namespace}}
+    )
     return found if isinstance(found, Template) else None
 
 
 def judge_pod(
-    each: TranslatedPod, context: JudgeContext, served: Mapping[str, str]
+    translated: TranslatedPod, context: JudgeContext, served: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Judge a pod with all of its claims; findings about claims that it brings name its object.
 
     `served` are the extended resources that only classes serve, with the class of each.
     """
-    generated = {format_object_name(TEMPLATE, one.metadata) for one in each.templates}
-    subject = pod_subject(each.pod, context.lookups, each.document.name)
-    subject = _with_schedulers_claim(subject, each.pod, served)
-    for found in judge_pod_of_file(subject, context):
-        if found.object in generated or found.object == _SCHEDULERS_CLAIM:
-            yield _move_to_pod(found, each)
-        elif found.object == subject.object:
-            yield _move(found, each.document.name, each.place)
+    generated = {format_object_name(TEMPLATE, one.metadata) for one in translated.templates}
+    subject = pod_subject(translated.pod, context.lookups, translated.document.name)
+    subject = _with_schedulers_claim(subject, translated.pod, served)
+    for finding in judge_pod_of_file(subject, context):
+        if finding.object in generated or finding.object == _SCHEDULERS_CLAIM:
+            yield _move_to_pod(finding, translated)
+        elif finding.object == subject.object:
+            yield _move(finding, translated.document.name, translated.place)
         else:
-            yield found
+            yield finding
 
 
 def judge_translations(
@@ -150,20 +152,22 @@ def judge_translations(
         names = tuple(format_object_name(TEMPLATE, one.metadata) for one in pod.templates)
         if names not in verdicts:
             verdicts[names] = _judge_templates(pod, context)
-        for found in verdicts[names]:
-            yield pod.document.locate_finding(_move_to_pod(found, pod), layouts)
+        for finding in verdicts[names]:
+            yield pod.document.locate_finding(_move_to_pod(finding, pod), layouts)
 
 
-def _judge_templates(each: TranslatedPod, context: JudgeContext) -> tuple[Finding, ...]:
-    claims = tuple(one for made in each.templates for one in template_subject(made).claims)
-    return judge_subject(Subject(each.document.name, each.pod.namespace, claims), context)
+def _judge_templates(translated: TranslatedPod, context: JudgeContext) -> tuple[Finding, ...]:
+    claims = tuple(one for made in translated.templates for one in template_subject(made).claims)
+    return judge_subject(
+        Subject(translated.document.name, translated.pod.namespace, claims), context
+    )
 
 
-def _move_to_pod(found: Finding, each: TranslatedPod) -> Finding:
+def _move_to_pod(finding: Finding, translated: TranslatedPod) -> Finding:
     """Return a finding about a claim that a pod brings as one about the object of the pod."""
-    message = f"the claim for its devices: {found.message}"
-    moved = replace(found, path="spec", message=message)
-    return _move(moved, each.document.name, each.place)
+    message = f"the claim for its devices: {finding.message}"
+    moved = replace(finding, path="spec", message=message)
+    return _move(moved, translated.document.name, translated.place)
 
 
 def find_served_names(context: JudgeContext, legacy: Legacy) -> Mapping[str, str]:
@@ -185,7 +189,7 @@ def _with_schedulers_claim(subject: Subject, pod: Pod, served: Mapping[str, str]
     return replace(subject, claims=(*subject.claims, JudgedClaim(claim, _SCHEDULERS_CLAIM)))
 
 
-def _move(found: Finding, about: str, place: Place) -> Finding:
+def _move(finding: Finding, about: str, place: Place) -> Finding:
     """Return a finding about a pod as one about the object that contains the pod."""
-    tokens = (int(each) if each.isdecimal() else each for each in parse_path(found.path))
-    return replace(found, object=about, path=format_path(map_path(tuple(tokens), place)))
+    tokens = (int(each) if each.isdecimal() else each for each in parse_path(finding.path))
+    return replace(finding, object=about, path=format_path(map_path(tuple(tokens), place)))

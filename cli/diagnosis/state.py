@@ -183,19 +183,19 @@ async def _read_namespaces(
     """Return the labels of all namespaces, or of the caller's if that is all that is allowed."""
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
-    found = await _if_readable(live_cluster.list_objects(session, resources.NAMESPACES))
-    if isinstance(found, Unread):
+    namespaces = await _if_readable(live_cluster.list_objects(session, resources.NAMESPACES))
+    if isinstance(namespaces, Unread):
         one = await _if_readable(live_cluster.read_object(session, resources.NAMESPACES, own))
         if not isinstance(one, dict):
-            return found
-        found = [one]
-    named = ((get_value(each, ("metadata", "name")), each) for each in found)
+            return namespaces
+        namespaces = [one]
+    named = ((get_value(each, ("metadata", "name")), each) for each in namespaces)
     return {f"{name}": _labels(each) for name, each in named}
 
 
 def _labels(value: Object) -> Mapping[str, str]:
-    found = get_value(dict(value), ("metadata", "labels"))
-    return {k: f"{v}" for k, v in found.items()} if isinstance(found, dict) else {}
+    labels = get_value(dict(value), ("metadata", "labels"))
+    return {k: f"{v}" for k, v in labels.items()} if isinstance(labels, dict) else {}
 
 
 async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
@@ -252,10 +252,10 @@ async def _try_webhook(
     scope: Scope,
 ) -> WebhookTrial:
     """Try the webhook in the chosen namespace, or in the first one where pods are translated."""
-    known = {} if isinstance(namespaces, Unread) else namespaces
+    readable = {} if isinstance(namespaces, Unread) else namespaces
     enforced = [
         name
-        for name, labels in sorted(known.items())
+        for name, labels in sorted(readable.items())
         if decide_namespace_scope(name, labels, scope).mode is Mode.ENFORCE
         and chosen in (None, name)
     ]

@@ -113,8 +113,8 @@ def trust(
 
 def no_answer(place: str, text: str) -> ClusterReadError:
     """Return the error of a request without a result."""
-    found: Finding = codes.ALLOCATOR_NOT_ASKED.at("--allocator-url", f"{place}: {text}")
-    return ClusterReadError(found)
+    finding: Finding = codes.ALLOCATOR_NOT_ASKED.at("--allocator-url", f"{place}: {text}")
+    return ClusterReadError(finding)
 
 
 _SERVICE: Final = f"{ALLOCATOR_SERVICE}.{NAMESPACE}.svc"
@@ -232,13 +232,15 @@ async def _read_registration(session: "Session") -> _Registration:
     from drawbridge.cluster.resources import MUTATING_WEBHOOKS  # noqa: PLC0415  # loaded on demand
 
     try:
-        found = await live_cluster.read_object(session, MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
+        registered = await live_cluster.read_object(
+            session, MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION
+        )
     except ApiError as error:
         if error.code != _FORBIDDEN:
             raise
-        found = None
-    namespace = get_value(found, ("webhooks", 0, "clientConfig", "service", "namespace"))
-    bundle = get_value(found, ("webhooks", 0, "clientConfig", "caBundle"))
+        registered = None
+    namespace = get_value(registered, ("webhooks", 0, "clientConfig", "service", "namespace"))
+    bundle = get_value(registered, ("webhooks", 0, "clientConfig", "caBundle"))
     try:
         authorities = base64.b64decode(bundle if isinstance(bundle, str) else "").decode("ascii")
     except (binascii.Error, UnicodeDecodeError):
@@ -278,10 +280,10 @@ async def _find_endpoint(session: "Session", namespace: str) -> tuple[str, int]:
     from drawbridge.cluster.resources import ENDPOINT_SLICES  # noqa: PLC0415  # loaded on demand
 
     labels = f"kubernetes.io/service-name={ALLOCATOR_SERVICE}"
-    found = await live_cluster.list_objects(session, ENDPOINT_SLICES, namespace, labels=labels)
+    slices = await live_cluster.list_objects(session, ENDPOINT_SLICES, namespace, labels=labels)
     ready = {
         (each.target_ref.name, port.port)
-        for value in msgspec.convert(found, list[_EndpointSlice])
+        for value in msgspec.convert(slices, list[_EndpointSlice])
         for port in value.ports or ()
         for each in value.endpoints or ()
         # Unknown means ready.

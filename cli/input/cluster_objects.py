@@ -96,13 +96,13 @@ class _Sorter:
             (_DRA, "DeviceTaintRule"): lambda value, _: self.add_taint_rule(value, rule_reader),
         }
 
-    def add(self, each: Document | LocatedFinding) -> None:
-        if isinstance(each, LocatedFinding):
-            self.findings.append(each)
-        elif each.findings:
-            self.findings += each.findings
-        elif isinstance(each.value, dict):
-            self.add_object(each, each.value)
+    def add(self, document: Document | LocatedFinding) -> None:
+        if isinstance(document, LocatedFinding):
+            self.findings.append(document)
+        elif document.findings:
+            self.findings += document.findings
+        elif isinstance(document.value, dict):
+            self.add_object(document, document.value)
 
     def add_object(self, document: Document, value: Mapping[str, Value]) -> None:
         kind = (f"{value.get('apiVersion')}".rpartition("/")[0], f"{value.get('kind')}")

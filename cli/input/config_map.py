@@ -44,10 +44,10 @@ def find_configurations(documents: Iterable[Document]) -> list[ConfigurationDocu
     A ConfigMap with the key config.yaml stands for the documents in it. Rendered manifests have
     other objects beside it, which are left out.
     """
-    found = [item for document in documents for item in split_list(document)]
-    if not any(map(_has_configuration, found)):
-        return [ConfigurationDocument(each) for each in found]
-    return [each for item in found for each in _read_object(item)]
+    candidates = [item for document in documents for item in split_list(document)]
+    if not any(map(_has_configuration, candidates)):
+        return [ConfigurationDocument(each) for each in candidates]
+    return [each for item in candidates for each in _read_object(item)]
 
 
 def _read_object(document: Document) -> Iterator[ConfigurationDocument]:
@@ -71,13 +71,13 @@ def _read_config_map(document: Document) -> Iterator[ConfigurationDocument]:
     if block:
         # Blank lines before the block, and its indentation, keep the positions of the file.
         data = "\n".join([*[""] * line, *block, ""])
-        found = [
+        configurations = [
             ConfigurationDocument(each) for each in read_documents(Source(name, data.encode()))
         ]
     else:
         inner = read_documents(Source(name, text.encode()))
-        found = [ConfigurationDocument(each, (line, column)) for each in inner]
-    yield from (each for each in found if not each.document.empty)
+        configurations = [ConfigurationDocument(each, (line, column)) for each in inner]
+    yield from (each for each in configurations if not each.document.empty)
 
 
 def _find_block(below: list[str], content: list[str]) -> list[str]:

@@ -61,14 +61,14 @@ async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
     if not namespace:
         return EffectiveConfiguration(Configuration())
     try:
-        found = await live_cluster.read_object(
+        config_map = await live_cluster.read_object(
             session, resources.CONFIG_MAPS, CONFIGURATION_CONFIG_MAP, namespace
         )
     except ApiError as error:
         if error.code != _FORBIDDEN:
             raise
         return _use_defaults(error.message)
-    text = get_value(found, ("data", KEY)) if found else None
+    text = get_value(config_map, ("data", KEY)) if config_map else None
     if not isinstance(text, str):
         return _use_defaults(
             f"ConfigMap {namespace}/{CONFIGURATION_CONFIG_MAP} with the key {KEY} not found"
@@ -83,15 +83,17 @@ async def _installed_namespace(session: "Session") -> str:
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
     try:
-        found = await live_cluster.read_object(session, resources.MUTATING_WEBHOOKS, WEBHOOK)
+        registered = await live_cluster.read_object(session, resources.MUTATING_WEBHOOKS, WEBHOOK)
     except ApiError as error:
         if error.code != _FORBIDDEN:
             raise
         # Without access to webhook registrations, try the default namespace.
         return NAMESPACE
-    if found is None:
+    if registered is None:
         return ""
-    namespace: Value = get_value(found, ("webhooks", 0, "clientConfig", "service", "namespace"))
+    namespace: Value = get_value(
+        registered, ("webhooks", 0, "clientConfig", "service", "namespace")
+    )
     return namespace if isinstance(namespace, str) and namespace else NAMESPACE
 
 

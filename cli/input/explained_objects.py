@@ -54,10 +54,10 @@ def read_subject(
         return _read_from_files(_sort_by_kind(documents, findings), named)
 
     async def read(session: "Session") -> Subject:
-        known = named._replace(namespace=named.namespace or session.namespace)
-        if known.workload is not None:
-            return await _read_workload(session, known, known.workload, findings)
-        return await _read_pod(session, known, findings)
+        full_name = named._replace(namespace=named.namespace or session.namespace)
+        if full_name.workload is not None:
+            return await _read_workload(session, full_name, full_name.workload, findings)
+        return await _read_pod(session, full_name, findings)
 
     return live_cluster.run_with_session(options, read)
 
@@ -110,17 +110,19 @@ def _read_from_files(by_kind: _ByKind, named: _Named) -> Subject:
         leases = [each for each in by_kind.get("Lease", ()) if _name(each) == SCHEDULER_LEASE]
         return PodObjects(value, claims, templates, about, labelled, (*leases, None)[0])
     pods = [each for each in by_kind.get("Pod", ()) if _namespace(each) == namespace]
-    found = list(find_pods(value, workload.kind, pods))
-    return WorkloadObjects(value, workload.kind, found, claims, templates, events, labelled)
+    pods_of_workload = list(find_pods(value, workload.kind, pods))
+    return WorkloadObjects(
+        value, workload.kind, pods_of_workload, claims, templates, events, labelled
+    )
 
 
 def _by_name(objects: Iterable[dict[str, Value]], namespace: str) -> dict[str, Value]:
     return {f"{_name(each)}": each for each in objects if _namespace(each) == namespace}
 
 
-def _select(found: list[dict[str, Value]], kind: str, named: _Named) -> dict[str, Value]:
+def _select(candidates: list[dict[str, Value]], kind: str, named: _Named) -> dict[str, Value]:
     """Return the named object; of several objects with the same name the last one."""
-    by_namespace = {_namespace(each): each for each in found}
+    by_namespace = {_namespace(each): each for each in candidates}
     if named.namespace in by_namespace:
         return by_namespace[named.namespace]
     if not named.namespace and len(by_namespace) == 1:
@@ -193,10 +195,10 @@ async def _read_lease(session: "Session", findings: list[LocatedFinding]) -> Val
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
     async def read() -> Value:
-        found = await live_cluster.read_object(
+        lease = await live_cluster.read_object(
             session, resources.LEASES, SCHEDULER_LEASE, NAMESPACE
         )
-        return found or {}
+        return lease or {}
 
     return await _if_allowed(read(), findings)
 
@@ -256,9 +258,9 @@ async def _read_existing(
     """Read the objects `names` that exist."""
     objects: dict[str, Value] = {}
     for name in names:
-        found = await live_cluster.read_object(session, resource, name, namespace)
-        if found is not None:
-            objects[name] = found
+        existing = await live_cluster.read_object(session, resource, name, namespace)
+        if existing is not None:
+            objects[name] = existing
     return objects
 
 

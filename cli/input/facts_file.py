@@ -19,20 +19,20 @@ def read_facts(
     name: str, streams: Streams, base: Facts | None = None
 ) -> Facts | tuple[LocatedFinding, ...]:
     """Read facts from a file; take tables that it lacks from `base`."""
-    found: list[Document] = []
+    documents: list[Document] = []
     for source in read_sources([name], streams.stdin):
         if not isinstance(source, Source):
             return (source,)
-        found += [each for each in read_documents(source) if not each.empty]
-    if unread := tuple(located for each in found for located in each.findings):
+        documents += [each for each in read_documents(source) if not each.empty]
+    if unread := tuple(located for each in documents for located in each.findings):
         return unread
-    value = found[0].value if len(found) == 1 else None
+    value = documents[0].value if len(documents) == 1 else None
     facts = serialized.read_facts(value, base)
     if isinstance(facts, Facts):
         return facts
-    if len(found) != 1:
+    if len(documents) != 1:
         return tuple(LocatedFinding(each, name, 0, 0) for each in facts)
-    return tuple(found[0].locate_finding(each) for each in facts)
+    return tuple(documents[0].locate_finding(each) for each in facts)
 
 
 def read_gates(

@@ -50,11 +50,11 @@ def _files(path: str) -> Iterator[str | LocatedFinding]:
     if not Path(path).is_dir():
         yield path
         return
-    found = False
+    is_any = False
     for file in _walk_folder(path):
-        found = True
+        is_any = True
         yield file
-    if not found:
+    if not is_any:
         yield unreadable_file(path, "no .yaml, .yml or .json file in this folder")
 
 

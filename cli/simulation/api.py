@@ -84,10 +84,10 @@ def ask_cluster(
 
 
 def print_found(
-    options: argparse.Namespace, inputs: SimulationInput, found: FoundPlacements, streams: Streams
+    options: argparse.Namespace, inputs: SimulationInput, answer: FoundPlacements, streams: Streams
 ) -> int:
     """Print the placements of the cluster's allocator; returns the exit code."""
-    return _print(options, inputs.findings, found.placed, f"pod {found.pod}", streams)
+    return _print(options, inputs.findings, answer.placed, f"pod {answer.pod}", streams)
 
 
 def _find_obstacle(options: argparse.Namespace, inputs: SimulationInput, pods: int) -> str:
@@ -163,8 +163,8 @@ def _body(inputs: SimulationInput, pods: Sequence[Pod]) -> dict[str, Any]:
     return plain
 
 
-def _is_in_file(kind: str, each: Claim | Template, inputs: SimulationInput) -> bool:
-    namespace, name = each.metadata.namespace or "default", each.metadata.name
+def _is_in_file(kind: str, claim: Claim | Template, inputs: SimulationInput) -> bool:
+    namespace, name = claim.metadata.namespace or "default", claim.metadata.name
     names = {f"{kind}/{namespace}/{name}"}
     if namespace == "default":
         names.add(f"{kind}/{name}")

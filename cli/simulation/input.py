@@ -251,7 +251,7 @@ def _pods(details: ObjectDetails, findings: list[LocatedFinding]) -> Iterator[Po
 def _pod_of_template(value: Value, place: Place, count: PodCount) -> Value:
     """Return the template as a pod that is named after the workload and the template."""
     metadata = get_value(place.pod, ("metadata",))
-    known: dict[str, Value] = metadata if isinstance(metadata, dict) else {}
+    written: dict[str, Value] = metadata if isinstance(metadata, dict) else {}
     owner = get_value(value, ("metadata", "name"))
     names: dict[str, Value] = {}
     if isinstance(owner, str):
@@ -260,7 +260,7 @@ def _pod_of_template(value: Value, place: Place, count: PodCount) -> Value:
     if namespace is not None:
         names["namespace"] = namespace
     spec = get_value(place.pod, ("spec",))
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**known, **names}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**written, **names}, "spec": spec}
 
 
 def _in_workload(finding: Finding, place: Place) -> Finding:
@@ -292,13 +292,13 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
         )
 
     try:
-        found = live_cluster.run_with_session(options, read)
+        cluster = live_cluster.run_with_session(options, read)
     except ClusterReadError as error:
         return SimulatedCluster(findings=(error.located,))
     if options.config is not None:
-        return found
+        return cluster
     effective = read_effective_configuration(options, streams, asks_cluster=True)
-    return found._replace(
+    return cluster._replace(
         configuration=effective.configuration or Configuration(), findings=effective.findings
     )
 
@@ -307,13 +307,13 @@ async def _read_documents(session: "Session", options: argparse.Namespace) -> li
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
     needed = (resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS)
-    found = [each for kind in needed for each in await live_cluster.list_objects(session, kind)]
+    values = [each for kind in needed for each in await live_cluster.list_objects(session, kind)]
     for kind in (resources.TEMPLATES, resources.TAINT_RULES):
-        found += await live_cluster.list_if_served(session, kind)
+        values += await live_cluster.list_if_served(session, kind)
     if options.preempt:
         for kind in (resources.PRIORITY_CLASSES, resources.DISRUPTION_BUDGETS):
-            found += await live_cluster.list_objects(session, kind)
+            values += await live_cluster.list_objects(session, kind)
         pods = await live_cluster.list_objects(session, resources.PODS)
         # Pods of the cluster that wait are not what the command is about.
-        found += [each for each in pods if get_value(each, ("spec", "nodeName"))]
-    return live_cluster.as_documents(found)
+        values += [each for each in pods if get_value(each, ("spec", "nodeName"))]
+    return live_cluster.as_documents(values)

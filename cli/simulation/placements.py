@@ -81,31 +81,33 @@ def placements_as_data(
     }
 
 
-def _placement(each: PodPlacement, written: Mapping[str, tuple[Allocation | None, JSON]]) -> JSON:
+def _placement(
+    placement: PodPlacement, written: Mapping[str, tuple[Allocation | None, JSON]]
+) -> JSON:
     claims: list[JSON] = []
-    for name, allocation in each.claims:
+    for name, allocation in placement.claims:
         decoded, as_written = written.get(name, (None, None))
         shown = to_json(allocation) if allocation is not None else None
         kept = allocation is not None and allocation is decoded
         claims.append({"claim": name, "allocation": as_written if kept else shown})
     return {
-        "pod": each.pod,
-        "node": each.node,
+        "pod": placement.pod,
+        "node": placement.node,
         "claims": claims,
-        "reasons": [msgspec.to_builtins(reason) for reason in each.reasons],
-        "preempted": list(each.preempted),
+        "reasons": [msgspec.to_builtins(reason) for reason in placement.reasons],
+        "preempted": list(placement.preempted),
     }
 
 
-def _workload(each: WorkloadPlacement) -> dict[str, object]:
+def _workload(placement: WorkloadPlacement) -> dict[str, object]:
     """Convert the counts of a workload; its pods are in the list of pods."""
-    refused = each.replicas.refused
+    refused = placement.replicas.refused
     return {
-        "workload": each.workload,
-        "path": each.path,
-        "pods": each.replicas.number,
-        "placed": each.replicas.fits,
-        "notTried": each.replicas.untried,
+        "workload": placement.workload,
+        "path": placement.path,
+        "pods": placement.replicas.number,
+        "placed": placement.replicas.fits,
+        "notTried": placement.replicas.untried,
         "reasons": [msgspec.to_builtins(reason) for reason in refused.reasons] if refused else [],
     }
 
@@ -185,14 +187,14 @@ def format_entries(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _format_reasons(
-    each: PodPlacement, subject: str, indent: str, first: dict[tuple[Reason, ...], str]
+    placement: PodPlacement, subject: str, indent: str, first: dict[tuple[Reason, ...], str]
 ) -> Iterator[str]:
     """Format the reasons of a pod, or name the first pod that has the same ones."""
-    before = first.setdefault(each.reasons, subject)
-    if before != subject and len(each.reasons) > 1:
+    before = first.setdefault(placement.reasons, subject)
+    if before != subject and len(placement.reasons) > 1:
         yield escape_unprintable(f"{indent}for the same reasons as {before}")
         return
-    yield from (escape_unprintable(f"{indent}{_reason(reason)}") for reason in each.reasons)
+    yield from (escape_unprintable(f"{indent}{_reason(reason)}") for reason in placement.reasons)
 
 
 def _format_workload(
@@ -227,20 +229,22 @@ def _node_row(node: str, pods: Sequence[PodPlacement]) -> tuple[str, ...]:
     return (f"on {node}", count_noun(len(pods), "pod"), f"{shown}{more}")
 
 
-def _format_placement(each: PodPlacement, first: dict[tuple[Reason, ...], str]) -> Iterator[str]:
+def _format_placement(
+    placement: PodPlacement, first: dict[tuple[Reason, ...], str]
+) -> Iterator[str]:
     """Format a placement: the node and the devices, or the reasons for none."""
-    subject = each.pod or "claims " + ", ".join(name for name, _ in each.claims)
+    subject = placement.pod or "claims " + ", ".join(name for name, _ in placement.claims)
     yield escape_unprintable(
-        f"{subject}: " + ("not placed" if each.node is None else f"on {each.node}")
+        f"{subject}: " + ("not placed" if placement.node is None else f"on {placement.node}")
     )
-    if each.preempted:
-        yield escape_unprintable(f"  evicts {', '.join(each.preempted)}")
-    yield from (f"  {line}" for line in align_columns(list(_rows(each))))
-    yield from _format_reasons(each, subject, "  ", first)
+    if placement.preempted:
+        yield escape_unprintable(f"  evicts {', '.join(placement.preempted)}")
+    yield from (f"  {line}" for line in align_columns(list(_rows(placement))))
+    yield from _format_reasons(placement, subject, "  ", first)
 
 
-def _rows(each: PodPlacement) -> Iterator[tuple[str, ...]]:
-    for name, allocation in each.claims:
+def _rows(placement: PodPlacement) -> Iterator[tuple[str, ...]]:
+    for name, allocation in placement.claims:
         for i, result in enumerate(allocation.devices.results if allocation is not None else ()):
             where = f"{result.driver}/{result.pool}/{result.device}"
             consumed = result.consumed_capacity.items()
@@ -257,9 +261,9 @@ def _reason(reason: Reason) -> str:
 
 
 def _holders(ledger: Ledger) -> dict[PoolID, dict[str, tuple[DeviceHolder, ...]]]:
-    found: dict[PoolID, dict[str, tuple[DeviceHolder, ...]]] = {}
+    holders: dict[PoolID, dict[str, tuple[DeviceHolder, ...]]] = {}
     for device in ledger.devices():
-        found.setdefault(device.pool, {})[device.name] = tuple(
+        holders.setdefault(device.pool, {})[device.name] = tuple(
             DeviceHolder(
                 ledger.claims[uid].name,
                 ", ".join(f"{k.rpartition('/')[2]} {v}" for k, v in sorted(hold.consumed.items())),
@@ -268,4 +272,4 @@ def _holders(ledger: Ledger) -> dict[PoolID, dict[str, tuple[DeviceHolder, ...]]
             for uid, held in ledger.holders(device).items()
             for hold in held
         )
-    return found
+    return holders

@@ -46,8 +46,8 @@ def _read(
     for document in documents:
         if not isinstance(document.value, dict) or document.value.get("kind") != kind:
             continue
-        found = reader.read(document.value, ordinal=document.index)
-        if isinstance(found, tuple):
-            findings += [document.locate_finding(problem) for problem in found]
+        value = reader.read(document.value, ordinal=document.index)
+        if isinstance(value, tuple):
+            findings += [document.locate_finding(problem) for problem in value]
         else:
-            yield found
+            yield value

@@ -30,10 +30,10 @@ class CommandParser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: object = None
     ) -> tuple[Any, list[str]]:
         """Parse, and report unknown arguments here, with the usage of this command."""
-        found, unknown = super().parse_known_args(args, namespace)
+        options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return found, unknown
+        return options, unknown
 
     def add_exit_codes(self, codes: ExitCodes) -> None:
         """List the exit codes at the end of the help texts of this command and its subcommands."""

@@ -27,7 +27,7 @@ ALL_KINDS: Final = {**DEVICE_KINDS, **_PODS}
 
 def describe_looked_at(
     documents: Iterable[Document | LocatedFinding],
-    found: Iterable[LocatedFinding],
+    findings: Iterable[LocatedFinding],
     kinds: Mapping[str, str],
 ) -> str:
     """Return what was looked at, and the number of errors and warnings."""
@@ -35,7 +35,7 @@ def describe_looked_at(
     looked = [
         count_noun(numbers[kind], kind, many) for kind, many in kinds.items() if numbers[kind]
     ]
-    severities = Counter(each.finding.severity for each in found)
+    severities = Counter(each.finding.severity for each in findings)
     nothing = "no errors or warnings" if severities else "no findings"
     wrong = [
         count_noun(severities[severity], severity.value)

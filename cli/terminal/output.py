@@ -55,40 +55,44 @@ def add_findings_format(parser: argparse.ArgumentParser) -> None:
 
 
 def print_found(
-    found: Sequence[LocatedFinding], options: argparse.Namespace, streams: Streams
+    findings: Sequence[LocatedFinding], options: argparse.Namespace, streams: Streams
 ) -> None:
     """Print the findings as the options of `add_findings_format` say."""
     if options.output == "text":
-        shown = select_findings(found, quiet=options.quiet, verbose=options.verbose)
+        shown = select_findings(findings, quiet=options.quiet, verbose=options.verbose)
         print_findings(shown, streams.out, color=streams.color)
-        if (hidden := len(found) - len(shown)) and not options.quiet:
+        if (hidden := len(findings) - len(shown)) and not options.quiet:
             pronoun = "it" if hidden == 1 else "them"
             hint = f"{count_noun(hidden, 'info finding')} not shown; -v prints {pronoun}"
             streams.out.write(f"{hint}\n")
     else:
-        print_value(findings_as_data(found), options.output, streams.out)
+        print_value(findings_as_data(findings), options.output, streams.out)
 
 
 def select_findings(
-    found: Iterable[LocatedFinding], *, quiet: bool = False, verbose: bool = False
+    findings: Iterable[LocatedFinding], *, quiet: bool = False, verbose: bool = False
 ) -> list[LocatedFinding]:
     """Return the findings for a person: without infos, with `quiet` without warnings."""
     least = Severity.ERROR if quiet else Severity.INFO if verbose else Severity.WARNING
-    return [each for each in found if _RANK[each.finding.severity] >= _RANK[least]]
+    return [each for each in findings if _RANK[each.finding.severity] >= _RANK[least]]
 
 
 def print_findings(
     located: Iterable[LocatedFinding], stream: TextIO, *, color: bool = False
 ) -> None:
     """Print each finding on one line, and its remedy on the next."""
-    for each in located:
-        finding = each.finding
+    for located_finding in located:
+        finding = located_finding.finding
         severity = str(finding.severity)
         if color:
             severity = f"\033[{_COLOURS[finding.severity]}m{severity}\033[0m"
-        place = f"{each.source}:{each.line}" if each.line else each.source
+        place = (
+            f"{located_finding.source}:{located_finding.line}"
+            if located_finding.line
+            else located_finding.source
+        )
         # The object of a finding about a whole file is the file, which is printed before it.
-        about = "" if finding.object == each.source else finding.object
+        about = "" if finding.object == located_finding.source else finding.object
         subject = " ".join(part for part in (about, finding.path) if part)
         # A message may quote input. Control characters in it must not reach the terminal.
         prefix = f"{escape_unprintable(place)}: " if place else ""
@@ -112,12 +116,12 @@ def findings_as_data(located: Iterable[LocatedFinding]) -> dict[str, object]:
     return {"findings": [_as_data(each) for each in located]}
 
 
-def _as_data(each: LocatedFinding) -> dict[str, object]:
+def _as_data(located: LocatedFinding) -> dict[str, object]:
     """Convert a finding; one from a file has the file, and its line and column if known."""
-    data: dict[str, object] = msgspec.to_builtins(each.finding)
-    if each.source:
-        data["file"] = each.source
-    return {**data, "line": each.line, "column": each.column} if each.line else data
+    data: dict[str, object] = msgspec.to_builtins(located.finding)
+    if located.source:
+        data["file"] = located.source
+    return {**data, "line": located.line, "column": located.column} if located.line else data
 
 
 T = TypeVar("T")

@@ -44,10 +44,10 @@ def write_output_folder(result: EditResult, options: argparse.Namespace, streams
         return
     from cli.translation.output_folder import write_folder  # noqa: PLC0415  # only this option needs it
 
-    number, found = write_folder(
+    number, problems = write_folder(
         result, options.output_dir, options.filename, overwrite=options.overwrite
     )
-    result.findings += found
+    result.findings += problems
     if not options.quiet:
         written = count_noun(number, "file")
         streams.err.write(f"{written} written to {escape_unprintable(options.output_dir)}\n")
@@ -65,9 +65,9 @@ def print_result(
     elif form == "report":
         lines, summary = describe()
         streams.out.writelines(f"{line}\n" for line in lines)
-        found = _sort(shown, result)
-        found = found if options.verbose else _join_equal(found)
-        output.print_findings(found, streams.out, color=streams.color)
+        findings = _sort(shown, result)
+        findings = findings if options.verbose else _join_equal(findings)
+        output.print_findings(findings, streams.out, color=streams.color)
         streams.out.writelines(f"{line}\n" for line in summary)
     else:
         if form == "yaml":
@@ -89,27 +89,27 @@ def _as_data(result: EditResult) -> dict[str, object]:
     }
 
 
-def _sort(found: Sequence[LocatedFinding], result: EditResult) -> list[LocatedFinding]:
+def _sort(findings: Sequence[LocatedFinding], result: EditResult) -> list[LocatedFinding]:
     """Sort the findings by file and line; those about no file are first."""
     order = {each.source.name: number for number, each in enumerate(result.files)}
-    return sorted(found, key=lambda each: (order.get(each.source, -1), each.line, each.column))
+    return sorted(findings, key=lambda each: (order.get(each.source, -1), each.line, each.column))
 
 
-def _join_equal(found: Sequence[LocatedFinding]) -> list[LocatedFinding]:
+def _join_equal(findings: Sequence[LocatedFinding]) -> list[LocatedFinding]:
     """Return the first finding of each message, with the number of the other ones."""
     groups: dict[object, list[LocatedFinding]] = {}
-    for place in found:
+    for place in findings:
         key = (place.finding.severity, place.finding.code, place.finding.message)
         groups.setdefault(key, []).append(place)
     return [_with_count(group[0], len(group) - 1) for group in groups.values()]
 
 
-def _with_count(each: LocatedFinding, more: int) -> LocatedFinding:
+def _with_count(located: LocatedFinding, more: int) -> LocatedFinding:
     if not more:
-        return each
-    message = f"{each.finding.message} (and {more:,} more)"
-    finding = replace(each.finding, message=message)
-    return LocatedFinding(finding, each.source, each.line, each.column)
+        return located
+    message = f"{located.finding.message} (and {more:,} more)"
+    finding = replace(located.finding, message=message)
+    return LocatedFinding(finding, located.source, located.line, located.column)
 
 
 def _diff(

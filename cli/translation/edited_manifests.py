@@ -64,12 +64,12 @@ class EditResult:
             self.findings += document.findings
             if document.empty:
                 continue
-            one = edit(document)
-            self.findings += (document.locate_finding(each, layouts) for each in one.findings)
-            results.append((document, one))
+            result = edit(document)
+            self.findings += (document.locate_finding(each, layouts) for each in result.findings)
+            results.append((document, result))
             if get_value(document.value, ("kind",)) == TEMPLATE_KIND:
                 self.input_templates[template_key(document.value)] = document
-        edited = [(document, one.edits) for document, one in results if one.edits]
+        edited = [(document, result.edits) for document, result in results if result.edits]
         data, errors = rewrite_file(source, edited) if edited else (source.data, ())
         self.findings += errors
         refused = _unwritable(edited) if errors else frozenset[int]()
@@ -81,17 +81,17 @@ class EditResult:
     ) -> None:
         """Add the objects of a file, with the items of each List in one value."""
         kept: list[tuple[Document, Value, bool]] = []
-        for document, one in results:
-            changes = bool(one.edits) and id(document) not in refused
+        for document, result in results:
+            changes = bool(result.edits) and id(document) not in refused
             before = document.refused if document.findings else document.value
             if changes:
-                self.templates |= {template_key(dict(each)): each for each in one.templates}
+                self.templates |= {template_key(dict(each)): each for each in result.templates}
             # Only mappings can be objects; the text of all other documents is in the file.
             if isinstance(before, dict):
-                after = apply_edits(before, one.edits) if changes else before
+                after = apply_edits(before, result.edits) if changes else before
                 kept.append((document, after, changes))
                 if not document.findings:
-                    self.objects.append(EditedObject(document, one, changes))
+                    self.objects.append(EditedObject(document, result, changes))
         for _, group in groupby(kept, key=lambda each: id(each[0].envelope or each[0])):
             parts = list(group)
             envelope = parts[0][0].envelope

@@ -45,22 +45,22 @@ def read_translation_input(
     options: argparse.Namespace, streams: Streams, sources: Sequence[Source | LocatedFinding]
 ) -> TranslationInput:
     """Read the configuration and the facts; `sources` are the manifests."""
-    found = TranslationInput()
+    inputs = TranslationInput()
     configuration, findings = read_effective_configuration(
         options, streams, asks_cluster=_asks_cluster(options)
     )
-    found.findings += findings
+    inputs.findings += findings
     if configuration is None:
-        return found
-    facts = _read_facts(options, streams, configuration, found)
+        return inputs
+    facts = _read_facts(options, streams, configuration, inputs)
     if isinstance(facts, tuple):
-        found.findings += facts
-        return found
+        inputs.findings += facts
+        return inputs
     context = make_context(add_networks(configuration, _find_networks(sources)), facts)
     # The manifests may change the labels of the cluster.
-    labelled = {**found.admin_access, **find_admin_access(sources)}
-    found.context = replace(context, admin_access=labelled)
-    return found
+    labelled = {**inputs.admin_access, **find_admin_access(sources)}
+    inputs.context = replace(context, admin_access=labelled)
+    return inputs
 
 
 def _asks_cluster(options: argparse.Namespace) -> bool:
@@ -71,12 +71,12 @@ def _read_facts(
     options: argparse.Namespace,
     streams: Streams,
     configuration: Configuration,
-    found: TranslationInput,
+    inputs: TranslationInput,
 ) -> Facts | tuple[LocatedFinding, ...] | None:
     """Return the facts if the options name a source of them, or findings about errors."""
     facts: Facts | None = None
     if options.cluster or _asks_cluster(options):
-        gathered = _gather_facts(options, streams, configuration, found)
+        gathered = _gather_facts(options, streams, configuration, inputs)
         if not isinstance(gathered, Facts):
             return gathered
         facts = gathered
@@ -116,7 +116,7 @@ def _gather_facts(
     options: argparse.Namespace,
     streams: Streams,
     configuration: Configuration,
-    found: TranslationInput,
+    inputs: TranslationInput,
 ) -> Facts | tuple[LocatedFinding, ...]:
     """Return the facts about the live cluster, or findings about why it cannot be read."""
     # These imports load the CEL engine, which takes longer than a translation.
@@ -130,11 +130,11 @@ def _gather_facts(
     enabled = read_gates(options, version)
     if not isinstance(enabled, gates.Gates):
         return enabled
-    found.admin_access = read_admin_access(each.value for each in files.others)
-    found.cluster = files, enabled
+    inputs.admin_access = read_admin_access(each.value for each in files.others)
+    inputs.cluster = files, enabled
     gathered = gather_facts(facts_input(files), configuration, enabled)
     with_policies = apply_policies(gathered.findings, configuration.findings)
-    found.findings += (*files.findings, *files.located(with_policies))
+    inputs.findings += (*files.findings, *files.located(with_policies))
     return gathered.facts
 
 
@@ -150,12 +150,12 @@ def find_admin_access(sources: Iterable[Source | LocatedFinding]) -> dict[str, b
 
 def read_admin_access(objects: Iterable[Value]) -> dict[str, bool]:
     """Return whether each namespace among the objects allows admin access."""
-    found: dict[str, bool] = {}
+    allowed: dict[str, bool] = {}
     for obj in objects:
         name = get_value(obj, ("metadata", "name"))
         if _is_namespace(obj) and isinstance(name, str):
-            found[name] = get_value(obj, ("metadata", "labels", ADMIN_ACCESS_LABEL)) == "true"
-    return found
+            allowed[name] = get_value(obj, ("metadata", "labels", ADMIN_ACCESS_LABEL)) == "true"
+    return allowed
 
 
 def _is_namespace(value: Value) -> bool:

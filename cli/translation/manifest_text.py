@@ -63,5 +63,5 @@ def describe_changes(
         yield text if text.endswith("\n") else f"{text}\n\\ No newline at end of file\n"
 
 
-def _fold(found: re.Match[str]) -> str:
-    return f"{found[1]}<{count_noun(len(found[2].encode()), 'byte')}, -v prints them>"
+def _fold(annotation: re.Match[str]) -> str:
+    return f"{annotation[1]}<{count_noun(len(annotation[2].encode()), 'byte')}, -v prints them>"

@@ -95,14 +95,14 @@ class Outcomes:
                 values[f"{source.name}"] = _truncate(" ".join(text.split()))
         return tuple(f"{name} {text}".rstrip() for name, text in values.items())
 
-    def _outcome(self, each: EditedObject, asked: tuple[str, ...]) -> WorkloadOutcome:
-        result = each.result
+    def _outcome(self, edited: EditedObject, asked: tuple[str, ...]) -> WorkloadOutcome:
+        result = edited.result
         became = tuple(became_claims(result.templates)) or tuple(_unchanged(result.findings))
         if self._preview is None or _refused(result.findings):
             return WorkloadOutcome(asked, became)
-        after = apply_edits(each.document.value, result.edits)
+        after = apply_edits(edited.document.value, result.edits)
         ledger = self._preview.new_ledger()
-        fits = self._preview.place(each.document, after, result.templates, ledger)
+        fits = self._preview.place(edited.document, after, result.templates, ledger)
         return WorkloadOutcome(asked, became, tuple(dict.fromkeys(fits)))
 
 
@@ -127,11 +127,13 @@ def _refused(findings: Iterable[Finding]) -> bool:
     return any(each.severity is Severity.ERROR for each in findings)
 
 
-def _outcome_key(each: EditedObject, asked: tuple[str, ...]) -> object:
+def _outcome_key(edited: EditedObject, asked: tuple[str, ...]) -> object:
     """Return what workloads with the same outcome have in common."""
-    names = tuple(get_value(dict(each), ("metadata", "name")) for each in each.result.templates)
-    unchanged = () if names else tuple(_unchanged(each.result.findings))
-    places: tuple[Place, ...] = find_places(each.document.value)
+    names = tuple(
+        get_value(dict(template), ("metadata", "name")) for template in edited.result.templates
+    )
+    unchanged = () if names else tuple(_unchanged(edited.result.findings))
+    places: tuple[Place, ...] = find_places(edited.document.value)
     selecting = [get_value(one.pod, ("spec", name)) for one in places for name in _SELECTING]
     return asked, names, unchanged, msgspec.json.encode(selecting)
 
@@ -188,25 +190,25 @@ def _attention(findings: Iterable[LocatedFinding]) -> dict[tuple[str, str], dict
     codes: dict[tuple[str, str], dict[str, None]] = {}
     for finding in findings:
         if finding.finding.severity is not Severity.INFO:
-            found = codes.setdefault((finding.source, finding.finding.object), {})
-            found[finding.finding.code] = None
+            messages = codes.setdefault((finding.source, finding.finding.object), {})
+            messages[finding.finding.code] = None
     return codes
 
 
-def _is_workload(each: EditedObject, asked: Mapping[int, tuple[str, ...]]) -> bool:
-    return bool(asked[id(each)] or each.result.findings or find_places(each.document.value))
+def _is_workload(edited: EditedObject, asked: Mapping[int, tuple[str, ...]]) -> bool:
+    return bool(asked[id(edited)] or edited.result.findings or find_places(edited.document.value))
 
 
-def _kind(each: EditedObject, asked: tuple[str, ...]) -> str:
-    if each.changed:
+def _kind(edited: EditedObject, asked: tuple[str, ...]) -> str:
+    if edited.changed:
         return "translated"
-    if _refused(each.result.findings):
+    if _refused(edited.result.findings):
         return "refused"
     if asked:
         return "unchanged"
     translated = any(
         get_value(place.pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)) is not None
-        for place in find_places(each.document.value)
+        for place in find_places(edited.document.value)
     )
     return "translated before" if translated else "without device requests"
 

@@ -53,8 +53,8 @@ def _targets(result: EditResult, inputs: Sequence[str]) -> Iterator[_Target]:
             # The templates of an earlier run.
             data = join_documents([data, *print_each(result.templates.values())])
         yield _Target(name, data, file.source.name)
-    known = {_name_in_folder(each.source.name, inputs) for each in result.files}
-    if result.templates and TEMPLATES_FILE not in known:
+    names = {_name_in_folder(each.source.name, inputs) for each in result.files}
+    if result.templates and TEMPLATES_FILE not in names:
         yield _Target(TEMPLATES_FILE, join_documents(print_each(result.templates.values())), "")
 
 
@@ -91,8 +91,8 @@ def _find_problems(
 
 
 def _finding(message: str, source: str, remedy: str | None = None) -> LocatedFinding:
-    found = codes.FILE_NOT_WRITTEN.at("--output-dir", message, remedy=remedy)
-    return LocatedFinding(found, source, 0, 0)
+    finding = codes.FILE_NOT_WRITTEN.at("--output-dir", message, remedy=remedy)
+    return LocatedFinding(finding, source, 0, 0)
 
 
 def _write_whole(path: Path, data: bytes) -> None:

@@ -39,29 +39,29 @@ OBJECT = "Configuration"
 
 
 def load_configuration(
-    value: object, known: Mapping[str, str], built: AvailableFields = AVAILABLE_FIELDS
+    value: object, known_codes: Mapping[str, str], built: AvailableFields = AVAILABLE_FIELDS
 ) -> Configuration | tuple[Finding, ...]:
     """Return the Configuration, or all findings.
 
     `known` has the accepted names of finding codes, with the current name of each.
     """
-    found: list[Finding] = []
-    kept = _available(_read_policies(value, known), built, found)
-    walked = walk(kept, Schema(Configuration, _reader(known)), object=OBJECT)
-    found += walked.findings
+    findings: list[Finding] = []
+    kept = _available(_read_policies(value, known_codes), built, findings)
+    walked = walk(kept, Schema(Configuration, _reader(known_codes)), object=OBJECT)
+    findings += walked.findings
     if not isinstance(kept, Mapping):
-        return tuple(found)
-    found += [
+        return tuple(findings)
+    findings += [
         FIELD_MISSING.at(name, f"{name} is required", object=OBJECT)
         for name in REQUIRED
         if kept.get(name) is None
     ]
-    wrong = {finding.path.partition(".")[0].partition("[")[0] for finding in found}
+    wrong = {finding.path.partition(".")[0].partition("[")[0] for finding in findings}
     configuration = _convert_valid(walked.value, wrong)
-    found += _check_consistency(configuration)
+    findings += _check_consistency(configuration)
     if wrong.isdisjoint(("placement", "ownedPools")):
-        found += _check_owned_pools(configuration)
-    return tuple(found) or configuration
+        findings += _check_owned_pools(configuration)
+    return tuple(findings) or configuration
 
 
 def configuration_to_plain(
@@ -97,12 +97,12 @@ def _read_policies(value: object, known: Mapping[str, str]) -> object:
 
 
 def _available(
-    value: object, built: AvailableFields, found: list[Finding], place: str = "", path: str = ""
+    value: object, built: AvailableFields, findings: list[Finding], place: str = "", path: str = ""
 ) -> object:
     """Return the value without unavailable fields. Appends a finding for each of them."""
     if isinstance(value, list | tuple):
         return [
-            _available(each, built, found, f"{place}[]", f"{path}[{i}]")
+            _available(each, built, findings, f"{place}[]", f"{path}[{i}]")
             for i, each in enumerate(value)
         ]
     if not isinstance(value, Mapping):
@@ -111,9 +111,9 @@ def _available(
     for name, item in value.items():
         field, at = (f"{place}.{name}", f"{path}.{name}") if place else (f"{name}", f"{name}")
         if is_partly_available(field, built):
-            kept[name] = _available(item, built, found, field, at)
+            kept[name] = _available(item, built, findings, field, at)
         elif item is not None and (message := _unavailable_reason(field, item, built)):
-            found.append(codes.FIELD_UNAVAILABLE.at(at, message, object=OBJECT))
+            findings.append(codes.FIELD_UNAVAILABLE.at(at, message, object=OBJECT))
         else:
             kept[name] = item
     return kept

@@ -77,25 +77,25 @@ def check_partitions(entries: Sequence[Partitions], object_name: str) -> Iterato
         if not entry.partitions:
             message = "must name a partition"
             yield codes.ENTRY_WITHOUT_EFFECT.at(f"partitions[{i}]", message, object=object_name)
-        known: dict[tuple[int, int], int] = {}
+        checked: dict[tuple[int, int], int] = {}
         for j, members in enumerate(entry.partitions):
             path = f"partitions[{i}].partitions[{j}]"
             if not members:
                 message = "must name a device"
                 yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=object_name)
-            if problem := _find_overlap(j, members, known):
+            if problem := _find_overlap(j, members, checked):
                 yield codes.PARTITIONS_OVERLAP.at(path, problem, object=object_name)
 
 
 def _find_overlap(
-    position: int, members: tuple[int, ...], known: dict[tuple[int, int], int]
+    position: int, members: tuple[int, ...], checked: dict[tuple[int, int], int]
 ) -> str:
     """Add the devices of a partition to the known ones; return what is wrong with them."""
     if len(set(members)) < len(members):
         return "names a device twice"
     problem = ""
     for number in members:
-        other = known.setdefault((len(members), number), position)
+        other = checked.setdefault((len(members), number), position)
         if other != position:
             problem = f"device {number} is in partitions[{other}] of the same size as well"
     return problem

@@ -61,8 +61,8 @@ def _rows(info: inspect.Type, place: str) -> Iterator[FieldRow]:
 
 
 def _description(info: inspect.Type) -> str:
-    known = info.extra_json_schema if isinstance(info, inspect.Metadata) else None
-    return str((known or {}).get("description", ""))
+    schema = info.extra_json_schema if isinstance(info, inspect.Metadata) else None
+    return str((schema or {}).get("description", ""))
 
 
 def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one line for each kind of type

@@ -242,16 +242,16 @@ def find_path(before: str) -> Path:
     word = ""
     if len(before) > _LONGEST_SEARCH:
         return ()
-    for found in _TOKEN.findall(before):
-        if found in "[{":
-            path.append(0 if found == "[" else "")
-        elif found in "]}":
+    for symbol in _TOKEN.findall(before):
+        if symbol in "[{":
+            path.append(0 if symbol == "[" else "")
+        elif symbol in "]}":
             path = path[:-1]
-        elif found == ":" and path and isinstance(path[-1], str):
+        elif symbol == ":" and path and isinstance(path[-1], str):
             path[-1] = word
-        elif found == "," and path:
+        elif symbol == "," and path:
             last = path[-1]
             path[-1] = last + 1 if isinstance(last, int) else ""
-        word = found[1:-1]
+        word = symbol[1:-1]
     # An empty key marks an object whose next key was not reached. Long paths are truncated.
     return tuple(path[:-1] if path and path[-1] == "" else path)[:MAX_DEPTH]

@@ -173,15 +173,15 @@ def _directives(value: Value, path: Path) -> Iterator[Path]:
 
 def find_template(text: str) -> DocumentProblem | None:
     """Report that a text that is not YAML looks like a template; None if it does not."""
-    found = _NOT_IN_COMMENT.search(text)
-    if found is None:
+    template = _NOT_IN_COMMENT.search(text)
+    if template is None:
         return None
-    shown = text[found.start(1) :].split("\n", 1)[0]
+    shown = text[template.start(1) :].split("\n", 1)[0]
     name = describe_placeholder(shown)
     code = codes.TEMPLATE_NOT_RENDERED
     if any(pattern.match(shown) for _, pattern in _PARAMETERS.values()):
         code = codes.PARAMETER_NOT_QUOTED
-    return DocumentProblem(code, f"{_clip(shown)} is {name}", offset=found.start(1))
+    return DocumentProblem(code, f"{_clip(shown)} is {name}", offset=template.start(1))
 
 
 def _clip(text: str) -> str:

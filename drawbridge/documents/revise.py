@@ -133,7 +133,7 @@ class _Reviser:
 
     def dashes(self, node: SyntaxNode) -> list[int]:
         """Find the dash of each item of a block list, which the parser does not report."""
-        found = []
+        positions = []
         at = node.start
         marked = node.anchor is not None or node.tag is not None
         for number, child in enumerate(node.children or []):
@@ -142,9 +142,9 @@ class _Reviser:
                 if match is None or match.end() > child.start:
                     raise EditRefusedError("the style of this list is not supported")
                 at = match.end() - 1
-            found.append(at)
+            positions.append(at)
             at = child.end
-        return found
+        return positions
 
     def value(
         self, node: SyntaxNode, key: SyntaxNode, value: SyntaxNode, old: Value, new: Value

@@ -128,8 +128,8 @@ def _merge_comments(chunks: Iterator[tuple[Chunk, bool]]) -> Iterator[Chunk]:
 
 
 def _line_end(data: bytes, at: int) -> int:
-    found = _LINE_END.search(data, at)
-    return found.end() if found else len(data)
+    line_end = _LINE_END.search(data, at)
+    return line_end.end() if line_end else len(data)
 
 
 def _split_json(data: bytes) -> Iterator[Chunk]:

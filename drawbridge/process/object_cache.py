@@ -28,10 +28,10 @@ def _decode_with(reader: Reader[T], keep: Callable[[T], T] | None) -> Callable[[
     """Return a decoder that raises ValueError for an object that cannot be read."""
 
     def decode(raw: bytes) -> T:
-        found = reader.read(raw)
-        if isinstance(found, tuple):
-            first = found[0]
+        decoded = reader.read(raw)
+        if isinstance(decoded, tuple):
+            first = decoded[0]
             raise ValueError(f"{first.path}: {first.message}")  # noqa: TRY004  # not a type check
-        return found if keep is None else keep(found)
+        return decoded if keep is None else keep(decoded)
 
     return decode

@@ -36,14 +36,14 @@ class StopSignal:
     def install(self) -> None:
         """Install the signal handlers. This works in the event loop of the main thread only."""
         loop = asyncio.get_running_loop()
-        for each in SIGNALS:
-            loop.add_signal_handler(each, self.request, each)
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self.request, number)
 
     def remove(self) -> None:
         """Remove the signal handlers."""
         loop = asyncio.get_running_loop()
-        for each in SIGNALS:
-            loop.remove_signal_handler(each)
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
 
     def request(self, number: int = signal.SIGTERM) -> None:
         """Request the stop. The second request exits immediately."""

@@ -54,14 +54,14 @@ class Settings:
         if content == self._seen:
             return ()
         self._seen = content
-        found = errors or parse_configuration(content, self._path, self._known)
-        if isinstance(found, Configuration):
-            self._apply(found)
+        parsed = errors or parse_configuration(content, self._path, self._known)
+        if isinstance(parsed, Configuration):
+            self._apply(parsed)
             return ()
         metrics.CONFIGURATION_READS.labels("error").inc()
         metrics.CONFIGURATION_GOOD.set(0)
-        self._report(found)
-        return found
+        self._report(parsed)
+        return parsed
 
     async def run(self, interval: float = POLL_INTERVAL) -> None:
         """Poll the file until cancelled."""
@@ -94,13 +94,13 @@ def parse_configuration(
     data: bytes, name: str, known: Mapping[str, str]
 ) -> Configuration | tuple[Finding, ...]:
     """Read a Configuration that a process supports, or return all findings."""
-    found = [each for each in read_documents(Source(name, data)) if not each.empty]
-    if unread := tuple(located.finding for each in found for located in each.findings):
+    documents = [each for each in read_documents(Source(name, data)) if not each.empty]
+    if unread := tuple(located.finding for each in documents for located in each.findings):
         return unread
-    if len(found) != 1:
-        message = f"expected one Configuration, but the file has {len(found)} documents"
+    if len(documents) != 1:
+        message = f"expected one Configuration, but the file has {len(documents)} documents"
         return (drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("", message),)
-    return load_configuration(found[0].value, known)
+    return load_configuration(documents[0].value, known)
 
 
 def _read_file(path: str) -> tuple[bytes, tuple[Finding, ...]]:

@@ -79,8 +79,8 @@ def read_amounts(value: Value) -> dict[str, str]:
 
 
 def _requests(claim: Value) -> list[Mapping[str, Value]]:
-    found = as_list(get_value(claim, ("spec", "devices", "requests")))
-    return [as_mapping(each) for each in found]
+    requests = as_list(get_value(claim, ("spec", "devices", "requests")))
+    return [as_mapping(each) for each in requests]
 
 
 def _constraints(claim: Value) -> Iterator[tuple[str, list[str]]]:

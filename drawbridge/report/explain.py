@@ -130,8 +130,8 @@ def explain(objects: PodObjects) -> Explanation:
         events=tuple(describe_events(objects.events)),
     )
     unreadable = _describe_unreadable(budget) if marked and before is None else ""
-    found = tuple(_findings(objects, explanation, unreadable))
-    return msgspec.structs.replace(explanation, findings=found)
+    findings = tuple(_findings(objects, explanation, unreadable))
+    return msgspec.structs.replace(explanation, findings=findings)
 
 
 def referenced_names(pod: Value) -> tuple[list[str], list[str]]:
@@ -159,25 +159,25 @@ def _requested_resources(pod: Value, before: Value | None) -> Iterator[Requested
 
 def _device_resources(pod: Value) -> Iterator[RequestedResource]:
     for kind in _CONTAINERS:
-        for one in map(as_mapping, as_list(get_value(pod, ("spec", kind)))):
-            resources = as_mapping(one.get("resources"))
+        for container in map(as_mapping, as_list(get_value(pod, ("spec", kind)))):
+            resources = as_mapping(container.get("resources"))
             amounts = {
                 **as_mapping(resources.get("requests")),
                 **as_mapping(resources.get("limits")),
             }
             for name, amount in amounts.items():
                 if is_device_resource(name):
-                    yield RequestedResource(_text(one.get("name")), name, f"{amount}")
+                    yield RequestedResource(_text(container.get("name")), name, f"{amount}")
 
 
 def _hints(pod: Value, before: Value | None) -> dict[str, str]:
-    found: dict[str, str] = {}
+    hints: dict[str, str] = {}
     for part in ("annotations", "labels") if before is not None else ():
         now = as_mapping(get_value(pod, ("metadata", part)))
         for key, value in as_mapping(get_value(before, ("metadata", part))).items():
             if now.get(key) != value and key not in (ORIGINAL_ANNOTATION, FACTS_ANNOTATION):
-                found[key] = _text(value)
-    return found
+                hints[key] = _text(value)
+    return hints
 
 
 # --- claims --------------------------------------------------------------------------------------
@@ -260,10 +260,10 @@ def _template_spec(template: Value) -> Value:
 
 def _containers_using(pod: Value, name: str) -> Iterator[str]:
     for kind in _CONTAINERS:
-        for one in map(as_mapping, as_list(get_value(pod, ("spec", kind)))):
-            uses = map(as_mapping, as_list(get_value(one.get("resources"), ("claims",))))
+        for container in map(as_mapping, as_list(get_value(pod, ("spec", kind)))):
+            uses = map(as_mapping, as_list(get_value(container.get("resources"), ("claims",))))
             if any(use.get("name") == name for use in uses):
-                yield _text(one.get("name"))
+                yield _text(container.get("name"))
 
 
 def _devices(claim: Value) -> Iterator[AllocatedDevice]:
@@ -291,7 +291,7 @@ def _describe_unreadable(budget: WorkBudget) -> str:
 def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterator[Finding]:
     about = name_object(objects.pod, 1)
     if not pod.translated and pod.asked:
-        names = ", ".join(dict.fromkeys(each.resource for each in pod.asked))
+        names = ", ".join(dict.fromkeys(request.resource for request in pod.asked))
         if pod.mode == ENFORCE:
             message = f"requests {names} and was not translated when it was created"
             yield codes.NOT_TRANSLATED.at("", message, object=about, remedy=codes.ASK_WHY)
@@ -302,33 +302,33 @@ def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterato
     if unreadable:
         path = f"metadata.annotations[{ORIGINAL_ANNOTATION}]"
         yield codes.ORIGINAL_UNREADABLE.at(path, unreadable, object=about)
-    for i, each in enumerate(pod.claims):
-        path = "" if each.name == EXTENDED_RESOURCES else f"spec.resourceClaims[{i}]"
-        yield from _claim_findings(objects, each, about, path)
+    for i, claim in enumerate(pod.claims):
+        path = "" if claim.name == EXTENDED_RESOURCES else f"spec.resourceClaims[{i}]"
+        yield from _claim_findings(objects, claim, about, path)
     yield from _pod_findings(objects, pod, about)
 
 
 def _claim_findings(
-    objects: PodObjects, each: ExplainedClaim, about: str, path: str
+    objects: PodObjects, explained: ExplainedClaim, about: str, path: str
 ) -> Iterator[Finding]:
     namespace = get_value(objects.pod, ("metadata", "namespace")) or "default"
-    claim = f"ResourceClaim/{namespace}/{each.claim}"
-    if other := _find_other_name(objects.templates.get(each.template or "")):
+    claim = f"ResourceClaim/{namespace}/{explained.claim}"
+    if other := _find_other_name(objects.templates.get(explained.template or "")):
         message = f"content has the hash of {other}"
-        template = f"ResourceClaimTemplate/{namespace}/{each.template}"
+        template = f"ResourceClaimTemplate/{namespace}/{explained.template}"
         yield codes.TEMPLATE_DIFFERS.at("spec", message, object=template)
-    if each.state == "template missing":
-        message = f"ResourceClaimTemplate {each.template} not found"
+    if explained.state == "template missing":
+        message = f"ResourceClaimTemplate {explained.template} not found"
         yield codes.TEMPLATE_MISSING.at(path, message, object=about)
-    elif each.state == "not generated":
-        message = f"no claim created from template {each.template} yet"
+    elif explained.state == "not generated":
+        message = f"no claim created from template {explained.template} yet"
         yield codes.CLAIM_NOT_GENERATED.at(path, message, object=about)
-    elif each.state == "missing":
-        yield codes.CLAIM_GONE.at(path, f"ResourceClaim {each.claim} not found", object=about)
-    elif each.state == "pending":
+    elif explained.state == "missing":
+        yield codes.CLAIM_GONE.at(path, f"ResourceClaim {explained.claim} not found", object=about)
+    elif explained.state == "pending":
         yield codes.CLAIM_PENDING.at("", "no devices allocated", object=claim)
-    elif each.state == "allocated":
-        users = as_list(get_value(objects.claims[each.claim or ""], ("status", "reservedFor")))
+    elif explained.state == "allocated":
+        users = as_list(get_value(objects.claims[explained.claim or ""], ("status", "reservedFor")))
         names = ", ".join(_text(as_mapping(user).get("name")) for user in users) or "no pod"
         message = f"reserved for {names}, not for this pod"
         yield codes.CLAIM_NOT_RESERVED.at("", message, object=claim)

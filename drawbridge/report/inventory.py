@@ -92,8 +92,8 @@ def _numa(device: Device) -> _Scalar | None:
 
 def _attribute(device: Device, name: str) -> _Scalar | None:
     """Return the value of an attribute; of a list the first value, which is the device's own."""
-    found = device.attributes.get(name)
-    value = attributes.attribute_value(found) if found else None
+    attribute = device.attributes.get(name)
+    value = attributes.attribute_value(attribute) if attribute else None
     return (value[0] if value else None) if isinstance(value, tuple) else value
 
 

@@ -86,5 +86,5 @@ def _lines(
             yield from (Branch("", other) for other in others)
 
 
-def _holder(each: DeviceHolder) -> tuple[str, ...]:
-    return ("NEW" if each.new else "held", each.claim, each.amount)
+def _holder(holder: DeviceHolder) -> tuple[str, ...]:
+    return ("NEW" if holder.new else "held", holder.claim, holder.amount)

@@ -210,27 +210,29 @@ def _explain_template(place: Place, objects: WorkloadObjects) -> Explanation:
     names: dict[str, Value] = {key: owner[key] for key in ("name", "namespace") if key in owner}
     spec = get_value(place.pod, ("spec",))
     pod: dict[str, Value] = {"kind": "Pod", "metadata": {**metadata, **names}, "spec": spec}
-    found = explain(PodObjects(pod, objects.claims, objects.templates, (), objects.namespace))
+    explanation = explain(PodObjects(pod, objects.claims, objects.templates, (), objects.namespace))
     # Pods are translated when they are created, and wait only then.
     absent = find_names((codes.CODES,), Trait.ONLY_FOR_PODS)
-    if found.mode == ENFORCE:
+    if explanation.mode == ENFORCE:
         absent |= {codes.NOT_TRANSLATED.name}
-    kept = tuple(each for each in found.findings if each.code not in absent)
+    kept = tuple(each for each in explanation.findings if each.code not in absent)
     path = format_path(place.path)
-    return msgspec.structs.replace(found, pod=f"template {path}", phase="no pod", findings=kept)
+    return msgspec.structs.replace(
+        explanation, pod=f"template {path}", phase="no pod", findings=kept
+    )
 
 
 def _events_of(objects: WorkloadObjects) -> list[Value]:
     """Return the events of a workload, and of the ReplicaSets or Jobs that it creates."""
     name = f"{get_value(objects.workload, ('metadata', 'name'))}"
-    found = []
+    events = []
     for event in objects.events:
         kind, about = _subject(event)
         own = about == name and kind == objects.kind.kind
         made = kind in ("ReplicaSet", "Job") and f"{about}".startswith(f"{name}-")
         if own or made:
-            found.append(event)
-    return found
+            events.append(event)
+    return events
 
 
 def _subject(event: Value) -> tuple[Value, Value]:

@@ -111,11 +111,11 @@ def _reduce_spec(spec: Mapping[str, Value]) -> Value:
     return kept
 
 
-def _reduce_container(one: Value) -> Value:
-    if not isinstance(one, dict):
-        return one
+def _reduce_container(container: Value) -> Value:
+    if not isinstance(container, dict):
+        return container
     kept: dict[str, Value] = {
-        key: value if key in _READ_OF_CONTAINER else None for key, value in one.items()
+        key: value if key in _READ_OF_CONTAINER else None for key, value in container.items()
     }
     if isinstance(env := kept.get("env"), list):
         kept["env"] = _reduce_environment(env)
@@ -134,6 +134,6 @@ def _reduce_environment(listed: list[Value]) -> Value:
     ]
 
 
-def _reduce_volume(one: Value) -> Value:
+def _reduce_volume(volume: Value) -> Value:
     """Keep a hostPath volume; blank any other volume."""
-    return one if isinstance(one, dict) and "hostPath" in one else None
+    return volume if isinstance(volume, dict) and "hostPath" in volume else None

@@ -68,12 +68,12 @@ def count_values(value: Value) -> int:
     """Count the values in a value, and long texts by their length: the work to compare it."""
     units, left = 0, [value]
     while left:
-        each = left.pop()
+        inner = left.pop()
         units += 1
-        if isinstance(each, str):
-            units += len(each) // _MOVED_PER_UNIT
-        elif isinstance(each, dict):
-            left += each.values()
-        elif isinstance(each, list):
-            left += each
+        if isinstance(inner, str):
+            units += len(inner) // _MOVED_PER_UNIT
+        elif isinstance(inner, dict):
+            left += inner.values()
+        elif isinstance(inner, list):
+            left += inner
     return units

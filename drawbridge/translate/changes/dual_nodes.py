@@ -50,24 +50,26 @@ def find_dual_sources(
     if facts is None:
         return ()
     wanted = {name for ask in asks for name in ask.resources}
-    known = known_families(configuration)
+    families = known_families(configuration)
     drivers = {driver for each in results for driver in each.drivers}
     wanted.update(
         *(
-            served_names(known[driver].legacy_names, facts.plugin_resources)
+            served_names(families[driver].legacy_names, facts.plugin_resources)
             for driver in drivers
-            if driver in known
+            if driver in families
         )
     )
     names = tuple(each for each in facts.names if each.nodes and each.name in wanted)
-    return names or tuple(_held(drivers, facts, known))
+    return names or tuple(_held(drivers, facts, families))
 
 
-def _held(drivers: Collection[str], facts: Facts, known: Mapping[str, Family]) -> Iterator[Driver]:
+def _held(
+    drivers: Collection[str], facts: Facts, families: Mapping[str, Family]
+) -> Iterator[Driver]:
     """Yield those of the drivers whose devices pods may still hold from a plugin."""
     extended = {driver for each in facts.classes if each.extended for driver in each.drivers}
     for each in facts.drivers:
-        family = known.get(each.name)
+        family = families.get(each.name)
         named = (family is not None and family.legacy_names) or each.name in extended
         if each.dual and named and each.name in drivers:
             yield each
@@ -122,12 +124,12 @@ def report_left(asks: Iterable[Ask], facts: Facts | None) -> Iterator[Finding]:
     """Report the resources of untranslated asks that nodes offer twice."""
     by_name = {name: ask for ask in asks for name in ask.resources}
     for name, ask in by_name.items():
-        found = facts.find_resource(name) if facts else None
-        if found and found.dual:
+        resource = facts.find_resource(name) if facts else None
+        if resource and resource.dual:
             yield DUAL_ADVERTISED.at(
                 format_path(ask.users[0].path) if ask.users else "",
-                f"a device plugin advertises {name} on {_nodes(found.dual)} that also "
-                f"{'publishes' if found.dual == 1 else 'publish'} the same devices in "
+                f"a device plugin advertises {name} on {_nodes(resource.dual)} that also "
+                f"{'publishes' if resource.dual == 1 else 'publish'} the same devices in "
                 "ResourceSlices, so the pod and a claim may get the same device",
             )
 

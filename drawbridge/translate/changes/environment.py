@@ -77,8 +77,8 @@ def change_environment(
 def _remove_visible(patch: Patch, path: Path, chosen: _Variables) -> list[Finding]:
     """Remove the variable, from the last one on, so that the indices stay valid."""
     findings = []
-    for number, one in reversed(chosen):
-        if one["name"] == _VISIBLE:
+    for number, variable in reversed(chosen):
+        if variable["name"] == _VISIBLE:
             at = (*path, "env", number)
             patch.remove(at)
             message = f"removed {_VISIBLE}, because the claim selects the devices"
@@ -109,30 +109,30 @@ def _report_containers(
 ) -> list[Finding]:
     """Report fields of containers that stay but may lose their effect."""
     findings: list[Finding] = []
-    for path, one in containers.items():
+    for path, container in containers.items():
         if path in chosen:
             findings += (_report_named if path in users else _report_visible)(path, chosen[path])
-        if path in users and as_mapping(one.get("securityContext")).get("privileged") is True:
+        if path in users and as_mapping(container.get("securityContext")).get("privileged") is True:
             message = "the container is privileged, so it has access to every device of the node"
             findings.append(ALLOCATION_NOT_ENFORCED.at(format_path(path), message))
     return findings
 
 
 def _report_named(path: Path, chosen: _Variables) -> Iterator[Finding]:
-    for number, one in chosen:
-        text = f"{one.get('value', '')}"
-        exact = one["name"] != _PREFIXED or text.startswith(("=", "^")) or ":" in text
-        if exact and one["name"] != _VISIBLE:
+    for number, variable in chosen:
+        text = f"{variable.get('value', '')}"
+        exact = variable["name"] != _PREFIXED or text.startswith(("=", "^")) or ":" in text
+        if exact and variable["name"] != _VISIBLE:
             yield DEVICES_BY_NAME.at(
                 format_path((*path, "env", number)),
-                f"{one['name']} is {text or 'set'}, but the claim may allocate other devices",
+                f"{variable['name']} is {text or 'set'}, but the claim may allocate other devices",
             )
 
 
 def _report_visible(path: Path, chosen: _Variables) -> Iterator[Finding]:
-    for number, one in chosen:
-        text = f"{one.get('value', '')}"
-        if one["name"] == _VISIBLE and text not in _NONE_VISIBLE:
+    for number, variable in chosen:
+        text = f"{variable.get('value', '')}"
+        if variable["name"] == _VISIBLE and text not in _NONE_VISIBLE:
             yield VISIBLE_WITHOUT_CLAIM.at(
                 format_path((*path, "env", number)),
                 f"{_VISIBLE} is {text}, but the container requests no GPU",
@@ -141,10 +141,10 @@ def _report_visible(path: Path, chosen: _Variables) -> Iterator[Finding]:
 
 def _report_host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
     """Report RDMA devices that the pod accesses through hostPath volumes."""
-    for number, each in enumerate(as_list(spec.get("volumes"))):
-        if not isinstance(each, dict) or "hostPath" not in each:
+    for number, volume in enumerate(as_list(spec.get("volumes"))):
+        if not isinstance(volume, dict) or "hostPath" not in volume:
             continue
-        path = as_mapping(each["hostPath"]).get("path")
+        path = as_mapping(volume["hostPath"]).get("path")
         if isinstance(path, str) and f"{path.rstrip('/')}/".startswith(_INFINIBAND):
             yield RDMA_BY_HOST_ACCESS.at(
                 format_path(("spec", "volumes", number, "hostPath", "path")),
@@ -162,10 +162,10 @@ def _containers(spec: Mapping[str, Value]) -> _Containers:
 
 def _variables(container: Mapping[str, Value]) -> _Variables:
     """Find the variables of a container that select devices, with their indices."""
-    found = []
-    for number, each in enumerate(as_list(container.get("env"))):
-        if isinstance(each, dict):
-            name = each.get("name")
+    variables = []
+    for number, variable in enumerate(as_list(container.get("env"))):
+        if isinstance(variable, dict):
+            name = variable.get("name")
             if isinstance(name, str) and name in DEVICE_VARIABLES:
-                found.append((number, each))
-    return found
+                variables.append((number, variable))
+    return variables

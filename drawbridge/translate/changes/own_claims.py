@@ -73,9 +73,9 @@ def owns_all_drivers(facts: Facts | None, configuration: Configuration) -> bool:
 
 def _find_installed(facts: Facts, configuration: Configuration) -> set[str]:
     """Return the drivers that publish devices, and the known drivers whose DeviceClass exists."""
-    known = known_families(configuration)
+    families = known_families(configuration)
     return {each.name for each in facts.drivers} | {
         driver
-        for driver, family in known.items()
+        for driver, family in families.items()
         if any(facts.find_class(name) for name in family.classes)
     }

@@ -65,8 +65,8 @@ class _Container:
         held = self.held
         if isinstance(held, dict):
             return held.get(f"{token}")
-        found = parse_index(token, len(held))
-        return None if found is None else held[found]
+        index = parse_index(token, len(held))
+        return None if index is None else held[index]
 
     def has(self, token: str | int) -> bool:
         """Whether there is a value at a key or index, even null."""
@@ -255,9 +255,9 @@ class Patch:
 
     def _find_container(self, path: Path) -> tuple[_Container, int]:
         """Return the deepest existing object or list on a path, and its depth."""
-        known = self._opened.get(path)
-        if known is not None:
-            return known, len(path)
+        opened = self._opened.get(path)
+        if opened is not None:
+            return opened, len(path)
         place, depth = self._top, 0
         for token in path:
             inner = place.inner.get(token) or place.open(token)

@@ -96,11 +96,11 @@ def remove_returned_requests(pod: Value, legacy: Legacy) -> PodWithoutReturned:
     )
 
 
-def _report(one: DeviceResource) -> Finding:
+def _report(request: DeviceResource) -> Finding:
     return REQUEST_RETURNED.at(
-        one.where,
-        f"removed {one.original_name}: {one.amount_text}, because the container already has a "
-        "claim for it",
+        request.where,
+        f"removed {request.original_name}: {request.amount_text}, because the container already "
+        "has a claim for it",
     )
 
 
@@ -147,8 +147,8 @@ def _is_among(request: DeviceResource, fields: set[tuple[Path, str | int]]) -> b
 
 def _remove(pod: Value, resources: list[DeviceResource]) -> Patch:
     patch = Patch(pod)
-    for one in resources:
-        for field in one.source_fields():
+    for request in resources:
+        for field in request.source_fields():
             patch.remove((*field.path, field.name))
     return patch
 

@@ -210,10 +210,10 @@ class _UndoRun:
         if next(self._find_items(step), None) is not None:
             return False
         for item in step.value:
-            one = (*step.path, "0")
-            for operation in name_test(one, item):
+            first = (*step.path, "0")
+            for operation in name_test(first, item):
                 self.test(operation)
-                self.change("remove", UndoStep("remove", one))
+                self.change("remove", UndoStep("remove", first))
         return True
 
     def test(self, step: UndoStep) -> None:
@@ -229,7 +229,7 @@ class _UndoRun:
         return self._find_below(self.pod, step, cost, (), self._indices)
 
     def _find_below(
-        self, held: Value, step: UndoStep, cost: int, at: Path, known: _CurrentIndices | None
+        self, held: Value, step: UndoStep, cost: int, at: Path, indices: _CurrentIndices | None
     ) -> Iterator[Path]:
         """Find the items below `at` that equal the value of a step."""
         self._budget.charge(cost if len(at) == len(step.path) else _LOOKUP_UNITS)
@@ -238,7 +238,7 @@ class _UndoRun:
                 yield at
             return
         token = step.path[len(at)]
-        inner = known.inner.get(token) if known else None
+        inner = indices.inner.get(token) if indices else None
         if isinstance(held, dict):
             if token in held:
                 yield from self._find_below(held[str(token)], step, cost, (*at, token), inner)
@@ -286,10 +286,10 @@ class _UndoRun:
         number = parse_index(written[-1], 1 << 30)
         if number is None:
             return at  # append
-        known = self._indices.find_index(written)
+        index = self._indices.find_index(written)
         before = self._indices.find_index((*written[:-1], str(number - 1)))
-        if known is not None or before is None:
-            return number if known is None else known
+        if index is not None or before is None:
+            return number if index is None else index
         return before + 1
 
 

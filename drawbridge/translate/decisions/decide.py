@@ -105,7 +105,8 @@ def decide(
     served_by, rating = find_server(asks, facts), rate_asks(asks, result)
     mapped = tuple(_report_mapped_amounts(asks, facts))
     if rating is Expressibility.NOT_EXPRESSIBLE:
-        decision = _leave_or_refuse(asks, result, served_by, configuration, known=facts is not None)
+        is_known = facts is not None
+        decision = _leave_or_refuse(asks, result, served_by, configuration, is_known=is_known)
         return replace(decision, findings=(*decision.findings, *mapped))
     if any(stays_with_plugin(ask, facts) for ask in asks):
         message = f"{_stays_with_its(asks)} device plugin, which shares the device between pods"
@@ -133,19 +134,19 @@ def _leave_or_refuse(
     served_by: ServedBy,
     configuration: Configuration,
     *,
-    known: bool,
+    is_known: bool,
 ) -> Decision:
     native = configuration.placement == Placement.NATIVE
     why = [each for each in result.findings if each.severity is not Severity.INFO]
     why = why or [_make_finding(NOTHING_SAYS_IT, asks, _no_counterpart(asks[0]), ": ")]
     if served_by is ServedBy.PLUGIN or (served_by is ServedBy.CLASS and native):
         named = any(ask.resources for ask in asks)
-        one = len(_list_names(asks)) == 1
+        is_single = len(_list_names(asks)) == 1
         server = f"{_SERVERS[served_by]} that serves" if named else "component that reads"
-        stays, it = ("stays", "it") if one else ("stay", "them")
+        stays, it = ("stays", "it") if is_single else ("stay", "them")
         reason = why[0].message.removeprefix(f"{_names(asks)}: ")
         message = f"{stays} with the {server} {it}: {reason}"
-        remedy = why[0].remedy if known else SERVER_UNKNOWN.remedy
+        remedy = why[0].remedy if is_known else SERVER_UNKNOWN.remedy
         return Decision(
             Verdict.LEAVE, (_make_finding(LEFT_AS_IT_IS, asks, message, remedy=remedy),)
         )
@@ -171,8 +172,8 @@ def _find_native_class(
 
 
 def _has_devices(name: str, facts: Facts) -> bool:
-    found = facts.find_class(name)
-    return found is None or bool(found.drivers)
+    class_facts = facts.find_class(name)
+    return class_facts is None or bool(class_facts.drivers)
 
 
 def _report_mapped_amounts(asks: Sequence[Ask], facts: Facts | None) -> Iterator[Finding]:

@@ -64,33 +64,34 @@ class RequestBuilder:
             name=name,
             row=f"{self.dialect}/{ask.row}",
             users=users or ask.users,
-            resources=tuple(dict.fromkeys([one.original_name for one in resources]))
+            resources=tuple(dict.fromkeys([resource.original_name for resource in resources]))
             or ask.resources,
             amounts=_find_amounts(
-                {**{one.original_name: one.amount for one in resources}, **totals}, ask.count
+                {**{resource.original_name: resource.amount for resource in resources}, **totals},
+                ask.count,
             ),
         )
         self.asks.append(named)
-        for one in resources:
-            self.source_fields += one.source_fields(asks=(name,))
+        for resource in resources:
+            self.source_fields += resource.source_fields(asks=(name,))
         return named
 
     def keep_resources(self, resources: Iterable[DeviceResource]) -> None:
         """Add resources as source fields that stay in the pod."""
-        for one in resources:
-            self.source_fields += one.source_fields(removed=False)
+        for resource in resources:
+            self.source_fields += resource.source_fields(removed=False)
 
-    def read_count(self, one: DeviceResource) -> int:
+    def read_count(self, resource: DeviceResource) -> int:
         """Return the amount as a device count. Warns if it is implausible as one."""
-        if one.amount > MAX_DEVICES:
+        if resource.amount > MAX_DEVICES:
             self.findings.append(
                 AMOUNT_SUSPICIOUS.at(
-                    one.where,
-                    f"{one.original_name} requests {one.amount} whole devices, but no machine has "
-                    f"more than {MAX_DEVICES}",
+                    resource.where,
+                    f"{resource.original_name} requests {resource.amount} whole devices, but no "
+                    f"machine has more than {MAX_DEVICES}",
                 )
             )
-        return one.amount
+        return resource.amount
 
     def add_annotations(self, keys: Iterable[str], *, removed: bool = True) -> None:
         """Add those annotations that the pod has as source fields of every ask so far."""

@@ -87,9 +87,9 @@ def share_devices(
 
 
 def _hold(ask: Ask, held: list[_HeldAsk], pool: _AskPool) -> None:
-    one = _HeldAsk(ask)
-    held.append(one)
-    pool.setdefault(_shared_properties(ask), []).append(one)
+    held_ask = _HeldAsk(ask)
+    held.append(held_ask)
+    pool.setdefault(_shared_properties(ask), []).append(held_ask)
 
 
 def _share(
@@ -99,20 +99,20 @@ def _share(
     into: list[str] = []
     findings: list[Finding] = []
     missing = ask.count
-    for one in candidates:
+    for held_ask in candidates:
         budget.charge(1)
         if missing == 0:
             break
-        if not _satisfies(one.ask, ask) or _may_repeat(ask, one.ask):
+        if not _satisfies(held_ask.ask, ask) or _may_repeat(ask, held_ask.ask):
             continue
         budget.charge(_MERGE_UNITS)
         if missing is None:
             missing = 0
         else:
-            findings += _report_excess(ask, missing, one, budget)
-            missing = max(0, missing - (one.ask.count or missing))
-        one.sharing.append(ask)
-        into.append(one.ask.name)
+            findings += _report_excess(ask, missing, held_ask, budget)
+            missing = max(0, missing - (held_ask.ask.count or missing))
+        held_ask.sharing.append(ask)
+        into.append(held_ask.ask.name)
     return into, missing, findings
 
 
@@ -173,12 +173,12 @@ def _memory_satisfies(held: Bytes | Percent | None, wanted: Bytes | Percent | No
     return False
 
 
-def _report_excess(ask: Ask, missing: int, one: _HeldAsk, budget: WorkBudget) -> list[Finding]:
-    other = one.ask
+def _report_excess(ask: Ask, missing: int, held_ask: _HeldAsk, budget: WorkBudget) -> list[Finding]:
+    other = held_ask.ask
     more_devices = other.count is None or other.count > missing
     if not more_devices and ask.share == other.share:
         return []
-    users = one.users
+    users = held_ask.users
     budget.charge(len(users))
     names = ", ".join([user.name for user in users])
     budget.charge_moved(len(names))

@@ -38,10 +38,10 @@ class PodNetwork:
 def add_networks(configuration: Configuration, networks: Iterable[NetworkFacts]) -> Configuration:
     """Return the configuration with more networks in `legacy.networks`; its own take precedence."""
     legacy = configuration.legacy
-    known = {NetworkName(each.name): ResourceName(each.resource) for each in networks}
-    if not known.keys() - legacy.networks.keys():
+    resources = {NetworkName(each.name): ResourceName(each.resource) for each in networks}
+    if not resources.keys() - legacy.networks.keys():
         return configuration
-    return replace(configuration, legacy=replace(legacy, networks={**known, **legacy.networks}))
+    return replace(configuration, legacy=replace(legacy, networks={**resources, **legacy.networks}))
 
 
 def read_networks(pod: PodView) -> tuple[tuple[PodNetwork, ...], tuple[Finding, ...]]:

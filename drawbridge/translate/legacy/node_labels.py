@@ -198,15 +198,19 @@ def _read_entry(raw: Value, path: Path, vendor: str, budget: WorkBudget) -> _Aff
     expressions = as_list(entry.get("matchExpressions"))
     terms: dict[int, LabelTerm] = {}
     budget.charge(_EXPRESSION_UNITS * (1 + len(expressions)))
-    for i, one in enumerate(expressions):
-        expression = as_mapping(one)
+    for i, written in enumerate(expressions):
+        expression = as_mapping(written)
         key = expression.get("key")
         if isinstance(key, str) and gpu_labels.label_vendor(key) == vendor:
             values = tuple(map(format_value, as_list(expression.get("values"))))
             where = format_path((*path, "matchExpressions", i))
             terms[i] = LabelTerm(key, format_value(expression.get("operator")), values, where)
     read = {term.where: meaning for term, meaning in _interpret(terms.values())}
-    rest = [one for i, one in enumerate(expressions) if i not in terms or read[terms[i].where].kept]
+    rest = [
+        written
+        for i, written in enumerate(expressions)
+        if i not in terms or read[terms[i].where].kept
+    ]
     if rest or "matchExpressions" not in entry:
         kept = entry | ({"matchExpressions": rest} if rest else {})
     else:

@@ -137,12 +137,12 @@ class PodView(msgspec.Struct, frozen=True):
 
         This is the scheduler name and the names and domains of resources, annotations and labels.
         """
-        found = {self.scheduler}
+        words = {self.scheduler}
         for names in (self.annotations, self.labels, *[one.resources for one in self.containers]):
             for name in names:
-                found.add(name)
-                found.add(name.partition("/")[0])
-        return found
+                words.add(name)
+                words.add(name.partition("/")[0])
+        return words
 
     def without(self, source_fields: Collection[SourceField]) -> "PodView":
         """Return the pod without the resources among these source fields."""
@@ -152,13 +152,13 @@ class PodView(msgspec.Struct, frozen=True):
         if not read:
             return self
         containers = []
-        for one in self.containers:
+        for container in self.containers:
             left = {
                 name: resource
-                for name, resource in one.resources.items()
+                for name, resource in container.resources.items()
                 if (resource.container, resource.original_name) not in read
             }
-            containers.append(Container(one.user, left, one.zeros, one.raw))
+            containers.append(Container(container.user, left, container.zeros, container.raw))
         return replace(self, containers=tuple(containers))
 
 
@@ -263,7 +263,7 @@ def _read_container(
     resources = as_mapping(raw.get("resources"))
     limits, requests = as_mapping(resources.get("limits")), as_mapping(resources.get("requests"))
     renames = cast("Mapping[str, str]", legacy.renames)
-    known: dict[str, DeviceResource] = {}
+    requested: dict[str, DeviceResource] = {}
     zeros: dict[str, DeviceResource] = {}
     findings: list[Finding] = []
     readable = True
@@ -283,10 +283,10 @@ def _read_container(
         if amount is None or other is None:
             readable = False
             findings.append(_invalid_amount(resource))
-        if amount != other or entries[0][0] == "requests" or name in known:
-            findings += _check_amounts(resource, amount, other, known.get(name))
-        (known if largest else zeros)[name] = resource
-    return Container(user, known, zeros, raw), findings, readable
+        if amount != other or entries[0][0] == "requests" or name in requested:
+            findings += _check_amounts(resource, amount, other, requested.get(name))
+        (requested if largest else zeros)[name] = resource
+    return Container(user, requested, zeros, raw), findings, readable
 
 
 def _resource_entries(

@@ -36,12 +36,12 @@ def join_tokens_to_gpus(asks: Sequence[Ask]) -> tuple[Ask, ...]:
 
 def _find_only_name(names_by_user: Iterable[Iterable[str]]) -> str:
     """Return the name that is the only one of all users; empty if there are several, or none."""
-    found = ""
+    only_name = ""
     for name in chain.from_iterable(names_by_user):
-        if found and name != found:
+        if only_name and name != only_name:
             return ""
-        found = name
-    return found
+        only_name = name
+    return only_name
 
 
 def _can_join(ask: Ask) -> bool:

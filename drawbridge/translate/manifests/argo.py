@@ -42,37 +42,39 @@ def find_places(value: Value) -> tuple[Place, ...]:
     if not isinstance(spec, dict) or spec.get(_PATCH) or spec.get("podMetadata"):
         return ()
     listed = spec.get("templates")
-    found: list[Place] = []
-    for number, one in enumerate(listed if isinstance(listed, list) else ()):
-        if isinstance(one, dict) and not one.get(_PATCH):
-            found += _template(one, (*path, "templates", number), spec)
-    return tuple(found)
+    places: list[Place] = []
+    for number, template in enumerate(listed if isinstance(listed, list) else ()):
+        if isinstance(template, dict) and not template.get(_PATCH):
+            places += _template(template, (*path, "templates", number), spec)
+    return tuple(places)
 
 
-def _template(one: Mapping[str, Value], path: Path, spec: Mapping[str, Value]) -> Iterator[Place]:
-    listed = list(_containers(one))
+def _template(
+    template: Mapping[str, Value], path: Path, spec: Mapping[str, Value]
+) -> Iterator[Place]:
+    listed = list(_containers(template))
     if not listed:
         return
     at: dict[Path, Path] = {("metadata",): (*path, "metadata"), ("spec",): path}
     at |= {("spec", "containers", n): (*path, *where) for n, (where, _) in enumerate(listed)}
     inner: dict[str, Value] = {key: spec[key] for key in _FOR_ALL if spec.get(key)}
-    inner |= {key: one[key] for key in _OWN if one.get(key)}
+    inner |= {key: template[key] for key in _OWN if template.get(key)}
     inner["containers"] = [container for _, container in listed]
     pod: dict[str, Value] = {"spec": inner}
-    if "metadata" in one:
-        pod["metadata"] = one["metadata"]
-    inherited = frozenset(key for key in _FOR_ALL if key in inner and not one.get(key))
+    if "metadata" in template:
+        pod["metadata"] = template["metadata"]
+    inherited = frozenset(key for key in _FOR_ALL if key in inner and not template.get(key))
     yield Place(pod, path, at, inherited=inherited)
 
 
-def _containers(one: Mapping[str, Value]) -> Iterator[tuple[Path, Value]]:
+def _containers(template: Mapping[str, Value]) -> Iterator[tuple[Path, Value]]:
     """Yield the containers of a template, each with its path in the template."""
     for key in _ONE:
-        container = one.get(key)
+        container = template.get(key)
         if isinstance(container, dict):
             yield (key,), {"name": _MAIN, **container}
     for path in _SEVERAL:
-        several = get_value(dict(one), path)
+        several = get_value(dict(template), path)
         for number, each in enumerate(several if isinstance(several, list) else ()):
             yield (*path, number), each
 
@@ -99,17 +101,17 @@ def find_translated_places(value: Value) -> tuple[Place, ...]:
     path = SPECS[group_kind(value)]
     spec = get_value(value, path)
     listed = spec.get("templates") if isinstance(spec, dict) else None
-    found: list[Place] = []
-    for number, one in enumerate(listed if isinstance(listed, list) else ()):
-        claims = _patched_claims(one)
-        if claims and isinstance(spec, dict) and isinstance(one, dict):
-            for place in _template(one, (*path, "templates", number), spec):
+    places: list[Place] = []
+    for number, template in enumerate(listed if isinstance(listed, list) else ()):
+        claims = _patched_claims(template)
+        if claims and isinstance(spec, dict) and isinstance(template, dict):
+            for place in _template(template, (*path, "templates", number), spec):
                 inner = get_value(place.pod, ("spec",))
                 pod: dict[str, Value] = {"spec": {**inner, "resourceClaims": claims}}  # type: ignore[dict-item]  # an object
-                if "metadata" in one:
-                    pod["metadata"] = one["metadata"]
-                found.append(replace(place, pod=pod))
-    return tuple(found)
+                if "metadata" in template:
+                    pod["metadata"] = template["metadata"]
+                places.append(replace(place, pod=pod))
+    return tuple(places)
 
 
 def _patched_claims(template: Value) -> list[Value]:

@@ -69,8 +69,8 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
 
 def _report_place(value: Value, place: Place, translation: Translation) -> Iterator[Finding]:
     """Yield the findings about a pod template, with paths in the object."""
-    for each in translation.findings:
-        yield replace(each, path=_object_path(each.path, place))
+    for finding in translation.findings:
+        yield replace(finding, path=_object_path(finding.path, place))
     yield from ray.report_lost_gpus(value, place, translation)
 
 
@@ -115,9 +115,9 @@ def report_unreadable(value: Value, name: str) -> Iterator[Finding]:
         )
 
 
-def _report_other_requests(value: Value, found: tuple[Place, ...]) -> Iterator[Finding]:
+def _report_other_requests(value: Value, places: tuple[Place, ...]) -> Iterator[Finding]:
     kind = value.get("kind") if isinstance(value, dict) else None
-    for other_request in find_other_requests(value, found):
+    for other_request in find_other_requests(value, places):
         path = format_path((*other_request.path, other_request.name))
         yield REQUEST_NOT_IN_POD.at(
             path, f"{kind} requests {other_request.name} outside a known pod template"

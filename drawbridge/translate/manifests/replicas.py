@@ -35,64 +35,68 @@ class PodCount(NamedTuple):
 
 def count_pods(value: Value, place: Place) -> PodCount:
     """Return how many pods of a template run at the same time; a missing number is its default."""
-    known: Mapping[str, Value] = value if isinstance(value, dict) else {}
+    fields: Mapping[str, Value] = value if isinstance(value, dict) else {}
     name = _name_template(value, place.path)
     if place.is_pod:
         return PodCount(1)
-    if group_kind(known) in _ON_EACH_NODE:
+    if group_kind(fields) in _ON_EACH_NODE:
         return PodCount(1, on_each_node=True, name=name)
     number = 1
     for surrounding in _surrounding(value, place.path):
         number *= _factor(surrounding)
-    if group_kind(known) == _GROUPS:
-        number *= _members(known, place.path)
+    if group_kind(fields) == _GROUPS:
+        number *= _members(fields, place.path)
     return PodCount(number, name=name)
 
 
 def _surrounding(value: Value, path: Path) -> Iterator[Mapping[str, Value]]:
     """Yield the objects from the root of the workload to the parent of the template."""
     for length in range(len(path)):
-        each = get_value(value, path[:length])
-        if isinstance(each, dict):
-            yield each
+        surrounding = get_value(value, path[:length])
+        if isinstance(surrounding, dict):
+            yield surrounding
     # Some templates are the object that has the number: the predictor of an InferenceService.
     last = get_value(value, path)
     if isinstance(last, dict) and "containers" in last:
         yield last
 
 
-def _factor(each: Mapping[str, Value]) -> int:
-    least = _read(each, "minReplicas", 1)
-    number = _read(each, "replicas", least) * _read(each, "numOfHosts", 1)
-    if "parallelism" in each or "completions" in each:
-        parallel = _read(each, "parallelism", 1)
-        number *= min(parallel, _read(each, "completions", parallel))
+def _factor(surrounding: Mapping[str, Value]) -> int:
+    least = _read(surrounding, "minReplicas", 1)
+    number = _read(surrounding, "replicas", least) * _read(surrounding, "numOfHosts", 1)
+    if "parallelism" in surrounding or "completions" in surrounding:
+        parallel = _read(surrounding, "parallelism", 1)
+        number *= min(parallel, _read(surrounding, "completions", parallel))
     return number
 
 
 def _members(value: Mapping[str, Value], path: Path) -> int:
     """Return the pods of a template in one group of a LeaderWorkerSet."""
     template = get_value(dict(value), ("spec", "leaderWorkerTemplate"))
-    known: Mapping[str, Value] = template if isinstance(template, dict) else {}
+    fields: Mapping[str, Value] = template if isinstance(template, dict) else {}
     if path[-1:] != (_WORKERS,):
         return 1
-    leaders = 1 if isinstance(known.get("leaderTemplate"), dict) else 0
-    return max(0, _read(known, "size", 1) - leaders)
+    leaders = 1 if isinstance(fields.get("leaderTemplate"), dict) else 0
+    return max(0, _read(fields, "size", 1) - leaders)
 
 
-def _read(each: Mapping[str, Value], name: str, default: int) -> int:
-    found = each.get(name)
-    is_number = isinstance(found, int) and not isinstance(found, bool)
-    return max(0, found) if is_number and isinstance(found, int) else default
+def _read(fields: Mapping[str, Value], name: str, default: int) -> int:
+    number = fields.get(name)
+    is_number = isinstance(number, int) and not isinstance(number, bool)
+    return max(0, number) if is_number and isinstance(number, int) else default
 
 
 def _name_template(value: Value, path: Path) -> str:
     """Return the names on the path of a template: of its groups, its roles and its template."""
     names = []
     for length, step in enumerate(path, 1):
-        each = get_value(value, path[:length])
+        surrounding = get_value(value, path[:length])
         if isinstance(step, int):
-            found = (each.get(key) for key in _NAMES) if isinstance(each, dict) else iter(())
+            found = (
+                (surrounding.get(key) for key in _NAMES)
+                if isinstance(surrounding, dict)
+                else iter(())
+            )
             names.append(next((text for text in found if isinstance(text, str)), f"{step}"))
         elif step.endswith("ReplicaSpecs") and length < len(path):
             names.append(f"{path[length]}".lower())

@@ -121,22 +121,22 @@ def find_places(
     if not isinstance(value, dict):
         return ()
     key = group_kind(value)
-    found = [
+    places = [
         _template_place(value, path)
         for each in templates.get(key, ())
         for path in _follow(value, each)
     ]
-    found += [
+    places += [
         _spec_place(value, path) for each in specs.get(key, ()) for path in _follow(value, each)
     ]
-    return tuple(place for place in found if place is not None)
+    return tuple(place for place in places if place is not None)
 
 
-def find_other_requests(value: Value, known: tuple[Place, ...]) -> tuple[UntranslatedRequest, ...]:
+def find_other_requests(value: Value, places: tuple[Place, ...]) -> tuple[UntranslatedRequest, ...]:
     """Return the device requests of an object outside the known places."""
     if not isinstance(value, dict) or group_kind(value)[0] in _IGNORED_GROUPS:
         return ()
-    covered = frozenset(path for place in known for path in _container_paths(place))
+    covered = frozenset(path for place in places for path in _container_paths(place))
     return tuple(_find_requests(value, (), covered))
 
 

@@ -87,23 +87,23 @@ def _default_class(family: Family, facts: Facts | None) -> tuple[str, ...]:
     """Return the class for whole devices of a family of which any class exists."""
     if facts is None:
         return family.classes[:1]
-    found = tuple(name for name in family.classes if facts.find_class(name))
-    return (found if family.one_class else family.classes)[:1] if found else ()
+    classes = tuple(name for name in family.classes if facts.find_class(name))
+    return (classes if family.one_class else family.classes)[:1] if classes else ()
 
 
 def _list_partitions(driver: str, configuration: Configuration) -> dict[int, tuple[str, ...]]:
     """Return the attributes by which rules name the configured partitions of each size."""
-    found: dict[int, dict[str, None]] = {}
+    partitions: dict[int, dict[str, None]] = {}
     for entry in configuration.partitions:
         for size in {len(each) for each in entry.partitions} if entry.driver == driver else ():
-            found.setdefault(size, {})[f"{entry.name or PARTITION_ATTRIBUTE}{size}"] = None
-    return {size: tuple(names) for size, names in found.items()}
+            partitions.setdefault(size, {})[f"{entry.name or PARTITION_ATTRIBUTE}{size}"] = None
+    return {size: tuple(names) for size, names in partitions.items()}
 
 
 def _configured(target: Target, facts: Facts | None, configuration: Configuration) -> DriverTarget:
-    known = find_family(target)
-    if known is not None:
-        vocabulary = PRINTERS[known.driver].vocabulary(target.driver)
+    family = find_family(target)
+    if family is not None:
+        vocabulary = PRINTERS[family.driver].vocabulary(target.driver)
     else:
         vocabulary = generic.vocabulary(
             target.driver,
@@ -111,7 +111,7 @@ def _configured(target: Target, facts: Facts | None, configuration: Configuratio
             {f"{word}": f"{name}" for word, name in target.capacities.items()},
         )
     vocabulary = msgspec.structs.replace(vocabulary, domain=f"{target.driver}")
-    driver = known.driver if known else f"{target.driver}"
+    driver = family.driver if family else f"{target.driver}"
     return DriverTarget(
         driver,
         f"{target.driver}",

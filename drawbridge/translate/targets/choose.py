@@ -181,12 +181,12 @@ def _compose_requests(
     requests: list[UnnamedRequest] = []
     configs = []
     left = count
-    for number, each in enumerate(parameters):
+    for number, request_parameters in enumerate(parameters):
         if left == 0:
             break
         requests.append(compose_request(ask, expanded, 1 if left is not None else None))
-        if each is not None:
-            configs.append(RequestConfig(start + number, target.driver, each))
+        if request_parameters is not None:
+            configs.append(RequestConfig(start + number, target.driver, request_parameters))
         left = None if left is None else left - 1
     while left is None or left > 0:
         if left is None:

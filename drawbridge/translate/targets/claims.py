@@ -154,7 +154,8 @@ def _compose_claim(claim: _ClaimBuilder) -> ComposedClaim:
     names = _name_requests(claim.requests)
     devices: dict[str, Value] = {
         "requests": [
-            {"name": name, **each.body} for name, each in zip(names, claim.requests, strict=True)
+            {"name": name, **request.body}
+            for name, request in zip(names, claim.requests, strict=True)
         ]
     }
     if claim.constraints:
@@ -174,8 +175,8 @@ def _compose_claim(claim: _ClaimBuilder) -> ComposedClaim:
             for config in claim.configs
         ]
     asks: dict[str, tuple[str, ...]] = {}
-    for name, each in zip(names, claim.requests, strict=True):
-        asks[each.ask] = (*asks.get(each.ask, ()), name)
+    for name, request in zip(names, claim.requests, strict=True):
+        asks[request.ask] = (*asks.get(request.ask, ()), name)
     uses = _group_by_user(names, claim.requests)
     return ComposedClaim({"devices": devices}, uses, asks, _compose_rules(names, claim))
 
@@ -223,7 +224,7 @@ def _group_by_user(
 ) -> tuple[ClaimUse, ...]:
     """Group the request names by container, in the order of the claim."""
     uses: dict[DeviceUser, list[str]] = {}
-    for name, each in zip(names, requests, strict=True):
-        for user in each.users:
+    for name, request in zip(names, requests, strict=True):
+        for user in request.users:
             uses.setdefault(user, []).append(name)
     return tuple(ClaimUse(user, tuple(used)) for user, used in uses.items())

@@ -124,13 +124,13 @@ def _shapes_with_room(
 
 def find_shapes(facts: Facts, drivers: tuple[str, str]) -> list[NodeShape]:
     """Return the shapes with devices of both drivers, those of most nodes first."""
-    found = []
+    shapes = []
     for shape in facts.shapes_by_frequency:
         if (shape.gpu, shape.nic) == drivers:
-            found.append(shape)
+            shapes.append(shape)
         elif (shape.nic, shape.gpu) == drivers:
-            found.append(_swap(shape))
-    return found
+            shapes.append(_swap(shape))
+    return shapes
 
 
 def _swap(shape: NodeShape) -> NodeShape:

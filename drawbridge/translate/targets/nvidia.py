@@ -124,16 +124,16 @@ def _allocatable_products(target: DriverTarget) -> tuple[Product, ...]:
 
 def _whole(ask: Ask, target: DriverTarget) -> DevicePlan:
     products = _allocatable_products(target)
-    found = sharing_modes(filter_products(products, ask.selectors, MEMORY), target)
+    modes = sharing_modes(filter_products(products, ask.selectors, MEMORY), target)
     selectors: tuple[str, ...] = ()
     amounts: dict[str, RequestedAmount] = {}
     losses: tuple[Finding, ...] = ()
     # A claim on a GPU shared by memory takes all memory by default, so the GPU is exclusive.
-    counted = found - {Sharing.NONE, Sharing.MEMORY}
-    if counted and Sharing.NONE in found:
+    counted = modes - {Sharing.NONE, Sharing.MEMORY}
+    if counted and Sharing.NONE in modes:
         selectors = ("device.allowMultipleAllocations == false",)
-        found = {Sharing.NONE}
-    elif len(found) == 1 and isinstance(only := next(iter(found)), int):
+        modes = {Sharing.NONE}
+    elif len(modes) == 1 and isinstance(only := next(iter(modes)), int):
         amounts = {SHARES: str(only)}
         if products:
             amounts[MEMORY] = Percent(Decimal(100))
@@ -149,23 +149,23 @@ def _whole(ask: Ask, target: DriverTarget) -> DevicePlan:
         vocabulary=_with_attribute(target.vocabulary, "uuid"),
         amounts=amounts,
         percent_of=products,
-        distinct="" if found == {Sharing.NONE} else target.vocabulary.uuid,
+        distinct="" if modes == {Sharing.NONE} else target.vocabulary.uuid,
         losses=losses,
     )
 
 
 def _shared(ask: Ask, share: DeviceShare, target: DriverTarget) -> DevicePlan:
-    known = filter_products(target.products(types=("gpu",)), ask.selectors, MEMORY)
-    sharing = tuple(each for each in known if each.shared)
-    found = sharing_modes(sharing, target) if sharing or not known else {Sharing.NONE}
-    if found == {Sharing.NONE}:
+    products = filter_products(target.products(types=("gpu",)), ask.selectors, MEMORY)
+    sharing = tuple(each for each in products if each.shared)
+    modes = sharing_modes(sharing, target) if sharing or not products else {Sharing.NONE}
+    if modes == {Sharing.NONE}:
         raise NotExpressibleError(f"{target.driver} does not share its devices")
-    if len(found) > 1:
+    if len(modes) > 1:
         raise NotExpressibleError(f"{target.driver} uses more than one sharing mode")
     target.require_field("exactly.capacity")
-    mode = next(iter(found))
+    mode = next(iter(modes))
     amounts, losses = _amounts(ask, share, mode, target)
-    mixed = len(sharing) < len(known)
+    mixed = len(sharing) < len(products)
     return DevicePlan(
         class_=target.require_class(target.class_),
         selectors=("device.allowMultipleAllocations == true",) if mixed else (),
@@ -228,15 +228,15 @@ def _smallest_partition(ask: Ask, share: DeviceShare, target: DriverTarget) -> D
             "a partition is selected by its memory, but the pod requests no amount"
         )
     least = share.memory.value
-    known = filter_products(target.products(types=("mig",)), ask.selectors, MEMORY)
+    products = filter_products(target.products(types=("mig",)), ask.selectors, MEMORY)
     holding = sorted(
         {
             (capacity_value(product, MEMORY), product.profile)
-            for product in known
+            for product in products
             if capacity_value(product, MEMORY) >= least
         }
     )
-    if known and not holding:
+    if products and not holding:
         raise NotExpressibleError(f"no published partition has {format_bytes(least)} of memory")
     enough = write_cel(Memory(at_least=least), target.vocabulary)
     sizes = sorted({size for size, _ in holding})

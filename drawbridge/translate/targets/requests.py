@@ -229,17 +229,17 @@ def _find_shared_products(
 ) -> list[Product]:
     """Return the products that publish the capacities; raise NotExpressibleError without any."""
     memory = _memory_name(vocabulary, plan.percent_of)
-    known = [
+    products = [
         product
         for product in filter_products(plan.percent_of, plan.ask_selectors, memory)
         if product.name and percents.keys() <= product.capacity.keys()
     ]
-    if not known:
+    if not products:
         raise NotExpressibleError(
             f"{_format_percents(percents)} requires a published product with shared "
             f"{' and '.join(percents)}"
         )
-    return known
+    return products
 
 
 def _format_percents(percents: Mapping[str, Percent]) -> str:

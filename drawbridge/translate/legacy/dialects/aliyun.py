@@ -39,29 +39,29 @@ _MAX_GI: Final = 1024
 def read(pod: PodView, legacy: Legacy) -> PodRequests:
     """Read the requests of the whole pod, for one GPU."""
     builder = RequestBuilder(NAME, pod)
-    found = [
+    resources = [
         one for c in pod.containers for one in c.resources.values() if one.name in {_MEMORY, _CORES}
     ]
-    if not found:
+    if not resources:
         return builder.build()
     allocated = next((key for key in _ALLOCATED if key in pod.annotations), None)
     memory = _sum_amounts(pod, _MEMORY)
     if allocated or not memory:
-        builder.keep_resources(found)
+        builder.keep_resources(resources)
         builder.findings.append(
             ALREADY_PLACED.at(annotation_path(allocated), "the GPU of the pod is already allocated")
             if allocated
-            else REQUEST_INCOMPLETE.at(found[0].where, f"{_CORES} requires {_MEMORY}")
+            else REQUEST_INCOMPLETE.at(resources[0].where, f"{_CORES} requires {_MEMORY}")
         )
         return builder.build()
-    share = _make_share(pod, memory * _find_unit(builder, found, memory, legacy))
-    holders = {one.container for one in found}
+    share = _make_share(pod, memory * _find_unit(builder, resources, memory, legacy))
+    holders = {one.container for one in resources}
     users = tuple(one.user for one in pod.containers if one.user.path in holders)
     ask = Ask(kind=Kind.GPU, row="memory", vendor="nvidia", share=share, users=users)
-    builder.add_ask(ask, found)
+    builder.add_ask(ask, resources)
     builder.findings.append(
         MEANING_CHANGES.at(
-            found[0].where,
+            resources[0].where,
             "ALIYUN_COM_GPU_MEM_CONTAINER and similar environment variables are no longer set; "
             "programs that limit themselves by these variables need another setting",
         )
@@ -85,7 +85,7 @@ def _sum_amounts(pod: PodView, name: str) -> int:
 
 
 def _find_unit(
-    builder: RequestBuilder, found: list[DeviceResource], memory: int, legacy: Legacy
+    builder: RequestBuilder, resources: list[DeviceResource], memory: int, legacy: Legacy
 ) -> int:
     if _MEMORY in vgpu.units(legacy):
         return vgpu.configured_amount(vgpu.units(legacy), _MEMORY, _GI)
@@ -93,7 +93,7 @@ def _find_unit(
         return _GI
     builder.findings.append(
         AMOUNT_SUSPICIOUS.at(
-            found[0].where,
+            resources[0].where,
             f"{_MEMORY}: {memory} is interpreted as MiB, because no GPU has {memory} GiB",
             remedy=f"Set the unit of {_MEMORY} in `legacy.units` to 1Mi or 1Gi.",
         )

@@ -27,18 +27,18 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
     for container in pod.containers:
         if any(name in container.resources for name in _PARTS):
             continue
-        for one in container.resources.values():
-            match = _PARTITION.fullmatch(one.name)
-            if one.name != _GPU and match is None:
+        for resource in container.resources.values():
+            match = _PARTITION.fullmatch(resource.name)
+            if resource.name != _GPU and match is None:
                 continue
             ask = Ask(
                 kind=Kind.GPU,
                 row="partition" if match else "whole",
                 vendor="amd",
-                count=one.amount if match else builder.read_count(one),
+                count=resource.amount if match else builder.read_count(resource),
                 selectors=(PartitionProfile((match[1],)),) if match else (),
                 partition=match is not None,
                 users=(container.user,),
             )
-            builder.add_ask(ask, (one,))
+            builder.add_ask(ask, (resource,))
     return builder.build()

@@ -216,10 +216,10 @@ def _present(term: LabelTerm) -> LabelMeaning:
 
 def _mig_config(term: LabelTerm) -> LabelMeaning:
     kept = _keep(term)
-    found = _ALL.fullmatch(term.values[0]) if len(term.values) == 1 else None
-    if term.operator != "In" or found is None:
+    profile = _ALL.fullmatch(term.values[0]) if len(term.values) == 1 else None
+    if term.operator != "In" or profile is None:
         return kept
-    return LabelMeaning((), kept.findings, kept=True, profile=found[1])
+    return LabelMeaning((), kept.findings, kept=True, profile=profile[1])
 
 
 def _in_name(to_words: Callable[[str], str]) -> Callable[[LabelTerm], LabelMeaning]:
@@ -260,9 +260,9 @@ def _vram(term: LabelTerm) -> LabelMeaning:
         if size is None:
             return _keep(term)
         near.append(Memory((int(size[1]) - 1) * _GI, (int(size[1]) + 1) * _GI))
-    found = (_inexact(term, "the label is rounded, so the memory may differ by 1 GiB"),)
+    findings = (_inexact(term, "the label is rounded, so the memory may differ by 1 GiB"),)
     return LabelMeaning(
-        _apply_operator(term, near[0] if len(near) == 1 else AnyOf(tuple(near))), found
+        _apply_operator(term, near[0] if len(near) == 1 else AnyOf(tuple(near))), findings
     )
 
 

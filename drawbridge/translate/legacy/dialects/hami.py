@@ -190,9 +190,9 @@ def _read_container(
 
 
 def _read_count(builder: RequestBuilder, container: Container, legacy: Legacy) -> int:
-    one = container.resources.get(NAMES.count)
-    if one:
-        return builder.read_count(one)
+    resource = container.resources.get(NAMES.count)
+    if resource:
+        return builder.read_count(resource)
     if vgpu.drop_without_count(NAMES, container, builder):
         return 0
     # A configured 0 means that memory alone does not request a GPU.
@@ -218,16 +218,17 @@ def _reject_priority_alone(builder: RequestBuilder, used: list[DeviceResource]) 
 
 def _read_priority(container: Container) -> tuple[tuple[EnvironmentVariable, ...], list[Finding]]:
     """Read the priority. 0 is the high priority, so it differs from no priority."""
-    one = container.resources.get(_PRIORITY) or container.zeros.get(_PRIORITY)
-    if one is None:
+    resource = container.resources.get(_PRIORITY) or container.zeros.get(_PRIORITY)
+    if resource is None:
         return (), []
-    if one.amount > 1:
+    if resource.amount > 1:
         return (), [
             AMOUNT_REFUSED.at(
-                one.where, f"{one.original_name} must be 0 or 1, not {one.amount_text}"
+                resource.where,
+                f"{resource.original_name} must be 0 or 1, not {resource.amount_text}",
             )
         ]
-    return (EnvironmentVariable("CUDA_TASK_PRIORITY", str(one.amount)),), []
+    return (EnvironmentVariable("CUDA_TASK_PRIORITY", str(resource.amount)),), []
 
 
 def _report_lost_hints(builder: RequestBuilder) -> None:

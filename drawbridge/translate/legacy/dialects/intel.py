@@ -35,35 +35,37 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
     for container in pod.containers:
         if not _PARTS.isdisjoint(container.resources):
             continue
-        for one in container.resources.values():
-            if one.name not in _GPUS and one.name not in _MONITORING:
+        for resource in container.resources.values():
+            if resource.name not in _GPUS and resource.name not in _MONITORING:
                 continue
-            monitoring = one.name in _MONITORING
-            driver = _MONITORING[one.name] if monitoring else _GPUS[one.name]
+            monitoring = resource.name in _MONITORING
+            driver = _MONITORING[resource.name] if monitoring else _GPUS[resource.name]
             ask = Ask(
                 kind=Kind.GPU,
                 row="monitoring" if monitoring else "whole",
                 vendor="intel",
-                count=None if monitoring else builder.read_count(one),
+                count=None if monitoring else builder.read_count(resource),
                 selectors=(DriverKind((driver,)),) if driver else (),
                 admin=monitoring,
                 users=(container.user,),
             )
-            builder.add_ask(ask, (one,))
-            _report_changes(builder, one, monitoring=monitoring)
+            builder.add_ask(ask, (resource,))
+            _report_changes(builder, resource, monitoring=monitoring)
     return builder.build()
 
 
-def _report_changes(builder: RequestBuilder, one: DeviceResource, *, monitoring: bool) -> None:
-    if one.name.endswith("_monitoring"):
+def _report_changes(builder: RequestBuilder, resource: DeviceResource, *, monitoring: bool) -> None:
+    if resource.name.endswith("_monitoring"):
         builder.findings.append(
-            NAME_OLD.at(one.where, f"{one.original_name} is now named gpu.intel.com/monitoring")
+            NAME_OLD.at(
+                resource.where, f"{resource.original_name} is now named gpu.intel.com/monitoring"
+            )
         )
-    elif not monitoring and one.amount > 1:
+    elif not monitoring and resource.amount > 1:
         builder.findings.append(
             MEANING_CHANGES.at(
-                one.where,
-                f"the pod gets {one.amount} different GPUs; a plugin that shares GPUs could "
-                f"allocate the same GPU {one.amount} times",
+                resource.where,
+                f"the pod gets {resource.amount} different GPUs; a plugin that shares GPUs could "
+                f"allocate the same GPU {resource.amount} times",
             )
         )

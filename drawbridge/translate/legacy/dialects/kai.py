@@ -125,15 +125,15 @@ def _is_positive(value: str) -> bool:
 
 def _check(pod: PodView) -> list[Finding]:
     annotations = pod.annotations
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
     def refuse(key: str, why: str) -> None:
-        found.append(
+        findings.append(
             AMOUNT_REFUSED.at(annotation_path(key), f"{format_value(annotations[key])!r} is {why}")
         )
 
     whole = [r for c in pod.containers for r in c.resources.values() if r.name == "nvidia.com/gpu"]
-    found += [
+    findings += [
         REQUESTS_CONTRADICT.at(
             annotation_path(key), f"{key} and {whole[0].original_name} exclude each other"
         )
@@ -141,7 +141,7 @@ def _check(pod: PodView) -> list[Finding]:
         if key in annotations and whole
     ]
     if _FRACTION in annotations and _MEMORY in annotations:
-        found.append(
+        findings.append(
             REQUESTS_CONTRADICT.at(
                 annotation_path(_MEMORY), f"{_MEMORY} and {_FRACTION} exclude each other"
             )
@@ -152,21 +152,23 @@ def _check(pod: PodView) -> list[Finding]:
         refuse(_MEMORY, "not a positive integer of MiB")
     if _NUMBER in annotations and not _is_positive(annotations[_NUMBER]):
         refuse(_NUMBER, "not a positive integer of devices")
-    return [*found, *_incomplete(pod)]
+    return [*findings, *_incomplete(pod)]
 
 
 def _incomplete(pod: PodView) -> list[Finding]:
     annotations = pod.annotations
-    found = []
+    findings = []
     if _NUMBER in annotations and _FRACTION not in annotations and _MEMORY not in annotations:
-        found.append(
+        findings.append(
             REQUEST_INCOMPLETE.at(
                 annotation_path(_NUMBER), f"{_NUMBER} requires {_FRACTION} or {_MEMORY}"
             )
         )
     if annotations.get(_MPS) == "true" and _FRACTION not in annotations:
-        found.append(REQUEST_INCOMPLETE.at(annotation_path(_MPS), f"{_MPS} requires {_FRACTION}"))
-    return found
+        findings.append(
+            REQUEST_INCOMPLETE.at(annotation_path(_MPS), f"{_MPS} requires {_FRACTION}")
+        )
+    return findings
 
 
 def _find_container(pod: PodView) -> tuple[DeviceUser | None, list[Finding]]:
@@ -176,9 +178,9 @@ def _find_container(pod: PodView) -> tuple[DeviceUser | None, list[Finding]]:
     if name is None:
         apps = (user for user in users if user.path[1] == "containers")
         return next(apps, None), []
-    found = next((user for user in users if user.name == name), None)
-    if found is not None:
-        return found, []
+    named = next((user for user in users if user.name == name), None)
+    if named is not None:
+        return named, []
     return None, [
         WORD_UNKNOWN.at(
             annotation_path(_CONTAINER), f"the pod has no container {format_value(name)!r}"

@@ -85,14 +85,14 @@ class _PodResource:
         self.sources: list[DeviceResource] = []
         self.apps = self.sidecars = self.inits = self.amount = 0
 
-    def add(self, one: DeviceResource, role: ContainerRole) -> None:
-        self.sources.append(one)
+    def add(self, resource: DeviceResource, role: ContainerRole) -> None:
+        self.sources.append(resource)
         if role is ContainerRole.INIT:
-            self.inits = max(self.inits, one.amount)
+            self.inits = max(self.inits, resource.amount)
         elif role is ContainerRole.SIDECAR:
-            self.sidecars += one.amount
+            self.sidecars += resource.amount
         else:
-            self.apps += one.amount
+            self.apps += resource.amount
         self.amount = max(self.inits, self.apps) + self.sidecars
 
     def reject(self, why: str, remedy: str | None = None) -> Finding:
@@ -148,20 +148,22 @@ def _uses_koordinator(pod: PodView) -> bool:
 def _sum_resources(builder: RequestBuilder) -> _PodResources:
     sums: _PodResources = {}
     for container in builder.pod.containers:
-        for one in container.resources.values():
-            name = _SHORT.get(one.name)
+        for resource in container.resources.values():
+            name = _SHORT.get(resource.name)
             if name:
-                sums.setdefault(name, _PodResource(name)).add(one, container.user.role)
-                if one.name.startswith(_KUBERNETES):
+                sums.setdefault(name, _PodResource(name)).add(resource, container.user.role)
+                if resource.name.startswith(_KUBERNETES):
                     builder.findings.append(
-                        NAME_OLD.at(one.where, f"{one.original_name} is now named {_OWN}{name}")
+                        NAME_OLD.at(
+                            resource.where, f"{resource.original_name} is now named {_OWN}{name}"
+                        )
                     )
-            elif one.name == _MISSPELT:
-                builder.keep_resources((one,))
+            elif resource.name == _MISSPELT:
+                builder.keep_resources((resource,))
                 builder.findings.append(
                     NAME_MISSPELT.at(
-                        one.where,
-                        f"{one.original_name} does not exist; use {_OWN}{_SHARED}",
+                        resource.where,
+                        f"{resource.original_name} does not exist; use {_OWN}{_SHARED}",
                     )
                 )
     return sums
@@ -192,8 +194,8 @@ def _add(builder: RequestBuilder, ask: Ask, sums: Iterable[_PodResource]) -> Non
     builder.add_ask(ask, sources, _find_users(builder.pod, sources), totals)
 
 
-def _find_users(pod: PodView, found: Iterable[DeviceResource]) -> tuple[DeviceUser, ...]:
-    paths = {one.container for one in found}
+def _find_users(pod: PodView, resources: Iterable[DeviceResource]) -> tuple[DeviceUser, ...]:
+    paths = {one.container for one in resources}
     return tuple(one.user for one in pod.containers if one.user.path in paths)
 
 
@@ -237,11 +239,13 @@ def _check_shares(sums: _PodResources, shared: int) -> list[Finding]:
     for name in (_CORE, _RATIO):
         if name not in sums:
             continue
-        one = sums[name]
-        if one.amount % shared:
-            problems.append(one.reject(f"is not a multiple of {_OWN}{_SHARED}, which is {shared}"))
-        elif one.amount > 100 * shared:
-            problems.append(one.reject(f"exceeds 100 for each GPU ({_OWN}{_SHARED} is {shared})"))
+        total = sums[name]
+        if total.amount % shared:
+            problems.append(
+                total.reject(f"is not a multiple of {_OWN}{_SHARED}, which is {shared}")
+            )
+        elif total.amount > 100 * shared:
+            problems.append(total.reject(f"exceeds 100 for each GPU ({_OWN}{_SHARED} is {shared})"))
     if _NPU[0] in sums and shared != 1:
         problems.append(sums[_SHARED].reject("is invalid; slices of an NPU require 1"))
     if _NPU[2] in sums and sums[_NPU[2]].amount > 100:
@@ -249,13 +253,13 @@ def _check_shares(sums: _PodResources, shared: int) -> list[Finding]:
     return problems
 
 
-def check_whole_devices(one: _PodResource) -> list[Finding]:
+def check_whole_devices(total: _PodResource) -> list[Finding]:
     """Check that an amount above 100 is a number of whole devices."""
-    if one.amount <= 100 or one.amount % 100 == 0:
+    if total.amount <= 100 or total.amount % 100 == 0:
         return []
-    lower = one.amount // 100 * 100
+    lower = total.amount // 100 * 100
     return [
-        one.reject(
+        total.reject(
             "is above 100 but not a multiple of 100",
             f'Write "{lower}" or "{lower + 100}" in total.',
         )
@@ -279,15 +283,20 @@ def _read_vendor_devices(builder: RequestBuilder, sums: _PodResources) -> Ask | 
     return None
 
 
-def with_amount(one: DeviceResource, amount: int) -> DeviceResource:
+def with_amount(resource: DeviceResource, amount: int) -> DeviceResource:
     """Return the resource with another amount."""
     return DeviceResource(
-        one.name, one.original_name, amount, one.amount_text, one.container, one.entries
+        resource.name,
+        resource.original_name,
+        amount,
+        resource.amount_text,
+        resource.container,
+        resource.entries,
     )
 
 
-def _warn_no_driver(builder: RequestBuilder, one: _PodResource) -> None:
-    first = one.sources[0]
+def _warn_no_driver(builder: RequestBuilder, total: _PodResource) -> None:
+    first = total.sources[0]
     builder.findings.append(
         VENDOR_WITHOUT_DRIVER.at(first.where, f"no known DRA driver serves {first.original_name}")
     )
@@ -363,7 +372,7 @@ def _divide_nics(amount: int, hint: hints.DeviceHint) -> Ask:
 
 def _read_all_rdma(
     builder: RequestBuilder,
-    one: _PodResource,
+    rdma: _PodResource,
     pod_hints: hints.AllocationHints,
     legacy: Legacy,
     *,
@@ -373,25 +382,25 @@ def _read_all_rdma(
 
     Pods in the host network request shares of all devices, and can use them without a claim.
     """
-    if one.amount > 100:
+    if rdma.amount > 100:
         why = "exceeds 100, the amount of each device with allocateStrategy ApplyForAll"
-        builder.findings.append(one.reject(why, 'Write "100" to get all devices exclusively.'))
-        _keep_sources(builder, (one,))
+        builder.findings.append(rdma.reject(why, 'Write "100" to get all devices exclusively.'))
+        _keep_sources(builder, (rdma,))
         return
     gpus = tuple(ask.name for ask in builder.asks)
-    if builder.pod.spec.get("hostNetwork") is True and gpus and not virtual and one.amount < 100:
-        _drop_host_network_request(builder, one, gpus)
+    if builder.pod.spec.get("hostNetwork") is True and gpus and not virtual and rdma.amount < 100:
+        _drop_host_network_request(builder, rdma, gpus)
         return
-    row = "rdma-all-vf" if virtual else "rdma-all" if one.amount == 100 else "rdma-all-share"
+    row = "rdma-all-vf" if virtual else "rdma-all" if rdma.amount == 100 else "rdma-all-share"
     ask = Ask(kind=Kind.NIC, row=row, count=None)
-    _add(builder, hints.apply_hints(builder, ask, _RDMA, pod_hints, legacy), (one,))
+    _add(builder, hints.apply_hints(builder, ask, _RDMA, pod_hints, legacy), (rdma,))
 
 
 def _drop_host_network_request(
-    builder: RequestBuilder, one: _PodResource, gpus: tuple[str, ...]
+    builder: RequestBuilder, rdma: _PodResource, gpus: tuple[str, ...]
 ) -> None:
     """Drop a request of a pod in the host network together with its request for GPUs."""
-    for resource in one.sources:
+    for resource in rdma.sources:
         builder.source_fields += resource.source_fields(asks=gpus)
         builder.findings.append(
             MEANING_CHANGES.at(
@@ -403,13 +412,13 @@ def _drop_host_network_request(
         )
 
 
-def _read_fpga(builder: RequestBuilder, one: _PodResource) -> None:
-    problems = check_whole_devices(one)
+def _read_fpga(builder: RequestBuilder, fpga: _PodResource) -> None:
+    problems = check_whole_devices(fpga)
     builder.findings += problems
     if problems:
-        _keep_sources(builder, (one,))
+        _keep_sources(builder, (fpga,))
         return
-    _warn_no_driver(builder, one)
-    share = DeviceShare(per_mille=one.amount * 10) if one.amount < 100 else None
-    ask = Ask(kind=Kind.OTHER, row="fpga", count=max(1, one.amount // 100), share=share)
-    _add(builder, ask, (one,))
+    _warn_no_driver(builder, fpga)
+    share = DeviceShare(per_mille=fpga.amount * 10) if fpga.amount < 100 else None
+    ask = Ask(kind=Kind.OTHER, row="fpga", count=max(1, fpga.amount // 100), share=share)
+    _add(builder, ask, (fpga,))

@@ -87,14 +87,14 @@ def read_hints(builder: RequestBuilder, amounts: Mapping[str, int]) -> Allocatio
     types = {name for name in ("rdma", "fpga") if name in amounts}
     if set(amounts) - types:
         types.add("gpu")
-    found = {
+    hints_by_type = {
         name: _read_hint(builder, name, value)
         for name, value in _read_object(builder, HINT).items()
     }
-    for name in found:
+    for name in hints_by_type:
         if name not in types:
             _add_no_effect(builder, HINT, f"the pod requests no device of type {name}")
-    joint, joined = _read_joint(builder, types, found)
+    joint, joined = _read_joint(builder, types, hints_by_type)
     for key in builder.pod.annotations:
         if key.startswith(_OTHERS) and key not in KEYS:
             builder.findings.append(
@@ -103,7 +103,7 @@ def read_hints(builder: RequestBuilder, amounts: Mapping[str, int]) -> Allocatio
                     "only Koordinator's scheduler uses this annotation; it does not affect claims",
                 )
             )
-    return AllocationHints(found, joint, joined, _read_partition(builder))
+    return AllocationHints(hints_by_type, joint, joined, _read_partition(builder))
 
 
 def apply_hints(
@@ -234,7 +234,7 @@ def _read_hint(builder: RequestBuilder, name: str, value: Value) -> DeviceHint:
 
 
 def _read_joint(
-    builder: RequestBuilder, types: set[str], found: Mapping[str, DeviceHint]
+    builder: RequestBuilder, types: set[str], type_hints: Mapping[str, DeviceHint]
 ) -> tuple[JointAllocation | None, tuple[str, ...]]:
     joint = _read_object(builder, JOINT)
     if not joint:
@@ -250,7 +250,7 @@ def _read_joint(
         if name not in _KINDS:
             _add_unknown_value(builder, JOINT, "device type", name, tuple(_KINDS))
     scope = _read_choice(builder, joint, "requiredScope", ("SamePCIe",), JOINT)
-    every = {name for name, hint in found.items() if hint.strategy == "ApplyForAll"}
+    every = {name for name, hint in type_hints.items() if hint.strategy == "ApplyForAll"}
     joined = tuple([name for name in dict.fromkeys(listed) if name in types - every])
     if len(joined) < 2:
         why = "the annotation has no effect, because the pod requests fewer than 2 of the types"
@@ -316,7 +316,7 @@ def _read_selector(
     if not selector:
         return []
     attributes = cast("Mapping[str, Mapping[str, str]]", legacy.labels).get(kind, {})
-    found: list[AskSelector] = []
+    selectors: list[AskSelector] = []
     terms: list[tuple[str, str, tuple[str, ...]]] = [
         (key, "In", (format_value(value),))
         for key, value in as_mapping(selector.get("matchLabels")).items()
@@ -331,7 +331,7 @@ def _read_selector(
                 builder, HINT, "operator", operator, ("In", "NotIn", "Exists", "DoesNotExist")
             )
         elif key in attributes:
-            found.append(made)
+            selectors.append(made)
         else:
             builder.findings.append(
                 LABEL_DROPPED.at(
@@ -339,7 +339,7 @@ def _read_selector(
                     f"dropped the label {key} of {kind} devices; it is not mapped to an attribute",
                 )
             )
-    return found
+    return selectors
 
 
 def _label(key: str, operator: str, values: tuple[str, ...], attribute: str) -> AskSelector | None:

@@ -20,8 +20,8 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
     """Read the requests of each container."""
     builder = RequestBuilder(NAME, pod)
     for container in pod.containers:
-        for one in container.resources.values():
-            match = _SIZE.fullmatch(one.name)
+        for resource in container.resources.values():
+            match = _SIZE.fullmatch(resource.name)
             if match is None:
                 continue
             share = DeviceShare(memory=Bytes(int(match[1]) << 30), isolation=Isolation.MPS)
@@ -29,16 +29,16 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
                 kind=Kind.GPU,
                 row="memory",
                 vendor="nvidia",
-                count=builder.read_count(one),
+                count=builder.read_count(resource),
                 share=share,
                 users=(container.user,),
             )
-            builder.add_ask(ask, (one,))
+            builder.add_ask(ask, (resource,))
             builder.findings.append(
                 MEANING_CHANGES.at(
-                    one.where,
-                    f"{one.original_name} was a slice of a GPU made by MPS; now the DRA driver "
-                    "decides how slices are isolated",
+                    resource.where,
+                    f"{resource.original_name} was a slice of a GPU made by MPS; now the DRA "
+                    "driver decides how slices are isolated",
                 )
             )
     return builder.build()

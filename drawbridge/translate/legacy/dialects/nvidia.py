@@ -43,8 +43,8 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
     """Read the requests of each container."""
     builder = RequestBuilder(NAME, pod)
     for container in pod.containers:
-        for one in container.resources.values():
-            _read_resource(builder, one, container.user)
+        for resource in container.resources.values():
+            _read_resource(builder, resource, container.user)
     _remove_instaslice_gate(builder)
     return builder.build()
 
@@ -69,9 +69,9 @@ def mig_profiles(name: str) -> tuple[str, ...]:
     return spellings if features == ["me"] else (*spellings, size + suffix + without)
 
 
-def _read_resource(builder: RequestBuilder, one: DeviceResource, user: DeviceUser) -> None:
-    shared = one.name.endswith(_SHARED)
-    bare = one.name.removesuffix(_SHARED)
+def _read_resource(builder: RequestBuilder, resource: DeviceResource, user: DeviceUser) -> None:
+    shared = resource.name.endswith(_SHARED)
+    bare = resource.name.removesuffix(_SHARED)
     mig = mig_profiles(bare)
     partition = bool(mig)
     if not (mig or bare == GPU or _VGPU.fullmatch(bare) or _CHIP.fullmatch(bare)):
@@ -80,14 +80,14 @@ def _read_resource(builder: RequestBuilder, one: DeviceResource, user: DeviceUse
         kind=Kind.GPU,
         row=_find_row(bare, shared=shared, partition=partition),
         vendor="nvidia",
-        count=_count_replicas(builder, one) if shared else builder.read_count(one),
+        count=_count_replicas(builder, resource) if shared else builder.read_count(resource),
         share=DeviceShare(isolation=Isolation.UNKNOWN, replica=True) if shared else None,
         selectors=(PartitionProfile(mig),) if partition else (),
         partition=partition,
         passthrough=not partition and bare != GPU,
         users=(user,),
     )
-    builder.add_ask(ask, (one,))
+    builder.add_ask(ask, (resource,))
 
 
 def _remove_instaslice_gate(builder: RequestBuilder) -> None:
@@ -99,12 +99,12 @@ def _remove_instaslice_gate(builder: RequestBuilder) -> None:
     if not asks or not gated:
         return
     held = [i for i, name in enumerate(finalizers) if name == _INSTASLICE]
-    for path, listed, found in (
+    for path, listed, positions in (
         (("spec", "schedulingGates"), gates, gated),
         (("metadata", "finalizers"), finalizers, held),
     ):
         builder.source_fields += [
-            SourceField(path, i, listed[i], asks=asks) for i in reversed(found)
+            SourceField(path, i, listed[i], asks=asks) for i in reversed(positions)
         ]
 
 
@@ -118,13 +118,13 @@ def _find_row(bare: str, *, shared: bool, partition: bool) -> str:
     return "vgpu" if _VGPU.fullmatch(bare) else "passthrough"
 
 
-def _count_replicas(builder: RequestBuilder, one: DeviceResource) -> int:
-    if one.amount > 1:
+def _count_replicas(builder: RequestBuilder, resource: DeviceResource) -> int:
+    if resource.amount > 1:
         builder.findings.append(
             REPLICAS_ARE_ONE.at(
-                one.where,
-                f"{one.original_name}: {one.amount} replicas count as one share, because they are "
-                f"not {one.amount} different GPUs",
+                resource.where,
+                f"{resource.original_name}: {resource.amount} replicas count as one share, because "
+                f"they are not {resource.amount} different GPUs",
             )
         )
     return 1

@@ -41,22 +41,22 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
     """Read the requests of each container."""
     builder = RequestBuilder(NAME, pod)
     for container in pod.containers:
-        for one in container.resources.values():
-            row = _find_row(one.name)
+        for resource in container.resources.values():
+            row = _find_row(resource.name)
             if not row:
                 continue
             selectors: tuple[AskSelector, ...] = (NicIs(NicKind.RDMA),)
-            if one.name == _FUNCTIONS:
-                selectors = (*selectors, NicIs(NicKind.VF), PluginPool((one.name,)))
+            if resource.name == _FUNCTIONS:
+                selectors = (*selectors, NicIs(NicKind.VF), PluginPool((resource.name,)))
             ask = Ask(
                 kind=Kind.NIC,
                 row=row,
-                count=1 if row == _TOKEN else builder.read_count(one),
+                count=1 if row == _TOKEN else builder.read_count(resource),
                 share=DeviceShare(isolation=Isolation.NONE) if row == _TOKEN else None,
                 selectors=selectors,
                 users=(container.user,),
             )
-            builder.add_ask(ask, (one,))
+            builder.add_ask(ask, (resource,))
     if builder.asks:
         builder.add_annotations(_KEPT, removed=False)
     return builder.build()

@@ -51,7 +51,7 @@ _RDMA: Final = ("rdma", "roce")
 
 def read(pod: PodView, legacy: Legacy) -> PodRequests:
     """Read the network functions and networks that the pod requests."""
-    if not any(one.resources for one in pod.containers) and not (
+    if not any(container.resources for container in pod.containers) and not (
         NETWORKS in pod.annotations or DEFAULT in pod.annotations
     ):
         return NO_REQUESTS
@@ -71,11 +71,15 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
         )
         for name, key in unknown.items()
     ]
-    known = set(map(str, pools.values()))
+    configured = set(map(str, pools.values()))
     for container in pod.containers:
-        for one in container.resources.values():
-            if one.name in known or one.original_name in known or _POOL.fullmatch(one.name):
-                _read_functions(builder, one, container.user, waiting)
+        for resource in container.resources.values():
+            if (
+                resource.name in configured
+                or resource.original_name in configured
+                or _POOL.fullmatch(resource.name)
+            ):
+                _read_functions(builder, resource, container.user, waiting)
     _add_network_functions(builder, waiting)
     if builder.asks:
         builder.add_annotations((NETWORKS, DEFAULT), removed=False)
@@ -84,25 +88,25 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
 
 def _read_functions(
     builder: RequestBuilder,
-    one: DeviceResource,
+    resource: DeviceResource,
     user: DeviceUser,
     waiting: Mapping[str, deque[PodNetwork]],
 ) -> None:
     """Request functions of one pool: one for each network of that pool, then the remaining ones."""
-    remaining = builder.read_count(one)
+    remaining = builder.read_count(resource)
     names = []
-    for pool in dict.fromkeys((one.original_name, one.name)):
+    for pool in dict.fromkeys((resource.original_name, resource.name)):
         queue = waiting.get(pool, deque())
         while queue and remaining:
             ask = builder.add_ask(
-                _make_ask(one.original_name, 1, user, (_vf_settings(queue.popleft()),)), ()
+                _make_ask(resource.original_name, 1, user, (_vf_settings(queue.popleft()),)), ()
             )
             names.append(ask.name)
             remaining -= 1
     if remaining:
-        names.append(builder.add_ask(_make_ask(one.original_name, remaining, user), ()).name)
+        names.append(builder.add_ask(_make_ask(resource.original_name, remaining, user), ()).name)
     # The resource is removed only if all its asks are translated.
-    builder.source_fields += one.source_fields(asks=tuple(names))
+    builder.source_fields += resource.source_fields(asks=tuple(names))
 
 
 def _add_network_functions(

@@ -93,9 +93,9 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
 
 
 def _check_supported(settings: TensorFusionSettings) -> list[Finding]:
-    found = []
+    findings = []
     if settings.pod.scheduler == _SCHEDULER:
-        found.append(
+        findings.append(
             SCHEDULER_UNUSABLE.at(
                 "spec.schedulerName",
                 f"{_SCHEDULER} allocates GPUs itself and does not support claims",
@@ -103,7 +103,7 @@ def _check_supported(settings: TensorFusionSettings) -> list[Finding]:
         )
     profile = next((key for key in PROFILES if key in settings.values), "")
     if profile:
-        found.append(
+        findings.append(
             REQUEST_INCOMPLETE.at(
                 settings.where(profile),
                 "the amounts are in a workload profile, which is not part of the pod",
@@ -111,7 +111,7 @@ def _check_supported(settings: TensorFusionSettings) -> list[Finding]:
             )
         )
     elif not (settings.is_true("is-local-gpu") or settings.is_true("sidecar-worker")):
-        found.append(
+        findings.append(
             SCHEDULER_UNUSABLE.at(
                 "metadata.annotations",
                 f'{PREFIX}is-local-gpu is not "true", so the pod requests a remote GPU, which DRA '
@@ -119,7 +119,7 @@ def _check_supported(settings: TensorFusionSettings) -> list[Finding]:
                 remedy=f'Set `{PREFIX}is-local-gpu: "true"`, or run the pod with tensor-fusion.',
             )
         )
-    return found
+    return findings
 
 
 def _is_whole(settings: TensorFusionSettings) -> bool:
@@ -127,12 +127,12 @@ def _is_whole(settings: TensorFusionSettings) -> bool:
 
 
 def _check(settings: TensorFusionSettings, native: list[DeviceResource]) -> list[Finding]:
-    values, found = settings.values, []
+    values, findings = settings.values, []
     if "gpu-count" in values and not 1 <= _parse_count(values["gpu-count"]) <= 128:
-        found.append(settings.reject("gpu-count", "is not a number of GPUs from 1 to 128"))
+        findings.append(settings.reject("gpu-count", "is not a number of GPUs from 1 to 128"))
     for key, allowed in (("isolation", _ISOLATIONS), ("qos", _QOS)):
         if values.get(key, allowed[0]) not in allowed:
-            found.append(
+            findings.append(
                 WORD_UNKNOWN.at(
                     settings.where(key),
                     f"the value must be one of {', '.join(allowed)}, "
@@ -140,20 +140,20 @@ def _check(settings: TensorFusionSettings, native: list[DeviceResource]) -> list
                 )
             )
     if settings.is_true("dedicated-gpu") and "gpu-model" not in values:
-        found.append(
+        findings.append(
             REQUEST_INCOMPLETE.at(
                 settings.where("dedicated-gpu"),
                 f"{PREFIX}dedicated-gpu requires {PREFIX}gpu-model",
             )
         )
     if uses_tflops(settings) and "compute-percent-request" in values:
-        found.append(
+        findings.append(
             REQUESTS_CONTRADICT.at(
                 settings.where("compute-percent-request"),
                 f"{PREFIX}compute-percent-request excludes TFLOPS",
             )
         )
-    return [*found, *_check_amount(settings, native)]
+    return [*findings, *_check_amount(settings, native)]
 
 
 def _check_amount(

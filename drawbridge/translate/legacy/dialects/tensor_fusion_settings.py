@@ -72,46 +72,46 @@ def uses_tflops(settings: TensorFusionSettings) -> bool:
 
 def report_changes(settings: TensorFusionSettings) -> list[Finding]:
     """Report the settings that change or get lost."""
-    found = _report_bursts(settings)
+    findings = _report_bursts(settings)
     if {key.rpartition("-")[0] for key in settings.values} >= {"compute-percent", "tflops"}:
         why = "compute-percent has no effect, because tflops takes precedence"
-        found.append(HINT_EMPTY.at("metadata.annotations", why))
+        findings.append(HINT_EMPTY.at("metadata.annotations", why))
     if model := format_value(settings.values.get("gpu-model", "")):
-        found.append(
+        findings.append(
             LABEL_LOOSE.at(
                 settings.where("gpu-model"),
                 f"a device matches if its product name contains all words of {model}",
             )
         )
     if settings.vendor not in VENDORS:
-        found.append(
+        findings.append(
             VENDOR_WITHOUT_DRIVER.at(
                 settings.where("vendor"),
                 f"no known DRA driver serves GPUs of the vendor {format_value(settings.vendor)}",
             )
         )
-    return [*found, *_report_lost(settings)]
+    return [*findings, *_report_lost(settings)]
 
 
 def _report_bursts(settings: TensorFusionSettings) -> list[Finding]:
-    found = []
+    findings = []
     values = settings.values
     # `_report_lost` reports settings that are not translated at all.
     for kind in ("vram",) if uses_tflops(settings) else ("vram", "compute-percent"):
         limit, request = values.get(f"{kind}-limit"), values.get(f"{kind}-request")
         if limit and request and parse(request.strip()) < parse(limit.strip()):
             why = f"the claim reserves the limit of {kind}, not only the request"
-            found.append(MEANING_CHANGES.at(settings.where(f"{kind}-limit"), why))
-    return found
+            findings.append(MEANING_CHANGES.at(settings.where(f"{kind}-limit"), why))
+    return findings
 
 
 def _report_lost(settings: TensorFusionSettings) -> list[Finding]:
-    found = []
+    findings = []
     for key in settings.values:
         if key in _WITHOUT_EFFECT:
             why = f"{PREFIX}{key} has no effect, because DRA has no pools of GPUs"
-            found.append(HINT_EMPTY.at(settings.where(key), why))
+            findings.append(HINT_EMPTY.at(settings.where(key), why))
         elif key not in _SUPPORTED or key.startswith("tflops-"):
             why = f"{PREFIX}{key} is not carried over, because DRA has no equivalent"
-            found.append(HINT_LOST.at(settings.where(key), why))
-    return found
+            findings.append(HINT_LOST.at(settings.where(key), why))
+    return findings

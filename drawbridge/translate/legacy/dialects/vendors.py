@@ -80,11 +80,17 @@ def _read_vendor(
 ) -> None:
     """Make one ask for each counting resource. The parts belong to the first one."""
     count, part = names
-    parts = [one for name, one in container.resources.items() if part.fullmatch(name)]
-    others = [one for one in container.resources.values() if one not in parts]
-    counted = [one for one in others if count.fullmatch(one.name)]
-    for i, one in enumerate(counted):
-        _add_ask(builder, container, vendor, [one, *parts] if i == 0 else [one], one.amount)
+    parts = [resource for name, resource in container.resources.items() if part.fullmatch(name)]
+    others = [resource for resource in container.resources.values() if resource not in parts]
+    counted = [resource for resource in others if count.fullmatch(resource.name)]
+    for i, resource in enumerate(counted):
+        _add_ask(
+            builder,
+            container,
+            vendor,
+            [resource, *parts] if i == 0 else [resource],
+            resource.amount,
+        )
     if parts and not counted:
         _add_ask(builder, container, vendor, parts, 1)
 
@@ -93,12 +99,12 @@ def _add_ask(
     builder: RequestBuilder,
     container: Container,
     vendor: str,
-    found: list[DeviceResource],
+    resources: list[DeviceResource],
     count: int,
 ) -> None:
     ask = Ask(kind=Kind.OTHER, row=vendor, vendor=vendor, count=count, users=(container.user,))
-    builder.add_ask(ask, found)
-    written = ", ".join(one.original_name for one in found)
+    builder.add_ask(ask, resources)
+    written = ", ".join(one.original_name for one in resources)
     builder.findings.append(
-        VENDOR_WITHOUT_DRIVER.at(found[0].where, f"no known DRA driver serves {written}")
+        VENDOR_WITHOUT_DRIVER.at(resources[0].where, f"no known DRA driver serves {written}")
     )

@@ -83,31 +83,37 @@ def defaults(legacy: Legacy) -> Mapping[str, Quantity]:
     return cast("Mapping[str, Quantity]", legacy.defaults)
 
 
-def read_memory(one: DeviceResource, legacy: Legacy, unit: int = MI) -> tuple[Bytes, list[Finding]]:
+def read_memory(
+    resource: DeviceResource, legacy: Legacy, unit: int = MI
+) -> tuple[Bytes, list[Finding]]:
     """Read memory as a number of units. A suffix multiplies the number and exceeds every GPU."""
-    unit_size = configured_amount(units(legacy), one.name, unit)
-    size = Bytes(one.amount * unit_size)
-    suffixed = one.amount_text.strip()[-1:].isalpha() and one.amount_text.strip()[-1:] in "iKMGTPE"
-    if not suffixed and one.amount < _INT32:
+    unit_size = configured_amount(units(legacy), resource.name, unit)
+    size = Bytes(resource.amount * unit_size)
+    suffixed = (
+        resource.amount_text.strip()[-1:].isalpha()
+        and resource.amount_text.strip()[-1:] in "iKMGTPE"
+    )
+    if not suffixed and resource.amount < _INT32:
         return size, []
-    intended = one.amount // unit_size if unit_size else 0
+    intended = resource.amount // unit_size if unit_size else 0
     return size, [
         AMOUNT_REFUSED.at(
-            one.where,
-            f"{one.original_name} counts units of {unit_size >> 20}Mi, not bytes; "
-            f"{one.amount_text} units are more memory than any GPU has",
+            resource.where,
+            f"{resource.original_name} counts units of {unit_size >> 20}Mi, not bytes; "
+            f"{resource.amount_text} units are more memory than any GPU has",
             remedy=f'Write "{intended}".' if intended else None,
         )
     ]
 
 
-def check_percentage(one: DeviceResource) -> list[Finding]:
+def check_percentage(resource: DeviceResource) -> list[Finding]:
     """Check that an amount is a percentage."""
-    if one.amount <= 100:
+    if resource.amount <= 100:
         return []
     return [
         AMOUNT_REFUSED.at(
-            one.where, f"{one.original_name} must be from 0 to 100, not {one.amount_text}"
+            resource.where,
+            f"{resource.original_name} must be from 0 to 100, not {resource.amount_text}",
         )
     ]
 
@@ -157,15 +163,15 @@ def _is_count_alone(
 def _read_cores(
     names: VgpuNames, resources: Mapping[str, DeviceResource], default: Mapping[str, Quantity]
 ) -> tuple[Percent | None, list[Finding]]:
-    one = resources.get(names.cores)
-    cores = one.amount if one else configured_amount(default, names.cores, 0)
+    resource = resources.get(names.cores)
+    cores = resource.amount if resource else configured_amount(default, names.cores, 0)
     findings = []
-    if one and cores > 100:
+    if resource and cores > 100:
         findings.append(
             AMOUNT_SUSPICIOUS.at(
-                one.where,
-                f"{one.original_name} is {one.amount_text} percent of the cores; it is limited to "
-                "100 percent",
+                resource.where,
+                f"{resource.original_name} is {resource.amount_text} percent of the cores; it is "
+                "limited to 100 percent",
             )
         )
     return (Percent(Decimal(min(cores, 100))) if cores else None), findings
@@ -175,10 +181,10 @@ def read_isolation(names: VgpuNames, pod: PodView) -> tuple[Isolation, list[Find
     """Read the sharing mode in the pod's annotation. Of several modes, memory isolation wins."""
     mode = pod.annotations.get(names.mode, "")
     modes = [each.strip() for each in mode.split(",")]
-    found = {_MODES[each] for each in modes if each in _MODES}
-    if len(found) < len(set(modes)):
+    isolations = {_MODES[each] for each in modes if each in _MODES}
+    if len(isolations) < len(set(modes)):
         return Isolation.MEMORY, [unknown_value(names.mode, mode, tuple(_MODES)[1:])]
-    return next(each for each in _MODES.values() if each in found), []
+    return next(each for each in _MODES.values() if each in isolations), []
 
 
 def unknown_value(key: str, value: str, allowed: tuple[str, ...]) -> Finding:

@@ -88,15 +88,15 @@ def _read_container(
 
 
 def _read_old(
-    builder: RequestBuilder, container: Container, one: DeviceResource, legacy: Legacy
+    builder: RequestBuilder, container: Container, resource: DeviceResource, legacy: Legacy
 ) -> None:
     """Read a resource of the older plugin: memory of one GPU in megabytes, or whole GPUs."""
     share = None
-    if one.name == _OLD_MEMORY:
-        size, findings = vgpu.read_memory(one, legacy)
+    if resource.name == _OLD_MEMORY:
+        size, findings = vgpu.read_memory(resource, legacy)
         share = DeviceShare(Bytes(size.value), None, Isolation.NONE)
         builder.findings += findings
-    count = 1 if share else builder.read_count(one)
+    count = 1 if share else builder.read_count(resource)
     ask = Ask(
         kind=Kind.GPU,
         row="old-memory" if share else "whole",
@@ -105,7 +105,9 @@ def _read_old(
         share=share,
         users=(container.user,),
     )
-    builder.add_ask(ask, (one,))
+    builder.add_ask(ask, (resource,))
     builder.findings.append(
-        NAME_OLD.at(one.where, f"{one.original_name} belongs to Volcano's older GPU sharing")
+        NAME_OLD.at(
+            resource.where, f"{resource.original_name} belongs to Volcano's older GPU sharing"
+        )
     )
