@@ -1,14 +1,14 @@
 """The caches of the controller, which every replica keeps in sync."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from certs.watched_secret import WatchedSecret
-from controller.protocols import Unstructured
+from controller.protocols import ObjectCache, Unstructured
 from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
 from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.resources import (
     CLASSES,
     MUTATING_WEBHOOKS,
@@ -23,36 +23,27 @@ from drawbridge.cluster.resources import (
 from drawbridge.cluster.session import Session
 from drawbridge.names import JUDGE_CONFIGURATION, WEBHOOK_CONFIGURATION
 
+# The reconcilers know a cache by this protocol.
+_: type[ObjectCache[object]] = Cache[object]
 
-class ControllerCaches:
+
+class ControllerCaches(CacheSet):
     """The caches of the controller."""
 
     def __init__(self, session: Session, secret: WatchedSecret | None = None) -> None:
-        self.slices = Cache(session, SLICES, PartialObject)
-        self.classes = Cache(session, CLASSES, PartialObject)
-        self.nodes = Cache(session, NODES, WatchedNode)
+        super().__init__()
+        self.slices = self.add(Cache(session, SLICES, PartialObject))
+        self.classes = self.add(Cache(session, CLASSES, PartialObject))
+        self.nodes = self.add(Cache(session, NODES, WatchedNode))
         # The scheduler never binds a pod whose template is missing.
-        self.pods = Cache(session, PODS, WatchedPod, fields="spec.nodeName=")
-        self.templates = Cache(session, TEMPLATES, PartialObject)
-        self.quotas = Cache(session, RESOURCE_QUOTAS, WatchedQuota)
-        self.namespaces = Cache(session, NAMESPACES, PartialObject)
-        self.webhooks = Cache(session, MUTATING_WEBHOOKS, dict[str, Any])
-        self.validating = Cache(session, VALIDATING_WEBHOOKS, PartialObject)
+        self.pods = self.add(Cache(session, PODS, WatchedPod, fields="spec.nodeName="))
+        self.templates = self.add(Cache(session, TEMPLATES, PartialObject))
+        self.quotas = self.add(Cache(session, RESOURCE_QUOTAS, WatchedQuota))
+        self.namespaces = self.add(Cache(session, NAMESPACES, PartialObject))
+        self.webhooks = self.add(Cache(session, MUTATING_WEBHOOKS, dict[str, Any]))
+        self.validating = self.add(Cache(session, VALIDATING_WEBHOOKS, PartialObject))
         if secret is not None:
-            self.secrets = secret.cache
-
-    def all(self) -> tuple[Cache[Any], ...]:
-        """Return all caches."""
-        return tuple(vars(self).values())
-
-    def by_resource(self) -> Iterator[tuple[str, Cache[Any]]]:
-        """Return all caches with the resource name that metrics use."""
-        return ((cache.resource.plural, cache) for cache in self.all())
-
-    def describe_unsynced(self) -> list[str]:
-        """Return one line for each cache that is not synced."""
-        unsynced = (cache for cache in self.all() if not cache.synced)
-        return [f"{each.resource.plural} are not synced: {each.problem}" for each in unsynced]
+            self.add(secret.cache)
 
     def webhook_configurations(self) -> list[Unstructured]:
         """Return every mutating and validating webhook configuration."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from certs.reconciler import CertificateReconciler, Outside
+from certs.reconciler import AuthorityWriter, CertificateReconciler, Outside
 from certs.rotation import RotationPolicy
 from certs.watched_secret import WatchedSecret
 from controller.field_ownership import release_fields
@@ -21,7 +21,7 @@ _ACTION: Final = "Certificates"
 
 
 class ApiAuthorityWriter:
-    """Implements `certs.reconciler.AuthorityWriter` behind the fence of the leader."""
+    """Writes the Secret and the webhook configurations behind the fence of the leader."""
 
     def __init__(self, session: Session, fence: Fence, namespace: str) -> None:
         def open_client(resource: Resource) -> ResourceClient[Unstructured]:
@@ -53,6 +53,9 @@ class ApiAuthorityWriter:
     async def release_bundle(self, live: Unstructured) -> None:
         """Give up the ownership of the bundle, unless the configuration has changed meanwhile."""
         await release_fields(self._configurations[live["kind"]], live, CA_FIELD_MANAGER)
+
+
+_: type[AuthorityWriter] = ApiAuthorityWriter
 
 
 class Alarm:

@@ -314,7 +314,7 @@ async def _serve(options: ControllerOptions, context: ControllerContext, stop: S
     reconcilers = Reconcilers(context, caches, elector, reporter)
 
     def describe_unready() -> list[str]:
-        return [*(["stopping"] if stop.is_requested else []), *caches.describe_unsynced()]
+        return [*(["stopping"] if stop.is_requested else []), *caches.find_missing()]
 
     async def lead() -> None:
         reporter.set_gauge(Gauge.LEADING, 1)
@@ -329,9 +329,7 @@ async def _serve(options: ControllerOptions, context: ControllerContext, stop: S
         async with (
             serve_operations(options.process.health, options.process.metrics, describe_unready),
             # Made here, because nobody awaits them if a port is in use.
-            run_background(
-                (settings.run(), recorder.run(), *(cache.run() for cache in caches.all()))
-            ),
+            run_background((settings.run(), recorder.run(), *caches.run())),
         ):
             await _run_until_stopped(stop, elector.run(lead))
 
@@ -353,8 +351,7 @@ async def _run_reconcilers(
 ) -> None:
     """Run all reconcilers concurrently until cancelled."""
     logs.log_event(_LOG, logging.INFO, "leading", identity=identity)
-    for cache in caches.all():
-        await cache.wait_until_synced()
+    await caches.wait_until_synced()
     clock = EventLoopClock()
     async with asyncio.TaskGroup() as group:
         for reconciler in reconcilers.all():

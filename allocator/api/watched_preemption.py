@@ -1,9 +1,10 @@
 """Watches what preemption depends on: priorities, budgets and the pods that run."""
 
-from collections.abc import Coroutine, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
+from allocator.api.calls import WatchedPreemption
 from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.resources import DISRUPTION_BUDGETS, PRIORITY_CLASSES
 from drawbridge.cluster.session import Session
 from drawbridge.ledger.disruption_budgets import DisruptionBudget, disruption_budget_reader
@@ -12,24 +13,20 @@ from drawbridge.ledger.priorities import PriorityClass, priority_class_reader
 from drawbridge.process.object_cache import watch_objects
 
 
-class PreemptionCaches:
-    """Implements `allocator.api.calls.WatchedPreemption`; `run` keeps it in sync."""
+class PreemptionCaches(CacheSet):
+    """The caches of budgets and priorities, beside the pods of the allocator."""
 
     def __init__(self, session: Session, pods: Cache[Pod]) -> None:
+        super().__init__()
         self._pods = pods
-        self._budgets = watch_objects(session, DISRUPTION_BUDGETS, disruption_budget_reader())
-        self._classes = watch_objects(session, PRIORITY_CLASSES, priority_class_reader())
-
-    def run(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Return the watches."""
-        return (each.run() for each in (self._budgets, self._classes))
+        self._budgets = self.add(
+            watch_objects(session, DISRUPTION_BUDGETS, disruption_budget_reader())
+        )
+        self._classes = self.add(watch_objects(session, PRIORITY_CLASSES, priority_class_reader()))
 
     def find_problem(self) -> str:
         """Return why priorities or budgets are not known, or an empty string."""
-        for cache in (self._budgets, self._classes):
-            if not cache.synced:
-                return f"{cache.resource.plural} are not synced: {cache.problem}"
-        return ""
+        return next(iter(self.find_missing()), "")
 
     def running(self) -> Iterable[Pod]:
         """Return the pods with claims that have a node."""
@@ -47,3 +44,6 @@ class PreemptionCaches:
     def classes(self) -> Iterable[PriorityClass]:
         """Return the PriorityClasses."""
         return (each.value for each in self._classes.all())
+
+
+_: type[WatchedPreemption] = PreemptionCaches

@@ -16,6 +16,7 @@ import msgspec
 
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
+from drawbridge.cluster.client import Fence
 from drawbridge.cluster.errors import NotLeadingError, level_of
 from drawbridge.cluster.resources import LEASES
 from drawbridge.cluster.server_clock import boot_time
@@ -53,7 +54,7 @@ class _Lease(msgspec.Struct):
 
 
 class SchedulerLease:
-    """The Lease of the kube-scheduler on `host`; implements `drawbridge.cluster.client.Fence`.
+    """The Lease of the kube-scheduler on `host`.
 
     A kube-scheduler names itself `<host name>_<UUID>`.
     """
@@ -142,3 +143,6 @@ class SchedulerLease:
 
     def _is_ours(self, holder: str) -> bool:
         return holder.rpartition("_")[0] == self._host
+
+
+_: type[Fence] = SchedulerLease

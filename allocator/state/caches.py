@@ -1,18 +1,29 @@
 """The caches of the allocator: what can be allocated, what is allocated, and to whom."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import msgspec
 
+from allocator.writes.claims import ClaimCache
 from allocator.writes.prepare_failures import REASON, PrepareEvent
 from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.discovery import find_served
-from drawbridge.cluster.resources import CLAIMS, CLASSES, EVENTS, NODES, PODS, SLICES, TAINT_RULES
+from drawbridge.cluster.resources import (
+    CLAIMS,
+    CLASSES,
+    EVENTS,
+    NODES,
+    PODS,
+    SLICES,
+    TAINT_RULES,
+    Resource,
+)
 from drawbridge.cluster.session import Session
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.classes import class_reader
+from drawbridge.dra.decode import Reader
 from drawbridge.dra.nodes import node_reader
 from drawbridge.dra.slices import slice_reader
 from drawbridge.dra.taints import taint_rule_reader
@@ -20,29 +31,32 @@ from drawbridge.ledger.pods import Pod, PodSpec, pod_reader
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
 
+T = TypeVar("T")
 # The versions that serve DeviceTaintRules, newest first. Before 1.37 they are off by default.
 _TAINT_RULE_VERSIONS: Final = ("v1", "v1beta2", "v1alpha3")
 
 
-class AllocatorCaches:
-    """All caches; implements `allocator.writes.claims.ClaimCache`."""
+class AllocatorCaches(CacheSet):
+    """All caches."""
 
     def __init__(self, session: Session, namespace: str, *, taint_rules: str = "") -> None:
         """Create the caches; `taint_rules` is the served version of DeviceTaintRule, or empty."""
+        super().__init__()
+        rules = TAINT_RULES.at_version(taint_rules)
+        self.slices = self._watch(session, SLICES, slice_reader())
+        self.classes = self._watch(session, CLASSES, class_reader())
+        self.nodes = self._watch(session, NODES, node_reader())
+        self.taint_rules = self._watch(session, rules, taint_rule_reader()) if taint_rules else None
+        # The caches that decide what can be allocated.
+        self.devices = self.required
+        self.claims = self._watch(session, CLAIMS, claim_reader())
+        pods = watch_objects(session, PODS, pod_reader(), keep=_without_unused_parts)
+        self.pods = self.add(pods)
         self.facts = WatchedFacts(session, namespace)
-        self.slices = watch_objects(session, SLICES, slice_reader())
-        self.classes = watch_objects(session, CLASSES, class_reader())
-        self.nodes = watch_objects(session, NODES, node_reader())
-        self.claims = watch_objects(session, CLAIMS, claim_reader())
-        self.pods = watch_objects(session, PODS, pod_reader(), keep=_without_unused_parts)
-        self.taint_rules: Cache[Any] | None = None
-        if taint_rules:
-            resource = TAINT_RULES.at_version(taint_rules)
-            self.taint_rules = watch_objects(session, resource, taint_rule_reader())
+        self.add(self.facts.cache)
         # Not needed for decisions, so the allocator is ready without it.
-        self.events = Cache(
-            session, EVENTS, PrepareEvent, fields=f"reason={REASON}", keep_raw=False
-        )
+        events = Cache(session, EVENTS, PrepareEvent, fields=f"reason={REASON}", keep_raw=False)
+        self.events = self.add(events, required=False)
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self.claims.subscribe(self._wake_waiting)
 
@@ -86,30 +100,15 @@ class AllocatorCaches:
 
     # --- all caches ---
 
-    @property
-    def devices(self) -> tuple[Cache[Any], ...]:
-        """The caches that decide what can be allocated."""
-        rules = (self.taint_rules,) if self.taint_rules else ()
-        return (self.slices, self.classes, self.nodes, *rules)
+    def _watch(self, session: Session, resource: Resource, reader: Reader[T]) -> Cache[T]:
+        return self.add(watch_objects(session, resource, reader))
 
-    @property
-    def all(self) -> tuple[Cache[Any], ...]:
-        """The caches without which nothing is decided."""
-        return (*self.devices, self.claims, self.pods, self.facts.cache)
+    def find_missing(self) -> list[str]:
+        """Return one line for each required cache that is not synced, and why facts are missing."""
+        return [*super().find_missing(), *self.facts.find_missing()]
 
-    def by_resource(self) -> Iterator[tuple[str, Cache[Any]]]:
-        """Return all caches with their names in metrics."""
-        return ((cache.resource.plural, cache) for cache in (*self.all, self.events))
 
-    def run(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Return the watches of all caches."""
-        return (each.run() for each in (*self.all, self.events))
-
-    def describe_unsynced(self) -> list[str]:
-        """Return one line for each cache that is not in step with the API server."""
-        unsynced = (each for each in self.all if not each.synced)
-        lines = [f"{each.resource.plural} are not synced: {each.problem}" for each in unsynced]
-        return [*lines, *self.facts.find_missing()]
+_: type[ClaimCache] = AllocatorCaches
 
 
 def _without_unused_parts(pod: Pod) -> Pod:

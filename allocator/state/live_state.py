@@ -124,7 +124,7 @@ class LiveState:
 
     def find_problems(self) -> list[str]:
         """Return why no devices may be allocated."""
-        unsynced = self._caches.describe_unsynced()
+        unsynced = self._caches.find_missing()
         configuration = self._configuration()
         if configuration.placement is not Placement.BRIDGE:
             return [*unsynced, "the configuration does not set placement: bridge"]
@@ -150,14 +150,13 @@ class LiveState:
 
     async def run(self) -> None:
         """Build the decisions when all caches are synced; then only changes build them anew."""
-        for cache in self._caches.all:
-            await cache.wait_until_synced()
+        await self._caches.wait_until_synced()
         self.update()
 
     def update(self) -> None:
         """Build the decisions if what they depend on has changed."""
         facts = self._caches.facts.facts
-        if facts is None or not all(each.synced for each in self._caches.all):
+        if facts is None or not self._caches.synced:
             return
         before, inputs = self._inputs, Inputs(self._configuration(), facts)
         self._inputs = inputs

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from drawbridge.api_error import ApiError
+from drawbridge.cluster.client import Fence
 from drawbridge.cluster.errors import NotLeadingError, level_of
 from drawbridge.cluster.resources import LEASES, ApiObject
 from drawbridge.cluster.server_clock import boot_time
@@ -32,7 +33,7 @@ def format_micro_time(now: dt.datetime | None = None) -> str:
 
 
 class LeaderElector:
-    """Takes part in the election for one Lease; implements `drawbridge.cluster.client.Fence`.
+    """Takes part in the election for one Lease.
 
     `identity` names this process. A random suffix makes it unique, because two processes with the
     same identity would both consider themselves the leader.
@@ -199,6 +200,9 @@ class LeaderElector:
         spec |= {"renewTime": now, "acquireTime": now}
         with contextlib.suppress(ApiError):
             await self._write("PUT", spec, self._object["metadata"], self._retry_period)
+
+
+_: type[Fence] = LeaderElector
 
 
 def _was_fenced(task: "asyncio.Future[None]") -> bool:

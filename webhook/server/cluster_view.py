@@ -1,10 +1,9 @@
 """A view of the cluster for admission, from watch caches.
 
-Implements `webhook.admission.protocols.ClusterView`. An unreadable object does not replace the last
-readable one.
+An unreadable object does not replace the last readable one.
 """
 
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +11,7 @@ import msgspec
 from drawbridge.agreement import match_conditions
 from drawbridge.agreement.other_webhooks import find_other_webhooks
 from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.resources import (
     LIMIT_RANGES,
     MUTATING_WEBHOOKS,
@@ -26,7 +26,7 @@ from drawbridge.names import TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from drawbridge.process.watched_facts import WatchedFacts
 from drawbridge.translate.pods import TranslationContext, make_context
 from webhook.admission.limit_ranges import LimitRange
-from webhook.admission.protocols import RecentInputs
+from webhook.admission.protocols import ClusterView, RecentInputs
 from webhook.server.recent_state import SETTLE_SECONDS, RecentState
 from webhook.server.template_store import WatchedTemplate
 from webhook.server.watched_namespaces import NamespaceObject, WatchedNamespaces
@@ -48,14 +48,17 @@ class WatchedClusterView:
         configuration: Configuration,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
+        self.caches = CacheSet()
         self._namespaces = WatchedNamespaces(session)
-        self.namespaces = self._namespaces.cache
-        self.ranges = Cache(session, LIMIT_RANGES, LimitRange)
-        self.quotas = Cache(session, RESOURCE_QUOTAS, ResourceQuota)
-        self.webhooks = Cache(session, MUTATING_WEBHOOKS, OpaqueObject)
-        self.templates = Cache(session, TEMPLATES, WatchedTemplate, labels=OWN_LABEL_SELECTOR)
+        self.namespaces = self.caches.add(self._namespaces.cache)
+        self.ranges = self.caches.add(Cache(session, LIMIT_RANGES, LimitRange))
+        self.quotas = self.caches.add(Cache(session, RESOURCE_QUOTAS, ResourceQuota))
+        self.webhooks = self.caches.add(Cache(session, MUTATING_WEBHOOKS, OpaqueObject))
         self._facts = WatchedFacts(session, namespace)
-        self.facts = self._facts.cache
+        self.facts = self.caches.add(self._facts.cache)
+        # Missing templates are read from the API server.
+        templates = Cache(session, TEMPLATES, WatchedTemplate, labels=OWN_LABEL_SELECTOR)
+        self.templates = self.caches.add(templates, required=False)
         self._configuration = configuration
         self._recent = RecentState(configuration, settle_seconds)
         self._context: TranslationContext | None = None
@@ -74,28 +77,11 @@ class WatchedClusterView:
         self.quotas.subscribe(lambda *both: _forget(self._quotas_by_namespace, *both))
         self.webhooks.subscribe(self._on_webhooks)
 
-    @property
-    def caches(self) -> tuple[Cache[Any], ...]:
-        """All caches."""
-        required = (self.namespaces, self.ranges, self.quotas, self.webhooks, self.facts)
-        return (*required, self.templates)
-
-    def run(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Return the watches of all caches."""
-        return (each.run() for each in self.caches)
-
-    def named_caches(self) -> Iterator[tuple[str, Cache[Any]]]:
-        """Return all caches with their names in metrics."""
-        return ((cache.resource.plural, cache) for cache in self.caches)
-
     def find_missing(self) -> list[str]:
         """Return the reasons why requests cannot be handled yet."""
         if self._is_complete:  # this runs for every request, and a synced cache stays synced
             return []
-        # The template cache is optional: missing templates are read from the API server.
-        waiting = (each for each in self.caches[:-1] if not each.synced)
-        missing = [f"{each.resource.plural} are not synced yet: {each.problem}" for each in waiting]
-        missing += self._facts.find_missing()
+        missing = [*self.caches.find_missing(), *self._facts.find_missing()]
         self._is_complete = not missing
         if self._is_complete:
             self._recent.start()
@@ -195,6 +181,9 @@ class WatchedClusterView:
         self._other_webhooks = self._inactive_conditions = self._requires_label = None
         live = self._read_own_webhooks()
         self._recent.webhooks.set(match_conditions.select_pod_webhook(live))
+
+
+_: type[ClusterView] = WatchedClusterView
 
 
 def _forget(

@@ -44,8 +44,8 @@ def _make_service(options: ReviewOptions, settings: Settings, session: Session) 
     return ReviewService(
         {f"/judge/{kind}": Endpoint(f"judge-{kind}", handler.review_object) for kind in KINDS},
         find_missing,
-        lambda: (settings.run(), thread.run(), *view.run()),
-        (metrics.CacheCollector(view.named_caches),),
+        lambda: (settings.run(), thread.run(), *view.caches.run()),
+        (metrics.CacheCollector(view.caches.by_resource),),
         _LIMITS,
     )
 

@@ -1,10 +1,11 @@
 """The watches of the judge, and why what they show may be outdated."""
 
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.resources import (
     CLAIMS,
     CLASSES,
@@ -25,6 +26,7 @@ from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
+from webhook.judging.handler import JudgeView
 from webhook.judging.judged_cluster import (
     SETTLE_SECONDS,
     JudgeSettings,
@@ -37,7 +39,7 @@ T = TypeVar("T", Slice, DeviceClass, Node, Claim, Template, ResourceQuota)
 
 
 class WatchedJudgeView:
-    """The caches of everything that is judged with. Implements `JudgeView`."""
+    """The caches of everything that is judged with."""
 
     def __init__(
         self,
@@ -48,18 +50,19 @@ class WatchedJudgeView:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.changes = PendingChanges()
+        self.caches = CacheSet()
         self.namespaces = WatchedNamespaces(session)
         self.facts = WatchedFacts(session, namespace)
+        self.caches.add(self.namespaces.cache)
+        self.caches.add(self.facts.cache)
         self._devices: tuple[Cache[Any], ...] = (
             self._watch(session, SLICES, slice_reader()),
             self._watch(session, CLASSES, class_reader()),
             self._watch(session, NODES, node_reader()),
         )
-        self._requests: tuple[Cache[Any], ...] = (
-            self._watch(session, CLAIMS, claim_reader()),
-            self._watch(session, TEMPLATES, template_reader()),
-            self._watch(session, RESOURCE_QUOTAS, quota_reader()),
-        )
+        self._watch(session, CLAIMS, claim_reader())
+        self._watch(session, TEMPLATES, template_reader())
+        self._watch(session, RESOURCE_QUOTAS, quota_reader())
         self._configuration = configuration
         self._settings = JudgeSettings()
         self._settle_seconds = settle_seconds
@@ -67,7 +70,7 @@ class WatchedJudgeView:
         self._complete_since: float | None = None
 
     def _watch(self, session: Session, resource: Resource, reader: Reader[T]) -> Cache[T]:
-        cache = watch_objects(session, resource, reader)
+        cache = self.caches.add(watch_objects(session, resource, reader))
         cache.subscribe(lambda before, after: self._on_change(resource, before, after))
         return cache
 
@@ -110,26 +113,11 @@ class WatchedJudgeView:
         """Read the labels of an unknown namespace from the API server."""
         return await self.namespaces.read(name, seconds)
 
-    @property
-    def caches(self) -> tuple[Cache[Any], ...]:
-        """All caches."""
-        return (self.namespaces.cache, self.facts.cache, *self._devices, *self._requests)
-
-    def named_caches(self) -> Iterator[tuple[str, Cache[Any]]]:
-        """Return all caches with their names in metrics."""
-        return ((cache.resource.plural, cache) for cache in self.caches)
-
-    def run(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Return the watches of all caches."""
-        return (each.run() for each in self.caches)
-
     def find_missing(self) -> list[str]:
         """Return the reasons why objects cannot be judged yet."""
         if self._complete_since is not None:
             return []
-        waiting = (each for each in self.caches if not each.synced)
-        missing = [f"{each.resource.plural} are not synced yet: {each.problem}" for each in waiting]
-        missing += self.facts.find_missing()
+        missing = [*self.caches.find_missing(), *self.facts.find_missing()]
         if not missing:
             self._complete_since = self._now()
         return missing
@@ -145,3 +133,6 @@ class WatchedJudgeView:
         since = self._complete_since
         if since is None or self._now() - since < self._settle_seconds:
             yield "the judge started a short time ago and knows no earlier devices"
+
+
+_: type[JudgeView] = WatchedJudgeView

@@ -64,13 +64,13 @@ async def _serve(
     certificate = make_certificate(options.certificate, session, WEBHOOK_SERVICE)
     webhook = _Webhook(options, settings, session)
     collectors = (
-        metrics.CacheCollector(webhook.cluster.named_caches),
+        metrics.CacheCollector(webhook.cluster.caches.by_resource),
         metrics.AnswerCacheCollector(webhook.answers),
     )
     service = ReviewService(
         list_endpoints(webhook.reviews),
         webhook.cluster.find_missing,
-        lambda: (settings.run(), webhook.worker.start(), *webhook.cluster.run()),
+        lambda: (settings.run(), webhook.worker.start(), *webhook.cluster.caches.run()),
         collectors,
     )
     async with contextlib.aclosing(webhook.worker):

@@ -74,7 +74,7 @@ class ViewHarness(NamedTuple):
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until a change makes the condition true."""
         news = asyncio.Event()
-        for cache in self.view.caches:
+        for cache in self.view.caches.all:
             cache.subscribe(lambda *_: news.set())
         while not condition():
             news.clear()
@@ -89,9 +89,9 @@ async def run_view(folder: Path, *objects: dict[str, Any]) -> AsyncIterator[View
             api.put(obj)
         async with await Session.open(str(api.kubeconfig(folder / "config"))) as session:
             view = WatchedClusterView(session, SYSTEM, Configuration())
-            tasks = [asyncio.create_task(each.run()) for each in view.caches]
+            tasks = [asyncio.create_task(watch) for watch in view.caches.run()]
             try:
-                for cache in view.caches:
+                for cache in view.caches.all:
                     await cache.wait_until_synced()
                 yield ViewHarness(api, view)
             finally:
@@ -299,8 +299,8 @@ def test_the_view_is_ready_without_permission_to_watch_templates(tmp_path: Path)
             api.fail(403, method="GET", part="resourceclaimtemplates", times=1000)
             async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
                 view = WatchedClusterView(session, SYSTEM, Configuration())
-                tasks = [asyncio.create_task(each.run()) for each in view.caches]
-                for cache in view.caches[:-1]:
+                tasks = [asyncio.create_task(watch) for watch in view.caches.run()]
+                for cache in view.caches.required:
                     await cache.wait_until_synced()
                 missing = view.find_missing()
                 for task in tasks:
