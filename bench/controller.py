@@ -13,9 +13,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Generic, NamedTuple, TypeVar
-
-import msgspec
+from typing import Any, Final, NamedTuple, TypeVar
 
 from bench._scale import scaled
 from bench.inventory import slice_
@@ -33,12 +31,15 @@ from drawbridge.agreement.template_objects import build_object
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
+from drawbridge.dra.classes import class_reader
 from drawbridge.dra.gates import Gates
+from drawbridge.dra.slices import slice_reader
 from drawbridge.finding import Finding
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.process.collection import CollectionPause
 from drawbridge.translate.changes.template import make_template
 from drawbridge.translate.pods import make_context, translate
+from tests.controller.harness import FakeStore
 
 NODES: Final = scaled(5_000, 20)
 NAMESPACES: Final = scaled(1_000, 10)
@@ -59,71 +60,11 @@ class _Delay(NamedTuple):
     cpu: float
 
 
-class MemoryObject(msgspec.Struct, Generic[T], frozen=True):
-    """One object of a cache."""
-
-    namespace: str
-    name: str
-    uid: str
-    version: str
-    raw: bytes
-    value: T
-
-
-class MemoryObjects(Generic[T]):
-    """A cache and a store of one kind that accepts every write without effect."""
-
-    def __init__(self, shape: type[T], objects: Iterable[Unstructured]) -> None:
-        self._objects: dict[tuple[str, str], MemoryObject[T]] = {}
-        for obj in objects:
-            metadata, raw = obj["metadata"], json.dumps(obj).encode()
-            key = (metadata.get("namespace", ""), metadata["name"])
-            value = msgspec.json.decode(raw, type=shape)
-            self._objects[key] = MemoryObject(*key, "uid", "1", raw, value)
-
-    def get(self, name: str, namespace: str = "") -> MemoryObject[T] | None:
-        """Return one object."""
-        return self._objects.get((namespace, name))
-
-    def all(self, namespace: str | None = None) -> Iterable[MemoryObject[T]]:
-        """Return all objects, or those of a namespace."""
-        return [o for o in self._objects.values() if namespace in (None, o.namespace)]
-
-    async def read(self, name: str, namespace: str = "") -> Unstructured | None:
-        """Return nothing."""
-        del name, namespace
-
-    async def list(self, namespace: str = "", *, fields: str = "") -> "list[Unstructured]":
-        """Decode the objects of a namespace."""
-        del fields
-        return [msgspec.json.decode(each.raw) for each in self.all(namespace)]
-
-    async def create(
-        self, value: Unstructured, namespace: str = "", *, dry_run: bool = False
-    ) -> Unstructured:
-        """Accept an object, after as much time as a request takes at least."""
-        del namespace, dry_run
-        await asyncio.sleep(0)
-        return value
-
-    async def replace(self, value: Unstructured, namespace: str = "") -> Unstructured:
-        """Accept an object."""
-        return await self.create(value, namespace)
-
-    async def apply(self, value: Unstructured, namespace: str = "") -> Unstructured:
-        """Accept an object."""
-        return await self.create(value, namespace)
-
-    async def merge(self, name: str, value: Unstructured, namespace: str = "") -> Unstructured:
-        """Accept a patch."""
-        del name
-        return await self.create(value, namespace)
-
-    async def delete(self, name: str, namespace: str = "", *, uid: str, version: str) -> bool:
-        """Accept a deletion."""
-        del name, namespace, uid, version
-        await asyncio.sleep(0)
-        return True
+def fill(store: FakeStore[T], objects: Iterable[Unstructured]) -> FakeStore[T]:
+    """Store objects, and return the store."""
+    for stored in objects:
+        store.put(stored)
+    return store
 
 
 class SilentReporter:
@@ -215,8 +156,8 @@ async def _row(title: str, reconciler: Reconciler) -> None:
 
 async def _measure_all() -> None:
     configuration, reporter = Configuration(), SilentReporter()
-    namespaces = MemoryObjects(
-        PartialObject,
+    namespaces = fill(
+        FakeStore(PartialObject),
         ({"metadata": {"name": f"team-{i}", "labels": _ENFORCE}} for i in range(NAMESPACES)),
     )
     scope = AdmissionScope(namespaces, lambda: _WEBHOOK, lambda: configuration)
@@ -226,7 +167,7 @@ async def _measure_all() -> None:
     for title, value in _waiting(scope, reporter).items():
         await _row(title, value)
     await _row(f"garbage collection of {TEMPLATES:,} templates", _collector(scope, reporter))
-    quotas = MemoryObjects(WatchedQuota, map(_quota, range(NAMESPACES)))
+    quotas = fill(FakeStore(WatchedQuota), map(_quota, range(NAMESPACES)))
     mirror = QuotaMirrorReconciler(
         quotas,
         namespaces,
@@ -253,13 +194,13 @@ def _facts(configuration: Configuration, reporter: SilentReporter) -> FactsRecon
 
     classes: Iterable[Any] = [{"metadata": {"name": "gpu.nvidia.com"}, "spec": {}}]
     sources = FactsSources(
-        MemoryObjects(PartialObject, (_as_json(slice_(i)) for i in range(NODES))),
-        MemoryObjects(PartialObject, classes),
-        MemoryObjects(PartialObject, map(_node, range(NODES))),
+        fill(FakeStore(None, decode=slice_reader().read), map(_slice, range(NODES))),
+        fill(FakeStore(None, decode=class_reader().read), classes),
+        fill(FakeStore(PartialObject), map(_node, range(NODES))),
     )
     return FactsReconciler(
         sources,
-        MemoryObjects(PartialObject, ()),
+        FakeStore(PartialObject),
         "drawbridge-system",
         configuration=lambda: configuration,
         server_support=support,
@@ -268,16 +209,16 @@ def _facts(configuration: Configuration, reporter: SilentReporter) -> FactsRecon
     )
 
 
-def _as_json(value: Any) -> Unstructured:  # noqa: ANN401  # JSON
-    return {**value}
+def _slice(number: int) -> Unstructured:
+    return {**slice_(number)}
 
 
 def _waiting(scope: AdmissionScope, reporter: SilentReporter) -> dict[str, Reconciler]:
     def make(pods: Iterable[Unstructured]) -> Reconciler:
-        templates = MemoryObjects(PartialObject, ())
+        templates = FakeStore(PartialObject)
         context = make_context(Configuration())
         return MissingTemplateReconciler(
-            MemoryObjects(WatchedPod, pods),
+            fill(FakeStore(WatchedPod), pods),
             templates,
             templates,
             scope=scope,
@@ -294,8 +235,8 @@ def _waiting(scope: AdmissionScope, reporter: SilentReporter) -> dict[str, Recon
 
 
 def _collector(scope: AdmissionScope, reporter: SilentReporter) -> Reconciler:
-    templates = MemoryObjects(PartialObject, _templates())
-    pods = MemoryObjects(WatchedPod, (_translated(_pod(i)) for i in range(PODS)))
+    templates = fill(FakeStore(PartialObject), _templates())
+    pods = fill(FakeStore(WatchedPod), (_translated(_pod(i)) for i in range(PODS)))
     return TemplateGarbageCollector(
         templates,
         pods,
@@ -307,11 +248,11 @@ def _collector(scope: AdmissionScope, reporter: SilentReporter) -> Reconciler:
 
 
 def _dual(facts: FactsReconciler, reporter: SilentReporter) -> Reconciler:
-    nodes = MemoryObjects(WatchedNode, map(_node, range(NODES)))
+    nodes = fill(FakeStore(WatchedNode), map(_node, range(NODES)))
     read: Callable[[], Any] = lambda: facts.dual_nodes  # noqa: E731
     return DualNodeReconciler(
         nodes,
-        DualNodeStores(nodes, MemoryObjects(WatchedPod, ())),
+        DualNodeStores(nodes, FakeStore(WatchedPod)),
         dual_nodes=read,
         context=lambda: facts.context,
         reporter=reporter,

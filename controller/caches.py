@@ -21,7 +21,10 @@ from drawbridge.cluster.resources import (
     VALIDATING_WEBHOOKS,
 )
 from drawbridge.cluster.session import Session
+from drawbridge.dra.classes import class_reader
+from drawbridge.dra.slices import slice_reader
 from drawbridge.names import JUDGE_CONFIGURATION, WEBHOOK_CONFIGURATION
+from drawbridge.process.object_cache import watch_readings
 
 # The reconcilers know a cache by this protocol.
 _: type[ObjectCache[object]] = Cache[object]
@@ -32,8 +35,8 @@ class ControllerCaches(CacheSet):
 
     def __init__(self, session: Session, secret: WatchedSecret | None = None) -> None:
         super().__init__()
-        self.slices = self.add(Cache(session, SLICES, PartialObject))
-        self.classes = self.add(Cache(session, CLASSES, PartialObject))
+        self.slices = self.add(watch_readings(session, SLICES, slice_reader()))
+        self.classes = self.add(watch_readings(session, CLASSES, class_reader()))
         self.nodes = self.add(Cache(session, NODES, WatchedNode))
         # The scheduler never binds a pod whose template is missing.
         self.pods = self.add(Cache(session, PODS, WatchedPod, fields="spec.nodeName="))

@@ -5,10 +5,10 @@ few versions, because the annotation of a pod names the version that translated 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,10 +24,9 @@ from controller.protocols import (
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.owned_pools import owned_pools, report_shared_pools
 from drawbridge.config.model import Configuration
-from drawbridge.dra.classes import class_reader
-from drawbridge.dra.decode import Reader
-from drawbridge.dra.nodes import node_reader
-from drawbridge.dra.slices import slice_reader
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.nodes import Node, node_reader
+from drawbridge.dra.slices import Slice
 from drawbridge.facts import serialized
 from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
 from drawbridge.facts.model import Facts
@@ -127,35 +126,55 @@ class ParsedVersions:
         return found[1] if found is not None and digest in found[0] else None
 
 
-class FactsSources(NamedTuple):
-    """The caches that facts are gathered from."""
+# An object as its reader reads it: decoded, or the findings about what cannot be read.
+Reading: TypeAlias = T | tuple[Finding, ...]
 
-    slices: ObjectCache[PartialObject]
-    classes: ObjectCache[PartialObject]
+
+class FactsSources(NamedTuple):
+    """The caches that facts are gathered from. The cache of nodes has other readers as well."""
+
+    slices: ObjectCache[Reading[Slice]]
+    classes: ObjectCache[Reading[DeviceClass]]
     nodes: ObjectCache[PartialObject]
 
 
-class _DecodedObjects(Generic[T]):
-    """Decoded objects of one kind; an object is decoded again only after it changed."""
+class _Objects(NamedTuple):
+    """The objects of the sources at one moment."""
 
-    def __init__(self, reader: Reader[T]) -> None:
-        self._reader = reader
-        self._decoded: dict[str, tuple[str, T | tuple[Finding, ...]]] = {}
+    slices: tuple[Reading[Slice], ...]
+    classes: tuple[Reading[DeviceClass], ...]
+    nodes: tuple[WatchedObject[PartialObject], ...]
 
-    def read(
-        self, cached: Iterable[WatchedObject[PartialObject]]
-    ) -> tuple[tuple[T, ...], tuple[Finding, ...]]:
-        """Return the decoded objects, and the findings about objects that do not decode."""
-        decoded = {}
+
+class _NodeReadings:
+    """Decoded nodes; a node is decoded again only after it changed."""
+
+    def __init__(self) -> None:
+        self._reader = node_reader()
+        self._read: dict[str, tuple[str, Reading[Node]]] = {}
+
+    def read(self, cached: Iterable[WatchedObject[PartialObject]]) -> Iterator[Reading[Node]]:
+        """Decode the nodes that are new or have changed, and return all."""
+        read = {}
         for published in cached:
-            entry = self._decoded.get(published.name)
+            entry = self._read.get(published.name)
             if entry is None or entry[0] != published.version:
                 entry = (published.version, self._reader.read(published.raw))
-            decoded[published.name] = entry
-        self._decoded = decoded
-        objects = tuple(one for _, one in decoded.values() if not isinstance(one, tuple))
-        findings = (f for _, one in decoded.values() if isinstance(one, tuple) for f in one)
-        return objects, tuple(findings)
+            read[published.name] = entry
+        self._read = read
+        return (reading for _, reading in read.values())
+
+
+def _split(readings: Iterable[Reading[T]]) -> tuple[tuple[T, ...], tuple[Finding, ...]]:
+    """Return the decoded objects, and the findings about the others."""
+    objects: list[T] = []
+    findings: list[Finding] = []
+    for reading in readings:
+        if isinstance(reading, tuple):
+            findings += reading
+        else:
+            objects.append(reading)
+    return tuple(objects), tuple(findings)
 
 
 class FactsReconciler:
@@ -191,16 +210,18 @@ class FactsReconciler:
         self._data: Mapping[str, str] = {}
         self._versions = ParsedVersions()
         self._findings: tuple[Finding, ...] = ()
-        self._slices = _DecodedObjects(slice_reader())
-        self._classes = _DecodedObjects(class_reader())
-        self._nodes = _DecodedObjects(node_reader())
+        self._nodes = _NodeReadings()
 
     async def reconcile(self) -> None:
         """Publish the current facts; waits until the first field probe is done."""
         support, configuration = await self._server_support(), self._configuration()
         live = await self._store.read(FACTS_CONFIG_MAP, self._namespace)
         self._data = (live or {}).get("data") or {}
-        cached = tuple(tuple(source.all()) for source in self._sources)
+        cached = _Objects(
+            tuple(stored.value for stored in self._sources.slices.all()),
+            tuple(stored.value for stored in self._sources.classes.all()),
+            tuple(self._sources.nodes.all()),
+        )
         # Thousands of slices take seconds; the event loop has to renew the Lease meanwhile.
         gathered, unreadable = await asyncio.to_thread(self._gather, cached, configuration, support)
         facts = gathered.facts
@@ -242,15 +263,15 @@ class FactsReconciler:
 
     def _gather(
         self,
-        cached: tuple[tuple[WatchedObject[PartialObject], ...], ...],
+        cached: _Objects,
         configuration: Configuration,
         support: ServerSupport,
     ) -> tuple[GatheredFacts, tuple[Finding, ...]]:
         # A full garbage collection stops all threads: 0.9 s with the objects of 5,000 nodes.
         with self._pause_collection():
-            slices, bad_slices = self._slices.read(cached[0])
-            classes, bad_classes = self._classes.read(cached[1])
-            nodes, bad_nodes = self._nodes.read(cached[2])
+            slices, bad_slices = _split(cached.slices)
+            classes, bad_classes = _split(cached.classes)
+            nodes, bad_nodes = _split(self._nodes.read(cached.nodes))
             objects = FactsInput(slices, classes, nodes)
             gathered = gather_facts(objects, configuration, support.gates, support.stored_fields)
             shared = report_shared_pools(owned_pools(configuration), slices)

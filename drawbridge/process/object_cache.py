@@ -1,4 +1,4 @@
-"""Caches of API objects that a reader decodes; an object that it cannot read is left out."""
+"""Caches of API objects that a reader decodes, without their JSON."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,6 +7,7 @@ from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.resources import Resource
 from drawbridge.cluster.session import Session
 from drawbridge.dra.decode import Reader
+from drawbridge.finding import Finding
 
 T = TypeVar("T")
 
@@ -18,9 +19,22 @@ def watch_objects(
     *,
     keep: Callable[[T], T] | None = None,
 ) -> Cache[T]:
-    """Return a cache of decoded objects without their JSON, or of what `keep` keeps of them."""
+    """Return a cache of decoded objects, or of what `keep` keeps of them.
+
+    An object that cannot be read is left out.
+    """
+    return _make_cache(session, resource, _decode_with(reader, keep))
+
+
+def watch_readings(
+    session: Session, resource: Resource, reader: Reader[T]
+) -> Cache[T | tuple[Finding, ...]]:
+    """Return a cache of decoded objects, and of the findings about those that cannot be read."""
+    return _make_cache(session, resource, reader.read)
+
+
+def _make_cache(session: Session, resource: Resource, decode: Callable[[bytes], T]) -> Cache[T]:
     shape: type[T] = object  # type: ignore[assignment]  # the decoder decides
-    decode = _decode_with(reader, keep)
     return Cache(session, resource, shape, decode=decode, keep_raw=False)
 
 

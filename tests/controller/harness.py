@@ -2,6 +2,7 @@
 
 # ruff: noqa: ANN401, D101, D102  # fakes of documented protocols; objects are JSON
 
+import asyncio
 import copy
 import datetime as dt
 import json
@@ -31,9 +32,12 @@ class FakeObject(Generic[T]):
 
 @dataclass
 class FakeStore(Generic[T]):
-    """Objects of one kind, readable as a cache with `shape` and writable as a store."""
+    """Objects of one kind, readable as a cache with `shape` and writable as a store.
 
-    shape: type[T]
+    `decode` replaces the decoder of the shape.
+    """
+
+    shape: type[T] | None
     objects: dict[tuple[str, str], Unstructured] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
     # Called before a write with its verb and object; raises the error to inject.
@@ -41,6 +45,10 @@ class FakeStore(Generic[T]):
     # Returns the stored form of a created object.
     admit: Callable[[Unstructured], Unstructured] = lambda value: value
     version: int = 0
+    decode: Callable[[bytes], T] | None = None
+    _decoded: dict[tuple[str, str], tuple[Unstructured, FakeObject[T]]] = field(
+        default_factory=dict
+    )
 
     def put(self, value: Unstructured, created: dt.datetime = START) -> FakeObject[T]:
         stored = copy.deepcopy(value)
@@ -56,9 +64,14 @@ class FakeStore(Generic[T]):
 
     def cached(self, key: tuple[str, str]) -> FakeObject[T]:
         value = self.objects[key]
-        raw, metadata = json.dumps(value).encode(), value["metadata"]
-        shaped = msgspec.json.decode(raw, type=self.shape)
-        return FakeObject(*key, metadata["uid"], metadata["resourceVersion"], raw, shaped)
+        known = self._decoded.get(key)
+        if known is None or known[0] is not value:
+            raw, metadata = json.dumps(value).encode(), value["metadata"]
+            shaped = self.decode(raw) if self.decode else msgspec.json.decode(raw, type=self.shape)
+            version = metadata["resourceVersion"]
+            known = (value, FakeObject(*key, metadata["uid"], version, raw, shaped))
+            self._decoded[key] = known
+        return known[1]
 
     def remove(self, name: str, namespace: str = "") -> FakeObject[T]:
         gone = self.cached((namespace, name))
@@ -91,6 +104,7 @@ class FakeStore(Generic[T]):
     ) -> Unstructured:
         name = value["metadata"]["name"]
         self.requests.append(("dry-run" if dry_run else "create", name))
+        await asyncio.sleep(0)  # a request lets others run
         self.before_write("create", value)
         if dry_run:
             return self.admit(copy.deepcopy(value))
@@ -103,6 +117,7 @@ class FakeStore(Generic[T]):
     async def replace(self, value: Unstructured, namespace: str = "") -> Unstructured:
         name = value["metadata"]["name"]
         self.requests.append(("replace", name))
+        await asyncio.sleep(0)
         self.before_write("replace", value)
         now = self.objects[namespace, name]["metadata"]["resourceVersion"]
         if value["metadata"].get("resourceVersion") != now:
@@ -113,12 +128,14 @@ class FakeStore(Generic[T]):
     async def apply(self, value: Unstructured, namespace: str = "") -> Unstructured:
         name = value["metadata"]["name"]
         self.requests.append(("apply", name))
+        await asyncio.sleep(0)
         self.before_write("apply", value)
         self.put({**self.objects.get((namespace, name), {}), **copy.deepcopy(value)})
         return self.objects[namespace, name]
 
     async def merge(self, name: str, value: Unstructured, namespace: str = "") -> Unstructured:
         self.requests.append(("merge", name))
+        await asyncio.sleep(0)
         self.before_write("merge", value)
         if (namespace, name) not in self.objects:
             raise ApiError(404, "NotFound")
@@ -131,6 +148,7 @@ class FakeStore(Generic[T]):
 
     async def delete(self, name: str, namespace: str = "", *, uid: str, version: str) -> bool:
         self.requests.append(("delete", name))
+        await asyncio.sleep(0)
         self.before_write("delete", {"metadata": {"name": name}})
         held = self.objects.get((namespace, name))
         if held is None:

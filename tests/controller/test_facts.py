@@ -24,7 +24,9 @@ from controller.watched_objects import PartialObject
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.config.model import Configuration
+from drawbridge.dra.classes import class_reader
 from drawbridge.dra.gates import Gates
+from drawbridge.dra.slices import slice_reader
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Cluster, Facts
 from drawbridge.names import FACTS_CONFIG_MAP
@@ -107,11 +109,9 @@ class Scene:
     """A reconciler over a cluster with one class."""
 
     def __init__(self) -> None:
-        self.slices, self.classes, self.nodes = (
-            FakeStore(PartialObject),
-            FakeStore(PartialObject),
-            FakeStore(PartialObject),
-        )
+        self.slices = FakeStore(None, decode=slice_reader().read)
+        self.classes = FakeStore(None, decode=class_reader().read)
+        self.nodes = FakeStore(PartialObject)
         self.maps, self.reporter = FakeStore(PartialObject), FakeReporter()
         self.configuration = Configuration()
         self.reconciler = FactsReconciler(
