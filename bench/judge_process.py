@@ -12,13 +12,10 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-from aiohttp import web
-
+from bench._api_server import ApiServer, serve_api
 from bench._scale import scaled
 from drawbridge.agreement.published_facts import build_data_key
 from drawbridge.facts import serialized
@@ -104,95 +101,59 @@ def make_facts() -> Json:
     return make("ConfigMap", "drawbridge-facts", namespace="drawbridge-system", data=data)
 
 
-def prepare(kind: str, objects: Iterator[Json]) -> bytes:
-    """Return the events of a streamed list."""
-    lines = [json.dumps({"type": "ADDED", "object": each}) for each in objects]
-    metadata = {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}
-    end = {"type": "BOOKMARK", "object": {"kind": kind, "metadata": metadata}}
-    return "\n".join((*lines, json.dumps(end), "")).encode()
-
-
-def prepare_all() -> dict[str, bytes]:
-    """Return the events of each resource by its plural."""
+def make_server() -> ApiServer:
+    """Return a server with everything that is judged."""
     selector = [{"cel": {"expression": 'device.driver == "gpu.nvidia.com"'}}]
-    classes = [make("DeviceClass", "gpu.nvidia.com", spec={"selectors": selector})]
-    templates = (
-        make("ResourceClaimTemplate", f"t-{i}", namespace="team", spec={"spec": make_spec()})
-        for i in range(TEMPLATES)
+    server = ApiServer()
+    server.load("resourceslices", map(make_slice, range(SLICES)))
+    server.load(
+        "deviceclasses", [make("DeviceClass", "gpu.nvidia.com", spec={"selectors": selector})]
     )
-    return {
-        "resourceslices": prepare("ResourceSlice", map(make_slice, range(SLICES))),
-        "deviceclasses": prepare("DeviceClass", iter(classes)),
-        "nodes": prepare("Node", (make("Node", f"node-{i:05}") for i in range(NODES))),
-        "resourceclaims": prepare("ResourceClaim", map(make_claim, range(CLAIMS))),
-        "resourceclaimtemplates": prepare("ResourceClaimTemplate", templates),
-        "namespaces": prepare("Namespace", iter([make("Namespace", "team")])),
-        "configmaps": prepare("ConfigMap", iter([make_facts()])),
-        "resourcequotas": prepare("ResourceQuota", iter(())),
-    }
-
-
-async def serve(events: dict[str, bytes]) -> tuple[web.AppRunner, int]:
-    """Serve the lists; each watch stays open without further events."""
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
-        await response.write(events[request.path.rpartition("/")[2]])
-        await asyncio.Event().wait()
-        return response
-
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", handle)
-    runner = web.AppRunner(application, handler_cancellation=True)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    return runner, runner.addresses[0][1]
-
-
-def write_kubeconfig(folder: Path, port: int) -> Path:
-    """Write the access to the server."""
-    path = folder / "kubeconfig"
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "a",
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "clusters": [{"name": "a", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "a", "user": {}}],
-    }
-    path.write_text(yaml.safe_dump(content))
-    return path
+    server.load("nodes", (make("Node", f"node-{i:05}") for i in range(NODES)))
+    server.load("resourceclaims", map(make_claim, range(CLAIMS)))
+    spec = {"spec": make_spec()}
+    server.load(
+        "resourceclaimtemplates",
+        (
+            make("ResourceClaimTemplate", f"t-{i}", namespace="team", spec=spec)
+            for i in range(TEMPLATES)
+        ),
+    )
+    server.load("namespaces", [make("Namespace", "team")])
+    server.load("configmaps", [make_facts()])
+    return server
 
 
 async def measure() -> None:
     """Start the process, and print when it is ready and its largest resident memory."""
-    events = prepare_all()
-    runner, port = await serve(events)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        certificate, key = write_pair(folder, create_pair())
-        started = time.perf_counter()
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "cli.main", "serve", "judge", "--namespace=drawbridge-system"),
-            *(f"--tls-cert={certificate}", f"--tls-key={key}"),
-            f"--kubeconfig={write_kubeconfig(folder, port)}",
-            *(f"--{each}=127.0.0.1:0" for each in ("listen", "health", "metrics")),
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            await _wait_ready(process)
-            elapsed = time.perf_counter() - started
-            print(f"ready after {elapsed:.1f} s, {_read_cpu(process.pid):.1f} s of CPU time")
-            await asyncio.sleep(DERIVE_SECONDS)  # the world is derived meanwhile
-            print(f"{_read_cpu(process.pid):.1f} s of CPU time after {DERIVE_SECONDS} more seconds")
-            print(f"{_read_memory(process.pid):.0f} MiB of memory at most")
-        finally:
-            process.kill()
-            await process.communicate()
-    await runner.cleanup()
+    async with serve_api(make_server()) as kubeconfig:
+        with tempfile.TemporaryDirectory() as folder:
+            await _measure(Path(folder), kubeconfig)
+
+
+async def _measure(folder: Path, kubeconfig: str) -> None:
+    access = folder / "kubeconfig"
+    access.write_text(kubeconfig, encoding="utf-8")
+    certificate, key = write_pair(folder, create_pair())
+    started = time.perf_counter()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "cli.main", "serve", "judge", "--namespace=drawbridge-system"),
+        *(f"--tls-cert={certificate}", f"--tls-key={key}"),
+        f"--kubeconfig={access}",
+        *(f"--{each}=127.0.0.1:0" for each in ("listen", "health", "metrics")),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        await _wait_ready(process)
+        elapsed = time.perf_counter() - started
+        print(f"ready after {elapsed:.1f} s, {_read_cpu(process.pid):.1f} s of CPU time")
+        await asyncio.sleep(DERIVE_SECONDS)  # the world is derived meanwhile
+        print(f"{_read_cpu(process.pid):.1f} s of CPU time after {DERIVE_SECONDS} more seconds")
+        print(f"{_read_memory(process.pid):.0f} MiB of memory at most")
+    finally:
+        process.kill()
+        await process.communicate()
 
 
 def _read_memory(pid: int) -> float:

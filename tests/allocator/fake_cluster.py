@@ -4,13 +4,12 @@ A fault hits one of the writes, counted from 1. `refuse` fails before the write 
 after it, as if the response was lost, and `kill` ends the process at that point.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
 from allocator.state.reservations import ClaimReservation, PodReservation
-from allocator.writes.cluster_writes import FINALIZER, PodName
+from allocator.writes.cluster_writes import PodName
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import (
@@ -18,10 +17,9 @@ from drawbridge.dra.allocation import (
     Allocation,
     AllocationResult,
     ClaimStatus,
-    Consumer,
 )
 from drawbridge.dra.claim import Claim, claim_reader
-from drawbridge.names import ALLOCATION_ANNOTATION
+from tests.allocator.memory_writes import Change, MemoryWrites
 
 Fault = Literal["refuse", "lose", "kill before", "kill after", "not leading"]
 _READER = claim_reader()
@@ -31,7 +29,7 @@ class KilledError(BaseException):
     """The process ends here."""
 
 
-class FakeCluster:
+class FakeCluster(MemoryWrites):
     """Implements `ClusterWrites` and `ClaimCache`; the cache is always current."""
 
     def __init__(self) -> None:
@@ -92,35 +90,6 @@ class FakeCluster:
         self._reach()
         return list(self.claims.values())
 
-    async def mark(self, claim: Claim, mark: str) -> Claim:
-        """Write the mark and the finalizer."""
-        metadata = replace(
-            claim.metadata, annotations={ALLOCATION_ANNOTATION: mark}, finalizers=(FINALIZER,)
-        )
-        return self._write("mark", claim, replace(claim, metadata=metadata))
-
-    async def unmark(self, claim: Claim) -> Claim:
-        """Remove the mark, and the finalizer of a claim without an allocation."""
-        kept = () if claim.status.allocation is None else claim.metadata.finalizers
-        metadata = replace(claim.metadata, annotations={}, finalizers=kept)
-        return self._write("unmark", claim, replace(claim, metadata=metadata))
-
-    async def allocate(
-        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]
-    ) -> Claim:
-        """Write the allocation and the consumers."""
-        status = ClaimStatus(allocation, tuple(consumers), claim.status.devices)
-        return self._write("allocate", claim, replace(claim, status=status))
-
-    async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> Claim:
-        """Write the consumers."""
-        status = replace(claim.status, reserved_for=tuple(consumers))
-        return self._write("consumers", claim, replace(claim, status=status))
-
-    async def deallocate(self, claim: Claim) -> Claim:
-        """Remove the allocation and the consumers."""
-        return self._write("deallocate", claim, replace(claim, status=ClaimStatus()))
-
     async def read_node_of(self, pod: PodName) -> str | None:
         """Return the node of a pod."""
         self._reach()
@@ -135,14 +104,15 @@ class FakeCluster:
         self.nodes_of_pods[pod.uid] = node
         self._end(fault)
 
-    def _write(self, what: str, before: Claim, after: Claim) -> Claim:
-        fault = self._begin(f"{what} {before.metadata.name}")
-        current = self.claims.get(("n", before.metadata.name))
+    async def change(self, action: str, claim: Claim, change: Change) -> Claim:
+        """Change this version of a claim, unless a fault hits the write."""
+        fault = self._begin(f"{action} {claim.metadata.name}")
+        current = self.claims.get(("n", claim.metadata.name))
         if current is None:
             raise ApiError(404, "NotFound", "not found")
-        if current.metadata.resource_version != before.metadata.resource_version:
+        if current.metadata.resource_version != claim.metadata.resource_version:
             raise ApiError(409, "Conflict", "the claim changed")
-        stored = self.put(after)
+        stored = self.put(change(current))
         self._end(fault)
         return stored
 

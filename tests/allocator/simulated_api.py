@@ -17,10 +17,11 @@ from msgspec.structs import replace
 from allocator.writes.cluster_writes import FINALIZER, PodName
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
-from drawbridge.dra.allocation import Allocation, ClaimStatus, Consumer
+from drawbridge.dra.allocation import ClaimStatus
 from drawbridge.dra.claim import Claim
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.allocator.clusters import as_claim, claim
+from tests.allocator.memory_writes import Change, MemoryWrites
 
 T = TypeVar("T")
 Device = tuple[str, str]  # pool and name
@@ -184,14 +185,19 @@ class SimulatedApi:
         pod.prepared = frozenset(device for each in own for device in devices_of(each))
         self.expect({pool for pool, _ in pod.prepared} == {node}, f"{uid} is bound elsewhere")
 
-    def write(self, name: str, before: Claim, change: Callable[[Claim], Claim]) -> Claim:
+    def write(self, name: str, before: Claim, change: Change) -> Claim:
         """Change one version of a claim."""
         current = self.claims.get(name)
         if current is None or current.metadata.uid != before.metadata.uid:
             raise ApiError(404, "NotFound", "the claim is gone")
         if current.metadata.resource_version != before.metadata.resource_version:
             raise ApiError(409, "Conflict", "the claim changed")
-        stored = self.put(current, change(current))
+        after = change(current)
+        if after.status.allocation not in (None, current.status.allocation):
+            # Without the finalizer a claim could vanish while it is in use.
+            self.expect(FINALIZER in current.metadata.finalizers, "allocated unprotected")
+            self.expect(ALLOCATION_ANNOTATION in current.metadata.annotations, "no mark")
+        stored = self.put(current, after)
         return stored or current
 
     # --- the network ---
@@ -233,7 +239,7 @@ def devices_of(each: Claim) -> set[Device]:
     return {(r.pool, r.device) for r in allocation.devices.results} if allocation else set()
 
 
-class SimulatedWrites:
+class SimulatedWrites(MemoryWrites):
     """Implements `ClusterWrites` for one process, which can be stopped between check and send."""
 
     def __init__(self, api: SimulatedApi, host: str, runs: asyncio.Event) -> None:
@@ -256,68 +262,16 @@ class SimulatedWrites:
 
         return await self._read(read)
 
-    async def mark(self, claim: Claim, mark: str) -> Claim:
-        """Write the mark and the finalizer."""
-
-        def change(current: Claim) -> Claim:
-            annotations = {**current.metadata.annotations, ALLOCATION_ANNOTATION: mark}
-            return replace(
-                current,
-                metadata=replace(
-                    current.metadata, annotations=annotations, finalizers=(FINALIZER,)
-                ),
-            )
-
-        return await self._write(claim, change)
-
-    async def unmark(self, claim: Claim) -> Claim:
-        """Remove the mark, and the finalizer of a claim without an allocation."""
-
-        def change(current: Claim) -> Claim:
-            kept = () if claim.status.allocation is None else current.metadata.finalizers
-            annotations = dict(current.metadata.annotations)
-            annotations.pop(ALLOCATION_ANNOTATION, None)
-            return replace(
-                current,
-                metadata=replace(current.metadata, annotations=annotations, finalizers=kept),
-            )
-
-        return await self._write(claim, change)
-
-    async def allocate(
-        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]
-    ) -> Claim:
-        """Write the allocation; without the finalizer a claim could vanish while it is in use."""
-
-        def change(current: Claim) -> Claim:
-            self._api.expect(FINALIZER in current.metadata.finalizers, "allocated unprotected")
-            self._api.expect(ALLOCATION_ANNOTATION in current.metadata.annotations, "no mark")
-            return replace(current, status=ClaimStatus(allocation, tuple(consumers)))
-
-        return await self._write(claim, change)
-
-    async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> Claim:
-        """Write the consumers."""
-
-        def change(current: Claim) -> Claim:
-            return replace(current, status=replace(current.status, reserved_for=tuple(consumers)))
-
-        return await self._write(claim, change)
-
-    async def deallocate(self, claim: Claim) -> Claim:
-        """Remove the allocation; nobody else may use the claim."""
-        return await self._write(claim, lambda each: replace(each, status=ClaimStatus()))
-
     async def bind(self, pod: PodName, node: str) -> None:
         """Bind a pod."""
         await self._check()
         await self._api.send(lambda: self._api.bind(pod.uid, node))
         await self._runs.wait()
 
-    async def _write(self, before: Claim, change: Callable[[Claim], Claim]) -> Claim:
+    async def change(self, _: str, claim: Claim, change: Change) -> Claim:
+        """Send a write of a claim."""
         await self._check()
-        name = before.metadata.name
-        answer = await self._api.send(lambda: self._api.write(name, before, change))
+        answer = await self._api.send(lambda: self._api.write(claim.metadata.name, claim, change))
         await self._runs.wait()
         return answer
 
