@@ -101,6 +101,7 @@ class ExpressionEvaluator:
         self.interrupt = do_nothing
         shared = selectors is not None and selectors.are_of(gates)
         self._programs = selectors if selectors and shared else Selectors.of_gates(gates)
+        # Not bounded caches: they are read once for each device and expression.
         self._selectors: dict[str, _CompiledExpression] = {}
         self._derived: dict[str, _CompiledExpression] = {}
         self._outcomes = 0

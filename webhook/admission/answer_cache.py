@@ -63,11 +63,6 @@ def build_key(
     return AnswerKey(name, namespace.mode, namespace.admin_access, raw, spec)
 
 
-def unique_name(pod: RawPod) -> str:
-    """Return the name of a pod without an owner, or an empty string for a pod with an owner."""
-    return "" if pod.metadata.owner_references else pod.metadata.name
-
-
 def build_essence_key(own: AnswerKey, essence: Value) -> AnswerKey:
     """Build the key for all pods with the same essence."""
     return own._replace(metadata=_ESSENCE, spec=msgspec.json.encode(essence), name="")
@@ -127,19 +122,18 @@ class AnswerCache:
 
     def get(self, key: AnswerKey, name: str = "") -> PodResponse | None:
         """Return the response for a key, or for the pod with this name. Count a hit or a miss."""
-        response = self.find(key, name)
+        response = self._entries.get(key)
+        if response is None and name:
+            response = self._entries.get(key.with_name(name))
         if response is None:
             self.misses += 1
         else:
             self.hits += 1
         return response
 
-    def find(self, key: AnswerKey, name: str = "") -> PodResponse | None:
-        """Do the same as `get`, but do not count."""
-        response = self._entries.get(key)
-        if response is None and name:
-            response = self._entries.get(key.with_name(name))
-        return response
+    def find_for_essence(self, key: AnswerKey, name: str) -> PodResponse | None:
+        """Return the response for all pods with an essence. This is neither a hit nor a miss."""
+        return self._entries.get(key) or self._entries.get(key.with_name(name))
 
     def put(self, key: AnswerKey, response: PodResponse, size: int) -> None:
         """Add a response of the given size in bytes. Evict the least recently used entries."""

@@ -216,7 +216,12 @@ class AdmissionHandler:
         reply = compose_reply(request, response, pod.metadata.name or pod.metadata.generate_name)
         if pod_request.call.is_guarded or response.outcome != "translated":
             return reply
-        states = self._ensure_templates(cached.decision.templates, pod_request)
+        seconds = pod_request.call.seconds
+        timeout = TEMPLATE_TIMEOUT if seconds is None else seconds
+        states = [
+            self._templates.ensure(request.namespace, each, timeout, dry_run=bool(request.dry_run))
+            for each in cached.decision.templates
+        ]
         if EXISTING.issuperset(states):
             return reply
         return self._await_templates(reply, cached.decision, states, pod_request)
@@ -228,7 +233,7 @@ class AdmissionHandler:
         key = answer_cache.build_key(
             pod, pod_request.metadata, pod_request.request.namespace, pod_request.namespace
         )
-        name = answer_cache.unique_name(pod)
+        name = "" if pod.metadata.owner_references else pod.metadata.name
         cached = self._cache.get(key, name)
         if cached is not None:
             return cached
@@ -253,7 +258,7 @@ class AdmissionHandler:
     ) -> PodResponse:
         """Return the response for all pods with the same essence."""
         key = answer_cache.build_essence_key(own, essence)
-        cached = self._cache.find(key, own.name)
+        cached = self._cache.find_for_essence(key, own.name)
         if cached is not None:
             return cached
         decision = pods.decide(
@@ -312,16 +317,6 @@ class AdmissionHandler:
         findings = guard.judge_pod(guarded, decision, context, self._cluster.recent_inputs())
         options = pods.build_options(pod.metadata.name, name, Mode.ENFORCE, context)
         return pods.compose_response(PodDecision(findings=findings), options)
-
-    def _ensure_templates(
-        self, templates: Sequence[ClaimTemplate], pod_request: _PodRequest
-    ) -> list[TemplateState | PendingState]:
-        request, seconds = pod_request.request, pod_request.call.seconds
-        timeout = TEMPLATE_TIMEOUT if seconds is None else seconds
-        return [
-            self._templates.ensure(request.namespace, each, timeout, dry_run=bool(request.dry_run))
-            for each in templates
-        ]
 
     async def _await_templates(
         self,
