@@ -24,7 +24,6 @@ from allocator.scheduler.protocol import (
 )
 from allocator.scheduler.replies import fit_on, node_reason, refuse_nodes, refuse_pod, summarize
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.reservations import ClaimReservation, PodReservation
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
@@ -64,8 +63,8 @@ class PodDecisions:
         self._ids = ids
         self._strategy = strategy
         self._searches = NodeSearches(state, ids, nodes_per_call)
-        self._reserved = ReservedPods(state)
-        self._preemption = DevicePreemption(state, self._reserved, ids)
+        self.reservations = ReservedPods(state)
+        self._preemption = DevicePreemption(state, self.reservations, ids)
         self._requests: BoundedCache[str, PodRequest] = BoundedCache(MAX_REQUESTS)
 
     # --- the calls of the scheduler ---
@@ -93,11 +92,11 @@ class PodDecisions:
         self, request: PodRequest, limit: int, now: float, out_of_time: Callable[[], bool]
     ) -> PreFilterReply:
         uid = request.pod.uid
-        reservation = self._reserved.find(uid)
-        if reservation is not None and self._reserved.is_writing(uid):
+        reservation = self.reservations.find(uid)
+        if reservation is not None and self.reservations.is_writing(uid):
             # The write decides; every other node would need other devices.
             return fit_on(reservation.node)
-        self._reserved.release(uid)
+        self.reservations.release(uid)
         first = reservation.node if reservation else ""
         search = replace(self._search(request, limit), first=first, out_of_time=out_of_time)
         self._preemption.preemptors.settle(now)
@@ -127,7 +126,7 @@ class PodDecisions:
 
     def unreserve(self, pod_uid: str) -> None:
         """Give the reservation of a pod back, unless it is being written."""
-        self._reserved.release(pod_uid)
+        self.reservations.release(pod_uid)
 
     def preempt(
         self, request: PreemptRequest, now: float, out_of_time: Callable[[], bool] = never
@@ -162,7 +161,7 @@ class PodDecisions:
         request = self._requests.get(pod_uid)
         if request is None or any(self._check(uid, pod_uid) for uid in request.claims):
             return Promise(impossible=True)
-        if self._reserved.find(pod_uid) is not None:
+        if self.reservations.find(pod_uid) is not None:
             return Promise()
         search = replace(self._search(request, 1), without=without, out_of_time=out_of_time)
         self._preemption.preemptors.settle(now)
@@ -179,15 +178,11 @@ class PodDecisions:
 
     def forget(self, pod_uid: str) -> None:
         """Forget a pod that is bound or deleted."""
-        self._reserved.release(pod_uid)
+        self.reservations.release(pod_uid)
         self._preemption.forget(pod_uid)
         self._requests.pop(pod_uid)
 
     # --- the write path ---
-
-    def reservation_of(self, pod_uid: str) -> PodReservation | None:
-        """Return the reservation of a pod."""
-        return self._reserved.find(pod_uid)
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of a pod, as last seen."""
@@ -197,35 +192,15 @@ class PodDecisions:
         claims = self.state.claims
         return tuple(claims[uid] for uid in request.claims if uid in claims)
 
-    def begin_write(self, pod_uid: str) -> str:
-        """Keep a reservation from expiring; return why it cannot be written, or ""."""
-        return self._reserved.begin_write(pod_uid)
-
-    def end_write(self, pod_uid: str, *, written: bool) -> None:
-        """End a write; without `written`, remove what is reserved and not allocated."""
-        self._reserved.end_write(pod_uid, written=written)
-
-    def observe_claim(self, claim: Claim) -> None:
-        """Take over a claim from a response."""
-        self.state.observe_claim(claim)
-
-    def keeps(self, reserved: ClaimReservation) -> bool:
-        """Whether these devices are still reserved for the claim."""
-        return self._reserved.keeps(reserved)
-
-    def is_reserved(self, claim_uid: str) -> bool:
-        """Whether devices are reserved for a claim."""
-        return claim_uid in self.state.ledger.reservations
-
     def begin_term(self) -> None:
         """Forget all reservations."""
-        self._reserved.clear()
+        self.reservations.clear()
         self._preemption.preemptors.clear()
 
     def expire(self, now: float) -> tuple[str, ...]:
         """Remove reservations whose time is over; return the UIDs of their pods."""
         self._preemption.preemptors.expire(now)
-        return self._reserved.expire(now)
+        return self.reservations.expire(now)
 
     def take_pods_to_retry(self) -> tuple[str, ...]:
         """Return the pods that lost kept devices since the last call, and can preempt again."""
@@ -260,7 +235,7 @@ class PodDecisions:
     def _current_claim(self, uid: str) -> Claim:
         """Return a claim with its allocation, written or reserved by a pod that shares it."""
         claim = self.state.claims[uid]
-        reserved = self._reserved.allocation_of(uid)
+        reserved = self.reservations.allocation_of(uid)
         if claim.status.allocation is not None or reserved is None:
             return claim
         return replace(claim, status=replace(claim.status, allocation=reserved))
@@ -268,13 +243,13 @@ class PodDecisions:
     def _reserve(self, request: PodRequest, node: str, now: float, seconds: float) -> str:
         """Reserve devices; return why that is not possible, or ""."""
         uid = request.pod.uid
-        reservation = self._reserved.find(uid)
+        reservation = self.reservations.find(uid)
         if reservation is not None and reservation.node == node:
-            self._reserved.extend(uid, now + seconds, promised=seconds == PROMISE_SECONDS)
+            self.reservations.extend(uid, now + seconds, promised=seconds == PROMISE_SECONDS)
             return ""
-        if self._reserved.is_writing(uid) and reservation is not None:
+        if self.reservations.is_writing(uid) and reservation is not None:
             return f"the pod is being bound to node {reservation.node}"
-        self._reserved.release(uid)
+        self.reservations.release(uid)
         for claim_uid in request.claims:
             if problem := self._check(claim_uid, uid):
                 return problem
@@ -301,7 +276,7 @@ class PodDecisions:
         allocations = fitting.solution.allocations if fitting.solution else ()
         needed = [uid_of(each) for each in search.unallocated]
         solved = dict(zip(needed, allocations, strict=True))
-        return self._reserved.reserve(request, fitting.name, solved, until, promised=promised)
+        return self.reservations.reserve(request, fitting.name, solved, until, promised=promised)
 
     def _keep(
         self, request: PodRequest, node: str, search: NodeSearch, found: Shortlist, now: float

@@ -18,7 +18,7 @@ from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.state.caches import AllocatorCaches
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.reservations import ClaimReservation, PodReservation
+from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement.owned_pools import find_unfenced_nodes, owned_pools, report_unfenced_nodes
 from drawbridge.cluster.cache import CachedObject
 from drawbridge.cluster.store import pause_garbage_collection
@@ -66,7 +66,7 @@ def make_state(inputs: Inputs) -> AllocatorState:
 
 
 class LiveState:
-    """The current decisions; implements the reservations of the write path and of the recovery.
+    """The current decisions, for the calls of the scheduler and for the writes.
 
     `on_rebuild` is called after the decisions were made anew, `on_change` after each change of an
     object, `report` with each double allocation.
@@ -216,36 +216,21 @@ class LiveState:
         ):
             self._report(finding, claim)
 
-    # --- reservations, of the current decisions ---
+    # --- the current decisions, for the writes ---
 
-    def reservation_of(self, pod_uid: str) -> PodReservation | None:
-        """Return what is reserved for a pod."""
-        return self.decisions.reservation_of(pod_uid)
+    @property
+    def reservations(self) -> ReservedPods:
+        """What is reserved by the current decisions."""
+        return self.decisions.reservations
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of a pod, as last seen."""
         return self._decisions.claims_of(pod_uid) if self._decisions else ()
 
-    def begin_write(self, pod_uid: str) -> str:
-        """Keep the reservation from expiring; returns why it cannot be written, or ""."""
-        return self.decisions.begin_write(pod_uid)
-
-    def end_write(self, pod_uid: str, *, written: bool) -> None:
-        """End a write; without `written`, remove what is reserved and not allocated."""
-        self.decisions.end_write(pod_uid, written=written)
-
     def observe_claim(self, claim: Claim) -> None:
         """Take over a claim from a response."""
-        self.decisions.observe_claim(claim)
+        self.decisions.state.observe_claim(claim)
         self._on_change()
-
-    def keeps(self, reserved: ClaimReservation) -> bool:
-        """Whether these devices are still reserved for the claim."""
-        return self.decisions.keeps(reserved)
-
-    def is_reserved(self, claim_uid: str) -> bool:
-        """Whether devices are reserved for a claim."""
-        return self.decisions.is_reserved(claim_uid)
 
     def begin_term(self) -> None:
         """Forget all reservations."""

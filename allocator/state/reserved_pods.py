@@ -61,6 +61,10 @@ class ReservedPods:
         promised = self._claims.get(claim_uid)
         return promised.reservation.allocation if promised else None
 
+    def is_reserved(self, claim_uid: str) -> bool:
+        """Whether devices are reserved for a claim."""
+        return claim_uid in self._state.ledger.reservations
+
     def users(self) -> Mapping[str, Collection[str]]:
         """Return the pods with a reservation by claim, also of claims that are allocated."""
         found: dict[str, list[str]] = {}

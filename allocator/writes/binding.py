@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from allocator.scheduler.protocol import BindReply, PostFilterReply
 from allocator.state.reservations import PodReservation
@@ -23,8 +23,8 @@ from allocator.writes.binding_conditions import Readiness, readiness
 from allocator.writes.claims import (
     BindRefusedError,
     ClaimCache,
-    ClaimReservations,
     ClaimWriter,
+    WrittenState,
 )
 from allocator.writes.cluster_writes import ClusterWrites, PodName
 from allocator.writes.prepare_failures import PENALTY_SECONDS
@@ -42,26 +42,6 @@ BINDING_ATTEMPTS: Final = 3
 # The time after which the API server ends a request, by default.
 LATE_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 5.0
-
-
-class Reservations(ClaimReservations, Protocol):
-    """The decisions in memory that the write path carries out."""
-
-    def reservation_of(self, pod_uid: str) -> PodReservation | None:
-        """Return what is reserved for a pod."""
-        ...
-
-    def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
-        """Return the claims of a pod, as last seen."""
-        ...
-
-    def begin_write(self, pod_uid: str) -> str:
-        """Keep the reservation from expiring; returns why it cannot be written, or ""."""
-        ...
-
-    def end_write(self, pod_uid: str, *, written: bool) -> None:
-        """End a write; without `written`, remove what is reserved and not allocated."""
-        ...
 
 
 class BindingTimes(NamedTuple):
@@ -84,7 +64,7 @@ class PodBinder:
 
     def __init__(  # noqa: PLR0913  # all but three by name
         self,
-        reservations: Reservations,
+        state: WrittenState,
         writes: ClusterWrites,
         claims: ClaimCache,
         *,
@@ -93,7 +73,7 @@ class PodBinder:
         penalise: Callable[[DeviceID, float], None],
         times: BindingTimes,
     ) -> None:
-        self._reservations = reservations
+        self._state = state
         self._writes = writes
         self._cache = claims
         self._server_time = server_time
@@ -127,11 +107,11 @@ class PodBinder:
     async def bind(self, pod_uid: str, node: str) -> BindReply:
         """Allocate the claims of a pod and bind it to the node of its reservation."""
         async with self._locked(pod_uid):
-            reservation = self._reservations.reservation_of(pod_uid)
+            reservation = self._state.reservations.find(pod_uid)
             if reservation is None or reservation.node != node:
                 message = f"no devices are reserved for the pod on node {node}"
                 return BindReply(bound=False, message=message)
-            if refusal := self._reservations.begin_write(pod_uid):
+            if refusal := self._state.reservations.begin_write(pod_uid):
                 return BindReply(bound=False, message=refusal)
             self._unfinished.pop(pod_uid, None)
             return await self._bind_reserved(reservation, self._term)
@@ -144,7 +124,7 @@ class PodBinder:
         async with self._locked(pod_uid):
             released: list[str] = []
             try:
-                for claim in self._reservations.claims_of(pod_uid):
+                for claim in self._state.claims_of(pod_uid):
                     released += await self._release(pod_uid, claim)
             except (BindRefusedError, ApiError, NotLeadingError) as error:
                 self._wake_later(pod_uid)
@@ -155,7 +135,7 @@ class PodBinder:
         if pod_uid in self._retries:
             return
         loop = asyncio.get_running_loop()
-        claims = self._reservations.claims_of(pod_uid)
+        claims = self._state.claims_of(pod_uid)
         times = [self._kept_until(pod_uid, each.metadata.uid) for each in claims]
         when = max((loop.time() + RETRY_SECONDS, *times))
         self._retries[pod_uid] = loop.call_at(when, self._wake_now, pod_uid)
@@ -196,7 +176,7 @@ class PodBinder:
                 self._unfinished[reservation.uid] = reservation
             raise
         if self._term == term:
-            self._reservations.end_write(reservation.uid, written=True)
+            self._state.reservations.end_write(reservation.uid, written=True)
         return BindReply(bound=not waiting, message=waiting)
 
     async def finish_failed_writes(self) -> None:
@@ -220,7 +200,7 @@ class PodBinder:
         return ClaimWriter(
             self._writes,
             self._cache,
-            self._reservations,
+            self._state,
             server_time=self._server_time,
             check=lambda: self._check_term(term),
             on_allocated=self._note_allocated,
@@ -323,7 +303,7 @@ class PodBinder:
             _LOG.info("cannot undo the failed write for pod %s yet: %s", name, error)
             return False
         if self._term == term and self._unfinished.pop(reservation.uid, None) is not None:
-            self._reservations.end_write(reservation.uid, written=False)
+            self._state.reservations.end_write(reservation.uid, written=False)
         return True
 
     # --- taking back ---
@@ -353,11 +333,11 @@ class PodBinder:
         if others and not own:
             return []
         if others:
-            self._reservations.observe_claim(await self._writes.set_consumers(live, others))
+            self._state.observe_claim(await self._writes.set_consumers(live, others))
             return []
         live = await self._writes.deallocate(live)
-        self._reservations.observe_claim(live)
-        self._reservations.observe_claim(await self._writes.unmark(live))
+        self._state.observe_claim(live)
+        self._state.observe_claim(await self._writes.unmark(live))
         return [f"{metadata.namespace}/{metadata.name}"]
 
     def _kept_until(self, pod_uid: str, claim_uid: str) -> float:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from allocator.state.reservations import ClaimReservation
+from allocator.state.reservations import ClaimReservation, PodReservation
 from allocator.writes.cluster_writes import FINALIZER, ClusterWrites
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import Allocation, Consumer
@@ -37,15 +37,48 @@ class ClaimCache(Protocol):
         ...
 
 
-class ClaimReservations(Protocol):
-    """The reservations of claims in memory."""
+class Reservations(Protocol):
+    """What is reserved in memory. `allocator.state.reserved_pods.ReservedPods` implements it."""
 
-    def keeps(self, reserved: ClaimReservation) -> bool:
+    def find(self, pod_uid: str) -> PodReservation | None:
+        """Return what is reserved for a pod."""
+        ...
+
+    def keeps(self, claim: ClaimReservation) -> bool:
         """Whether these devices are still reserved for the claim."""
+        ...
+
+    def is_reserved(self, claim_uid: str) -> bool:
+        """Whether devices are reserved for a claim."""
+        ...
+
+    def begin_write(self, pod_uid: str) -> str:
+        """Keep the reservation from expiring; returns why it cannot be written, or ""."""
+        ...
+
+    def end_write(self, pod_uid: str, *, written: bool) -> None:
+        """End a write; without `written`, remove what is reserved and not allocated."""
+        ...
+
+
+class WrittenState(Protocol):
+    """The state in memory that is written. `allocator.state.live_state.LiveState` implements it."""
+
+    @property
+    def reservations(self) -> Reservations:
+        """What is reserved; another object after decisions were made anew."""
+        ...
+
+    def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
+        """Return the claims of a pod, as last seen."""
         ...
 
     def observe_claim(self, claim: Claim) -> None:
         """Take over a claim from a response."""
+        ...
+
+    def begin_term(self) -> None:
+        """Forget all reservations."""
         ...
 
 
@@ -60,7 +93,7 @@ class ClaimWriter:
         self,
         writes: ClusterWrites,
         cache: ClaimCache,
-        reservations: ClaimReservations,
+        state: WrittenState,
         *,
         server_time: Callable[[], float],
         check: Callable[[], None],
@@ -68,7 +101,7 @@ class ClaimWriter:
     ) -> None:
         self._writes = writes
         self._cache = cache
-        self._reservations = reservations
+        self._state = state
         self._server_time = server_time
         self._check = check
         self._on_allocated = on_allocated
@@ -167,12 +200,12 @@ class ClaimWriter:
         Another pod with the same claim, or another client, can have ended the reservation.
         """
         self._check()
-        if not self._reservations.keeps(reserved):
+        if not self._state.reservations.keeps(reserved):
             name = f"{reserved.namespace}/{reserved.name}"
             raise BindRefusedError(f"the devices of claim {name} are not reserved any more")
 
     def _observed(self, live: Claim) -> Claim:
-        self._reservations.observe_claim(live)
+        self._state.observe_claim(live)
         return live
 
 

@@ -12,8 +12,9 @@ written.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
+from allocator.writes.claims import WrittenState
 from allocator.writes.cluster_writes import ClusterWrites
 from drawbridge.api_error import ApiError
 from drawbridge.dra.claim import Claim
@@ -27,22 +28,6 @@ ABANDONED_SECONDS: Final = 30.0
 CONCURRENT_WRITES: Final = 32
 # A tenant can write marks, so that each run does a bounded number of writes.
 MAX_REMOVED_PER_RUN: Final = 64
-
-
-class TermReservations(Protocol):
-    """The reservations in memory, which end with the term."""
-
-    def begin_term(self) -> None:
-        """Forget all reservations."""
-        ...
-
-    def observe_claim(self, claim: Claim) -> None:
-        """Take over a claim from a response."""
-        ...
-
-    def is_reserved(self, claim_uid: str) -> bool:
-        """Whether devices are reserved for a claim."""
-        ...
 
 
 def has_unfinished_mark(claim: Claim) -> bool:
@@ -59,13 +44,13 @@ class Recovery:
 
     def __init__(
         self,
-        reservations: TermReservations,
+        state: WrittenState,
         writes: ClusterWrites,
         *,
         stop_writes: Callable[[], None],
         now: Callable[[], float],
     ) -> None:
-        self._reservations = reservations
+        self._state = state
         self._stop_writes = stop_writes
         self._writes = writes
         self._now = now
@@ -76,10 +61,10 @@ class Recovery:
         # A write that was sent before arrives before the list, or has an outdated version. None is
         # sent later, because the reservations are forgotten at once.
         self._stop_writes()
-        self._reservations.begin_term()
+        self._state.begin_term()
         claims = await self._writes.list_claims()
         for claim in claims:
-            self._reservations.observe_claim(claim)
+            self._state.observe_claim(claim)
         unfinished = [each for each in claims if has_unfinished_mark(each)]
         await self._remove_marks(unfinished)
         if unfinished:
@@ -92,7 +77,7 @@ class Recovery:
             marked.metadata.uid: marked
             for marked in claims
             if has_unfinished_mark(marked)
-            and not self._reservations.is_reserved(marked.metadata.uid)
+            and not self._state.reservations.is_reserved(marked.metadata.uid)
         }
         self._first_seen = {uid: self._first_seen.get(uid, now) for uid in unfinished}
         abandoned = [
@@ -120,7 +105,7 @@ class Recovery:
         """Remove a mark; a claim that changed meanwhile is read again."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                self._reservations.observe_claim(await self._writes.unmark(claim))
+                self._state.observe_claim(await self._writes.unmark(claim))
                 metrics.ALLOCATOR_MARKS_REMOVED.inc()
             except ApiError as error:
                 if attempt == ATTEMPTS or not (error.changed or error.unknown):
@@ -129,7 +114,7 @@ class Recovery:
                 current = await self._writes.read_claim(metadata.namespace, metadata.name)
                 if current is None or current.metadata.uid != metadata.uid:
                     return
-                self._reservations.observe_claim(current)
+                self._state.observe_claim(current)
                 if not has_unfinished_mark(current):
                     return
                 claim = current

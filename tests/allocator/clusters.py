@@ -200,20 +200,20 @@ class Cluster:
 
     def write(self, uid: str, version: int = 2) -> None:
         """Write the reservation of a pod as the write path does."""
-        reservation = self.decisions.reservation_of(uid)
+        reservation = self.decisions.reservations.find(uid)
         assert reservation is not None
-        assert not self.decisions.begin_write(uid)
+        assert not self.decisions.reservations.begin_write(uid)
         for each in reservation.claims:
             before = self.state.claims[each.uid]
             pods = [*(p.uid for p in before.status.reserved_for), uid]
             allocation = each.allocation or before.status.allocation
             assert allocation is not None
-            self.decisions.observe_claim(
+            self.state.observe_claim(
                 as_claim(
                     claim(each.uid, version=version, allocation=to_json(allocation), pods=pods)
                 )
             )
-        self.decisions.end_write(uid, written=True)
+        self.decisions.reservations.end_write(uid, written=True)
 
     def held(self) -> list[str]:
         """The held devices as `node/device`."""

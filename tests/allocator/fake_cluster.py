@@ -141,7 +141,7 @@ class FakeCluster(MemoryWrites):
 
 
 class FakeReservations:
-    """Reservations of pods, as the decisions keep them."""
+    """The state that is written: its own reservations of pods, and what was observed."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
@@ -165,7 +165,12 @@ class FakeReservations:
         allocation = Allocation(AllocatedDevices((result,)))
         return ClaimReservation("n", name, f"uid-{name}", allocation, '{"allocator":"drawbridge"}')
 
-    def reservation_of(self, pod_uid: str) -> PodReservation | None:
+    @property
+    def reservations(self) -> "FakeReservations":
+        """What is reserved."""
+        return self
+
+    def find(self, pod_uid: str) -> PodReservation | None:
         """Return what is reserved for a pod."""
         return self.pods.get(pod_uid)
 

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Coroutine, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -71,8 +72,14 @@ class SimulatedPair:
     def _connect(self) -> None:
         writes = SimulatedWrites(self.api, self.host, self.runs)
         time = asyncio.get_running_loop().time
+        written: Any = SimpleNamespace(
+            reservations=self.decisions.reservations,
+            claims_of=self.decisions.claims_of,
+            observe_claim=self.state.observe_claim,
+            begin_term=self.decisions.begin_term,
+        )
         self.binder = PodBinder(
-            self.decisions,
+            written,
             writes,
             self,
             server_time=lambda: 1_700_000_000 + time(),
@@ -81,7 +88,7 @@ class SimulatedPair:
             # Longer than a request can take here.
             times=BindingTimes(wait=110, timeout=600, late=8),
         )
-        recovery = Recovery(self.decisions, writes, stop_writes=self.binder.start_term, now=time)
+        recovery = Recovery(written, writes, stop_writes=self.binder.start_term, now=time)
         self.keeper = TermKeeper(
             self,
             recovery,

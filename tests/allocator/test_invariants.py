@@ -71,7 +71,7 @@ class Allocator(RuleBasedStateMachine):
     def run(self, uid: str) -> None:
         for node in self.ask(uid, 0)[:1]:
             self.reserve(uid, node)
-            if not self.decisions.begin_write(uid):
+            if not self.decisions.reservations.begin_write(uid):
                 self.finish_write(uid, written=True)
 
     @rule(uid=uids, ended=st.booleans())
@@ -104,7 +104,7 @@ class Allocator(RuleBasedStateMachine):
 
     @rule(uid=uids)
     def begin_write(self, uid: str) -> None:
-        if not self.decisions.begin_write(uid):
+        if not self.decisions.reservations.begin_write(uid):
             self.writing.add(uid)
 
     @precondition(lambda self: self.writing)
@@ -114,7 +114,7 @@ class Allocator(RuleBasedStateMachine):
 
     def finish_write(self, uid: str, *, written: bool) -> None:
         self.writing.discard(uid)
-        reservation = self.decisions.reservation_of(uid)
+        reservation = self.decisions.reservations.find(uid)
         if reservation is None:
             return
         claims = self.cluster.state.claims
@@ -130,7 +130,7 @@ class Allocator(RuleBasedStateMachine):
                         pods=[uid],
                     )
                     self.cluster.add_claim(plain)
-        self.decisions.end_write(uid, written=written and not lost)
+        self.decisions.reservations.end_write(uid, written=written and not lost)
 
     @rule(uid=uids)
     def deallocate(self, uid: str) -> None:
@@ -186,7 +186,7 @@ class Allocator(RuleBasedStateMachine):
     def what_is_reserved_for_a_pod_is_held(self) -> None:
         claims, reservations = self.cluster.state.claims, self.cluster.state.ledger.reservations
         for uid in PODS:
-            reservation = self.decisions.reservation_of(uid)
+            reservation = self.decisions.reservations.find(uid)
             for each in reservation.claims if reservation else ():
                 known = claims.get(each.uid)
                 if known and known.status.allocation is None and each.uid not in self.deallocated:
@@ -206,7 +206,7 @@ class Allocator(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Without claims and pods nothing is held."""
         for uid in self.writing:
-            self.decisions.end_write(uid, written=False)
+            self.decisions.reservations.end_write(uid, written=False)
         for uid in tuple(self.cluster.state.claims):
             self.cluster.delete_claim(uid)
         self.decisions.expire(float("inf"))

@@ -27,7 +27,7 @@ def test_reserved_devices_are_not_free_for_others() -> None:
 def test_a_reservation_is_what_the_write_path_writes() -> None:
     cluster = Cluster(n1=1)
     cluster.schedule("p", claim("c"))
-    reservation = cluster.decisions.reservation_of("p")
+    reservation = cluster.decisions.reservations.find("p")
     assert reservation is not None
     (reserved,) = reservation.claims
     assert (reservation.node, reserved.name, reserved.uid) == ("n1", "c", "c")
@@ -39,7 +39,7 @@ def test_a_reservation_is_what_the_write_path_writes() -> None:
 def test_an_allocated_claim_needs_only_a_consumer() -> None:
     cluster = Cluster(n1=1)
     cluster.schedule("p", claim("c", allocation=allocation_on("n1", 0)))
-    reservation = cluster.decisions.reservation_of("p")
+    reservation = cluster.decisions.reservations.find("p")
     assert reservation is not None
     assert reservation.claims[0].allocation is None
 
@@ -47,9 +47,9 @@ def test_an_allocated_claim_needs_only_a_consumer() -> None:
 def test_reserve_twice_is_one_reservation() -> None:
     cluster = Cluster(n1=1)
     cluster.schedule("p", claim("c"))
-    first = cluster.decisions.reservation_of("p")
+    first = cluster.decisions.reservations.find("p")
     assert not cluster.reserve("p", "n1")
-    assert cluster.decisions.reservation_of("p") is first
+    assert cluster.decisions.reservations.find("p") is first
 
 
 def test_reserve_on_another_node_moves_the_reservation() -> None:
@@ -64,7 +64,7 @@ def test_reserve_is_refused_if_the_devices_are_gone_meanwhile() -> None:
     cluster.prefilter("p", claim("c"))
     cluster.schedule("q", claim("d"))
     assert "node n1 are not free any more" in cluster.reserve("p", "n1")
-    assert cluster.decisions.reservation_of("p") is None
+    assert cluster.decisions.reservations.find("p") is None
 
 
 def test_reserve_of_an_unknown_pod_is_refused() -> None:
@@ -121,7 +121,7 @@ def test_pods_that_share_a_claim_get_one_reservation_on_one_node() -> None:
     node = cluster.schedule("p", claim("c"))
     assert cluster.nodes("q", claim("c")) == [node]
     assert not cluster.reserve("q", node)
-    reservations = [cluster.decisions.reservation_of(uid) for uid in ("p", "q")]
+    reservations = [cluster.decisions.reservations.find(uid) for uid in ("p", "q")]
     first, second = (each.claims[0].allocation for each in reservations if each is not None)
     assert first is not None
     assert first == second
@@ -147,7 +147,7 @@ def test_a_shared_claim_that_one_pod_wrote_needs_only_a_consumer_for_the_next() 
     cluster.decisions.unreserve("q")
     assert len(cluster.held()) == 1
     cluster.schedule("q", claim("c", version=1))
-    reservation = cluster.decisions.reservation_of("q")
+    reservation = cluster.decisions.reservations.find("q")
     assert reservation is not None
     assert reservation.claims[0].allocation is None
 
@@ -159,8 +159,8 @@ def test_a_shared_claim_that_is_deallocated_meanwhile_is_not_written_again() -> 
     cluster.write("p")
     cluster.add_claim(claim("shared", version=3))
     cluster.schedule("other", claim("c"))
-    assert "are not reserved any more" in cluster.decisions.begin_write("q")
-    assert cluster.decisions.reservation_of("q") is None
+    assert "are not reserved any more" in cluster.decisions.reservations.begin_write("q")
+    assert cluster.decisions.reservations.find("q") is None
 
 
 def test_a_shared_claim_that_is_reserved_again_with_other_devices_is_not_written() -> None:
@@ -171,19 +171,19 @@ def test_a_shared_claim_that_is_reserved_again_with_other_devices_is_not_written
     cluster.add_claim(claim("shared", version=3))
     cluster.schedule("other", claim("c"))
     cluster.schedule("r", claim("shared", version=3))
-    assert "are not reserved any more" in cluster.decisions.begin_write("q")
-    assert not cluster.decisions.begin_write("r")
+    assert "are not reserved any more" in cluster.decisions.reservations.begin_write("q")
+    assert not cluster.decisions.reservations.begin_write("r")
 
 
 def test_a_failed_write_keeps_the_claim_for_the_other_pod() -> None:
     cluster = Cluster(n1=1)
     for uid in ("p", "q"):
         cluster.schedule(uid, claim("c"))
-    assert not cluster.decisions.begin_write("p")
-    cluster.decisions.end_write("p", written=False)
+    assert not cluster.decisions.reservations.begin_write("p")
+    cluster.decisions.reservations.end_write("p", written=False)
     assert len(cluster.held()) == 1
-    assert not cluster.decisions.begin_write("q")
-    cluster.decisions.end_write("q", written=False)
+    assert not cluster.decisions.reservations.begin_write("q")
+    cluster.decisions.reservations.end_write("q", written=False)
     assert cluster.held() == []
 
 
@@ -194,7 +194,7 @@ def test_a_written_allocation_stays_until_the_claim_is_deallocated() -> None:
     cluster = Cluster(n1=1)
     cluster.schedule("p", claim("c"))
     cluster.write("p")
-    assert cluster.decisions.reservation_of("p") is None
+    assert cluster.decisions.reservations.find("p") is None
     assert cluster.decisions.expire(1e9) == ()
     assert cluster.held() == ["n1/gpu-0"]
     assert audit(cluster.state.ledger, cluster.state.planner.world()) == ()
@@ -203,20 +203,20 @@ def test_a_written_allocation_stays_until_the_claim_is_deallocated() -> None:
 def test_a_reservation_that_is_being_written_is_not_taken_back() -> None:
     cluster = Cluster(n1=1, n2=1)
     node = cluster.schedule("p", claim("c"))
-    assert not cluster.decisions.begin_write("p")
+    assert not cluster.decisions.reservations.begin_write("p")
     cluster.decisions.unreserve("p")
     assert cluster.decisions.expire(1e9) == ()
     assert cluster.nodes("p", claim("c")) == [node]
     other = ({"n1", "n2"} - {node}).pop()
     assert "being bound" in cluster.reserve("p", other)
-    assert not cluster.decisions.begin_write("p")
+    assert not cluster.decisions.reservations.begin_write("p")
 
 
 def test_a_failed_write_frees_the_devices() -> None:
     cluster = Cluster(n1=1)
     cluster.schedule("p", claim("c"))
-    assert not cluster.decisions.begin_write("p")
-    cluster.decisions.end_write("p", written=False)
+    assert not cluster.decisions.reservations.begin_write("p")
+    cluster.decisions.reservations.end_write("p", written=False)
     assert cluster.held() == []
 
 
@@ -224,7 +224,7 @@ def test_a_write_without_a_reservation_is_refused() -> None:
     cluster = Cluster(n1=1)
     cluster.schedule("p", claim("c"))
     cluster.decisions.expire(RESERVATION_SECONDS)
-    assert "expired" in cluster.decisions.begin_write("p")
+    assert "expired" in cluster.decisions.reservations.begin_write("p")
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_device_that_is_lost_or_tainted_is_not_written(change: object, message
     cluster = Cluster(n1=1)
     cluster.schedule("p", claim("c"))
     cluster.state.apply(gpu_slice("n1", 1), change)  # type: ignore[arg-type]  # a slice
-    assert message in cluster.decisions.begin_write("p")
+    assert message in cluster.decisions.reservations.begin_write("p")
     assert cluster.held() == []
 
 
@@ -250,14 +250,14 @@ def test_a_pool_that_is_published_in_halves_is_not_written() -> None:
         **{name: getattr(half, name) for name in half.__struct_fields__} | {"slice_count": 2}
     )
     cluster.state.apply(gpu_slice("n1", 1), half)
-    assert "updating the pool" in cluster.decisions.begin_write("p")
+    assert "updating the pool" in cluster.decisions.reservations.begin_write("p")
 
 
 def test_a_claim_that_is_deleted_before_the_write_is_not_written() -> None:
     cluster = Cluster(n1=1)
     cluster.schedule("p", claim("c"))
     cluster.delete_claim("c")
-    assert cluster.decisions.begin_write("p") == "claim default/c was deleted"
+    assert cluster.decisions.reservations.begin_write("p") == "claim default/c was deleted"
     assert cluster.held() == []
 
 
@@ -265,10 +265,10 @@ def test_a_new_term_forgets_all_reservations() -> None:
     cluster = Cluster(n1=2)
     cluster.schedule("p", claim("c"))
     cluster.schedule("q", claim("d"))
-    assert not cluster.decisions.begin_write("q")
+    assert not cluster.decisions.reservations.begin_write("q")
     cluster.decisions.begin_term()
     assert cluster.held() == []
-    assert not cluster.decisions.is_reserved("c")
+    assert not cluster.decisions.reservations.is_reserved("c")
 
 
 def test_claims_of_a_pod_are_known_after_a_restart() -> None:
@@ -283,4 +283,4 @@ def test_a_newer_claim_of_another_scheduler_takes_its_devices() -> None:
     cluster.schedule("p", claim("c"))
     foreign = claim("x", version=9, allocation=allocation_on("n1", 0), pods=["other"])
     cluster.state.observe_claim(as_claim(foreign))
-    assert "another claim holds" in cluster.decisions.begin_write("p")
+    assert "another claim holds" in cluster.decisions.reservations.begin_write("p")

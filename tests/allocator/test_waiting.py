@@ -112,7 +112,7 @@ def test_a_woken_pod_keeps_its_devices_between_two_calls_of_the_scheduler() -> N
     assert waiting.ask("p") == ["n1"]
     assert waiting.wake(at=0.5) == []
     waiting.reserve("p", "n1")
-    assert waiting.cluster.decisions.reservation_of("p") is not None
+    assert waiting.cluster.decisions.reservations.find("p") is not None
 
 
 def test_a_woken_pod_that_the_scheduler_rejects_keeps_its_devices_for_a_short_time() -> None:
