@@ -1,16 +1,51 @@
-"""Finds out who sends a request, from its client certificate or its bearer token."""
+"""Finds out who sends a request, from its client certificate or its bearer token.
+
+Token buckets limit how often a user or an address may ask the API server.
+"""
 
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
 from allocator.api.messages import ApiFailureError, FailureCode
-from allocator.api.rates import KeyedRates, Rate
 from allocator.api.reviews import Action, Caller, Reviews
+from drawbridge.bounded_cache import BoundedCache
+
+MAX_KEYS: Final = 4096
+
+
+class Rate(NamedTuple):
+    """How much is allowed in a second, and how much at once."""
+
+    per_second: float
+    burst: float
+
+
+class KeyedRates:
+    """What keys, such as users and addresses, have left of a rate. Reads no clock."""
+
+    def __init__(self, rate: Rate, max_keys: int = MAX_KEYS) -> None:
+        self._rate = rate
+        # What is left, at which time.
+        self._left: BoundedCache[Hashable, tuple[float, float]] = BoundedCache(max_keys)
+
+    def take(self, key: Hashable, now: float, cost: float = 1) -> float:
+        """Use some of what a key has left; return the seconds to wait, and use nothing, or 0."""
+        per_second, burst = self._rate
+        left, at = self._left.get(key) or (burst, now)
+        left = min(burst, left + (now - at) * per_second)
+        is_allowed = left >= min(cost, burst)
+        self._left.put(key, (left - cost if is_allowed else left, now))
+        return 0.0 if is_allowed else (min(cost, burst) - left) / per_second
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return len(self._left)
+
 
 # Each unknown token, and each unknown right, is a request to the API server.
 _TOKENS_PER_ADDRESS: Final = Rate(5, 20)

@@ -9,9 +9,9 @@ import msgspec
 
 from allocator.api.callers import CallerAccess
 from allocator.api.calls import ApiCalls, ApiLeadership, ApiState
+from allocator.api.http_handler import ApiHandler, is_loopback, serve_api
 from allocator.api.reviews import Reviews
 from allocator.api.searches import ApiSearches
-from allocator.api.server import ApiHandler, is_loopback, serve_api
 from allocator.api.watched_preemption import PreemptionCaches
 from certs.serving import CertificateOptions, make_certificate
 from drawbridge.cluster.cache import Cache

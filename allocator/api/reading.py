@@ -23,11 +23,10 @@ from allocator.api.messages import (
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.allocation import Allocation, AllocationResult
 from drawbridge.dra.capacity import Amounts
-from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.inventory import PoolID, PublishedPool, find_published_pool
 from drawbridge.dra.quantity import Quantity
 from drawbridge.ledger.holdings import Hold
 from drawbridge.ledger.ledger import ClaimRecord
-from drawbridge.ledger.published_pools import PublishedPool, find_published_pool
 from drawbridge.solver.world import PoolUse
 
 _ZERO: Final = Quantity.of(0)

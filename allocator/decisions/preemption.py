@@ -17,8 +17,7 @@ from allocator.scheduler.protocol import PreemptReply, PreemptRequest
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.preemptors import MAX_PREEMPTORS, Preemptor, Preemptors
 from allocator.state.releases import Releases, waits_for
-from allocator.state.reservations import PodReservation
-from allocator.state.reserved_pods import ReservedPods
+from allocator.state.reserved_pods import PodReservation, ReservedPods
 from drawbridge.ledger.holdings import Hold, read_holds
 from drawbridge.ledger.ledger import DeviceID
 from drawbridge.solver.reasons import Reason

@@ -5,10 +5,10 @@ again when either changes. The state reads no clock: penalties have the caller's
 """
 
 from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from allocator.state.change_log import ChangeLog
 from allocator.state.pod_records import PodRecords
 from drawbridge.agreement.owned_pools import find_local_pool
 from drawbridge.dra.claim import Claim
@@ -28,6 +28,39 @@ FindNode: TypeAlias = Callable[[str], Node | None]
 # Whether the allocator owns a pool with these slices.
 OwnsPool: TypeAlias = Callable[[PoolID, Collection[Slice], FindNode], bool]
 MAX_PENALTIES: Final = 1024
+
+
+class ChangeLog:
+    """Numbers the changes of nodes: a search that found nothing looks only at these again.
+
+    Its size is bounded by the number of nodes.
+    """
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._of_nodes: OrderedDict[str, int] = OrderedDict()
+        self._of_all = 0
+
+    def add(self, node: str | None) -> None:
+        """Record a change of one node, or with None of all."""
+        self.last += 1
+        if node is None:
+            self._of_all = self.last
+            self._of_nodes.clear()
+        else:
+            self._of_nodes[node] = self.last
+            self._of_nodes.move_to_end(node)
+
+    def changed_since(self, number: int) -> frozenset[str] | None:
+        """Return the nodes that changed after a change; None if all may have."""
+        if number < self._of_all:
+            return None
+        changed = set()
+        for node, at in reversed(self._of_nodes.items()):
+            if at <= number:
+                break
+            changed.add(node)
+        return frozenset(changed)
 
 
 class AllocatorState:

@@ -8,33 +8,64 @@ import asyncio
 import enum
 import logging
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
-from allocator.decisions.conflicts import find_conflicts
-from allocator.decisions.ownership import make_pool_filter
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.state.caches import AllocatorCaches
-from allocator.state.cluster_state import AllocatorState
+from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
 from allocator.state.reserved_pods import ReservedPods
-from drawbridge.agreement.owned_pools import find_unfenced_nodes, owned_pools, report_unfenced_nodes
+from drawbridge.agreement.owned_pools import (
+    PoolOwner,
+    decide_pool,
+    drivers_by_resource,
+    find_local_pool,
+    find_unfenced_nodes,
+    find_withheld_drivers,
+    owned_pools,
+    report_unfenced_nodes,
+)
 from drawbridge.cluster.cache import CachedObject
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.policy import compatibility_declarations, partition_tables
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.compatibility import UnsetGroups
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
-from drawbridge.ledger.audit import find_excessive_marks
+from drawbridge.ledger.audit import find_conflicts, find_excessive_marks
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("allocator.state.cluster_state")
+
+
+def make_pool_filter(configuration: Configuration, facts: Facts) -> OwnsPool:
+    """Return the function that decides whether the allocator uses a pool.
+
+    It uses the owned pools, except those on a node without the taint that it must have, or whose
+    device plugin has the same devices.
+    """
+    owned, known = owned_pools(configuration), known_families(configuration)
+    extended = drivers_by_resource(facts.classes)
+
+    def owns_pool(pool: PoolID, slices: Collection[Slice], find_node: FindNode) -> bool:
+        local = find_local_pool(pool, slices)
+        node = find_node(local.node) if local else None
+        if node is None:
+            return False
+        owner = decide_pool(owned, pool, slices, find_node)
+        withheld = find_withheld_drivers(node, known, extended)
+        return owner is PoolOwner.DRAWBRIDGE and pool.driver not in withheld
+
+    return owns_pool
 
 
 class Inputs(NamedTuple):

@@ -10,14 +10,36 @@ import msgspec
 
 from allocator.decisions.pod_requests import PodRequest
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.reservations import ClaimReservation, PodReservation
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim
-from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.inventory import PoolID, find_published_pool
 from drawbridge.dra.taints import first_untolerated_taint
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.ledger import Reservation, ReservationRefusal, uid_of
-from drawbridge.ledger.published_pools import find_published_pool
+
+
+class ClaimReservation(msgspec.Struct, frozen=True):
+    """What to write into one claim.
+
+    Without `allocation` the claim is allocated already, and only the pod is added to its consumers.
+    `mark` is the text of the annotation `drawbridge.dev/allocation`.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    allocation: Allocation | None = None
+    mark: str = ""
+
+
+class PodReservation(msgspec.Struct, frozen=True):
+    """The node and the devices that are reserved for one pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    claims: tuple[ClaimReservation, ...] = ()
 
 
 class _PromisedClaim(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple
 
 from allocator.scheduler.protocol import BindReply, PostFilterReply
-from allocator.state.reservations import PodReservation
+from allocator.state.reserved_pods import PodReservation
 from allocator.writes.binding_conditions import Readiness, readiness
 from allocator.writes.claims import (
     BindRefusedError,

@@ -1,6 +1,10 @@
 """Checks the invariants of a ledger, internally and against the published slices.
 
 An inconsistent ledger is a bug in Drawbridge. Inconsistent claims come from another allocator, or
+from collections.abc import Iterator
+from drawbridge.finding import Finding
+from drawbridge.ledger.codes import DEVICE_HELD_TWICE
+from drawbridge.ledger.ledger import DeviceID, Ledger
 from a driver that changed its slices. The audit reports both and changes nothing.
 """
 
@@ -17,12 +21,11 @@ from drawbridge.dra.compatibility import (
 )
 from drawbridge.dra.counters import available_counters, consumed_counters
 from drawbridge.dra.device import Device
-from drawbridge.dra.inventory import Inventory, PoolID
+from drawbridge.dra.inventory import Inventory, PoolID, PublishedPool, find_published_pool
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
 from drawbridge.ledger.holdings import Hold
 from drawbridge.ledger.ledger import ClaimRecord, DeviceID, Ledger
-from drawbridge.ledger.published_pools import PublishedPool, find_published_pool
 from drawbridge.ledger.rule_audit import RuleAudit
 from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.solver.candidates import Candidate, CandidateCache, rule_evaluator
@@ -41,6 +44,28 @@ def audit(
     generation is incomplete, because their driver is updating them.
     """
     return tuple(_audit(ledger, world, claims))
+
+
+def find_conflicts(ledger: Ledger, claim_uid: str) -> Iterator[Finding]:
+    """Yield one finding for each device of a claim that another claim holds as well.
+
+    The fence keeps other schedulers from the owned pools. Where it is missing or was removed, a
+    double allocation cannot be prevented, only reported.
+    """
+    record = ledger.claims.get(claim_uid)
+    for hold in record.holds if record else ():
+        device = DeviceID(hold.pool, hold.device)
+        holders = {
+            uid: holds for uid, holds in ledger.holders(device).items() if uid in ledger.claims
+        }
+        shared = all(each.shared for holds in holders.values() for each in holds)
+        if len(holders) > 1 and not shared:
+            names = sorted(ledger.claims[uid].name for uid in holders)
+            yield codes.DEVICE_HELD_TWICE.at(
+                "status.allocation",
+                f"held by {' and '.join(names)}",
+                object=f"Device/{device.pool.driver}/{device.pool.name}/{device.name}",
+            )
 
 
 def _audit(ledger: Ledger, world: World | None, claims: Iterable[Claim]) -> Iterator[Finding]:

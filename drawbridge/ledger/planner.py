@@ -13,19 +13,17 @@ from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.compatibility import Declaration, UnsetGroups
 from drawbridge.dra.device import CounterUse
 from drawbridge.dra.gates import DEFAULTS, Gates
-from drawbridge.dra.inventory import Inventory, PoolID, build_inventory
+from drawbridge.dra.inventory import Inventory, PoolID, build_inventory, find_published_pool
 from drawbridge.dra.layered_map import LayeredMap
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.partitions import PartitionTable
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
-from drawbridge.ledger.published_pools import find_published_pool
-from drawbridge.solver.all_nodes import solve_all
 from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.search import STEPS
-from drawbridge.solver.solve import solve
+from drawbridge.solver.solve import solve, solve_all
 from drawbridge.solver.world import View, World
 
 PlannerObject: TypeAlias = Slice | DeviceTaintRule | DeviceClass | Node

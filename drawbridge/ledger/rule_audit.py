@@ -11,13 +11,12 @@ from typing import TypeAlias
 from drawbridge.dra.allocation import AllocationResult
 from drawbridge.dra.claim import CLAIM, Claim, request_choices
 from drawbridge.dra.device import Attribute
-from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.inventory import PoolID, find_published_pool
 from drawbridge.dra.rules import Distinct, Rules, read_claim_rules
 from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
 from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, read_mark
-from drawbridge.ledger.published_pools import find_published_pool
 from drawbridge.solver.candidates import Candidate, CandidateCache
 from drawbridge.solver.constraints import TypedValues, typed_values
 from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator

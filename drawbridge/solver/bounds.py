@@ -8,10 +8,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import product
 
 from drawbridge.dra.device import Attribute
-from drawbridge.solver.abort import Abort
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.constraints import DistinctConstraint, typed_values
-from drawbridge.solver.demand import Option, RequestDemand
+from drawbridge.solver.demand import Abort, Option, RequestDemand
 from drawbridge.solver.needs import (
     MAX_COMBINATIONS,
     Bits,

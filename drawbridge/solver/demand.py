@@ -4,6 +4,7 @@ The claims become one list of requests, each with the options that satisfy it. A
 depend on a node, so one demand serves all nodes.
 """
 
+import enum
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -27,12 +28,32 @@ from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.rules import Rules, read_claim_rules, read_rules
 from drawbridge.names import RULES_ANNOTATION
-from drawbridge.solver.abort import Abort, Cause
 from drawbridge.solver.constraints import AttributeConstraint, DistinctConstraint, MatchConstraint
 from drawbridge.solver.eligibility import RequestFilter
 from drawbridge.solver.rules import ClaimRules, compile_rules
 
 MAX_RESULTS = 32
+
+
+class Cause(enum.StrEnum):
+    """The kinds of errors."""
+
+    REFUSED = "refused"
+    SELECTOR = "selector"
+    CAPACITY = "capacity"
+    DERIVED = "derived"
+    POOL = "pool"
+    NODE_SELECTOR = "node selector"
+    WORK = "work"
+
+
+class Abort(Exception):  # noqa: N818  # not a bug: the result is an error
+    """The scheduler reports an error for the pod, on every node."""
+
+    def __init__(self, cause: Cause, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.message = message
 
 
 class FilterFactory(Protocol):

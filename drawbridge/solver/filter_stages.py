@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from drawbridge.dra.nodes import NodeSelectorError
-from drawbridge.solver.abort import Abort
 from drawbridge.solver.candidates import Candidate
-from drawbridge.solver.demand import Option
+from drawbridge.solver.demand import Abort, Option
 from drawbridge.solver.eligibility import SELECTED, Stage
 from drawbridge.solver.state import OTHER_NODE, Rejection, State
 

@@ -8,10 +8,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.solver.abort import Abort
 from drawbridge.solver.bounds import SearchBounds
 from drawbridge.solver.candidates import Candidate
-from drawbridge.solver.demand import Demand, Option
+from drawbridge.solver.demand import Abort, Demand, Option
 from drawbridge.solver.node_view import NodeView
 from drawbridge.solver.orders import CandidateOrders
 from drawbridge.solver.rules import ActiveRules, GroupRule

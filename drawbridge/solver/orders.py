@@ -1,4 +1,8 @@
-"""The order in which the search tries devices: as listed, or as the strategy of the claim says.
+"""The devices that the search tries for a request, and their order.
+
+Requests with allocation mode All take all devices that match, also those in use. They are found
+before the search, and an error there fails the whole pod. Devices of other requests are tried in
+the order of the slices, or as the strategy of the claim says.
 
 The strategy compares the groups of the first rule about the request, then those of the next one.
 Without such a rule, it compares pools. Only the devices of one driver count for each other. If the
@@ -13,9 +17,18 @@ from typing import Final
 from drawbridge.dra.rules import PackingPolicy
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.constraints import typed_values
-from drawbridge.solver.demand import Demand, Option
+from drawbridge.solver.demand import (
+    MAX_RESULTS,
+    Abort,
+    Cause,
+    Demand,
+    Option,
+    claim_name,
+    minimum_devices,
+)
 from drawbridge.solver.node_view import NodeView
 from drawbridge.solver.rules import GroupRule
+from drawbridge.solver.state import State
 
 # An attribute such as gpu.nvidia.com/partition4: the partition of four devices.
 _PARTITION: Final = re.compile(r"(?P<name>.*partition)(?P<size>[1-9][0-9]{0,2})", re.DOTALL)
@@ -114,3 +127,44 @@ def _sizes(candidate: Candidate, name: str) -> Iterator[int]:
         partition = _PARTITION.fullmatch(full)
         if partition is not None and partition["name"] == name:
             yield int(partition["size"])
+
+
+def devices_for_all_mode(state: State) -> Mapping[Option, tuple[Candidate, ...]]:
+    """Return the devices for each option with mode All; raises Abort."""
+    all_mode_devices: dict[Option, tuple[Candidate, ...]] = {}
+    for number, claim in enumerate(state.demand.claims):
+        options = (each for each in state.demand.options() if each.claim == number)
+        devices = {
+            option: _devices_for_option(state, option) for option in options if option.all_mode
+        }
+        if devices:
+            minimum = minimum_devices(
+                claim, {option.name: len(taken) for option, taken in devices.items()}
+            )
+            if minimum > MAX_RESULTS:
+                text = (
+                    f"needs at least {minimum} devices, but a claim can have at most {MAX_RESULTS}"
+                )
+                raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}: {text}")
+            all_mode_devices |= devices
+    return all_mode_devices
+
+
+def _devices_for_option(state: State, option: Option) -> tuple[Candidate, ...]:
+    node_view = state.node_view
+    checks_capacity = node_view.gates.consumable_capacity
+    taken: list[Candidate] = []
+    for pool in node_view.pools:
+        if not pool.usable:
+            what = "currently being updated" if pool.incomplete else f"invalid: {pool.invalid}"
+            where = f"claim {claim_name(state.demand.claims[option.claim])}, request {option.name}"
+            text = f"{where} requests all devices, but pool {pool.id.driver}/{pool.id.name} is"
+            raise Abort(Cause.POOL, f"{text} {what}")
+        for candidate in node_view.memo.candidates_in_pool(pool):
+            if state.check_selectors(option, candidate) is not None:
+                continue
+            # Allocated capacity does not count here: a full device is rejected later, not skipped.
+            if checks_capacity and state.required_capacity(option, candidate).unsuitable:
+                continue
+            taken.append(candidate)
+    return tuple(taken)

@@ -11,10 +11,9 @@ import msgspec
 
 from drawbridge.finding import Code
 from drawbridge.solver import codes
-from drawbridge.solver.abort import Abort, Cause
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.constraints import DistinctConstraint, typed_values
-from drawbridge.solver.demand import Demand, Option
+from drawbridge.solver.demand import Abort, Cause, Demand, Option
 from drawbridge.solver.eligibility import Stage
 from drawbridge.solver.filter_stages import FilterResult, filter_candidates
 from drawbridge.solver.messages import constraint_message, stage_message

@@ -15,10 +15,9 @@ from drawbridge.dra.device import Attribute
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import NodeSelectorError
 from drawbridge.dra.taints import first_untolerated_taint
-from drawbridge.solver.abort import Abort, Cause
 from drawbridge.solver.candidates import Candidate, rule_evaluator
 from drawbridge.solver.constraints import AttributeConstraint
-from drawbridge.solver.demand import Demand, Option, claim_name
+from drawbridge.solver.demand import Abort, Cause, Demand, Option, claim_name
 from drawbridge.solver.deviations import relevant_overdrafts
 from drawbridge.solver.eligibility import SELECTED, CapacityNeed, SelectorVerdict, Stage
 from drawbridge.solver.expressions import EvaluationFailure, WorkRefusal

@@ -13,9 +13,9 @@ import msgspec
 from allocator.api.callers import CallerAccess
 from allocator.api.calls import ApiCalls
 from allocator.api.forked import DEFAULT_FORK_LIMITS, ForkLimits
+from allocator.api.http_handler import ApiHandler, serve_api
 from allocator.api.reviews import Reviews
 from allocator.api.searches import ApiSearches
-from allocator.api.server import ApiHandler, serve_api
 from allocator.decisions.pod_devices import PodDecisions
 from drawbridge.api_error import ApiError
 from drawbridge.ledger.disruption_budgets import DisruptionBudget

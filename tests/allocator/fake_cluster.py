@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from allocator.state.reservations import ClaimReservation, PodReservation
+from allocator.state.reserved_pods import ClaimReservation, PodReservation
 from allocator.writes.cluster_writes import PodName
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError

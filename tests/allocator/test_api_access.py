@@ -10,8 +10,8 @@ import yaml
 
 from allocator.api import callers
 from allocator.api.callers import is_expired, read_subject
+from allocator.api.http_handler import is_loopback
 from allocator.api.reviews import ALLOWED_SECONDS, DENIED_SECONDS
-from allocator.api.server import is_loopback
 from drawbridge.cluster.errors import UnreachableError
 from drawbridge.process.addresses import Address
 from drawbridge.process.tls import ServingCertificate

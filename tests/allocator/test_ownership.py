@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from allocator.decisions.ownership import make_pool_filter
+from allocator.state.live_state import make_pool_filter
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
 from drawbridge.dra.device import Taint

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from allocator.decisions.ownership import make_pool_filter
 from allocator.state.cluster_state import AllocatorState, FindNode
+from allocator.state.live_state import make_pool_filter
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.device import Taint

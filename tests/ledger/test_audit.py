@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from drawbridge.dra.claim import Claim, ClaimSpec, DerivedAttribute, Devices, ExactRequest, Request
 from drawbridge.dra.compatibility import Declaration, UnsetGroups
 from drawbridge.dra.device import Counter, CounterUse
-from drawbridge.dra.inventory import PoolID, build_inventory
+from drawbridge.dra.inventory import PoolID, build_inventory, find_published_pool
 from drawbridge.dra.partitions import PartitionTable
 from drawbridge.dra.quantity import parse
 from drawbridge.dra.rules import Distinct, Near, Rules, encode_rules
@@ -24,7 +24,6 @@ from drawbridge.ledger.allocation_mark import (
 )
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.ledger import Ledger
-from drawbridge.ledger.published_pools import find_published_pool
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.world import World
 from tests.ledger.claims import DRIVER, POOL, allocation, claim

@@ -16,7 +16,7 @@ from drawbridge.judge.devices.class_devices import (
 from drawbridge.judge.devices.proof import Proof, ProofOutcome
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import JudgedClaim
-from drawbridge.solver.abort import Abort
+from drawbridge.solver.demand import Abort
 
 
 def explain_request(

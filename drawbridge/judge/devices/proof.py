@@ -21,9 +21,8 @@ from drawbridge.judge.devices.device_index import TAINTS, DeviceReads
 from drawbridge.judge.devices.narrowing import narrow_nodes
 from drawbridge.judge.devices.node_work import NodeWork, spend_claims, spend_grouping
 from drawbridge.solver import codes
-from drawbridge.solver.abort import Abort
 from drawbridge.solver.answers import Failure, FailureKind, SolverResult
-from drawbridge.solver.demand import Demand, build_demand
+from drawbridge.solver.demand import Abort, Demand, build_demand
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.reasons import Reason
 from drawbridge.solver.solve import solve

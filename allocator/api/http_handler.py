@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from aiohttp import web
 
-from allocator.api.callers import CallerAccess
+from allocator.api.callers import CallerAccess, KeyedRates, Rate
 from allocator.api.calls import ApiCalls
 from allocator.api.messages import (
     EXPLAIN,
@@ -31,7 +31,6 @@ from allocator.api.messages import (
     FailureCode,
 )
 from allocator.api.openapi import render_openapi
-from allocator.api.rates import KeyedRates, Rate
 from allocator.api.reviews import Caller
 from drawbridge.process import metrics
 from drawbridge.process.addresses import Address
