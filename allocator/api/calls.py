@@ -152,11 +152,11 @@ class ApiCalls:
             text = f"pod {namespace}/{name} does not exist"
             raise ApiFailureError(FailureCode.NOT_FOUND, text, "name")
         claims = tuple(explain_claims(state, pod))
-        found, how_far = describe_missing(namespace, claims), find_pod_state(pod, claims)
-        if how_far is PodState.WAITING and not found.reasons:
+        explanation, how_far = describe_missing(namespace, claims), find_pod_state(pod, claims)
+        if how_far is PodState.WAITING and not explanation.reasons:
             run = functools.partial(search_for_pod, state, pod)
-            found = await self._searches.run(caller.name, run, PodSearch)
-            how_far = PodState.FITS if found.fitting else how_far
+            explanation = await self._searches.run(caller.name, run, PodSearch)
+            how_far = PodState.FITS if explanation.fitting else how_far
         return PodExplanation(
             namespace=namespace,
             pod=name,
@@ -165,10 +165,10 @@ class ApiCalls:
             leading=self._leadership.leading,
             node=pod.spec.node_name,
             claims=claims,
-            message=found.message if sees_nodes else without_node_names(found.message),
-            fitting=found.fitting,
-            reasons=found.reasons if sees_nodes else without_nodes(found.reasons),
-            nodes=found.nodes if sees_nodes else (),
+            message=explanation.message if sees_nodes else without_node_names(explanation.message),
+            fitting=explanation.fitting,
+            reasons=explanation.reasons if sees_nodes else without_nodes(explanation.reasons),
+            nodes=explanation.nodes if sees_nodes else (),
         )
 
     async def simulate(self, caller: Caller, body: bytes) -> SimulationReply:

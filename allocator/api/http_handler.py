@@ -192,8 +192,8 @@ def _parse_query(query: str, call: ApiCall) -> Mapping[str, str]:
     for number, (name, _) in enumerate(pairs):
         if name not in call.query:
             text = f"the parameter is not known; the known ones are: {', '.join(call.query)}"
-            known = text if call.query else "the call has no parameters"
-            raise ApiFailureError(FailureCode.BAD_REQUEST, known, name[:64])
+            parameters = text if call.query else "the call has no parameters"
+            raise ApiFailureError(FailureCode.BAD_REQUEST, parameters, name[:64])
         if name in (other for other, _ in pairs[:number]):
             raise ApiFailureError(FailureCode.BAD_REQUEST, "the parameter is repeated", name)
     return dict(pairs)

@@ -217,8 +217,8 @@ def _held_names(use: PoolUse) -> Collection[str]:
 
 def _total(amounts: Iterator[Amounts]) -> Mapping[str, Quantity]:
     total: dict[str, Quantity] = {}
-    for each in amounts:
-        for name, amount in each.items():
+    for pool in amounts:
+        for name, amount in pool.items():
             total[name] = total[name] + amount if name in total else amount
     return total
 

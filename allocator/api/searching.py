@@ -67,22 +67,22 @@ class PodSearch(msgspec.Struct, frozen=True):
 
 def explain_claims(state: AllocatorState, pod: Pod) -> Iterator[ClaimOfPod]:
     """Yield the claims of a pod as they are."""
-    known = {name_of(each): each for each in state.claims_of(pod.metadata.uid)}
+    claims_by_name = {name_of(each): each for each in state.claims_of(pod.metadata.uid)}
     generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
     for resource_claim in pod.spec.resource_claims:
         name = resource_claim.resource_claim_name or generated.get(resource_claim.name) or ""
-        claim = known.get(f"{pod.namespace}/{name}")
+        claim = claims_by_name.get(f"{pod.namespace}/{name}")
         if claim is None:
             yield ClaimOfPod(name=resource_claim.name, claim=name, state=ClaimState.MISSING)
             continue
         current = _with_reservation(state, claim)
         allocation = current.status.allocation
         record = state.ledger.claims[uid_of(claim)]
-        found = ClaimState(find_state(state, uid_of(claim), record).value)
+        explained = ClaimState(find_state(state, uid_of(claim), record).value)
         yield ClaimOfPod(
             name=resource_claim.name,
             claim=name,
-            state=found if allocation else ClaimState.WAITING,
+            state=explained if allocation else ClaimState.WAITING,
             devices=tuple(map(describe_result, allocation.devices.results)) if allocation else (),
         )
 
@@ -121,12 +121,12 @@ def search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
     search, ids = NodeSearch(pod=described, claims=claims), _share_ids()
     # What is kept for a pod that preempts is free for this pod.
     view = state.ledger.view_without((key_of(pod.metadata.uid),))
-    found = find_nodes(search, state, view, lambda: next(ids))
-    if found.error is not None:
-        return _describe_search(found.error.reasons)
-    if found.fitting:
-        return PodSearch(fitting=len(found.fitting))
-    reasons = merge_reasons(found.reasons)
+    shortlist = find_nodes(search, state, view, lambda: next(ids))
+    if shortlist.error is not None:
+        return _describe_search(shortlist.error.reasons)
+    if shortlist.fitting:
+        return PodSearch(fitting=len(shortlist.fitting))
+    reasons = merge_reasons(shortlist.reasons)
     pairing = Releases(state).pair(pod.metadata.uid, search, lambda: next(ids))
     ordered = (pairing.reason, *reasons) if pairing else reasons
     return replace(_describe_search(ordered), nodes=tuple(_reasons_by_node(search, state)))

@@ -58,24 +58,24 @@ class NodeSearches:
             return self._run_part(replace(search, start=self._start), now)
         key = request_key(search)
         scan, changed = self._earlier_scan(key)
-        found = self._run_part(replace(search, only=changed), now) if changed else Shortlist()
-        if found.fitting or found.error is not None:
+        shortlist = self._run_part(replace(search, only=changed), now) if changed else Shortlist()
+        if shortlist.fitting or shortlist.error is not None:
             if scan is not None:
-                found.candidates += scan.found.candidates - scan.found.examined
-            return found
-        if found.examined < found.candidates:
+                shortlist.candidates += scan.found.candidates - scan.found.examined
+            return shortlist
+        if shortlist.examined < shortlist.candidates:
             # Which of the changed nodes are left is not kept: all nodes are examined again.
             self._scans.pop(key)
-            return found
+            return shortlist
         if scan is None or (changed and scan.found.candidates - FEW_NODES <= len(changed)):
             start = self._start
-            found = self._run_part(replace(search, start=start), now)
+            shortlist = self._run_part(replace(search, start=start), now)
         else:
             start = scan.start
-            found = self._continue(search, scan, now)
-        if not found.fitting and found.error is None:
-            self._scans.put(key, _Scan(self._state.epoch(), start, found))
-        return found
+            shortlist = self._continue(search, scan, now)
+        if not shortlist.fitting and shortlist.error is None:
+            self._scans.put(key, _Scan(self._state.epoch(), start, shortlist))
+        return shortlist
 
     def _earlier_scan(self, key: bytes) -> tuple[_Scan | None, frozenset[str]]:
         """Return what was examined before, and which nodes have changed since; only these can fit.
@@ -97,27 +97,27 @@ class NodeSearches:
             return scan.found
         behind = scan.start + scan.found.examined
         visits = min(left, self._nodes_per_call)
-        found = self._run_part(replace(search, start=behind, visits=visits, first=""), now)
-        return found if found.fitting or found.error else _joined(scan.found, found)
+        shortlist = self._run_part(replace(search, start=behind, visits=visits, first=""), now)
+        return shortlist if shortlist.fitting or shortlist.error else _joined(scan.found, shortlist)
 
     def _run_part(self, search: NodeSearch, now: float) -> Shortlist:
         search = replace(search, visits=min(search.visits, self._nodes_per_call))
         preferred = self._state.preferred_view(now)
-        found = Shortlist()
+        shortlist = Shortlist()
         if preferred is not None:
-            found = find_nodes(search, self._state, preferred, self._ids)
-            found.excludes_devices = True
-        if not found.fitting:
-            found = find_nodes(search, self._state, self._state.ledger.view(), self._ids)
-        self._start += found.examined
-        return found
+            shortlist = find_nodes(search, self._state, preferred, self._ids)
+            shortlist.excludes_devices = True
+        if not shortlist.fitting:
+            shortlist = find_nodes(search, self._state, self._state.ledger.view(), self._ids)
+        self._start += shortlist.examined
+        return shortlist
 
 
-def _joined(before: Shortlist, found: Shortlist) -> Shortlist:
+def _joined(before: Shortlist, after: Shortlist) -> Shortlist:
     """Return the result of two parts of one search."""
-    reasons = list(merge_reasons((*before.reasons, *found.reasons)))
-    examined = before.examined + found.examined
-    return Shortlist(reasons=reasons, examined=examined, candidates=found.candidates)
+    reasons = list(merge_reasons((*before.reasons, *after.reasons)))
+    examined = before.examined + after.examined
+    return Shortlist(reasons=reasons, examined=examined, candidates=after.candidates)
 
 
 def request_key(search: NodeSearch) -> bytes:

@@ -102,16 +102,16 @@ class PodDecisions:
         self._preemption.preemptors.settle(now)
         if (kept := self._preemption.find_kept(uid, search)) is not None:
             return fit_on(kept.name, preemptible=True)
-        found = self._searches.run(search, now)
-        if found.fitting:
+        shortlist = self._searches.run(search, now)
+        if shortlist.fitting:
             self._preemption.waits_no_more(uid)
             if reservation is not None:
-                self._keep(request, reservation.node, search, found, now)
-            return self._fitting_reply(found, search)
-        if found.error is None and (taken := self._preemption.take_over(search)) is not None:
+                self._keep(request, reservation.node, search, shortlist, now)
+            return self._fitting_reply(shortlist, search)
+        if shortlist.error is None and (taken := self._preemption.take_over(search)) is not None:
             self._reserve_found(request, taken, search, now + PROMISE_SECONDS, promised=True)
             return fit_on(taken.name, preemptible=True)
-        return self._wait(refuse_nodes(found), found, search, now)
+        return self._wait(refuse_nodes(shortlist), shortlist, search, now)
 
     def reserve(self, pod_uid: str, node: str, now: float) -> ReserveReply:
         """Reserve devices for a pod on a node until the pod is bound or a time has passed."""
@@ -132,14 +132,14 @@ class PodDecisions:
         self, request: PreemptRequest, now: float, out_of_time: Callable[[], bool] = never
     ) -> PreemptReply:
         """Return the victims for a pod that fits nowhere, and keep their devices."""
-        known = self._requests.get(request.pod_uid)
-        if known is None:
+        pod_request = self._requests.get(request.pod_uid)
+        if pod_request is None:
             return PreemptReply(message=_RESTARTED)
-        for uid in known.claims:
+        for uid in pod_request.claims:
             if problem := self._check(uid, request.pod_uid):
                 return PreemptReply(message=problem)
         self._preemption.preemptors.settle(now)
-        return self._preemption.choose(request, self._search(known, 1), now, out_of_time)
+        return self._preemption.choose(request, self._search(pod_request, 1), now, out_of_time)
 
     def is_victim(self, pod_uid: str) -> bool:
         """Whether a pod must go for another one."""
@@ -170,11 +170,13 @@ class PodDecisions:
             own = self._preemption.find_kept(pod_uid, replace(search, without=()))
             if own is not None:
                 return Promise(node=own.name)  # its devices are kept already
-        found = self._searches.run(search, now)
-        for fit in found.fitting:
+        shortlist = self._searches.run(search, now)
+        for fit in shortlist.fitting:
             if not self._reserve(request, fit.name, now, PROMISE_SECONDS):
                 return Promise(node=fit.name)
-        return Promise(unfinished=not (found.complete or found.fitting or found.error or without))
+        return Promise(
+            unfinished=not (shortlist.complete or shortlist.fitting or shortlist.error or without)
+        )
 
     def forget(self, pod_uid: str) -> None:
         """Forget a pod that is bound or deleted."""
@@ -254,12 +256,12 @@ class PodDecisions:
             if problem := self._check(claim_uid, uid):
                 return problem
         search = replace(self._search(request, 1), only=frozenset({node}))
-        found = self._searches.run(search, now)
-        if not found.fitting:
-            return f"the devices on node {node} are not free any more: {summarize(found)}"
+        shortlist = self._searches.run(search, now)
+        if not shortlist.fitting:
+            return f"the devices on node {node} are not free any more: {summarize(shortlist)}"
         promised = seconds == PROMISE_SECONDS
         refusal = self._reserve_found(
-            request, found.fitting[0], search, now + seconds, promised=promised
+            request, shortlist.fitting[0], search, now + seconds, promised=promised
         )
         return f"cannot reserve devices on node {node}: {refusal}" if refusal else ""
 
@@ -279,13 +281,13 @@ class PodDecisions:
         return self.reservations.reserve(request, fitting.name, solved, until, promised=promised)
 
     def _keep(
-        self, request: PodRequest, node: str, search: NodeSearch, found: Shortlist, now: float
+        self, request: PodRequest, node: str, search: NodeSearch, shortlist: Shortlist, now: float
     ) -> None:
         """Keep the devices of a pod on its node until it is reserved, so that none else is woken.
 
         Otherwise they are free between two calls of the scheduler.
         """
-        for fit in found.fitting:
+        for fit in shortlist.fitting:
             if fit.name == node:
                 self._reserve_found(request, fit, search, now + PROMISE_SECONDS, promised=True)
 
@@ -298,19 +300,19 @@ class PodDecisions:
 
     # --- replies ---
 
-    def _fitting_reply(self, found: Shortlist, search: NodeSearch) -> PreFilterReply:
+    def _fitting_reply(self, shortlist: Shortlist, search: NodeSearch) -> PreFilterReply:
         limit = search.limit
-        scored = score_nodes(found.fitting, search.unallocated, self._strategy, self.state)
+        scored = score_nodes(shortlist.fitting, search.unallocated, self._strategy, self.state)
         kept = scored[:limit] if limit else scored
-        complete = found.complete and len(kept) == len(scored)
+        complete = shortlist.complete and len(kept) == len(scored)
         return PreFilterReply(fit=tuple(kept), complete=complete, preemptible=True)
 
     def _wait(
-        self, reply: PreFilterReply, found: Shortlist, search: NodeSearch, now: float
+        self, reply: PreFilterReply, shortlist: Shortlist, search: NodeSearch, now: float
     ) -> PreFilterReply:
         """Tell a pod that it waits for devices that are being released, and keep them for it."""
         reason = self._preemption.wait(search.pod.uid, search, now)
         if reason is None:
-            return replace(reply, preemptible=found.complete and found.error is None)
+            return replace(reply, preemptible=shortlist.complete and shortlist.error is None)
         message = shorten_message(f"{reason.message}; {reply.message}")
         return replace(reply, message=message, reasons=(node_reason(reason), *reply.reasons))

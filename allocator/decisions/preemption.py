@@ -58,8 +58,8 @@ class DevicePreemption:
             return None
         view = self._state.ledger.view_without((kept.key,))
         only = replace(search, only=frozenset({kept.node}), limit=1)
-        found = find_nodes(only, self._state, view, self._ids).fitting
-        return found[0] if found else None
+        fitting = find_nodes(only, self._state, view, self._ids).fitting
+        return fitting[0] if fitting else None
 
     def take_over(self, search: NodeSearch) -> FittingNode | None:
         """Return a node on which pods with a lower priority give up what they only count on."""
@@ -78,11 +78,11 @@ class DevicePreemption:
             needed = [one for one in on_node if not used.isdisjoint(map(_device_of, one.holds))]
             woken = [one for one in of_node if not used.isdisjoint(self._promised_to(one))]
             there = replace(only, only=frozenset({fit.name}))
-            found = self._find_without(there, needed, woken)
-            self.preemptors.take_over(needed if found else on_node)
-            for one in woken if found else of_node:
+            fitting = self._find_without(there, needed, woken)
+            self.preemptors.take_over(needed if fitting else on_node)
+            for one in woken if fitting else of_node:
                 self._reserved.release(one.uid)
-            return found[0] if found else fit
+            return fitting[0] if fitting else fit
         return None
 
     def _find_without(
@@ -115,8 +115,8 @@ class DevicePreemption:
         lower = self.preemptors.lower_than(priority)
         if any(not each.waits_for.isdisjoint(pairing.claims) for each in lower):
             # What others were evicted for is kept for this pod now.
-            found = DeviceVictims(node=pairing.node, claims=tuple(sorted(pairing.claims)))
-            self.preemptors.begin(pod_uid, search, found, now)
+            devices = DeviceVictims(node=pairing.node, claims=tuple(sorted(pairing.claims)))
+            self.preemptors.begin(pod_uid, search, devices, now)
         return pairing.reason
 
     # --- a pod that asks for victims ---

@@ -96,29 +96,29 @@ def find_nodes(
 ) -> Shortlist:
     """Examine nodes until enough are found. An error on any node stops the search."""
     names = candidate_names(search, state)
-    found = Shortlist(candidates=len(names))
+    shortlist = Shortlist(candidates=len(names))
     unfit: Counter[str] = Counter()
     last = min(len(names), search.visits)
     size = search.limit or MAX_BATCH
-    while found.examined < last and not found.error:
-        batch = names[found.examined : min(found.examined + size, last)]
-        before, reasons_before = len(found.fitting), len(found.reasons)
+    while shortlist.examined < last and not shortlist.error:
+        batch = names[shortlist.examined : min(shortlist.examined + size, last)]
+        before, reasons_before = len(shortlist.fitting), len(shortlist.reasons)
         unfit_here: Counter[str] = Counter()
         try:
             nodes = _open_nodes(batch, search, state, unfit_here)
-            _examine(nodes, search, state, view, ids, found)
+            _examine(nodes, search, state, view, ids, shortlist)
         except OutOfTimeError:
-            del found.reasons[reasons_before:]
+            del shortlist.reasons[reasons_before:]
             break
         unfit += unfit_here
-        found.examined += len(batch)
-        missing = search.limit - len(found.fitting)
+        shortlist.examined += len(batch)
+        missing = search.limit - len(shortlist.fitting)
         if (search.limit and missing <= 0) or search.out_of_time():
             break
         # Nodes that do not fit are examined in larger batches.
-        size = max(missing, 1) if len(found.fitting) > before else min(2 * size, MAX_BATCH)
-    found.reasons += _reasons_beside_devices(search, state, unfit, len(names))
-    return found
+        size = max(missing, 1) if len(shortlist.fitting) > before else min(2 * size, MAX_BATCH)
+    shortlist.reasons += _reasons_beside_devices(search, state, unfit, len(names))
+    return shortlist
 
 
 def _reasons_beside_devices(
@@ -214,14 +214,14 @@ def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
     state: AllocatorState,
     view: View,
     ids: Callable[[], str],
-    found: Shortlist,
+    shortlist: Shortlist,
 ) -> None:
     """Solve for nodes, and add the results to `found`."""
     near, elsewhere = reachable_nodes(search.claims, nodes)
-    found.reasons += elsewhere
+    shortlist.reasons += elsewhere
     unallocated = search.unallocated
     if not unallocated:
-        found.fitting += [FittingNode(node.name, (0, 0)) for node in near]
+        shortlist.fitting += [FittingNode(node.name, (0, 0)) for node in near]
         return
     names = [node.name for node in near]
     solve, limit = state.planner.solve_nodes, search.out_of_time
@@ -231,8 +231,8 @@ def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
     for name, answer in answers.items():
         if isinstance(answer, Solution):
             rank = rank_solution(unallocated, answer)
-            found.fitting.append(FittingNode(name, rank, answer))
+            shortlist.fitting.append(FittingNode(name, rank, answer))
         elif answer.outcome is FailureKind.ERROR:
-            found.error = answer
+            shortlist.error = answer
         else:
-            found.reasons += answer.reasons
+            shortlist.reasons += answer.reasons

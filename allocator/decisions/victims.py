@@ -80,18 +80,18 @@ class VictimSearch:
         are examined together grow from one node, because the end of a slow search is far.
         """
         pods = {each.node: self._candidates(each) for each in nodes}
-        found: dict[str, list[PotentialVictim]] = {}
+        removed_pods: dict[str, list[PotentialVictim]] = {}
         left, size = list(pods), 1
         while left and not out_of_time():
             part, left = left[:size], left[size:]
             steps = self._steps({node: pods[node] for node in part}, out_of_time)
-            found |= self._reprieve(steps, out_of_time)
+            removed_pods |= self._reprieve(steps, out_of_time)
             size *= 2
         victims = {
-            node: _node_victims(node, pods[node], removed) for node, removed in found.items()
+            node: _node_victims(node, pods[node], removed) for node, removed in removed_pods.items()
         }
         best = choose_victims(victims.values())
-        return None if best is None else self._describe(best, found[best.node])
+        return None if best is None else self._describe(best, removed_pods[best.node])
 
     def _steps(
         self, pods: Mapping[str, Sequence[PotentialVictim]], out_of_time: Callable[[], bool]
@@ -113,7 +113,7 @@ class VictimSearch:
 
         What is removed from one node changes no other one: all owned pools are local to a node.
         """
-        found: dict[str, list[PotentialVictim]] = {}
+        removed_pods: dict[str, list[PotentialVictim]] = {}
         answers: dict[str, bool | None] = dict.fromkeys(steps)
         while answers and not out_of_time():
             asked: dict[str, list[PotentialVictim]] = {}
@@ -121,11 +121,11 @@ class VictimSearch:
                 try:
                     asked[node] = next(steps[node]) if fits is None else steps[node].send(fits)
                 except StopIteration as end:
-                    found[node] = end.value
+                    removed_pods[node] = end.value
             removed = {pod.uid for pods in asked.values() for pod in pods}
             fitting = self._fitting(asked.keys(), self._released_without(removed), out_of_time)
             answers = {node: node in fitting for node in asked}
-        return found
+        return removed_pods
 
     def _candidates(self, node: PreemptionNode) -> tuple[PotentialVictim, ...]:
         priority = self._search.pod.priority
@@ -168,8 +168,8 @@ class VictimSearch:
         """
         search = replace(self._search, only=frozenset(nodes), limit=0, out_of_time=out_of_time)
         view = self._state.ledger.view_without(released)
-        found = find_nodes(search, self._state, view, self._ids)
-        return {} if found.error else {each.name: each for each in found.fitting}
+        shortlist = find_nodes(search, self._state, view, self._ids)
+        return {} if shortlist.error else {each.name: each for each in shortlist.fitting}
 
     def _released_without(self, removed: Collection[str]) -> frozenset[str]:
         """Return the claims that are released when these pods are gone, and what is free."""

@@ -128,8 +128,8 @@ class WaitingPods:
         complete: bool = True,
     ) -> None:
         """Keep a pod that was answered, until it is reserved."""
-        known = self._pods.get(uid)
-        since = known.place.since if known else now
+        waiting = self._pods.get(uid)
+        since = waiting.place.since if waiting else now
         self._remove(uid)
         key = self._decisions.request_key(uid)
         if key is None or len(self._pods) >= MAX_WAITING:

@@ -18,36 +18,36 @@ def fit_on(node: str, *, preemptible: bool = False) -> PreFilterReply:
     return PreFilterReply(fit=fit, complete=True, preemptible=preemptible)
 
 
-def refuse_nodes(found: Shortlist) -> PreFilterReply:
+def refuse_nodes(shortlist: Shortlist) -> PreFilterReply:
     """Return the reply of a search that found no node."""
-    reasons = list_reasons(found)
+    reasons = list_reasons(shortlist)
     return PreFilterReply(
-        complete=found.complete,
+        complete=shortlist.complete,
         message=shorten_message(summarize_reasons(reasons)),
         reasons=tuple(map(node_reason, reasons[:MAX_REASONS])),
     )
 
 
-def list_reasons(found: Shortlist) -> tuple[Reason, ...]:
+def list_reasons(shortlist: Shortlist) -> tuple[Reason, ...]:
     """Return why nodes do not fit."""
-    if found.error is not None:
-        return found.error.reasons
-    reasons = merge_reasons(found.reasons)
-    if found.complete:
+    if shortlist.error is not None:
+        return shortlist.error.reasons
+    reasons = merge_reasons(shortlist.reasons)
+    if shortlist.complete:
         return reasons
-    text = f"examined {found.examined} of {found.candidates} nodes; the search continues"
-    more = make_reason(codes.SEARCH_CONTINUES, "nodes", text, nodes=found.examined)
+    text = f"examined {shortlist.examined} of {shortlist.candidates} nodes; the search continues"
+    more = make_reason(codes.SEARCH_CONTINUES, "nodes", text, nodes=shortlist.examined)
     return (more, *reasons)
 
 
-def summarize(found: Shortlist) -> str:
+def summarize(shortlist: Shortlist) -> str:
     """Return in one line why nodes do not fit."""
-    return summarize_reasons(list_reasons(found))
+    return summarize_reasons(list_reasons(shortlist))
 
 
-def node_reason(each: Reason) -> NodeReason:
+def node_reason(reason: Reason) -> NodeReason:
     """Return a reason as the protocol has it."""
-    return NodeReason(code=each.code, message=shorten_message(each.message), nodes=each.nodes)
+    return NodeReason(code=reason.code, message=shorten_message(reason.message), nodes=reason.nodes)
 
 
 def refuse_pod(reasons: tuple[Reason, ...]) -> PreFilterReply:

@@ -117,9 +117,9 @@ class AllocatorState:
             uid = uid_of(before)
             self.ledger.observe_deletion(uid, before.metadata.resource_version)
             self.pods.forget_claim(uid)
-            known = self._claims.pop(uid, None)
-            self._follow_allocation(known, None)
-            if known is not None and self._uids.get(name_of(before)) == uid:
+            claim = self._claims.pop(uid, None)
+            self._follow_allocation(claim, None)
+            if claim is not None and self._uids.get(name_of(before)) == uid:
                 del self._uids[name_of(before)]
         if after is not None:
             self.observe_claim(after)
@@ -284,11 +284,11 @@ class AllocatorState:
 
     def _penalised_use(self, pool: PoolID, use: PoolUse, names: frozenset[str]) -> PoolUse:
         """Return the same object for the same use, because the planner compares by identity."""
-        known = self._penalised_uses.get(pool)
-        if known is None or known[0] is not use or known[1] != names:
-            known = (use, names, with_devices_held(use, names))
-            self._penalised_uses[pool] = known
-        return known[2]
+        cached = self._penalised_uses.get(pool)
+        if cached is None or cached[0] is not use or cached[1] != names:
+            cached = (use, names, with_devices_held(use, names))
+            self._penalised_uses[pool] = cached
+        return cached[2]
 
     def epoch(self) -> int:
         """Return the number of the last change of devices or their use."""
@@ -301,5 +301,10 @@ class AllocatorState:
         return self.changes.last
 
 
-def _place(each: Slice) -> tuple[str, str, str, str | None]:
-    return (each.name, each.driver, each.pool, each.node_name)
+def _place(of_pool: Slice) -> tuple[str, str, str, str | None]:
+    return (
+        of_pool.name,
+        of_pool.driver,
+        of_pool.pool,
+        of_pool.node_name,
+    )

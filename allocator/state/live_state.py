@@ -53,7 +53,7 @@ def make_pool_filter(configuration: Configuration, facts: Facts) -> OwnsPool:
     It uses the owned pools, except those on a node without the taint that it must have, or whose
     device plugin has the same devices.
     """
-    owned, known = owned_pools(configuration), known_families(configuration)
+    owned, families = owned_pools(configuration), known_families(configuration)
     extended = drivers_by_resource(facts.classes)
 
     def owns_pool(pool: PoolID, slices: Collection[Slice], find_node: FindNode) -> bool:
@@ -62,7 +62,7 @@ def make_pool_filter(configuration: Configuration, facts: Facts) -> OwnsPool:
         if node is None:
             return False
         owner = decide_pool(owned, pool, slices, find_node)
-        withheld = find_withheld_drivers(node, known, extended)
+        withheld = find_withheld_drivers(node, families, extended)
         return owner is PoolOwner.DRAWBRIDGE and pool.driver not in withheld
 
     return owns_pool
@@ -150,8 +150,8 @@ class LiveState:
 
     def find_pod(self, namespace: str, name: str) -> Pod | None:
         """Return a pod of the cluster."""
-        found = self._caches.pods.get(name, namespace)
-        return None if found is None else found.value
+        cached = self._caches.pods.get(name, namespace)
+        return None if cached is None else cached.value
 
     def find_problems(self) -> list[str]:
         """Return why no devices may be allocated."""

@@ -78,21 +78,21 @@ class Preemptors:
 
     # --- beginning and end ---
 
-    def begin(self, pod_uid: str, search: NodeSearch, found: DeviceVictims, now: float) -> None:
+    def begin(self, pod_uid: str, search: NodeSearch, devices: DeviceVictims, now: float) -> None:
         """Keep the free devices of a decision for a pod, and those of the claims it waits for."""
         self.forget(pod_uid)
-        for other in self._lower_that_lose_devices(found, search.pod.priority):
+        for other in self._lower_that_lose_devices(devices, search.pod.priority):
             self._end(other)
-        pending = tuple(_Pending(uid, self._holds_of(uid)) for uid in found.claims)
+        pending = tuple(_Pending(uid, self._holds_of(uid)) for uid in devices.claims)
         self._put(
             Preemptor(
                 uid=pod_uid,
                 claims=frozenset(map(uid_of, search.unallocated)),
                 priority=search.pod.priority,
-                node=found.node,
-                victims=frozenset(found.pods),
+                node=devices.node,
+                victims=frozenset(devices.pods),
                 pending=pending,
-                holds=found.free,
+                holds=devices.free,
                 until=now + (EVICTION_SECONDS if pending else KEEP_SECONDS),
             )
         )
@@ -100,9 +100,9 @@ class Preemptors:
 
     def forget(self, pod_uid: str) -> None:
         """Keep no devices for a pod any more."""
-        known = self._pods.pop(pod_uid, None)
-        if known is not None:
-            self._state.ledger.keep(known.key, ())
+        preemptor = self._pods.pop(pod_uid, None)
+        if preemptor is not None:
+            self._state.ledger.keep(preemptor.key, ())
 
     def take_over(self, pods: Collection[Preemptor]) -> None:
         """Give up what is kept for pods, because one with a higher priority gets it."""
@@ -176,12 +176,12 @@ class Preemptors:
 
     # --- parts ---
 
-    def _lower_that_lose_devices(self, found: DeviceVictims, priority: int) -> list[Preemptor]:
-        taken = {(hold.pool, hold.device) for hold in found.free}
+    def _lower_that_lose_devices(self, devices: DeviceVictims, priority: int) -> list[Preemptor]:
+        taken = {(hold.pool, hold.device) for hold in devices.free}
         return [
             preemptor
             for preemptor in self.lower_than(priority)
-            if not preemptor.waits_for.isdisjoint(found.claims)
+            if not preemptor.waits_for.isdisjoint(devices.claims)
             or any((hold.pool, hold.device) in taken for hold in preemptor.holds)
         ]
 

@@ -115,9 +115,9 @@ class Releases:
         for uid in self._known.keys() - releasing:
             self._remove(uid)
         for uid in releasing:
-            record, known = records.get(uid), self._known.get(uid)
-            if known is None or known.record is not record:
-                if known is not None:
+            record, releasing_claim = records.get(uid), self._known.get(uid)
+            if releasing_claim is None or releasing_claim.record is not record:
+                if releasing_claim is not None:
                     self._remove(uid)
                 self._known[uid] = added = self._read(record)
                 for node in added.nodes:

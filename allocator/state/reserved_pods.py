@@ -89,11 +89,11 @@ class ReservedPods:
 
     def users(self) -> Mapping[str, Collection[str]]:
         """Return the pods with a reservation by claim, also of claims that are allocated."""
-        found: dict[str, list[str]] = {}
-        for uid, each in self._pods.items():
-            for claim in each.reservation.claims:
-                found.setdefault(claim.uid, []).append(uid)
-        return found
+        pods_by_claim: dict[str, list[str]] = {}
+        for uid, reserved in self._pods.items():
+            for claim in reserved.reservation.claims:
+                pods_by_claim.setdefault(claim.uid, []).append(uid)
+        return pods_by_claim
 
     def promised_below(self, priority: int) -> Iterator[PodReservation]:
         """Yield the reservations of pods that were woken, and that are not scheduled yet."""
@@ -132,9 +132,9 @@ class ReservedPods:
         if refusal := state.ledger.assume(new, until=until, view=view, pools=pools):
             return refusal
         pod = request.pod
-        for uid, each in wanted.items():
-            users = each.users | {pod.uid}
-            self._claims[uid] = msgspec.structs.replace(each, users=users)
+        for uid, promised_claim in wanted.items():
+            users = promised_claim.users | {pod.uid}
+            self._claims[uid] = msgspec.structs.replace(promised_claim, users=users)
         claims = tuple(self._claim_reservation(state.claims[uid]) for uid in request.claims)
         reservation = PodReservation(pod.namespace, pod.name, pod.uid, node, claims)
         self._pods[pod.uid] = _ReservedPod(

@@ -224,18 +224,18 @@ class PodBinder:
         claims = list(allocated)
         deadline = asyncio.get_running_loop().time() + self._times.wait
         while True:
-            found = readiness(claims, self._server_time(), self._times.timeout)
-            if found.state is Readiness.READY:
+            binding_state = readiness(claims, self._server_time(), self._times.timeout)
+            if binding_state.state is Readiness.READY:
                 return ""
-            if found.state is Readiness.FAILED:
-                if found.device is not None:
-                    self._penalise(found.device, PENALTY_SECONDS)
+            if binding_state.state is Readiness.FAILED:
+                if binding_state.device is not None:
+                    self._penalise(binding_state.device, PENALTY_SECONDS)
                 for claim in claims:
                     await self._release(pod_uid, claim)
-                raise BindRefusedError(found.missing)
+                raise BindRefusedError(binding_state.missing)
             remaining = deadline - asyncio.get_running_loop().time()
             if remaining <= 0:
-                return found.missing
+                return binding_state.missing
             claims = await self._changed(claims, min(remaining, 5.0))
 
     async def _changed(self, claims: Sequence[Claim], seconds: float) -> list[Claim]:

@@ -163,11 +163,11 @@ def find_rule(
     """
     candidates = (each for each in (*configured, *annotated) if each.compatible_only_with)
     try:
-        found = _first_selecting(peer, candidates, evaluate)
+        rules = _first_selecting(peer, candidates, evaluate)
     except ExpressionEvaluationError as error:
         return Rule(error=f"a selector cannot be evaluated: {error}")
-    if found is not None:
-        return Rule(found.compatible_only_with, found.physical_device)
+    if rules is not None:
+        return Rule(rules.compatible_only_with, rules.physical_device)
     plain = peer.device.compatible_only_with
     return Rule(plain.expression) if plain is not None else None
 
@@ -243,22 +243,22 @@ def find_incompatibility(
 
 
 def check_direction(
-    one: PlacedDevice, other: PlacedDevice, evaluate: Evaluate
+    asking: PlacedDevice, other: PlacedDevice, evaluate: Evaluate
 ) -> Incompatibility | None:
     """Check the rule of `one` against `other`, in this direction only."""
-    apart = one.node != other.node or one.peer.pool.driver != other.peer.pool.driver
-    if one.rule is None or apart or one.admin_access or other.admin_access:
+    apart = asking.node != other.node or asking.peer.pool.driver != other.peer.pool.driver
+    if asking.rule is None or apart or asking.admin_access or other.admin_access:
         return None
-    if not _on_one_device(one.rule.physical_device, one.peer, other.peer):
+    if not _on_one_device(asking.rule.physical_device, asking.peer, other.peer):
         return None
-    expression, error = one.rule.expression, one.rule.error
+    expression, error = asking.rule.expression, asking.rule.error
     if not error:
         try:
             if evaluate(expression, other.peer):
                 return None
         except ExpressionEvaluationError as failed:
             error = f"{failed}"
-    return Incompatibility(one.peer, other.peer, expression, error)
+    return Incompatibility(asking.peer, other.peer, expression, error)
 
 
 def _on_one_device(attribute: str, one: Peer, other: Peer) -> bool:
@@ -288,15 +288,18 @@ _TYPES = tuple(zip(_FIELDS[:4], _FIELDS[4:], strict=True))
 _DECLARATIONS = Schema(tuple[Declaration, ...])
 
 
-def read_declarations(each: Slice) -> tuple[tuple[Declaration, ...], tuple[Finding, ...]]:
+def read_declarations(resource_slice: Slice) -> tuple[tuple[Declaration, ...], tuple[Finding, ...]]:
     """Read the compatibility declarations in the annotation of a slice.
 
     The format is the list of the configuration without `driver`, which is that of the slice.
     """
-    text = each.annotations.get(COMPATIBILITY_ANNOTATION)
+    text = resource_slice.annotations.get(COMPATIBILITY_ANNOTATION)
     if text is None:
         return (), ()
-    about, path = f"ResourceSlice/{each.name}", f"metadata.annotations[{COMPATIBILITY_ANNOTATION}]"
+    about, path = (
+        f"ResourceSlice/{resource_slice.name}",
+        f"metadata.annotations[{COMPATIBILITY_ANNOTATION}]",
+    )
     try:
         plain = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
@@ -312,6 +315,6 @@ def read_declarations(each: Slice) -> tuple[tuple[Declaration, ...], tuple[Findi
             remedy="Remove the driver field.",
         )
         for i, declaration in enumerate(read)
-        if declaration.driver not in ("", each.driver)
+        if declaration.driver not in ("", resource_slice.driver)
     )
     return (() if foreign else read), foreign

@@ -64,6 +64,6 @@ def _newest_by_node(slices: Iterable[Slice]) -> dict[str | None, int]:
     return newest
 
 
-def _newest_for(each: Slice, newest: dict[str | None, int]) -> int:
-    of_node = newest[each.node_name]
+def _newest_for(resource_slice: Slice, newest: dict[str | None, int]) -> int:
+    of_node = newest[resource_slice.node_name]
     return max(of_node, newest.get(None, of_node))

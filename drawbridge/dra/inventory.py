@@ -105,12 +105,12 @@ class PoolCache:
 
     def pool(self, published: IndexedPool, members: _Members, gates: Gates) -> Pool | None:
         """Return the pool of these slices; None if it has a newer generation."""
-        known = self._evaluated.get(published.id)
-        if known is None or known.published is not published:
-            known = self._evaluated[published.id] = _EvaluatedPool(published, {})
-        if members not in known.pools:
-            known.pools[members] = _evaluate(published, members, gates)
-        return known.pools[members]
+        cached = self._evaluated.get(published.id)
+        if cached is None or cached.published is not published:
+            cached = self._evaluated[published.id] = _EvaluatedPool(published, {})
+        if members not in cached.pools:
+            cached.pools[members] = _evaluate(published, members, gates)
+        return cached.pools[members]
 
     def alike(self, inventory: "Inventory") -> tuple[Pool, ...]:
         """Return the pools that are the same for all nodes, in the scheduler's order."""
@@ -126,8 +126,8 @@ class PoolCache:
 
     def drop(self, pool: PoolID) -> tuple[Pool, ...]:
         """Drop what is cached for a pool, and return it."""
-        known = self._evaluated.pop(pool, None)
-        return tuple([each for each in known.pools.values() if each]) if known else ()
+        cached = self._evaluated.pop(pool, None)
+        return tuple([each for each in cached.pools.values() if each]) if cached else ()
 
 
 class Inventory(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -285,12 +285,12 @@ def _taint(
     return tuple(tainted)
 
 
-def is_device_for_node(each: Slice, device: Device, node: Node) -> bool:
+def is_device_for_node(resource_slice: Slice, device: Device, node: Node) -> bool:
     """Tell whether a device is available on `node`, given that its slice is.
 
     Raises NodeSelectorError if the node selector of the device applies and cannot be parsed.
     """
-    if not each.per_device_node_selection:
+    if not resource_slice.per_device_node_selection:
         return True
     return selects_node(
         node,
@@ -352,13 +352,13 @@ def _binds(slices: Iterable[Slice]) -> bool:
     return any(device.binding_conditions for each in slices for device in each.devices)
 
 
-def _ignored(each: Slice, gates: Gates) -> bool:
+def _ignored(resource_slice: Slice, gates: Gates) -> bool:
     """Tell whether the scheduler ignores a slice because a feature gate is disabled."""
     if not gates.partitionable_devices and (
-        each.per_device_node_selection is not None or each.shared_counters
+        resource_slice.per_device_node_selection is not None or resource_slice.shared_counters
     ):
         return True
-    return gates.ignores_grouped_slices and _grouped(each)
+    return gates.ignores_grouped_slices and _grouped(resource_slice)
 
 
 def _grouped(each: Slice) -> bool:

@@ -103,8 +103,8 @@ def find_pool_nodes(slices: Sequence[Slice], ignored: Iterable[bool]) -> PoolNod
     by_name: dict[str, list[int]] = {}
     everywhere: list[int] = []
     conditional: list[_ConditionalSlice] = []
-    for position, (each, skip) in enumerate(zip(slices, ignored, strict=True)):
-        distinct = () if skip else dict.fromkeys(_references(each))
+    for position, (resource_slice, skip) in enumerate(zip(slices, ignored, strict=True)):
+        distinct = () if skip else dict.fromkeys(_references(resource_slice))
         references = tuple(_checked(reference) for reference in distinct)
         names = [reference for reference in references if isinstance(reference, str)]
         if len(names) == len(references):
@@ -113,21 +113,21 @@ def find_pool_nodes(slices: Sequence[Slice], ignored: Iterable[bool]) -> PoolNod
         elif references[0] is None:
             everywhere.append(position)
         else:
-            conditional.append(_ConditionalSlice(position, each.name, references))
+            conditional.append(_ConditionalSlice(position, resource_slice.name, references))
     of_names = {name: tuple(positions) for name, positions in by_name.items()}
     return PoolNodes(of_names, tuple(everywhere), tuple(conditional))
 
 
-def _references(each: Slice) -> Iterator[str | NodeSelector | None]:
+def _references(resource_slice: Slice) -> Iterator[str | NodeSelector | None]:
     """Yield the nodes of a slice; none if it does not specify any."""
-    if each.node_name:
-        yield each.node_name
-    elif each.all_nodes:
+    if resource_slice.node_name:
+        yield resource_slice.node_name
+    elif resource_slice.all_nodes:
         yield None
-    elif each.node_selector is not None:
-        yield each.node_selector
-    elif each.per_device_node_selection:
-        for device in each.devices:
+    elif resource_slice.node_selector is not None:
+        yield resource_slice.node_selector
+    elif resource_slice.per_device_node_selection:
+        for device in resource_slice.devices:
             if device.node_name:
                 yield device.node_name
             elif device.all_nodes:

@@ -74,15 +74,15 @@ def validate_devices(devices: Devices, path: str, about: str) -> tuple[Finding, 
     return validator.result()
 
 
-def validate_class(each: DeviceClass, about: str = "") -> tuple[Finding, ...]:
+def validate_class(device_class: DeviceClass, about: str = "") -> tuple[Finding, ...]:
     """Return a finding for every violation in a DeviceClass."""
-    validator = ObjectValidator(about or format_object_name(KIND, each.metadata))
-    _metadata(validator, each.metadata)
-    validation_checks.check_selectors(validator, "spec.selectors", each.spec.selectors)
-    if validator.check_count("spec.config", each.spec.config, validation_checks.CONFIGS):
-        for i, config in enumerate(each.spec.config):
+    validator = ObjectValidator(about or format_object_name(KIND, device_class.metadata))
+    _metadata(validator, device_class.metadata)
+    validation_checks.check_selectors(validator, "spec.selectors", device_class.spec.selectors)
+    if validator.check_count("spec.config", device_class.spec.config, validation_checks.CONFIGS):
+        for i, config in enumerate(device_class.spec.config):
             validation_checks.check_opaque(validator, f"spec.config[{i}].opaque", config.opaque)
-    name = each.spec.extended_resource_name
+    name = device_class.spec.extended_resource_name
     if name is not None:
         validator.check_form("spec.extendedResourceName", name, formats.check_extended_resource)
     return validator.result()
@@ -104,13 +104,13 @@ def _devices(validator: ObjectValidator, path: str, devices: Devices) -> None:
         for i, request in enumerate(devices.requests):
             _request(validator, f"{path}.requests[{i}]", request)
         _derived_use(validator, path, devices)
-    known = frozenset(request_names(devices))
+    requests = frozenset(request_names(devices))
     if validator.check_count(f"{path}.constraints", devices.constraints, CONSTRAINTS):
         for i, constraint in enumerate(devices.constraints):
-            _constraint(validator, f"{path}.constraints[{i}]", constraint, known)
+            _constraint(validator, f"{path}.constraints[{i}]", constraint, requests)
     if validator.check_count(f"{path}.config", devices.config, validation_checks.CONFIGS):
         for i, config in enumerate(devices.config):
-            _config(validator, f"{path}.config[{i}]", config, known)
+            _config(validator, f"{path}.config[{i}]", config, requests)
 
 
 def _request(validator: ObjectValidator, path: str, request: Request) -> None:
@@ -145,9 +145,13 @@ def _wanted(validator: ObjectValidator, path: str, wanted: RequestedDevices) -> 
     validation_checks.check_tolerations(validator, f"{path}.tolerations", wanted.tolerations)
     at = f"{path}.derivedAttributes"
     if validator.check_count(at, wanted.derived_attributes, DERIVED):
-        for i, each in enumerate(wanted.derived_attributes):
-            validator.check_form(f"{at}[{i}].name", each.name, formats.check_fully_qualified_name)
-            validation_checks.check_expression(validator, f"{at}[{i}].expression", each.expression)
+        for i, derived in enumerate(wanted.derived_attributes):
+            validator.check_form(
+                f"{at}[{i}].name", derived.name, formats.check_fully_qualified_name
+            )
+            validation_checks.check_expression(
+                validator, f"{at}[{i}].expression", derived.expression
+            )
 
 
 def _derived_use(validator: ObjectValidator, path: str, devices: Devices) -> None:
@@ -167,19 +171,21 @@ def _derived_use(validator: ObjectValidator, path: str, devices: Devices) -> Non
 
 
 def _constraint(
-    validator: ObjectValidator, path: str, each: Constraint, known: Collection[str]
+    validator: ObjectValidator, path: str, constraint: Constraint, requests: Collection[str]
 ) -> None:
-    _references(validator, f"{path}.requests", each.requests, known)
-    if each.match_attribute is not None:
+    _references(validator, f"{path}.requests", constraint.requests, requests)
+    if constraint.match_attribute is not None:
         validator.check_form(
-            f"{path}.matchAttribute", each.match_attribute, formats.check_fully_qualified_name
+            f"{path}.matchAttribute", constraint.match_attribute, formats.check_fully_qualified_name
         )
-        if each.distinct_attribute is not None:
+        if constraint.distinct_attribute is not None:
             message = "is ignored because matchAttribute is also set"
             validator.add(codes.CONSTRAINT_HALF_READ, f"{path}.distinctAttribute", message)
-    elif each.distinct_attribute is not None:
+    elif constraint.distinct_attribute is not None:
         validator.check_form(
-            f"{path}.distinctAttribute", each.distinct_attribute, formats.check_fully_qualified_name
+            f"{path}.distinctAttribute",
+            constraint.distinct_attribute,
+            formats.check_fully_qualified_name,
         )
     else:
         message = "must have one of matchAttribute, distinctAttribute"
@@ -187,42 +193,45 @@ def _constraint(
 
 
 def _config(
-    validator: ObjectValidator, path: str, each: Config | AllocatedConfig, known: Collection[str]
+    validator: ObjectValidator,
+    path: str,
+    config: Config | AllocatedConfig,
+    requests: Collection[str],
 ) -> None:
-    _references(validator, f"{path}.requests", each.requests, known)
-    validation_checks.check_opaque(validator, f"{path}.opaque", each.opaque)
+    _references(validator, f"{path}.requests", config.requests, requests)
+    validation_checks.check_opaque(validator, f"{path}.opaque", config.opaque)
 
 
 def _references(
-    validator: ObjectValidator, path: str, entries: Sequence[str], known: Collection[str]
+    validator: ObjectValidator, path: str, entries: Sequence[str], requests: Collection[str]
 ) -> None:
     if validator.check_count(path, entries, REQUESTS):
         validator.check_unique(path, entries)
         for i, entry in enumerate(entries):
-            _reference(validator, f"{path}[{i}]", entry, known)
+            _reference(validator, f"{path}[{i}]", entry, requests)
 
 
-def _reference(validator: ObjectValidator, path: str, name: str, known: Collection[str]) -> None:
-    if name not in known:
+def _reference(validator: ObjectValidator, path: str, name: str, requests: Collection[str]) -> None:
+    if name not in requests:
         message = (
             f"is {describe_value(name)}, but the claim has no request or subrequest with this name"
         )
         validator.add(codes.REFERENCE_UNKNOWN, path, message)
 
 
-def _status(validator: ObjectValidator, status: ClaimStatus, known: Collection[str]) -> None:
+def _status(validator: ObjectValidator, status: ClaimStatus, requests: Collection[str]) -> None:
     allocated = set()
     if status.allocation is not None:
         path, devices = "status.allocation.devices", status.allocation.devices
         if validator.check_count(f"{path}.results", devices.results, RESULTS):
             for i, result in enumerate(devices.results):
-                _result(validator, f"{path}.results[{i}]", result, known)
+                _result(validator, f"{path}.results[{i}]", result, requests)
         if validator.check_count(f"{path}.config", devices.config, ALLOCATED_CONFIGS):
             for i, config in enumerate(devices.config):
                 validator.check_enum(
                     f"{path}.config[{i}].source", config.source, (FROM_CLASS, FROM_CLAIM)
                 )
-                _config(validator, f"{path}.config[{i}]", config, known)
+                _config(validator, f"{path}.config[{i}]", config, requests)
         if status.allocation.node_selector is not None:
             selector = status.allocation.node_selector
             validation_checks.check_node_selector(
@@ -236,9 +245,9 @@ def _status(validator: ObjectValidator, status: ClaimStatus, known: Collection[s
 
 
 def _result(
-    validator: ObjectValidator, path: str, result: AllocationResult, known: Collection[str]
+    validator: ObjectValidator, path: str, result: AllocationResult, requests: Collection[str]
 ) -> None:
-    _reference(validator, f"{path}.request", result.request, known)
+    _reference(validator, f"{path}.request", result.request, requests)
     validator.check_form(f"{path}.driver", result.driver, formats.check_driver_name)
     validator.check_form(f"{path}.pool", result.pool, formats.check_pool_name)
     validator.check_form(f"{path}.device", result.device, formats.check_label)
@@ -255,11 +264,11 @@ def _consumers(validator: ObjectValidator, status: ClaimStatus) -> None:
         validator.add(codes.EITHER_OR, path, "must be empty without an allocation")
     if validator.check_count(path, status.reserved_for, CONSUMERS):
         validator.check_unique(path, (each.uid for each in status.reserved_for))
-        for i, each in enumerate(status.reserved_for):
+        for i, consumer in enumerate(status.reserved_for):
             for field, text in (
-                ("resource", each.resource),
-                ("name", each.name),
-                ("uid", each.uid),
+                ("resource", consumer.resource),
+                ("name", consumer.name),
+                ("uid", consumer.uid),
             ):
                 validator.check_form(f"{path}[{i}].{field}", text, lambda _: None)
 
@@ -269,16 +278,16 @@ def _reported(
 ) -> None:
     keys = [(each.driver, each.pool, each.device, each.share_id) for each in status.devices]
     validator.check_unique("status.devices", keys)
-    for i, (each, key) in enumerate(zip(status.devices, keys, strict=True)):
+    for i, (device, key) in enumerate(zip(status.devices, keys, strict=True)):
         path = f"status.devices[{i}]"
         if key not in allocated:
-            name = describe_value(f"{each.driver}/{each.pool}/{each.device}")
+            name = describe_value(f"{device.driver}/{device.pool}/{device.device}")
             text = f"is {name}, which is not allocated"
             validator.add(codes.REFERENCE_UNKNOWN, path, text)
-        validator.check_count(f"{path}.conditions", each.conditions, REPORTED_CONDITIONS)
-        if each.data is not None:
-            validation_checks.check_json_object(validator, f"{path}.data", each.data)
-        if each.network_data is not None:
+        validator.check_count(f"{path}.conditions", device.conditions, REPORTED_CONDITIONS)
+        if device.data is not None:
+            validation_checks.check_json_object(validator, f"{path}.data", device.data)
+        if device.network_data is not None:
             validation_checks.check_network_data(
-                validator, f"{path}.networkData", each.network_data
+                validator, f"{path}.networkData", device.network_data
             )

@@ -146,17 +146,17 @@ def check_json_object(validator: ObjectValidator, path: str, value: object) -> N
 
 def check_tolerations(validator: ObjectValidator, path: str, entries: Sequence[Toleration]) -> None:
     """Check tolerations. The API documents a limit of 16, but does not check it."""
-    for i, each in enumerate(entries):
+    for i, toleration in enumerate(entries):
         at = f"{path}[{i}]"
-        if each.key:
-            validator.check_form(f"{at}.key", each.key, formats.check_label_key)
-        validator.check_enum(f"{at}.operator", each.operator, (EQUAL, EXISTS))
-        if each.operator == EXISTS and each.value:
+        if toleration.key:
+            validator.check_form(f"{at}.key", toleration.key, formats.check_label_key)
+        validator.check_enum(f"{at}.operator", toleration.operator, (EQUAL, EXISTS))
+        if toleration.operator == EXISTS and toleration.value:
             validator.add(codes.NOT_ALLOWED, f"{at}.value", "must be empty with operator Exists")
-        if each.operator == EQUAL and each.value:
-            validator.check_form(f"{at}.value", each.value, formats.check_label_value)
-        if each.effect:
-            validator.check_enum(f"{at}.effect", each.effect, EFFECTS)
+        if toleration.operator == EQUAL and toleration.value:
+            validator.check_form(f"{at}.value", toleration.value, formats.check_label_value)
+        if toleration.effect:
+            validator.check_enum(f"{at}.effect", toleration.effect, EFFECTS)
 
 
 def check_binding_conditions(
@@ -202,30 +202,33 @@ def check_node_selector(validator: ObjectValidator, path: str, selector: NodeSel
             _match_field(validator, f"{at}[{i}].matchFields[{j}]", each)
 
 
-def _match_expression(validator: ObjectValidator, path: str, each: Requirement) -> None:
+def _match_expression(validator: ObjectValidator, path: str, requirement: Requirement) -> None:
     operators = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-    validator.check_enum(f"{path}.operator", each.operator, operators)
-    validator.check_form(f"{path}.key", each.key, formats.check_label_key)
-    at, number = f"{path}.values", len(each.values)
-    if each.operator in ("In", "NotIn") and not number:
-        validator.add(codes.FIELD_MISSING, at, f"must not be empty with operator {each.operator}")
-    elif each.operator in ("Exists", "DoesNotExist") and number:
-        validator.add(codes.NOT_ALLOWED, at, f"must be empty with operator {each.operator}")
-    elif each.operator in ("Gt", "Lt") and number != 1:
+    operator = requirement.operator
+    validator.check_enum(f"{path}.operator", operator, operators)
+    validator.check_form(f"{path}.key", requirement.key, formats.check_label_key)
+    at, number = f"{path}.values", len(requirement.values)
+    if operator in ("In", "NotIn") and not number:
+        validator.add(codes.FIELD_MISSING, at, f"must not be empty with operator {operator}")
+    elif operator in ("Exists", "DoesNotExist") and number:
+        validator.add(codes.NOT_ALLOWED, at, f"must be empty with operator {operator}")
+    elif operator in ("Gt", "Lt") and number != 1:
         validator.add(
-            codes.NOT_ALLOWED, at, f"must have exactly one value with operator {each.operator}"
+            codes.NOT_ALLOWED,
+            at,
+            f"must have exactly one value with operator {operator}",
         )
-    for i, value in enumerate(each.values):
+    for i, value in enumerate(requirement.values):
         if value:
             validator.check_form(f"{at}[{i}]", value, formats.check_label_value)
 
 
-def _match_field(validator: ObjectValidator, path: str, each: Requirement) -> None:
-    validator.check_enum(f"{path}.operator", each.operator, ("In", "NotIn"))
-    validator.check_enum(f"{path}.key", each.key, (NODE_NAME,))
-    if each.operator in ("In", "NotIn") and len(each.values) != 1:
+def _match_field(validator: ObjectValidator, path: str, requirement: Requirement) -> None:
+    validator.check_enum(f"{path}.operator", requirement.operator, ("In", "NotIn"))
+    validator.check_enum(f"{path}.key", requirement.key, (NODE_NAME,))
+    if requirement.operator in ("In", "NotIn") and len(requirement.values) != 1:
         validator.add(codes.NOT_ALLOWED, f"{path}.values", "must have exactly one value")
-    for i, value in enumerate(each.values if each.key == NODE_NAME else ()):
+    for i, value in enumerate(requirement.values if requirement.key == NODE_NAME else ()):
         validator.check_form(f"{path}.values[{i}]", value, formats.check_subdomain)
 
 

@@ -87,13 +87,13 @@ def _audit(ledger: Ledger, world: World | None, claims: Iterable[Claim]) -> Iter
         current = find_published_pool(world.inventory, pool)
         if current is not None:
             several = (each for one in current.slices for each in candidates.of_slice(one))
-            known = {each.name: each for each in several if each.name in held}
+            candidate_of = {each.name: each for each in several if each.name in held}
             yield from _check_devices(ledger, pool, current, held)
-            yield from _check_counters_and_groups(pool, current, known, world.unset_groups)
-            for name, each in known.items():
-                member = _placed_device(each)
+            yield from _check_counters_and_groups(pool, current, candidate_of, world.unset_groups)
+            for name, candidate in candidate_of.items():
+                member = _placed_device(candidate)
                 # An exclusive device that is held twice has a finding already.
-                count = sum(map(len, held[name].values())) if each.shared else 1
+                count = sum(map(len, held[name].values())) if candidate.shared else 1
                 members.setdefault((pool.driver, member.node), []).extend([member] * count)
     for together in members.values():
         yield from _check_rules(together, rule_evaluator(expressions))
@@ -135,13 +135,13 @@ def _check_rules(
     """Check rules between the devices of one driver on one node."""
     if all(each.rule is None for each in members):
         return
-    for number, each in enumerate(members):
-        found = find_incompatibility(each, members[:number], ask)
-        if found is not None:
-            message = f"allocated together with {found.refused}, but not compatible"
-            if found.error:
-                message += f": {found.error}"
-            yield codes.COMPANY_REFUSED.at("", message, object=f"Device/{found.refusing}")
+    for number, device in enumerate(members):
+        incompatibility = find_incompatibility(device, members[:number], ask)
+        if incompatibility is not None:
+            message = f"allocated together with {incompatibility.refused}, but not compatible"
+            if incompatibility.error:
+                message += f": {incompatibility.error}"
+            yield codes.COMPANY_REFUSED.at("", message, object=f"Device/{incompatibility.refusing}")
 
 
 def _check_index(ledger: Ledger) -> Iterator[Finding]:
@@ -167,8 +167,8 @@ def _check_index(ledger: Ledger) -> Iterator[Finding]:
             yield codes.LEDGER_INCONSISTENT.at("", message, object=_device_name(device))
     yield from _check_view(view, expected)
     for uid in ledger.reservations:
-        known = ledger.claims.get(uid)
-        if known is None or known.allocation is not None:
+        record = ledger.claims.get(uid)
+        if record is None or record.allocation is not None:
             message = f"claim {uid} has a reservation that it does not need"
             yield codes.LEDGER_INCONSISTENT.at("", message, object=f"ResourceClaim/{uid}")
 

@@ -75,9 +75,9 @@ def uid_of(claim: Claim) -> str:
     return claim.metadata.uid or name_of(claim)
 
 
-def name_of(each: Claim | Template) -> str:
+def name_of(claim: Claim | Template) -> str:
     """Return `namespace/name` of a claim or a template."""
-    return f"{each.metadata.namespace or 'default'}/{each.metadata.name}"
+    return f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}"
 
 
 class Ledger:
@@ -219,8 +219,8 @@ class Ledger:
                 return ReservationRefusal.LOST if uid in self._records else ReservationRefusal.GONE
         if self._conflicts({uid: each.holds for uid, each in kept.items()}):
             return ReservationRefusal.HELD
-        for uid, each in kept.items():
-            self._reservations[uid] = each._replace(until=None)
+        for uid, hold in kept.items():
+            self._reservations[uid] = hold._replace(until=None)
         return None
 
     def forget(self, uids: Iterable[str]) -> None:

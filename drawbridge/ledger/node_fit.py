@@ -91,9 +91,9 @@ def schedulable_nodes(
     """Return the schedulable nodes, and reasons for the others."""
     if not nodes:
         return [], (make_reason(codes.NODE_UNFIT, "nodes", "there are no nodes"),)
-    found = [node for node in nodes if node.name not in cluster.unschedulable]
-    reasons = _exclusion_reasons("unschedulable", len(nodes), len(found))
-    return found, reasons
+    nodes_found = [node for node in nodes if node.name not in cluster.unschedulable]
+    reasons = _exclusion_reasons("unschedulable", len(nodes), len(nodes_found))
+    return nodes_found, reasons
 
 
 def group_nodes_by_service(pod: Pod, nodes: Sequence[Node], cluster: ClusterNodes) -> ServedNodes:

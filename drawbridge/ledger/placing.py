@@ -151,8 +151,8 @@ class Placer:
         if not unallocated:
             return {name: Solution(name, ()) for name in names}, elsewhere
         ids = iter(range(1 << 62))
-        found = self._planner.solve_nodes(view, unallocated, names, ids=lambda: f"{next(ids)}")
-        return found, elsewhere
+        answers = self._planner.solve_nodes(view, unallocated, names, ids=lambda: f"{next(ids)}")
+        return answers, elsewhere
 
     def _choose_node(
         self,

@@ -59,14 +59,14 @@ class Planner:
         self._world: World | None = None
         self._memo = Memo(self.selectors)
 
-    def update(self, each: PlannerObject) -> bool:
+    def update(self, changed: PlannerObject) -> bool:
         """Apply an added or changed object; False if it equals the known one."""
-        name = _name(each)
-        before = self._find(type(each), name)
-        if before == each:
+        name = _name(changed)
+        before = self._find(type(changed), name)
+        if before == changed:
             # Keep the known object, because the memo compares by identity.
             return False
-        self._replace(name, before, each)
+        self._replace(name, before, changed)
         return True
 
     def remove(self, kind: type[PlannerObject], name: str) -> bool:
@@ -190,8 +190,8 @@ class Planner:
         match after or before:
             case Slice():
                 _put(self._slices, Slice, name, after)
-                known = before if isinstance(before, Slice) else None
-                self._changed_slices.setdefault(name, known)
+                slice_before = before if isinstance(before, Slice) else None
+                self._changed_slices.setdefault(name, slice_before)
             case DeviceTaintRule():
                 _put(self._rules, DeviceTaintRule, name, after)
                 self._rules_changed = True
@@ -214,5 +214,5 @@ def _put(objects: dict[str, T], kind: type[T], name: str, after: PlannerObject |
         objects.pop(name, None)
 
 
-def _name(each: PlannerObject) -> str:
-    return each.metadata.name if isinstance(each, DeviceClass) else each.name
+def _name(changed: PlannerObject) -> str:
+    return changed.metadata.name if isinstance(changed, DeviceClass) else changed.name

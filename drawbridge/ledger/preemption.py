@@ -132,12 +132,12 @@ class PreemptingPlacer:
         return replace(placement, preempted=tuple(names), reasons=reasons)
 
     def _holders(self) -> Holders:
-        found = {}
+        names = {}
         for name, claim in self._placer.claims.items():
             pods = _consumers(claim)
             if pods and claim.status.allocation is not None and pods <= self._running.keys():
-                found[name] = pods
-        return Holders(found)
+                names[name] = pods
+        return Holders(names)
 
     def _leaving(self) -> frozenset[str]:
         return frozenset(each.name for each in self._running.values() if each.terminating)

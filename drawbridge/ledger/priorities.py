@@ -45,10 +45,10 @@ class Priorities:
             return Priority(pod.spec.priority, policy != NEVER)
         if name in _SYSTEM:
             return Priority(_SYSTEM[name], policy != NEVER)
-        found = self._classes.get(name) if name else self._default
-        if found is None:
+        priority = self._classes.get(name) if name else self._default
+        if priority is None:
             return None if name else Priority(0, policy != NEVER)
-        return Priority(found.value, (policy or found.preemption_policy) != NEVER)
+        return Priority(priority.value, (policy or priority.preemption_policy) != NEVER)
 
 
 def priority_class_reader() -> Reader[PriorityClass]:

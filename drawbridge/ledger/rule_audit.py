@@ -66,24 +66,24 @@ class RuleAudit:
             for request in claim.spec.devices.requests
             for choice in request_choices(request)
         }
-        found: dict[str, list[FindAttribute]] = {}
+        by_request: dict[str, list[FindAttribute]] = {}
         for result in allocation.devices.results if allocation is not None else ():
             candidate = self._find_candidate(result)
             if candidate is None:
                 return None
             finder = self._finder(candidate, derived.get(result.request, {}))
-            found.setdefault(result.request.partition("/")[0], []).append(finder)
-        return found or None
+            by_request.setdefault(result.request.partition("/")[0], []).append(finder)
+        return by_request or None
 
     def _find_candidate(self, result: AllocationResult) -> Candidate | None:
         pool = PoolID(result.driver, result.pool)
         if pool not in self._published:
             current = find_published_pool(self._inventory, pool)
-            known: dict[str, Candidate] = {}
+            candidates: dict[str, Candidate] = {}
             for slice_ in current.slices if current is not None else ():
                 for candidate in self._candidates.of_slice(slice_):
-                    known.setdefault(candidate.name, candidate)
-            self._published[pool] = known
+                    candidates.setdefault(candidate.name, candidate)
+            self._published[pool] = candidates
         return self._published[pool].get(result.device)
 
     def _finder(self, candidate: Candidate, derived: Mapping[str, str]) -> FindAttribute:

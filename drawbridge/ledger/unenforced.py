@@ -83,6 +83,6 @@ def unenforced_compatibility(world: World, by: Allocator) -> Iterator[Finding]:
         yield codes.COMPATIBILITY_NOT_ENFORCED.at("unsetGroups", message)
 
 
-def _declares(each: Slice) -> bool:
-    has_field = any(device.compatible_only_with is not None for device in each.devices)
-    return has_field or bool(read_declarations(each)[0])
+def _declares(resource_slice: Slice) -> bool:
+    has_field = any(device.compatible_only_with is not None for device in resource_slice.devices)
+    return has_field or bool(read_declarations(resource_slice)[0])

@@ -85,12 +85,12 @@ class SearchBounds:
         alone: list[tuple[object, ...]] = []
         sharing: dict[Candidate, list[tuple[object, ...]]] = {}
         for taken in self.state.trail:
-            mine = taken.option if taken.option.claim == option.claim else None
+            option_there = taken.option if taken.option.claim == option.claim else None
             how: tuple[object, ...] = (taken.option.admin,)
-            if mine is not None:
-                sides = self.active_rules.sides_of(mine.request_index)
-                derives = id(mine) if mine.derived_attributes else 0
-                how = (*how, mine.constraint_indexes, derives, sides)
+            if option_there is not None:
+                sides = self.active_rules.sides_of(option_there.request_index)
+                derives = id(option_there) if option_there.derived_attributes else 0
+                how = (*how, option_there.constraint_indexes, derives, sides)
             if taken.candidate.shared:
                 amounts = tuple(sorted((k, v.nanos()) for k, v in (taken.amounts or {}).items()))
                 sharing.setdefault(taken.candidate, []).append((how, amounts))

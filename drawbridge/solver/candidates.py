@@ -33,8 +33,10 @@ class Candidate:
         "partitions", "pool", "rule", "shared", "slice", "verdicts",
     )  # fmt: skip
 
-    def __init__(self, each: Slice, pool: PoolID, device: Device, *, sharing: bool) -> None:
-        self.slice = each
+    def __init__(
+        self, resource_slice: Slice, pool: PoolID, device: Device, *, sharing: bool
+    ) -> None:
+        self.slice = resource_slice
         self.device = device
         self.name = device.name
         self.pool = pool
@@ -69,15 +71,18 @@ class CandidateCache:
         # Keyed by id(); the entry holds the slice, so that its id is not reused.
         self._by_slice: dict[int, tuple[Slice, tuple[Candidate, ...]]] = {}
 
-    def of_slice(self, each: Slice) -> tuple[Candidate, ...]:
+    def of_slice(self, resource_slice: Slice) -> tuple[Candidate, ...]:
         """Return the devices of a slice as candidates, in listed order."""
-        cached = self._by_slice.get(id(each))
+        cached = self._by_slice.get(id(resource_slice))
         if cached is None:
-            pool = PoolID(each.driver, each.pool)
+            pool = PoolID(resource_slice.driver, resource_slice.pool)
             candidates = tuple(
-                [Candidate(each, pool, device, sharing=self._sharing) for device in each.devices]
+                [
+                    Candidate(resource_slice, pool, device, sharing=self._sharing)
+                    for device in resource_slice.devices
+                ]
             )
-            self._declare(each, candidates)
+            self._declare(resource_slice, candidates)
             if self._partition_tables:
                 evaluate = rule_evaluator(self._expressions)
                 for candidate in candidates:
@@ -85,27 +90,27 @@ class CandidateCache:
                     candidate.partitions = partition_attributes(
                         peer, self._partition_tables, evaluate
                     )
-            cached = self._by_slice[id(each)] = (each, candidates)
+            cached = self._by_slice[id(resource_slice)] = (resource_slice, candidates)
         return cached[1]
 
     def in_pool(self, pool: Pool) -> tuple[Candidate, ...]:
         """Return the candidates of a pool in search order."""
         return tuple(candidate for each in pool.slices for candidate in self.of_slice(each))
 
-    def drop(self, each: Slice) -> None:
+    def drop(self, resource_slice: Slice) -> None:
         """Drop the candidates of a slice."""
-        self._by_slice.pop(id(each), None)
+        self._by_slice.pop(id(resource_slice), None)
 
     def clear(self) -> None:
         """Drop all candidates."""
         self._by_slice.clear()
 
-    def _declare(self, each: Slice, candidates: tuple[Candidate, ...]) -> None:
+    def _declare(self, resource_slice: Slice, candidates: tuple[Candidate, ...]) -> None:
         """Apply compatibility declarations of the slice annotation and the configuration."""
         if self._declarations is None:
             return
-        annotation_declarations, _ = read_declarations(each)
-        has_rules = any(device.compatible_only_with for device in each.devices)
+        annotation_declarations, _ = read_declarations(resource_slice)
+        has_rules = any(device.compatible_only_with for device in resource_slice.devices)
         if not (annotation_declarations or self._declarations or has_rules):
             return
         for candidate in candidates:

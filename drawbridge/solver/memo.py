@@ -95,9 +95,9 @@ class Memo:
 
     def _drop_pool(self, pool: PoolID, before: IndexedPool, after: IndexedPool) -> None:
         """Drop what belongs to a changed pool, but not the candidates of unchanged slices."""
-        for each in self._pools.drop(pool):
-            self._candidates_by_pool.pop(each, None)
-            self._baselines.pop(each, None)
+        for of_node in self._pools.drop(pool):
+            self._candidates_by_pool.pop(of_node, None)
+            self._baselines.pop(of_node, None)
         kept = {id(each) for each in after.slices}
         for of_pool in before.slices:
             if id(of_pool) not in kept:

@@ -81,9 +81,9 @@ class NodeView:
 
     def is_on_node(self, candidate: Candidate) -> bool:
         """Return whether the device is available to this node; raises NodeSelectorError."""
-        each = candidate.slice
-        return not each.per_device_node_selection or is_device_for_node(
-            each, candidate.device, self.node
+        of_slice = candidate.slice
+        return not of_slice.per_device_node_selection or is_device_for_node(
+            of_slice, candidate.device, self.node
         )
 
     @cached_property

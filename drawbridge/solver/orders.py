@@ -110,13 +110,13 @@ def _free_partitions(
         return {}
     name = partition["name"]
     sizes = {size for each in in_use for size in _sizes(each, name)}
-    found: dict[Candidate, list[int]] = {each: [] for each in in_use}
+    is_free: dict[Candidate, list[int]] = {each: [] for each in in_use}
     for size in sorted(sizes, reverse=True):
         groups = {each: _group(each, (f"{name}{size}",)) for each in in_use}
         broken = {group for each, group in groups.items() if in_use[each]}
-        for each, group in groups.items():
-            found[each].append(group not in broken)
-    return found
+        for candidate, group in groups.items():
+            is_free[candidate].append(group not in broken)
+    return is_free
 
 
 def _sizes(candidate: Candidate, name: str) -> Iterator[int]:

@@ -221,28 +221,28 @@ def _plain_reason(code: Code, stage: str, node: str, message: str) -> Reason:
     return Reason(code.name, stage, 0, 0, 1, node, message)
 
 
-def merge_reasons(found: Iterable[Reason]) -> tuple[Reason, ...]:
+def merge_reasons(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
     """Merge equal reasons of several nodes; the reason of the most nodes comes first."""
     same: dict[tuple[str, str, str], Reason] = {}
-    for reason in found:
+    for reason in reasons:
         key = (reason.code, reason.stage, reason.message)
-        known = same.get(key)
-        if known is None:
+        merged = same.get(key)
+        if merged is None:
             same[key] = reason
         else:
             same[key] = msgspec.structs.replace(
-                known,
-                nodes=known.nodes + reason.nodes,
-                before=known.before + reason.before,
-                after=known.after + reason.after,
+                merged,
+                nodes=merged.nodes + reason.nodes,
+                before=merged.before + reason.before,
+                after=merged.after + reason.after,
             )
     return tuple(sorted(same.values(), key=lambda each: -each.nodes))
 
 
-def summarize_reasons(found: Iterable[Reason]) -> str:
+def summarize_reasons(reasons: Iterable[Reason]) -> str:
     """Format reasons in one line: `4 nodes: no free gpu device (8 of 8 in use); 1 node: ...`."""
     parts = []
-    for reason in merge_reasons(found):
+    for reason in merge_reasons(reasons):
         nodes = "1 node" if reason.nodes == 1 else f"{reason.nodes} nodes"
         parts.append(f"{nodes}: {reason.message}")
     return "; ".join(parts)

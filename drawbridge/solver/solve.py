@@ -176,31 +176,31 @@ def solve_all(  # noqa: PLR0913  # the arguments of `solve`
     last = _last_results(memo.demands.get(key), world, steps)
     changed = sorted(last.nodes_to_solve(world.inventory, uses, nodes)) if last else list(nodes)
     requested = [nodes[name] for name in changed if name in nodes]
-    found = solve(world, view, claims, requested, ids=ids, memo=memo, steps=steps)
+    results = solve(world, view, claims, requested, ids=ids, memo=memo, steps=steps)
     demand: DemandResults | None = memo.demands.get(key)
     if demand is None:
         # An error in the claims, which names them.
-        return found
-    shares, errors = _not_reusable(found, demand)
+        return results
+    shares, errors = _not_reusable(results, demand)
     if last is not None:
         shares |= last.with_shares.difference(changed)
-        found = _unchanged(last, changed, nodes, ids) | found
-    demand.of_all_nodes = AllNodesResults(world.inventory, uses, steps, found, shares, errors)
-    return dict(found)
+        results = _unchanged(last, changed, nodes, ids) | results
+    demand.of_all_nodes = AllNodesResults(world.inventory, uses, steps, results, shares, errors)
+    return dict(results)
 
 
-def _last_results(known: DemandResults | None, world: World, steps: int) -> AllNodesResults | None:
-    if known is None or known.of_all_nodes is None or not known.is_current(world):
+def _last_results(demand: DemandResults | None, world: World, steps: int) -> AllNodesResults | None:
+    if demand is None or demand.of_all_nodes is None or not demand.is_current(world):
         return None
-    return known.of_all_nodes if known.of_all_nodes.steps == steps else None
+    return demand.of_all_nodes if demand.of_all_nodes.steps == steps else None
 
 
 def _not_reusable(
-    found: Mapping[str, SolverResult], demand: DemandResults
+    results: Mapping[str, SolverResult], demand: DemandResults
 ) -> tuple[set[str], set[str]]:
     """Return the nodes whose results have share IDs, and those whose results name the claims."""
     shares, errors = set(), set()
-    for name, result in found.items():
+    for name, result in results.items():
         cached = demand.results.get(name)
         if cached is not None and cached.has_shares and isinstance(result, Solution):
             shares.add(name)

@@ -334,9 +334,9 @@ class State:
 
     def attribute(self, option: Option, candidate: Candidate, name: str) -> Attribute | None:
         """Return the attribute of a constraint: derived by the request, else the device's."""
-        found = self._find_attribute(option, candidate, name)
-        if isinstance(found, EvaluationFailure):
-            if not self._ends(found):
+        value = self._find_attribute(option, candidate, name)
+        if isinstance(value, EvaluationFailure):
+            if not self._ends(value):
                 return None
             where = (
                 f"{self._describe_request(option)}: derived attribute {name} on device {candidate}"

@@ -117,5 +117,5 @@ def view_of_claims(claims: Iterable[Claim], gates: Gates = DEFAULTS) -> View:
 def add_amounts(held: dict[str, Quantity], consumed: Amounts) -> None:
     """Add consumed amounts to allocated amounts, in place."""
     for name, amount in consumed.items():
-        known = held.get(name)
-        held[name] = amount if known is None else known + amount
+        total = held.get(name)
+        held[name] = amount if total is None else total + amount
