@@ -10,7 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
-from allocator.scheduler.lease import Term
+from allocator.scheduler.calls import Leadership
+from allocator.scheduler.lease import SchedulerLease, Term
 from allocator.writes.recovery import Recovery
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
@@ -118,3 +119,6 @@ class TermKeeper:
         if removed:
             log_event(_LOG, logging.INFO, "removed abandoned marks", claims=removed)
         self.problem = ""
+
+
+_: tuple[type[Leadership], type[Lease]] = (TermKeeper, SchedulerLease)

@@ -55,46 +55,14 @@ from allocator.api.searching import (
     search_for_pod,
     simulate_pods,
 )
-from allocator.decisions.pod_devices import PodDecisions
+from allocator.scheduler.calls import CurrentDecisions, Leadership
 from allocator.state.cluster_state import AllocatorState
-from drawbridge.ledger.pods import Pod
 
 # With more namespaces on a node, no claim is named: each costs a request to the API server.
 MAX_REVIEWED: Final = 32
 _GROUP: Final = "resource.k8s.io"
 _CLAIMS: Final = "resourceclaims"
 _LIMIT: Final = re.compile(r"[0-9]{1,4}")
-
-
-class ApiState(Protocol):
-    """The current decisions, and why there are none."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether decisions can be made."""
-        ...
-
-    @property
-    def decisions(self) -> PodDecisions:
-        """The current decisions."""
-        ...
-
-    def find_problems(self) -> list[str]:
-        """Return why no devices may be allocated."""
-        ...
-
-    def find_pod(self, namespace: str, name: str) -> Pod | None:
-        """Return a pod of the cluster."""
-        ...
-
-
-class ApiLeadership(Protocol):
-    """Whether the scheduler beside this process leads."""
-
-    @property
-    def leading(self) -> bool:
-        """Whether allocations can be decided and written now."""
-        ...
 
 
 class WatchedPreemption(PreemptionView, Protocol):
@@ -110,8 +78,8 @@ class ApiCalls:
 
     def __init__(  # its parts
         self,
-        state: ApiState,
-        leadership: ApiLeadership,
+        state: CurrentDecisions,
+        leadership: Leadership,
         access: CallerAccess,
         searches: ApiSearches,
         preemption: WatchedPreemption,

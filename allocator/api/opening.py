@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from allocator.api.callers import CallerAccess
-from allocator.api.calls import ApiCalls, ApiLeadership, ApiState
+from allocator.api.calls import ApiCalls
 from allocator.api.http_handler import ApiHandler, is_loopback, serve_api
 from allocator.api.reviews import Reviews
 from allocator.api.searches import ApiSearches
 from allocator.api.watched_preemption import PreemptionCaches
+from allocator.scheduler.calls import CurrentDecisions, Leadership
 from certs.serving import CertificateOptions, make_certificate
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.session import Session
@@ -37,8 +38,8 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
 async def open_api(
     options: ApiOptions | None,
     session: Session,
-    state: ApiState,
-    leadership: ApiLeadership,
+    state: CurrentDecisions,
+    leadership: Leadership,
     pods: Cache[Pod],
 ) -> AsyncIterator[None]:
     """Serve the API until the context exits; without options, serve nothing."""

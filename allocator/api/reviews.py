@@ -15,6 +15,7 @@ import msgspec
 from allocator.api.messages import ApiFailureError, FailureCode
 from drawbridge.api_error import ApiError
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.cluster.session import Session
 
 ALLOWED_SECONDS: Final = 10.0
 DENIED_SECONDS: Final = 5.0
@@ -193,3 +194,6 @@ class Reviews:
         except ApiError as error:
             text = f"the API server does not answer a {kind}: {error}"
             raise ApiFailureError(FailureCode.NOT_READY, text, retry_after=1) from None
+
+
+_: type[ReviewSession] = Session

@@ -23,6 +23,8 @@ from allocator.scheduler.protocol import (
     StatusReply,
     UnreserveReply,
 )
+from allocator.scheduler.server import AllocatorCalls
+from drawbridge.ledger.pods import Pod
 from drawbridge.process import metrics
 from drawbridge.process.build_info import read_build_info
 
@@ -64,6 +66,10 @@ class CurrentDecisions(Protocol):
         """Return why no devices may be allocated."""
         ...
 
+    def find_pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod of the cluster."""
+        ...
+
 
 class Leadership(Protocol):
     """Whether the scheduler beside this process leads."""
@@ -91,7 +97,7 @@ class Binder(Protocol):
 
 
 class SchedulerCalls:
-    """Implements `allocator.scheduler.server.AllocatorCalls`.
+    """The calls of the scheduler, by the current decisions.
 
     `publish` tells the plugin which pods to wake.
     `changed` is set after every change of the state.
@@ -254,3 +260,6 @@ class SchedulerCalls:
             return
         await self._pause(_DEBOUNCE_SECONDS)
         self._changed.clear()
+
+
+_: type[AllocatorCalls] = SchedulerCalls

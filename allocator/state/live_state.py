@@ -14,9 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
+from allocator.scheduler.calls import CurrentDecisions
 from allocator.state.caches import AllocatorCaches
 from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
 from allocator.state.reserved_pods import ReservedPods
+from allocator.writes.claims import WrittenState
 from drawbridge.agreement.owned_pools import (
     PoolOwner,
     decide_pool,
@@ -278,3 +280,6 @@ def compare_inputs(before: Inputs, after: Inputs) -> Effect:
         for of in (before, after)
     ]
     return Effect.NONE if served[0] == served[1] else Effect.OWNERS
+
+
+_: tuple[type[CurrentDecisions], type[WrittenState]] = (LiveState, LiveState)

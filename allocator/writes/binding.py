@@ -17,6 +17,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple
 
+from allocator.scheduler.calls import Binder
 from allocator.scheduler.protocol import BindReply, PostFilterReply
 from allocator.state.reserved_pods import PodReservation
 from allocator.writes.binding_conditions import Readiness, readiness
@@ -350,3 +351,6 @@ class PodBinder:
 def _version(claim: Claim) -> int:
     version = claim.metadata.resource_version
     return int(version) if version.isdecimal() else 0
+
+
+_: type[Binder] = PodBinder

@@ -38,7 +38,7 @@ class ClaimCache(Protocol):
 
 
 class Reservations(Protocol):
-    """What is reserved in memory. `allocator.state.reserved_pods.ReservedPods` implements it."""
+    """What is reserved in memory."""
 
     def find(self, pod_uid: str) -> PodReservation | None:
         """Return what is reserved for a pod."""
@@ -62,7 +62,7 @@ class Reservations(Protocol):
 
 
 class WrittenState(Protocol):
-    """The state in memory that is written. `allocator.state.live_state.LiveState` implements it."""
+    """The state in memory that is written."""
 
     @property
     def reservations(self) -> Reservations:

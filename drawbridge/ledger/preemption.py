@@ -18,6 +18,7 @@ from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.placing import Placer, PodPlacement
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.priorities import Priorities
+from drawbridge.ledger.replicas import PodPlacer
 from drawbridge.ledger.victims import NodeVictims, RunningPod, choose_victims, find_victims
 from drawbridge.solver.reasons import Reason
 
@@ -181,3 +182,6 @@ def _budget_reason(victims: NodeVictims) -> Reason:
     pods = count_noun(victims.violations, "pod")
     text = f"the eviction of {pods} violates a PodDisruptionBudget"
     return make_reason(codes.BUDGET_VIOLATED, "preemption", text)
+
+
+_: tuple[type[PodPlacer], type[PodPlacer]] = (Placer, PreemptingPlacer)

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from drawbridge.ledger.disruption_budgets import DisruptionBudget, split_by_budgets
+from drawbridge.ledger.disruption_budgets import DisruptionBudget, LabelledPod, split_by_budgets
 
 T = TypeVar("T")
 # Later than every time that an API server writes: a pod that has not started is the newest.
@@ -135,3 +135,6 @@ def _start_of_most_important(victims: NodeVictims) -> str:
 def importance(pod: RunningPod) -> tuple[int, str, str]:
     """Sort more important pods first: by priority, then by age."""
     return (-pod.priority, pod.started or _NOT_STARTED, pod.name)
+
+
+_: type[LabelledPod] = RunningPod

@@ -21,7 +21,7 @@ from drawbridge.solver.needs import (
     restrict,
 )
 from drawbridge.solver.rule_bounds import RuleBounds
-from drawbridge.solver.search import Search
+from drawbridge.solver.search import Pruning, Search
 from drawbridge.solver.state import Rejection, State
 
 
@@ -379,3 +379,6 @@ class SearchBounds:
             for choice in choices
             if all(restrict(need, [choice]).union.bit_count() >= need.wanted for need in covered)
         ]
+
+
+_: type[Pruning] = SearchBounds
