@@ -16,9 +16,8 @@ from drawbridge.dra.device import CounterSet, Device
 from drawbridge.dra.gates import DEFAULTS, Gates
 from drawbridge.dra.generations import current_parts, is_complete
 from drawbridge.dra.layered_map import LayeredMap
-from drawbridge.dra.node_index import NodeIndex
 from drawbridge.dra.nodes import Node, NodeSelectorError, selects_node
-from drawbridge.dra.slice_nodes import PoolNodes, find_pool_nodes
+from drawbridge.dra.slice_nodes import NodeIndex, PoolNodes, find_pool_nodes
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule, may_apply, with_taints
 

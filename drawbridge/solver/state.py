@@ -341,8 +341,8 @@ class State:
             where = (
                 f"{self._describe_request(option)}: derived attribute {name} on device {candidate}"
             )
-            raise Abort(_cause(found, Cause.DERIVED), f"{where}: {found}")
-        return found
+            raise Abort(_cause(value, Cause.DERIVED), f"{where}: {value}")
+        return value
 
     def _find_attribute(
         self, option: Option, candidate: Candidate, name: str
