@@ -17,6 +17,7 @@ from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.frame import FIRST, LIST_COST, MAP_COST, Run, constant
 from drawbridge.cel.fresh_stack import DEPTH, on_fresh_stack
 from drawbridge.cel.fused_comparison import equal_to_text
+from drawbridge.cel.library.prices import PRICES_WITH_CONSTANT
 from drawbridge.cel.library.regex import MOST_PATTERNS, REGEX_FUNCTIONS, pattern_price
 from drawbridge.cel.meter import (
     EQUALITY,
@@ -202,6 +203,9 @@ class ProgramPlanner:
     def price(self, resolved: Resolved, steps: list[Step]) -> Price | None:
         """Return the price of a call; a constant pattern is paid once in an evaluation."""
         price = price_of(resolved, len(steps))
+        constants = [step for step in steps if isinstance(step, FoldedValue)]
+        if price is not None and price in PRICES_WITH_CONSTANT and constants:
+            return PRICES_WITH_CONSTANT[price]
         if price is None or resolved.function.name not in REGEX_FUNCTIONS:
             return price
         pattern = steps[1]

@@ -4,7 +4,7 @@ As in cel-go, the first read of the accumulator evaluates its initial value. An 
 accumulator is carried on, because a later step may absorb it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import length_hint
 from typing import Any
@@ -24,8 +24,8 @@ from drawbridge.cel.frame import (
     interrupt,
     with_offset,
 )
-from drawbridge.cel.meter import absorb, spend
-from drawbridge.cel.values import Map, find, iterate, size
+from drawbridge.cel.meter import MOST_WORK, absorb, exceeded
+from drawbridge.cel.values import Map, find, iterate
 
 ListEntries = Callable[[object], Iterable[Any]]
 
@@ -64,14 +64,24 @@ def accumulated(slot: int, initial: Run) -> Run:
 
 
 def fold(parts: Fold) -> Run:
-    """Plan a comprehension with one or two variables."""
+    """Plan a comprehension with one or two variables.
+
+    The work of all rounds is paid before the first one; a loop that ends early gets some back.
+    """
     source, result, condition, step = parts.source, parts.result, parts.condition, parts.step
     variable, second, accumulator = parts.variable, parts.second, parts.accumulator
     entries: ListEntries = pairs if second >= 0 else iterate
     offset, work = parts.offset, parts.work
 
     def run(frame: Frame) -> object:
-        rounds = _begin(frame, source, entries, work, offset)
+        try:
+            value = source(frame)
+            rounds = iter(value if type(value) is list and second < 0 else entries(value))
+        except EvaluationError as error:
+            raise with_offset(error, offset) from None
+        total = frame[WORK] = frame[WORK] + len(value) * work  # type: ignore[arg-type]
+        if total > MOST_WORK:
+            raise exceeded()
         frame[accumulator] = UNSET
         for item in rounds:
             if second >= 0:
@@ -91,19 +101,6 @@ def fold(parts: Fold) -> Run:
         return result(frame)
 
     return run
-
-
-def _begin(
-    frame: Frame, source: Run, entries: ListEntries, work: int, offset: int
-) -> Iterator[Any]:
-    """Return the rounds of a loop, paid for in advance; a loop that ends early gets some back."""
-    try:
-        value = source(frame)
-        rounds = entries(value)
-    except EvaluationError as error:
-        raise with_offset(error, offset) from None
-    spend(frame, size(value) * work)
-    return iter(rounds)
 
 
 def bind(accumulator: int, result: Run) -> Run:
@@ -133,7 +130,7 @@ def pairs(value: object) -> Iterable[tuple[object, object]]:
     return enumerate(iterate(value))
 
 
-def quantified(  # house: long, one loop is what makes it fast  # the same
+def quantified(  # house: long, one loop is what makes it fast  # noqa: C901  # the same
     parts: Fold, predicate: Run, limit: int, *, decides: bool
 ) -> Run:
     """Plan `exists` (`decides` is True) and `all` (False) as one loop.
@@ -147,8 +144,15 @@ def quantified(  # house: long, one loop is what makes it fast  # the same
     otherwise, before = not decides, 3 if decides else 2
     units = before + 1
 
-    def run(frame: Frame) -> object:  # house: long, one loop with the charges of the general form
-        rounds = _begin(frame, source, entries, work, offset)
+    def run(frame: Frame) -> object:  # house: long, one loop with the charges  # noqa: C901  # same
+        try:
+            value = source(frame)
+            rounds = iter(value if type(value) is list and second < 0 else entries(value))
+        except EvaluationError as error:
+            raise with_offset(error, offset) from None
+        total = frame[WORK] = frame[WORK] + len(value) * work  # type: ignore[arg-type]
+        if total > MOST_WORK:
+            raise exceeded()
         failure: EvaluationError | None = None
         for item in rounds:
             if second >= 0:

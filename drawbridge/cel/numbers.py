@@ -11,9 +11,13 @@ UINT_MAX: Final = 2**64 - 1
 
 _TWO_63: Final = 2.0**63
 _TWO_64: Final = 2.0**64
+_LONGEST: Final = 20
 _INT: Final = re.compile(r"[+-]?[0-9]+")
-_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_HEX: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+")
+# Possessive quantifiers, so that a long text without a match fails in one pass.
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
+_HEX: Final = re.compile(
+    r"[+-]?0[xX](?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?|\.[0-9a-fA-F]++)[pP][+-]?[0-9]++"
+)
 _SPECIAL: Final = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE | re.ASCII)
 
 
@@ -30,19 +34,29 @@ def wrap_int64(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
+def parse_digits(digits: str) -> int:
+    """Parse decimal digits; a number beyond all 64-bit integers becomes one that is, too.
+
+    Python refuses to parse thousands of digits, even if they are zeros.
+    """
+    significant = digits.lstrip("0")
+    return int(significant or "0") if len(significant) <= _LONGEST else 10**_LONGEST
+
+
 def parse_int(text: str) -> int | None:
     """Parse a decimal int64; None if it is invalid."""
-    if not _INT.fullmatch(text) or len(text.lstrip("+-0")) > 19:
+    if not _INT.fullmatch(text):
         return None
-    value = int(text)
-    return value if INT_MIN <= value <= INT_MAX else None
+    value = parse_digits(text.lstrip("+-"))
+    signed = -value if text[0] == "-" else value
+    return signed if INT_MIN <= signed <= INT_MAX else None
 
 
 def parse_uint(text: str) -> int | None:
     """Parse a decimal uint64 without a sign; None if it is invalid."""
-    if not text.isascii() or not text.isdigit() or len(text.lstrip("0")) > 20:
+    if not text.isascii() or not text.isdigit():
         return None
-    value = int(text)
+    value = parse_digits(text)
     return value if value <= UINT_MAX else None
 
 

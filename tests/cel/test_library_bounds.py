@@ -153,3 +153,28 @@ def test_an_expression_cannot_bypass_the_bounds() -> None:
         doubled = f"cel.bind(v{i}, {doubled}, v{i} + v{i})"
     with pytest.raises(EvaluationError):
         ENVIRONMENT.compile(f"{doubled}.size() > 0").evaluate({"x": 1})
+
+
+DIGITS = "0" * 5_000 + "7"
+
+
+@pytest.mark.parametrize(
+    ("source", "result"),
+    [
+        (f'int("{DIGITS}")', 7),
+        (f'int("-{DIGITS}")', -7),
+        (f'uint("{DIGITS}") == 7u', True),
+        (f'"%.{DIGITS}f".format([1.5])', "1.5000000"),
+        (f'duration("{DIGITS}h") == duration("7h")', True),
+        (f'timestamp("2020-01-01T00:00:00Z").getHours("+{DIGITS}:0")', 7),
+    ],
+)
+def test_any_number_of_leading_zeros_is_read(source: str, result: object) -> None:
+    assert ENVIRONMENT.compile(source).evaluate({"x": 1}).value == result
+
+
+@pytest.mark.parametrize("text", ["9" * 5_000, "-" + "9" * 5_000, "0" * 9_000 + ":"])
+@pytest.mark.parametrize("function", ["int", "uint", "double", "duration", "timestamp"])
+def test_a_number_that_is_too_long_or_invalid_is_an_error(function: str, text: str) -> None:
+    with pytest.raises(EvaluationError):
+        ENVIRONMENT.compile(f"{function}(x)").evaluate({"x": text})

@@ -11,7 +11,7 @@ from typing import Final
 
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.library.conversions import text_of
-from drawbridge.cel.numbers import INT_MAX
+from drawbridge.cel.numbers import INT_MAX, parse_digits
 from drawbridge.cel.types import Type
 from drawbridge.cel.values import (
     CelValue,
@@ -175,11 +175,11 @@ def _precision(digits: str, *, ended: bool) -> int:
     problem = ""
     if ended:
         problem = "could not find end of precision specifier"
-    elif not digits or len(digits.lstrip("0")) > 19 or int(digits) > INT_MAX:
+    elif not digits or parse_digits(digits) > INT_MAX:
         problem = f'error while converting precision to integer: "{digits}"'
     if problem:
         raise _error(f"could not parse formatting clause: error while parsing precision: {problem}")
-    return int(digits)
+    return parse_digits(digits)
 
 
 def _misfit(letter: str, argument: Argument) -> Argument | None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from drawbridge.cel.library.regex import find_all_price, search_price
 from drawbridge.cel.meter import Price
-from drawbridge.cel.values import CelValue, Map, Optional, Semver, Url, extent
+from drawbridge.cel.values import CelValue, Map, Optional, Url, extent
 
 _SIZED: Final = (str, bytes, list, tuple, dict, Map)
 _NESTED: Final = (list, tuple, dict, Map, Optional)
@@ -111,8 +111,6 @@ def _position(elements: CelValue, wanted: CelValue) -> int:
 
 def _characters(value: CelValue) -> int:
     """Return the size of a value that one comparison may go over."""
-    if isinstance(value, Semver):
-        return 100 * len(_identifiers(value))
     return len(value.text) if isinstance(value, Url) else _length(value)
 
 
@@ -173,17 +171,26 @@ def _insert(given: CelValue, *entry: CelValue) -> int:
     return 10 + _VISITED * sum(map(_length, (given, entry[0] if len(entry) == 1 else 0)))
 
 
-def _versions(a: CelValue, b: CelValue) -> int:
-    return 1 + min(len(_identifiers(a)), len(_identifiers(b)))
+def _zoned(_: CelValue, name: CelValue) -> int:
+    """Price the search for the file of a time zone, which may not exist."""
+    return 120 if isinstance(name, str) and ":" in name else 6_000 + _length(name)
 
 
-def _identifiers(version: CelValue) -> tuple[object, ...]:
-    return version.key[4] if isinstance(version, Semver) else ()
+def _version(text: CelValue, *_: CelValue) -> int:
+    """Price a version so that none has many identifiers; comparisons are not priced by them."""
+    parts = text.count(".") if isinstance(text, str) else 0
+    return 60 + _PARSED * _length(text) + 300 * parts * parts
 
 
+# A constant is as long as the expression at most, so a comparison with one needs no price. A
+# constant time zone is looked up once.
+PRICES_WITH_CONSTANT: Final[Mapping[Price, Price | None]] = {
+    _affix: None,
+    _smaller: None,
+    _zoned: _fixed(120),
+}
 _HASHED: Final = frozenset({int, str, bool, bytes})
 _READ_TEXT: Final = _over(_PARSED, 60)
-_ZONED: Final = _fixed(120)
 
 PRICES: Final[Mapping[str, Price]] = {
     # Operators
@@ -258,10 +265,10 @@ PRICES: Final[Mapping[str, Price]] = {
     "duration_to_string": _fixed(40),
     "string_to_timestamp": _over(_SCANNED, 120),
     "string_to_duration": _READ_TEXT,
-    **{f"timestamp_to_{part}_with_tz": _ZONED
+    **{f"timestamp_to_{part}_with_tz": _zoned
        for part in ("year", "month", "day_of_year", "day_of_month", "day_of_month_1_based",
                     "day_of_week", "hours", "minutes", "milliseconds")},
-    "timestamp_to_seconds_tz": _ZONED,
+    "timestamp_to_seconds_tz": _zoned,
     # Kubernetes' types
     "string_to_url": _READ_TEXT,
     "is_url_string": _READ_TEXT,
@@ -282,12 +289,9 @@ PRICES: Final[Mapping[str, Price]] = {
     "quantity_add_int": _fixed(80),
     "quantity_sub": _fixed(60),
     "quantity_sub_int": _fixed(80),
-    "string_to_semver": _READ_TEXT,
-    "string_bool_to_semver": _READ_TEXT,
-    "is_semver_string": _READ_TEXT,
-    "is_semver_string_bool": _READ_TEXT,
-    "semver_is_greater_than": _versions,
-    "semver_is_less_than": _versions,
-    "semver_compare_to": _versions,
+    "string_to_semver": _version,
+    "string_bool_to_semver": _version,
+    "is_semver_string": _version,
+    "is_semver_string_bool": _version,
     "format-validate": lambda _, text: 100 + 2 * _length(text),
 }  # fmt: skip

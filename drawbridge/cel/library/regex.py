@@ -50,6 +50,8 @@ _PART: Final = re.compile(
     r"(?P<unicode>\\[pP](?:\{[^}]*\}|.))"
     r"|(?P<text>\\Q.*?(?:\\E|\Z))"
     r"|(?P<set>\[\^?\]?(?:\\[pP]\{[^}]*\}|\\.|\[:\^?[a-z]+:\]|[^\]\\])*\])"
+    r"|(?P<unclosed>\[.*)"
+    r"|(?P<plain>[A-Za-z0-9 _-]+(?=[A-Za-z0-9 _-]))"  # without the last, which may be repeated
     r"|(?P<repeat>\{(?P<least>[0-9]+)(?:,(?P<most>[0-9]*))?\})"
     r"|(?P<open>\()|(?P<close>\))|(?P<quantifier>[*+?])|(?P<wide>\\[DSW]|\.)|\\.|.",
     re.DOTALL,
@@ -83,8 +85,11 @@ class Pattern(Protocol):
         """Iterate over all matches."""
 
 
+@lru_cache(maxsize=_KEPT)
 def estimate_program(pattern: str) -> int:
     """Return more instructions than the program of a pattern has, from its text."""
+    if len(pattern) > _MOST_INSTRUCTIONS // 2:
+        return _MOST_INSTRUCTIONS + 1
     folded = _FOLDED.search(pattern) is not None
     levels = [[0, 0]]  # for each open group: the size so far, and the size of its last part
     for part in _PART.finditer(pattern):
@@ -113,7 +118,7 @@ def _estimate_part(part: re.Match[str], *, folded: bool) -> int:
         return _UNICODE
     if part["wide"]:
         return _WIDE
-    if part["text"]:
+    if part["text"] or part["plain"]:
         return sum(_estimate_character(char, folded=folded) for char in text)
     if not part["set"]:
         return _estimate_character(text[-1], folded=folded)
@@ -204,6 +209,7 @@ def _bytes(text: str) -> int:
     return len(text) if text.isascii() else 4 * len(text)
 
 
+@lru_cache(maxsize=_KEPT)
 def _program_size(pattern: str) -> int:
     try:
         return compile_pattern(pattern).programsize

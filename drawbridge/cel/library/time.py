@@ -5,6 +5,7 @@ from typing import Final
 
 from drawbridge.cel import times
 from drawbridge.cel.declare import UNKNOWN, Function, Overload
+from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.numbers import divide_truncated
 from drawbridge.cel.types import DURATION, INT, STRING, TIMESTAMP
 from drawbridge.cel.values import CelValue, Duration, Timestamp
@@ -62,6 +63,15 @@ def _units(seconds: int) -> Callable[[Duration], int]:
     return lambda length: times.whole_units(length.nanos, seconds * times.SECOND)
 
 
+def _failing(kind: str, message: str) -> Callable[..., CelValue]:
+    """Return a function that fails; an unknown zone is no error until it is used."""
+
+    def fail(*_: CelValue) -> CelValue:
+        raise EvaluationError(kind, message)
+
+    return fail
+
+
 def _overloads(id_: str, part: _Part, zoned: str) -> tuple[Overload, ...]:
     def in_zone(moment: Timestamp, name: str) -> int:
         return part(moment, times.zone(name)(moment.nanos // times.SECOND))
@@ -70,10 +80,10 @@ def _overloads(id_: str, part: _Part, zoned: str) -> tuple[Overload, ...]:
         name = args[1]
         if name is UNKNOWN or not isinstance(name, str):
             return None
-        # An unknown zone fails when it is used, in `in_zone`.
-        offset = times.known_zone(name)
-        if offset is None:
-            return None
+        try:
+            offset = times.zone(name)
+        except EvaluationError as problem:
+            return _failing(problem.kind, problem.message)
         return lambda moment, _: part(moment, offset(moment.nanos // times.SECOND))
 
     return (
