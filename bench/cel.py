@@ -126,9 +126,7 @@ def cel_go(selectors: dict[str, str], device: object) -> dict[str, dict[str, flo
     return dict(zip(selectors, map(json.loads, lines_out), strict=True))
 
 
-def rows(  # house: long, it is one table
-    selectors: dict[str, str], device: dict[str, Any]
-) -> Iterator[str]:
+def rows(selectors: dict[str, str], device: dict[str, Any]) -> Iterator[str]:
     """Measure every selector with every engine, alternately."""
     shown = {**device, "capacity": {k: v["value"] for k, v in device["capacity"].items()}}
     asked = convert_question({"device": device, "expression": "true"})

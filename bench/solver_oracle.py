@@ -106,7 +106,7 @@ def upstream(oracle: Path, scenario: Json) -> list[Json]:
     return rounds
 
 
-def ours(scenario: Json, memo: Memo | None = None) -> list[Json]:  # house: long, one run as it is
+def ours(scenario: Json, memo: Memo | None = None) -> list[Json]:
     """Return the same for the solver; as in the ledger, the use of devices is summed untimed."""
     read = [read_slice(each) for each in scenario["slices"]]
     found = build_inventory([each for each in read if isinstance(each, Slice)], gates=DEFAULTS)

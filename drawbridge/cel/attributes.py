@@ -138,9 +138,7 @@ def _charge_variable(attribute: QualifiedAttribute, limit: int) -> Run:
     return run if own or test else resolved
 
 
-def _plan_path(  # house: long, two closures that share their variables
-    attribute: QualifiedAttribute, path: tuple[str, ...], limit: int, units: int
-) -> Run:
+def _plan_path(attribute: QualifiedAttribute, path: tuple[str, ...], limit: int, units: int) -> Run:
     """Plan the most frequent chains in one closure; a failed lookup uses the general plan."""
     slow: list[Run] = []
     extra = units - len(path)

@@ -260,7 +260,7 @@ def _evaluate_for_cost(argument: Run, frame: Frame) -> object:
         return error
 
 
-def equality(  # house: long, one closure is what makes it fast  # noqa: PLR0913  # the parts of a call
+def equality(  # noqa: PLR0913  # the parts of a call
     left: Run, right: Run, cost: Cost, limit: int, offset: int, *, negated: bool
 ) -> Run:
     """Plan `==` and `!=`; values of different kinds are unequal, not an error."""

@@ -130,7 +130,7 @@ def pairs(value: object) -> Iterable[tuple[object, object]]:
     return enumerate(iterate(value))
 
 
-def quantified(  # house: long, one loop is what makes it fast  # noqa: C901  # the same
+def quantified(  # noqa: C901  # one loop is what makes it fast
     parts: Fold, predicate: Run, limit: int, *, decides: bool
 ) -> Run:
     """Plan `exists` (`decides` is True) and `all` (False) as one loop.
@@ -144,7 +144,7 @@ def quantified(  # house: long, one loop is what makes it fast  # noqa: C901  # 
     otherwise, before = not decides, 3 if decides else 2
     units = before + 1
 
-    def run(frame: Frame) -> object:  # house: long, one loop with the charges  # noqa: C901  # same
+    def run(frame: Frame) -> object:  # noqa: C901  # one loop with the charges
         try:
             value = source(frame)
             rounds = iter(value if type(value) is list and second < 0 else entries(value))

@@ -128,7 +128,7 @@ class Environment:
     Kubernetes deviates (see `compile_tree`).
     """
 
-    def __init__(  # house: long, it is that many choices  # noqa: PLR0913  # the same
+    def __init__(  # noqa: PLR0913  # it is that many choices
         self,
         variables: Mapping[str, Type],
         libraries: Iterable[Library],

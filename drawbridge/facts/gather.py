@@ -90,7 +90,7 @@ class GatheredFacts(NamedTuple):
     dual_nodes: tuple[DualNode, ...] = ()
 
 
-def gather_facts(  # house: long, one line for each table
+def gather_facts(
     objects: FactsInput,
     configuration: Configuration | None = None,
     gates: Gates = DEFAULTS,

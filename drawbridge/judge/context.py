@@ -119,7 +119,7 @@ class JudgeContext(msgspec.Struct, frozen=True, eq=False):
         return self.index.nodes
 
 
-def build_context(  # house: long, one argument for each part of a cluster  # noqa: PLR0913  # the same
+def build_context(  # noqa: PLR0913  # one argument for each part of a cluster
     world: World,
     nodes: Iterable[Node] = (),
     *,

@@ -59,7 +59,7 @@ def requests_of_drawbridge_have_a_priority_level_of_their_own(stage: Stage) -> N
 
 
 @scenario("full", rig="few seats", needs=NEEDS)
-def a_flood_does_not_cost_the_leader_its_lease(stage: Stage) -> None:  # house: long, one attack
+def a_flood_does_not_cost_the_leader_its_lease(stage: Stage) -> None:
     """A tenant's requests occupy every seat of their level for 20 seconds."""
     cluster = installed(stage, mode="")
     client = tenant_client(stage)

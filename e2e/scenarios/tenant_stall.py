@@ -68,7 +68,7 @@ def update_all(client: Client, stage: Stage, round_number: int, kind: str = "att
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def an_expensive_undo_patch_delays_nobody(stage: Stage) -> None:  # house: long, one attack
+def an_expensive_undo_patch_delays_nobody(stage: Stage) -> None:
     """Updates and pending pods with it delay neither another team's pod nor the leader."""
     cluster = installed(stage, mode="")
     stage.node("a", "lab-2g2n", {GPU: "full"})

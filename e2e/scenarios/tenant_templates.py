@@ -30,7 +30,7 @@ def gated_pod(stage: Stage, name: str) -> JSON:
 
 
 @scenario("smoke", rig="installed", needs=NEEDS)
-def pods_of_a_job_keep_their_finalizer(stage: Stage) -> None:  # house: long, one story
+def pods_of_a_job_keep_their_finalizer(stage: Stage) -> None:
     """Admission has just translated a similar pod, whose only finalizer it removed."""
     cluster = installed(stage)
     stage.node("a", "lab-2g2n", {GPU: "static-mig"})

@@ -141,7 +141,7 @@ def _map_sizes(field: str, rest: FieldPath) -> Range | None:
 
 
 @lru_cache(maxsize=64)
-def device_environment(  # house: long, it is one declaration
+def device_environment(
     version: str = "1.36",
     *,
     list_attributes: bool = False,

@@ -1,5 +1,4 @@
 """Finding codes of the legacy dialects."""
-# house: long module, a table of prose
 
 from drawbridge.finding import Activity, Codes, Severity, Trait
 
