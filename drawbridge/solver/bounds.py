@@ -358,20 +358,25 @@ class SearchBounds:
     def _common_value_choices(
         self, state: State, claim: int, index: int, needs: Sequence[DeviceNeed]
     ) -> list[Choice]:
-        """Return, for each possible common value, the suitable devices of each option."""
-        about = [
-            option
+        """Return a choice for each value that the devices of a constraint can have in common.
+
+        A choice has, for each option that the constraint covers, the devices with the value. A
+        value is no choice if a need that the constraint covers as a whole has too few of them.
+        """
+        by_value = {
+            option: self.profiles[option].by_value.get(index, {})
             for need in needs
             for option, _ in need.parts
             if option.claim == claim and index in option.constraint_indexes
-        ]
+        }
+        # The devices that are chosen already fix the values. Before the first one, all count.
         now = state.constraints[claim][index]
-        fixed = typed_values(now) if isinstance(now, Attribute) else now
-        assert fixed is None or isinstance(fixed, frozenset)  # noqa: S101  # the state of a MatchConstraint
-        by_value = {option: self.profiles[option].by_value.get(index, {}) for option in about}
-        common = fixed or {value for each in by_value.values() for value in each}
+        values = typed_values(now) if isinstance(now, Attribute) else now
+        assert values is None or isinstance(values, frozenset)  # noqa: S101  # the state of a MatchConstraint
+        values = values or frozenset(value for devices in by_value.values() for value in devices)
         choices = (
-            {option: each.get(value, 0) for option, each in by_value.items()} for value in common
+            {option: devices.get(value, 0) for option, devices in by_value.items()}
+            for value in values
         )
         covered = [need for need in needs if all(option in by_value for option, _ in need.parts)]
         return [
