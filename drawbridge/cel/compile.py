@@ -25,6 +25,7 @@ from drawbridge.cel.meter import (
     MOST_FOLDED,
     MOST_PARTS,
     OVERLOAD,
+    PRICED,
     ROUND,
     STACK,
     STEPS,
@@ -205,7 +206,9 @@ class ProgramPlanner:
         price = price_of(resolved, len(steps))
         constants = [step for step in steps if isinstance(step, FoldedValue)]
         if price is not None and price in PRICES_WITH_CONSTANT and constants:
-            return PRICES_WITH_CONSTANT[price]
+            price = PRICES_WITH_CONSTANT[price]
+        if price is not None:
+            self.work += PRICED
         if price is None or resolved.function.name not in REGEX_FUNCTIONS:
             return price
         pattern = steps[1]

@@ -42,9 +42,10 @@ ROUND: Final = 3
 KEY: Final = 16
 EQUALITY: Final = 16
 OVERLOAD: Final = 10
+PRICED: Final = 8  # the computation of a price
 STACK: Final = 3_000
 # An error that `&&`, `||` or a loop absorbs, and each call that it leaves before.
-_ABSORBED: Final = 60
+ABSORBED: Final = 60
 _LEFT: Final = 20
 
 MESSAGE: Final = (
@@ -80,4 +81,4 @@ def spend_call(frame: Frame, amount: int) -> None:
 def absorb(frame: Frame, error: EvaluationError) -> None:
     """Pay for an error that does not end the evaluation."""
     levels, error.levels = error.levels, 0
-    spend(frame, _ABSORBED + _LEFT * levels)
+    spend(frame, ABSORBED + _LEFT * levels)

@@ -18,6 +18,10 @@ _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+
 _HEX: Final = re.compile(
     r"[+-]?0[xX](?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?|\.[0-9a-fA-F]++)[pP][+-]?[0-9]++"
 )
+# Underscores that are not between digits, of a decimal or a hexadecimal number.
+_MISPLACED: Final = tuple(
+    re.compile(rf"(?<!{digit})(?<![xX])_|_(?!{digit})|^_") for digit in ("[0-9]", "[0-9a-fA-F]")
+)
 _SPECIAL: Final = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE | re.ASCII)
 
 
@@ -149,8 +153,7 @@ def _without_underscores(text: str) -> str | None:
         return text
     body = text[1:] if text[:1] in {"+", "-"} else text
     hexadecimal = body[:2].lower() == "0x"
-    digit = "[0-9a-fA-F]" if hexadecimal else "[0-9]"
     checked = body[1:] if hexadecimal else body
-    if re.search(rf"(?<!{digit})(?<![xX])_|_(?!{digit})|^_", checked):
+    if _MISPLACED[hexadecimal].search(checked):
         return None
     return text.replace("_", "")

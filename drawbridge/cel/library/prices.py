@@ -43,7 +43,7 @@ def _both(rate: float) -> Price:
 def _search(text: CelValue, part: CelValue, *_: CelValue) -> int:
     """Price a search for a text: a short one may be compared at every position."""
     most = min(_length(part), 100 if _length(text) < 30_000 else 8)
-    return 4 + int(_length(text) * (1 + most) * _MOVED)
+    return 10 + int(_length(text) * (1 + most) * _MOVED)
 
 
 def _backward_search(text: CelValue, part: CelValue, *_: CelValue) -> int:
@@ -65,7 +65,7 @@ def _replace(text: CelValue, old: CelValue, new: CelValue, limit: CelValue = -1)
     count = len(text) // max(len(old), 1) + 1
     if type(limit) is int and limit >= 0:
         count = min(count, limit)
-    return searched + int((len(text) + count * _length(new)) * _MOVED) + count // 2
+    return 20 + searched + int((len(text) + count * _length(new)) * _MOVED) + count // 2
 
 
 def _split(text: CelValue, separator: CelValue, limit: CelValue = -1) -> int:
@@ -73,7 +73,7 @@ def _split(text: CelValue, separator: CelValue, limit: CelValue = -1) -> int:
     parts = _length(text) // max(_length(separator), 1) + 1
     if type(limit) is int and limit >= 0:
         parts = min(parts, limit)
-    return searched + parts * _CREATED + int(_length(text) * _MOVED)
+    return 10 + searched + parts * _CREATED + int(_length(text) * _MOVED)
 
 
 def _join(texts: CelValue, separator: CelValue = "") -> int:
@@ -118,12 +118,10 @@ def _pairs(a: CelValue, b: CelValue) -> int:
     """Price the comparison of each element of a list with each one of another."""
     if not isinstance(a, _CONTAINERS) or not isinstance(b, _CONTAINERS):
         return 1
-    if len(a) == 0 or len(b) == 0:
-        return 2
     texts = {type(element) for element in a} | {type(element) for element in b}
     if len(texts) == 1 and texts <= _HASHED:
-        return (len(a) + len(b)) * 6 + int((extent(a) + extent(b)) * 0.2)
-    return 2 * (_COMPARED * len(a) * len(b) + min(extent(a) * len(b), extent(b) * len(a)))
+        return 60 + (len(a) + len(b)) * 6 + int((extent(a) + extent(b)) * 0.2)
+    return 60 + 2 * (_COMPARED * len(a) * len(b) + min(extent(a) * len(b), extent(b) * len(a)))
 
 
 def _equivalence(a: CelValue, b: CelValue) -> int:
@@ -141,7 +139,7 @@ def _sort(elements: CelValue, keys: CelValue = None) -> int:
     count = len(compared)
     longest = max(map(_length, compared), default=0)
     each = (3 if type(compared[0]) in _HASHED else 40) if count else 0
-    return 10 + count * (_VISITED + int(count.bit_length() * (each + longest * _MOVED)))
+    return 60 + count * (_VISITED + int(count.bit_length() * (each + longest * _MOVED)))
 
 
 def _order(elements: CelValue) -> int:
@@ -153,7 +151,7 @@ def _flatten(elements: CelValue, depth: CelValue = 1) -> int:
     if not isinstance(elements, _CONTAINERS):
         return 1
     if depth == 1:
-        return 4 + len(elements) * 4 + sum(map(_length, elements)) // 2
+        return 10 + len(elements) * 8 + sum(map(_length, elements)) // 2
     return extent(elements)
 
 
@@ -168,12 +166,13 @@ def _slice(_: CelValue, start: CelValue, end: CelValue) -> int:
 
 def _insert(given: CelValue, *entry: CelValue) -> int:
     """Price the copy of a map, and the entries of another."""
-    return 10 + _VISITED * sum(map(_length, (given, entry[0] if len(entry) == 1 else 0)))
+    return 40 + _VISITED * sum(map(_length, (given, entry[0] if len(entry) == 1 else 0)))
 
 
 def _zoned(_: CelValue, name: CelValue) -> int:
     """Price the search for the file of a time zone, which may not exist."""
-    return 120 if isinstance(name, str) and ":" in name else 6_000 + _length(name)
+    search = 0 if isinstance(name, str) and ":" in name else 6_000
+    return 120 + search + _length(name) // 5
 
 
 def _version(text: CelValue, *_: CelValue) -> int:
@@ -259,7 +258,7 @@ PRICES: Final[Mapping[str, Price]] = {
     "string_to_bool": _over(_MOVED),
     "string_to_int64": _over(_SCANNED, 20),
     "string_to_uint64": _over(_SCANNED, 20),
-    "string_to_double": _over(_SCANNED, 30),
+    "string_to_double": _over(_MAPPED, 30),
     "double_to_string": _fixed(80),
     "timestamp_to_string": _fixed(80),
     "duration_to_string": _fixed(40),
@@ -269,6 +268,8 @@ PRICES: Final[Mapping[str, Price]] = {
        for part in ("year", "month", "day_of_year", "day_of_month", "day_of_month_1_based",
                     "day_of_week", "hours", "minutes", "milliseconds")},
     "timestamp_to_seconds_tz": _zoned,
+    **{f"timestamp_to_{part}": _fixed(20)
+       for part in ("year", "month", "day_of_year", "day_of_month", "day_of_month_1_based")},
     # Kubernetes' types
     "string_to_url": _READ_TEXT,
     "is_url_string": _READ_TEXT,
