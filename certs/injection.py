@@ -46,9 +46,9 @@ def is_trusted_everywhere(
 ) -> bool:
     """Whether every entry has a certificate in its bundle."""
     return all(
-        certificate in _read_certificates(each)
+        certificate in _read_certificates(entry)
         for configuration in configurations
-        for each in _find_entries(configuration, namespace)
+        for entry in _find_entries(configuration, namespace)
     )
 
 
@@ -58,9 +58,9 @@ def find_trusted(
     """Return the certificates in the bundles of all entries; unreadable bundles have none."""
     return combine_certificates(
         *(
-            _read_certificates(each)
+            _read_certificates(entry)
             for configuration in configurations
-            for each in _find_entries(configuration, namespace)
+            for entry in _find_entries(configuration, namespace)
         )
     )
 

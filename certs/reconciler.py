@@ -89,15 +89,15 @@ class CertificateReconciler:
 
     def _find_configurations(self) -> list[JSONObject]:
         """Return the configurations that get the bundle, and report the others."""
-        found = []
+        injected = []
         for configuration in self._outside.read_configurations():
             if not is_injected_elsewhere(configuration):
-                found.append(configuration)
+                injected.append(configuration)
                 continue
             name = f"{configuration['kind']} {configuration['metadata']['name']}"
             message = f"{name} has an annotation with which cert-manager sets its caBundle"
             self._outside.report(BUNDLE_MANAGED_ELSEWHERE.at("metadata.annotations", message))
-        return found
+        return injected
 
     def _measure_injection(
         self, reading: SecretReading, configurations: Iterable[JSONObject]

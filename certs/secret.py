@@ -118,8 +118,8 @@ def compose_secret(authorities: Authorities, live: Mapping[str, Any] | None) -> 
     metadata = dict((live or {}).get("metadata") or {"name": CA_SECRET})
     metadata["labels"] = {**(metadata.get("labels") or {}), **OWNER_LABELS}
     data = {_BUNDLE: authorities.bundle}
-    for names, each in ((_CURRENT, authorities.current), (_UPCOMING, authorities.upcoming)):
-        if each is not None:
-            data |= dict(zip(names, (each.certificate.pem, each.key), strict=True))
+    for names, authority in ((_CURRENT, authorities.current), (_UPCOMING, authorities.upcoming)):
+        if authority is not None:
+            data |= dict(zip(names, (authority.certificate.pem, authority.key), strict=True))
     encoded = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
     return {**(live or {"type": "Opaque"}), "metadata": metadata, "data": encoded}

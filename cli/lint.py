@@ -135,9 +135,9 @@ def _judge_claims(
         allocator=default_allocator(configuration),
     )
     context = cluster.judge_context()
-    for each, subject in subjects:
+    for document, subject in subjects:
         if subject is not None:
-            yield from map(each.locate_finding, judge_file(subject, context))
+            yield from map(document.locate_finding, judge_file(subject, context))
 
 
 def _with_nodes(files: ClusterObjects) -> ClusterObjects:

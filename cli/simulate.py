@@ -211,9 +211,9 @@ def simulate(
     else:
         done = tuple(_place_claims(inputs, parse_claim_names(names), placer, findings))
     with_policies = (
-        replace(each, finding=finding)
-        for each in findings
-        for finding in apply_policies([each.finding], inputs.configuration.findings)
+        replace(located, finding=finding)
+        for located in findings
+        for finding in apply_policies([located.finding], inputs.configuration.findings)
     )
     world = schedulers.declared_world()
     return Simulation(done, schedulers.used, ledger, world, tuple(with_policies))
@@ -278,20 +278,20 @@ def _report_unenforced(
     inputs: SimulationInput, names: str | None, schedulers: _Schedulers
 ) -> tuple[LocatedFinding, ...]:
     """Report rules and declarations of the input that the allocators do not enforce."""
-    objects, found = inputs.objects, list[Finding]()
+    objects, findings = inputs.objects, list[Finding]()
     for allocator in schedulers.used:
         if names is None:
             pods = [each.pod for each in inputs.pods if schedulers.of_pod(each.pod) is allocator]
-            found += unenforced_rules(pods, objects.claims, objects.templates, allocator)
+            findings += unenforced_rules(pods, objects.claims, objects.templates, allocator)
         else:
             named = parse_claim_names(names)
             claims = [each for each in objects.claims if name_of(each) in named]
-            found += unenforced_claim_rules(claims, allocator)
+            findings += unenforced_claim_rules(claims, allocator)
         world = schedulers.planners[allocator].declared_world()
-        found += unenforced_compatibility(world, allocator)
+        findings += unenforced_compatibility(world, allocator)
         unused = report_unused_pools(objects.slices, schedulers.pools.slices(allocator))
-        found += [unused] if unused else []
-    return objects.located(found)
+        findings += [unused] if unused else []
+    return objects.located(findings)
 
 
 def _without_uid(claim: Claim) -> Claim:

@@ -51,23 +51,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the translation."""
     sources = list(read_sources(options.filename, streams.stdin))
-    given = read_translation_input(options, streams, sources)
-    result = EditResult(findings=given.findings)
+    inputs = read_translation_input(options, streams, sources)
+    result = EditResult(findings=inputs.findings)
 
     def edit(document: Document) -> TranslatedObject:
-        return _translate_document(document, given.context)
+        return _translate_document(document, inputs.context)
 
     for source in with_progress(sources, options, streams):
         if isinstance(source, LocatedFinding):
             result.findings.append(source)
         else:
             result.edit_file(source, edit)
-    _judge_translations(given, result)
+    _judge_translations(inputs, result)
     result.drop_input_templates()
     edit_output.write_output_folder(result, options, streams)
     verbose = options.verbose
     edit_output.print_result(
-        result, options, streams, lambda: _describe(result, given, verbose=verbose)
+        result, options, streams, lambda: _describe(result, inputs, verbose=verbose)
     )
     changed = options.exit_code and bool(result.changed)
     return exit_code(result.findings, strict=options.strict, changed=changed)
@@ -83,26 +83,28 @@ def _translate_document(document: Document, context: TranslationContext | None) 
     return translate_object(document.value, document.name, context)
 
 
-def _judge_translations(given: TranslationInput, result: EditResult) -> None:
+def _judge_translations(inputs: TranslationInput, result: EditResult) -> None:
     """Add the verdicts of the judge about the claims of this translation, with a cluster."""
-    made = [each.document for each in result.objects if each.changed and each.result.templates]
-    if given.context is None or given.cluster is None or not made:
+    translated = [
+        each.document for each in result.objects if each.changed and each.result.templates
+    ]
+    if inputs.context is None or inputs.cluster is None or not translated:
         return
     from cli.checking.pod_verdicts import judge_translations  # noqa: PLC0415  # loads the CEL engine
 
-    result.findings += judge_translations(made, given.context, *given.cluster)
+    result.findings += judge_translations(translated, inputs.context, *inputs.cluster)
 
 
 def _describe(
-    result: EditResult, given: TranslationInput, *, verbose: bool
+    result: EditResult, inputs: TranslationInput, *, verbose: bool
 ) -> tuple[list[str], list[str]]:
     """Return the outcomes of the workloads, with their placement if the cluster is known."""
     from cli.translation.outcomes import Outcomes  # noqa: PLC0415  # only a report needs it
 
     preview = None
-    if given.cluster is not None and given.context is not None:
+    if inputs.cluster is not None and inputs.context is not None:
         from cli.translation.placement_preview import make_preview  # noqa: PLC0415  # loads the CEL engine
 
-        context = given.context
-        preview = make_preview(*given.cluster, context.configuration, context.facts)
-    return Outcomes(given.context, preview).describe(result, verbose=verbose)
+        context = inputs.context
+        preview = make_preview(*inputs.cluster, context.configuration, context.facts)
+    return Outcomes(inputs.context, preview).describe(result, verbose=verbose)

@@ -131,13 +131,13 @@ def _references(value: Value) -> Iterator[TemplateKey]:
 def _template_names(value: Value) -> Iterator[Value]:
     """Yield the names of templates anywhere in an object, also in the patches of workflows."""
     if isinstance(value, dict):
-        for key, each in value.items():
+        for key, inner in value.items():
             if key == "resourceClaimTemplateName":
-                yield each
-            elif isinstance(each, str) and key == "podSpecPatch":
-                yield from (part for part in each.split('"') if part.startswith("drawbridge-"))
+                yield inner
+            elif isinstance(inner, str) and key == "podSpecPatch":
+                yield from (part for part in inner.split('"') if part.startswith("drawbridge-"))
             else:
-                yield from _template_names(each)
+                yield from _template_names(inner)
     elif isinstance(value, list):
         for item in value:
             yield from _template_names(item)
@@ -213,8 +213,8 @@ def _manifest(value: Mapping[str, Value]) -> dict[str, Value]:
     """Return an object as a manifest, without what the API server sets."""
     metadata = get_value(dict(value), ("metadata",))
     kept = {
-        key: each
-        for key, each in (metadata if isinstance(metadata, dict) else {}).items()
+        key: entry
+        for key, entry in (metadata if isinstance(metadata, dict) else {}).items()
         if key not in _SET_BY_SERVER and key != "uid"
     }
     return {**{key: each for key, each in value.items() if key != "status"}, "metadata": kept}

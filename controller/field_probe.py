@@ -114,19 +114,19 @@ def infer_gates(version: str, stored_fields: tuple[str, ...] | None = None) -> t
     The second value tells whether the version is known; the nearest known version replaces an
     unknown one.
     """
-    found = gates_of_version(version)
-    is_known = isinstance(found, Gates)
-    if not isinstance(found, Gates):
+    gates = gates_of_version(version)
+    is_known = isinstance(gates, Gates)
+    if not isinstance(gates, Gates):
         is_older = _parse_version(version) < _parse_version(VERSIONS[0])
-        found = gates_of_version(VERSIONS[0] if is_older else NEWEST)
-    if not isinstance(found, Gates):
+        gates = gates_of_version(VERSIONS[0] if is_older else NEWEST)
+    if not isinstance(gates, Gates):
         raise TypeError(f"{NEWEST} has no gates")
     if stored_fields is None:
-        return found, is_known
+        return gates, is_known
     observed: dict[str, bool] = {}
     for field, gate in GATE_OF_FIELD.items():
         observed[gate] = observed.get(gate, False) or field in stored_fields
-    return msgspec.structs.replace(found, **observed), is_known
+    return msgspec.structs.replace(gates, **observed), is_known
 
 
 def _parse_version(version: str) -> tuple[int, ...]:

@@ -28,9 +28,9 @@ class OtherWebhookReconciler:
 
     async def reconcile(self) -> None:
         """Compare the current webhook configurations with Drawbridge's own configuration."""
-        found = find_other_webhooks(self._read_configurations(), self._own_configuration.name)
-        self._reporter.set_gauge(Gauge.OTHER_WEBHOOKS, len(found))
-        for finding in found:
+        findings = find_other_webhooks(self._read_configurations(), self._own_configuration.name)
+        self._reporter.set_gauge(Gauge.OTHER_WEBHOOKS, len(findings))
+        for finding in findings:
             if finding not in self._reported:
                 self._reporter.report(finding, self._own_configuration, "CompareWebhooks")
-        self._reported = found
+        self._reported = findings

@@ -112,12 +112,12 @@ class OwnedNodeReconciler:
         try:
             await process_each(changes[:MAX_CHANGES], write)
         finally:
-            found = (
+            findings = (
                 report_selection(owned, decided),
                 report_disagreement(decided),
                 report_unfenced_nodes(sorted(rejected)),
             )
-            self._report(frozenset(each for each in found if each is not None))
+            self._report(frozenset(each for each in findings if each is not None))
 
     async def _write(self, change: TaintChange) -> None:
         cached = self._nodes.get(change.node)

@@ -32,16 +32,16 @@ class NameCharge(msgspec.Struct, frozen=True):
 def compute_charge(name: str, context: TranslationContext) -> NameCharge:
     """Translate requests of typical amounts and return their charge; empty if none translates."""
     for amount in _SAMPLE_AMOUNTS:
-        one, two = (_sum_charges(name, count, context) for count in (amount, 2 * amount))
-        if one is None:
+        single, double = (_sum_charges(name, count, context) for count in (amount, 2 * amount))
+        if single is None:
             continue
-        classes = frozenset(key.removesuffix(DEVICES) for key in one if key.endswith(DEVICES))
+        classes = frozenset(key.removesuffix(DEVICES) for key in single if key.endswith(DEVICES))
         counts_devices = (
             amount == 1
-            and two is not None
-            and all(_is_proportional(each, one, two) for each in classes)
+            and double is not None
+            and all(_is_proportional(each, single, double) for each in classes)
         )
-        is_mapped = f"{REQUESTS}{name}" in one
+        is_mapped = f"{REQUESTS}{name}" in single
         return NameCharge(classes, counts_devices, is_mapped, _is_shared(name, amount, context))
     return NameCharge()
 

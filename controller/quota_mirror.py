@@ -83,7 +83,7 @@ def collect_limits(
     The quota controller counts each quota separately, and one count can lag behind. The highest
     usage wins, including the usage in Drawbridge's own quota.
     """
-    found: dict[str, NameLimit] = {}
+    limits: dict[str, NameLimit] = {}
     for quota in quotas:
         for key, value in (quota.spec.hard or {}).items():
             name = _legacy_name(key)
@@ -92,9 +92,9 @@ def collect_limits(
                 continue
             counts = (quota, own_quota) if own_quota is not None else (quota,)
             used = max(parse_amount((each.status.used or {}).get(key, 0)) or 0 for each in counts)
-            if name not in found or hard < found[name].hard:
-                found[name] = NameLimit(hard, used, quota.metadata.name)
-    return found
+            if name not in limits or hard < limits[name].hard:
+                limits[name] = NameLimit(hard, used, quota.metadata.name)
+    return limits
 
 
 def _legacy_name(key: str) -> str:
@@ -153,8 +153,8 @@ def _divide_limit(
     pods_used = sum(each.used for each in group.values())
     claims_used = sum(claim_usage.get(each, 0) for each in classes)
     hard = {
-        f"{REQUESTS}{name}": min(each.hard, total - claims_used - (pods_used - each.used))
-        for name, each in group.items()
+        f"{REQUESTS}{name}": min(limit.hard, total - claims_used - (pods_used - limit.used))
+        for name, limit in group.items()
     } | {
         f"{device_class}{DEVICES}": total
         - pods_used
@@ -197,7 +197,7 @@ def find_unsupported_entries(
 
     A quota with scopes never counts a claim, even if a class maps the name.
     """
-    found = []
+    findings = []
     is_scoped = bool(quota.spec.scopes or quota.spec.scope_selector)
     for key, value in sorted((quota.spec.hard or {}).items()):
         limited = key.removeprefix(_LIMITS) if key.startswith(_LIMITS) else ""
@@ -210,8 +210,8 @@ def find_unsupported_entries(
             )
             message = f"the entry {key}: {value} {reason}, so it does not limit claims"
             limit = NameLimit(0, 0, quota.metadata.name)
-            found.append(_on_quota(QUOTA_DOES_NOT_BIND.at("spec.hard", message), limit))
-    return found
+            findings.append(_on_quota(QUOTA_DOES_NOT_BIND.at("spec.hard", message), limit))
+    return findings
 
 
 class QuotaMirrorReconciler:

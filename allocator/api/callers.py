@@ -88,11 +88,11 @@ class CallerAccess:
             raise ApiFailureError(FailureCode.UNAUTHORIZED, text)
         token = header[len(_BEARER) :].strip()
         address = _find_address(request)
-        found = await self._reviews.find_caller(token, lambda: self._count_token(address))
-        if found is None:
+        accepted = await self._reviews.find_caller(token, lambda: self._count_token(address))
+        if accepted is None:
             text = "the API server does not accept the bearer token"
             raise ApiFailureError(FailureCode.UNAUTHORIZED, text)
-        return found
+        return accepted
 
     async def is_allowed(self, caller: Caller, action: Action) -> bool:
         """Whether a caller may do something; raises ApiFailureError."""

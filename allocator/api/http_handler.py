@@ -102,11 +102,11 @@ class ApiHandler:
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Answer one request."""
         path, _, query = request.raw_path.partition("?")
-        found = [(each, name) for each in self._routes if (name := _match(each.call, path)) != ""]
-        label = found[0][0].call.label if found else _UNKNOWN
+        routes = [(each, name) for each in self._routes if (name := _match(each.call, path)) != ""]
+        label = routes[0][0].call.label if routes else _UNKNOWN
         started = time.perf_counter()
         try:
-            response = await self._respond(request, found, query)
+            response = await self._respond(request, routes, query)
         except ConnectionError:  # the client is gone
             raise
         except Exception as error:  # noqa: BLE001  # any exception fails one request only
@@ -173,13 +173,13 @@ def _match(call: ApiCall, path: str) -> str | None:
     return "" if "/" in name else unquote(name, errors="replace")
 
 
-def _choose(found: "list[tuple[_Route, str | None]]", method: str) -> "tuple[_Route, str | None]":
-    if not found:
+def _choose(routes: "list[tuple[_Route, str | None]]", method: str) -> "tuple[_Route, str | None]":
+    if not routes:
         raise ApiFailureError(FailureCode.NOT_FOUND, "the API has no such path")
-    for route in found:
+    for route in routes:
         if route[0].call.method == method:
             return route
-    allowed = found[0][0].call.method
+    allowed = routes[0][0].call.method
     raise RejectedRequestError(405, f"the method must be {allowed}", Allow=allowed)
 
 

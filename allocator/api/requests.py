@@ -63,11 +63,13 @@ def namespaces_of(request: SimulationRequest) -> Collection[str]:
 
     The names are checked, and nothing else of the objects.
     """
-    found = set(_namespaces(request))
-    if len(found) > MAX_NAMESPACES:
-        text = f"the objects are in {len(found)} namespaces, at most {MAX_NAMESPACES} are allowed"
+    namespaces = set(_namespaces(request))
+    if len(namespaces) > MAX_NAMESPACES:
+        text = (
+            f"the objects are in {len(namespaces)} namespaces, at most {MAX_NAMESPACES} are allowed"
+        )
         raise ApiFailureError(FailureCode.BAD_REQUEST, text)
-    return sorted(found)
+    return sorted(namespaces)
 
 
 def _namespaces(request: SimulationRequest) -> Iterator[str]:
@@ -97,12 +99,12 @@ def read_simulation(request: SimulationRequest) -> PodsToSimulate:
 
 def _read(reader: Reader[T], raw: Sequence[msgspec.Raw], where: str) -> tuple[T, ...]:
     objects = []
-    for number, each in enumerate(raw):
-        found = reader.read(each)
-        if isinstance(found, tuple):
-            path = f"{where}[{number}]" + (f".{found[0].path}" if found[0].path else "")
-            raise ApiFailureError(FailureCode.BAD_REQUEST, found[0].message, path)
-        objects.append(found)
+    for number, value in enumerate(raw):
+        decoded = reader.read(value)
+        if isinstance(decoded, tuple):
+            path = f"{where}[{number}]" + (f".{decoded[0].path}" if decoded[0].path else "")
+            raise ApiFailureError(FailureCode.BAD_REQUEST, decoded[0].message, path)
+        objects.append(decoded)
     return tuple(objects)
 
 

@@ -199,21 +199,23 @@ class PreemptionView(Protocol):
 
 
 def simulate_pods(
-    state: AllocatorState, given: PodsToSimulate, view: PreemptionView
+    state: AllocatorState, simulated: PodsToSimulate, view: PreemptionView
 ) -> tuple[SimulatedPod, ...]:
     """Place pods one after the other. Changes the state."""
     state.ledger.accept_unversioned()
     existing = {name_of(each): each for each in state.claims.values()}
-    added = {name_of(each): each for each in given.claims}
+    added = {name_of(each): each for each in simulated.claims}
     claims = (_with_reservation(state, each) for each in (existing | added).values())
-    placer = Placer(state.planner, state.ledger, ClusterNodes(nodes=()), claims, given.templates)
-    templates = {name_of(each): each for each in given.templates}
-    if given.preempt:
+    placer = Placer(
+        state.planner, state.ledger, ClusterNodes(nodes=()), claims, simulated.templates
+    )
+    templates = {name_of(each): each for each in simulated.templates}
+    if simulated.preempt:
         priorities = Priorities(view.classes())
         running = [_as_running(each, priorities) for each in view.running()]
         preempting = PreemptingPlacer(placer, running, tuple(view.budgets()), priorities)
-        return tuple(_preempt(preempting, placer, state, each) for each in given.pods)
-    return tuple(_place(placer, state, templates, each) for each in given.pods)
+        return tuple(_preempt(preempting, placer, state, each) for each in simulated.pods)
+    return tuple(_place(placer, state, templates, each) for each in simulated.pods)
 
 
 def _as_running(pod: Pod, priorities: Priorities) -> RunningPod:
@@ -264,12 +266,12 @@ def _place(
     served, unserved = _serving_nodes(pod, state)
     search = NodeSearch(pod=_as_scheduled(pod), claims=used.claims, limit=1, only=served)
     ids = _share_ids()
-    found = find_nodes(search, state, state.ledger.view(), lambda: next(ids))
-    if found.error is not None:
-        return _refused(pod, used.claims, found.error.reasons)
-    if not found.fitting:
-        return _refused(pod, used.claims, (*unserved, *merge_reasons(found.reasons)))
-    there = (state.planner.nodes[found.fitting[0].name],)
+    shortlist = find_nodes(search, state, state.ledger.view(), lambda: next(ids))
+    if shortlist.error is not None:
+        return _refused(pod, used.claims, shortlist.error.reasons)
+    if not shortlist.fitting:
+        return _refused(pod, used.claims, (*unserved, *merge_reasons(shortlist.reasons)))
+    there = (state.planner.nodes[shortlist.fitting[0].name],)
     advertised = {each.name: frozenset(advertised_resources(each)) for each in there}
     nodes = ClusterNodes(nodes=there, advertised=advertised)
     done = placer.beside(state.planner, nodes).place_pod(pod)

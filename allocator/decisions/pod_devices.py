@@ -77,8 +77,8 @@ class PodDecisions:
         A search that is `out_of_time` continues with the next call for an equal request.
         """
         received = read_claims(request)
-        for each, _ in received:
-            self.state.observe_claim(each)
+        for claim, _ in received:
+            self.state.observe_claim(claim)
         reason = check_claims(request.pod, received, self.state)
         if reason is not None:
             self.forget(request.pod.uid)

@@ -98,7 +98,7 @@ class Releases:
         releasing = self._known.keys()
         kept = {pod: (each, each.claims & releasing) for pod, each in self._claims_for.items()}
         self._claims_for = {
-            pod: _Paired(each.priority, uids) for pod, (each, uids) in kept.items() if uids
+            pod: _Paired(paired.priority, uids) for pod, (paired, uids) in kept.items() if uids
         }
         taken = (each.claims for each in self._claims_for.values() if each.priority >= priority)
         return frozenset(releasing).difference(*taken)

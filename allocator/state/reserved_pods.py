@@ -173,7 +173,9 @@ class ReservedPods:
     def expire(self, now: float) -> tuple[str, ...]:
         """Remove the reservations whose time is over; return the UIDs of their pods."""
         expired = [
-            uid for uid, each in self._pods.items() if each.until <= now and not each.writing
+            uid
+            for uid, reservation in self._pods.items()
+            if reservation.until <= now and not reservation.writing
         ]
         for uid in expired:
             self._remove(uid)

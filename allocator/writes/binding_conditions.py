@@ -69,9 +69,9 @@ def _conditions(status: ClaimStatus, result: AllocationResult) -> frozenset[str]
     device = (result.driver, result.pool, result.device, result.share_id)
     return frozenset(
         condition.type
-        for each in status.devices
-        if (each.driver, each.pool, each.device, each.share_id) == device
-        for condition in each.conditions
+        for allocated in status.devices
+        if (allocated.driver, allocated.pool, allocated.device, allocated.share_id) == device
+        for condition in allocated.conditions
         if condition.status == _TRUE
     )
 

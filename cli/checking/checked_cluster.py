@@ -177,7 +177,7 @@ def _read_objects(options: argparse.Namespace, streams: Streams) -> tuple[Cluste
             resources.TAINT_RULES, resources.NETWORKS,
         )  # fmt: skip
         values = [
-            each for kind in needed for each in await live_cluster.list_objects(session, kind)
+            value for kind in needed for value in await live_cluster.list_objects(session, kind)
         ]
         for kind in optional:
             values += await live_cluster.list_if_served(session, kind)

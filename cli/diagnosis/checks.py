@@ -65,7 +65,7 @@ def _derive(state: ClusterState, configuration: Configuration) -> CheckedState:
     stored = None if isinstance(state.stored_fields, Unread) else state.stored_fields
     gates, _ = infer_gates(state.version, stored)
     read = [
-        each for kind in state.published.values() if not isinstance(kind, Unread) for each in kind
+        value for kind in state.published.values() if not isinstance(kind, Unread) for value in kind
     ]
     objects = sort_documents(as_documents(read))
     gathered = gather_facts(facts_input(objects), configuration, gates, stored)

@@ -62,9 +62,9 @@ def _check_registration(state: ClusterState, configuration: Configuration) -> It
 
 def _check_certificates(state: ClusterState, _: Configuration) -> Iterator[DoctorLine]:
     entries = [
-        (f"{get_value(each, ('name',))}", get_value(each, ("clientConfig", "caBundle")))
+        (f"{get_value(webhook, ('name',))}", get_value(webhook, ("clientConfig", "caBundle")))
         for registration in _registrations(state)
-        for each in _webhooks(registration)
+        for webhook in _webhooks(registration)
     ]
     lines = dict.fromkeys(_check_bundle(name, bundle, state.now) for name, bundle in entries)
     problems = [each for each in lines if each.code]

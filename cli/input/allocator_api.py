@@ -282,14 +282,14 @@ async def _find_endpoint(session: "Session", namespace: str) -> tuple[str, int]:
     labels = f"kubernetes.io/service-name={ALLOCATOR_SERVICE}"
     slices = await live_cluster.list_objects(session, ENDPOINT_SLICES, namespace, labels=labels)
     ready = {
-        (each.target_ref.name, port.port)
+        (endpoint.target_ref.name, port.port)
         for value in msgspec.convert(slices, list[_EndpointSlice])
         for port in value.ports or ()
-        for each in value.endpoints or ()
+        for endpoint in value.endpoints or ()
         # Unknown means ready.
-        if each.conditions.ready is not False
-        and each.target_ref is not None
-        and each.target_ref.kind == "Pod"
+        if endpoint.conditions.ready is not False
+        and endpoint.target_ref is not None
+        and endpoint.target_ref.kind == "Pod"
         and port.name == _PORT_NAME
     }
     if not ready:

@@ -72,7 +72,8 @@ def _read_config_map(document: Document) -> Iterator[ConfigurationDocument]:
         # Blank lines before the block, and its indentation, keep the positions of the file.
         data = "\n".join([*[""] * line, *block, ""])
         configurations = [
-            ConfigurationDocument(each) for each in read_documents(Source(name, data.encode()))
+            ConfigurationDocument(document)
+            for document in read_documents(Source(name, data.encode()))
         ]
     else:
         inner = read_documents(Source(name, text.encode()))

@@ -149,13 +149,13 @@ def _body(inputs: SimulationInput, pods: Sequence[Pod]) -> dict[str, Any]:
 
     The allocator knows those of the live cluster.
     """
-    found = inputs.objects
+    loaded = inputs.objects
     objects: dict[str, Any] = {
         "pods": pods,
-        "claims": [each for each in found.claims if _is_in_file("ResourceClaim", each, inputs)],
+        "claims": [each for each in loaded.claims if _is_in_file("ResourceClaim", each, inputs)],
         "templates": [
             template
-            for template in found.templates
+            for template in loaded.templates
             if _is_in_file("ResourceClaimTemplate", template, inputs)
         ],
     }

@@ -161,11 +161,11 @@ def _read(
             _keep_details(document, details, to_place=False)
         yield document
     for paths, to_place in ((options.cluster, False), (options.filename, True)):
-        for each in read_documents(paths, streams.stdin):
-            if isinstance(each, Document) and isinstance(each.value, dict):
-                details.places[each.name] = each.without_value()
-                _keep_details(each, details, to_place=to_place)
-            yield each
+        for read in read_documents(paths, streams.stdin):
+            if isinstance(read, Document) and isinstance(read.value, dict):
+                details.places[read.name] = read.without_value()
+                _keep_details(read, details, to_place=to_place)
+            yield read
 
 
 def _keep_details(document: Document, details: ObjectDetails, *, to_place: bool) -> None:

@@ -120,5 +120,7 @@ def template_key(template: Value) -> TemplateKey:
 def _unwritable(edited: Sequence[tuple[Document, Sequence[Edit]]]) -> frozenset[int]:
     """Return the documents whose text cannot be edited."""
     return frozenset(
-        id(each) for each, edits in edited if not isinstance(apply_to_text(each, edits), bytes)
+        id(document)
+        for document, edits in edited
+        if not isinstance(apply_to_text(document, edits), bytes)
     )

@@ -55,7 +55,7 @@ def describe_changes(
     does not read it, and it is longer than all other changes.
     """
     before_lines, after_lines = (
-        each.decode(errors="backslashreplace").splitlines(keepends=True) for each in (before, after)
+        text.decode(errors="backslashreplace").splitlines(keepends=True) for text in (before, after)
     )
     for line in difflib.unified_diff(before_lines, after_lines, old, new):
         text = line if whole else _ORIGINAL.sub(_fold, line)

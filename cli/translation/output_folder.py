@@ -36,12 +36,12 @@ def write_folder(
     refused = list(_find_problems(targets, Path(folder), result, overwrite=overwrite))
     if refused:
         return 0, refused
-    for number, each in enumerate(targets):
+    for number, target in enumerate(targets):
         try:
-            _write_whole(Path(folder) / each.name, each.data)
+            _write_whole(Path(folder) / target.name, target.data)
         except OSError as error:
-            message = f"cannot write {each.name}: {(error.strerror or f'{error}').lower()}"
-            return number, [_finding(message, each.source)]
+            message = f"cannot write {target.name}: {(error.strerror or f'{error}').lower()}"
+            return number, [_finding(message, target.source)]
     return len(targets), []
 
 

@@ -15,14 +15,14 @@ _MAX_NAMED_NODES: Final = 10
 
 def describe_dual_nodes(dual_nodes: Iterable[DualNode]) -> Finding | None:
     """Return a finding that names the first nodes and counts the idle devices."""
-    found = sorted(dual_nodes)
-    if not found:
+    sorted_nodes = sorted(dual_nodes)
+    if not sorted_nodes:
         return None
-    nodes = [each.node for each in found]
-    names = sorted({name for each in found for name in each.names})
+    nodes = [each.node for each in sorted_nodes]
+    names = sorted({name for each in sorted_nodes for name in each.names})
     rest = len(nodes) - _MAX_NAMED_NODES
     more = f" and {rest} more" if rest > 0 else ""
-    devices = sum(each.devices for each in found)
+    devices = sum(each.devices for each in sorted_nodes)
     verb, where = (
         ("advertises", "1 node") if len(nodes) == 1 else ("advertise", f"{len(nodes)} nodes")
     )

@@ -227,13 +227,13 @@ def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -
             "webhooks", message, object=about, remedy=_WEBHOOK_REMEDY
         )
     wanted = derive_conditions(configuration)
-    for i, each in enumerate(_webhooks(live)):
-        if wrong := _find_excluding(each, wanted):
+    for i, webhook in enumerate(_webhooks(live)):
+        if wrong := _find_excluding(webhook, wanted):
             names = _format_configured_names(configuration)
-            message = f"webhook {each.get('name')}: {'; '.join(wrong)}{names}"
+            message = f"webhook {webhook.get('name')}: {'; '.join(wrong)}{names}"
             path = f"webhooks[{i}].matchConditions"
             yield operation_codes.NAME_NOT_ACTIVE.at(path, message, object=about)
-        if _selects_too_little(each, configuration):
+        if _selects_too_little(webhook, configuration):
             path = f"webhooks[{i}].namespaceSelector"
             message = (
                 f"webhook {POD_WEBHOOK}: namespaceSelector requires the label {TRANSLATE_LABEL}, "

@@ -117,7 +117,7 @@ def find_other_webhooks(
     configurations: Iterable[WebhookConfiguration], own_name: str = "drawbridge"
 ) -> tuple[Finding, ...]:
     """Report the known webhooks that may handle translated pods, in the order of their calls."""
-    found = []
+    ordered = []
     for configuration in configurations:
         name = (configuration.get("metadata") or {}).get("name", "")
         kind = configuration.get("kind") or _MUTATING
@@ -128,8 +128,8 @@ def find_other_webhooks(
             if project is not None and _matches_pods(webhook) and _may_match_namespace(webhook):
                 source = _Source(kind, name, f"{webhook.get('name')}")
                 finding = _build_finding(source, project, _describe_order(kind, name, own_name))
-                found.append(((kind != _MUTATING, name), finding))
-    return tuple(finding for _, finding in sorted(found, key=lambda each: each[0]))
+                ordered.append(((kind != _MUTATING, name), finding))
+    return tuple(finding for _, finding in sorted(ordered, key=lambda each: each[0]))
 
 
 class _Source(NamedTuple):

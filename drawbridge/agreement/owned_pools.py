@@ -86,7 +86,7 @@ def decide_node(owned: Sequence[OwnedPool], labels: Labels) -> NodeOwnership:
     other entry removes it.
     """
     entries = tuple(
-        i for i, each in enumerate(owned) if selector_matches(each.node_selector, labels)
+        i for i, entry in enumerate(owned) if selector_matches(entry.node_selector, labels)
     )
     if not entries:
         return _NOT_OWNED
@@ -157,7 +157,7 @@ def select_owned_slices(
     known, extended = known_families(configuration), drivers_by_resource(classes)
     by_name = {each.name: each for each in nodes}
     withheld = {
-        name: find_withheld_drivers(each, known, extended) for name, each in by_name.items()
+        name: find_withheld_drivers(node, known, extended) for name, node in by_name.items()
     }
     pools: dict[PoolID, list[Slice]] = {}
     for slice_ in slices:
@@ -281,17 +281,17 @@ def _list_nodes(names: Sequence[str]) -> str:
 
 def drivers_by_resource(classes: Iterable[ClassFacts]) -> dict[str, frozenset[str]]:
     """Return the drivers whose devices classes with an extended resource name select, by name."""
-    found: dict[str, frozenset[str]] = {}
+    drivers: dict[str, frozenset[str]] = {}
     for device_class in classes:
         if device_class.extended:
-            found[device_class.extended] = found.get(device_class.extended, frozenset()).union(
+            drivers[device_class.extended] = drivers.get(device_class.extended, frozenset()).union(
                 device_class.drivers
             )
-    return found
+    return drivers
 
 
 def find_withheld_drivers(
-    node: Node, known: Mapping[str, Family], extended: Mapping[str, frozenset[str]]
+    node: Node, families: Mapping[str, Family], extended: Mapping[str, frozenset[str]]
 ) -> frozenset[str]:
     """Return the drivers whose devices on a node a device plugin allocates, or may have allocated.
 
@@ -300,10 +300,10 @@ def find_withheld_drivers(
     node until the last pod with a device of the plugin has ended.
     """
     if DUAL_LABEL in node.labels:
-        named = (driver for driver, family in known.items() if family.legacy_names)
+        named = (driver for driver, family in families.items() if family.legacy_names)
         return frozenset(named).union(*extended.values())
-    found: set[str] = set()
+    drivers: set[str] = set()
     for name in advertised_resources(node):
-        found.update(driver for driver, family in known.items() if serves_name(family, name))
-        found.update(extended.get(name, ()))
-    return frozenset(found)
+        drivers.update(driver for driver, family in families.items() if serves_name(family, name))
+        drivers.update(extended.get(name, ()))
+    return frozenset(drivers)

@@ -62,14 +62,14 @@ def is_exclusively_owned(stored: Value) -> bool:
     annotations = _read_strings(stored, ("metadata", "annotations"))
     annotations.pop(USED_ANNOTATION, None)
     own_labels = {key: text for key, text in labels.items() if MANAGED_BY.get(key) != text}
-    made = make_template(
+    template = make_template(
         as_mapping(get_value(stored, ("spec", "spec"))),
         labels=own_labels,
         annotations=annotations,
         claim_labels=_read_strings(stored, (*_CLAIM_METADATA, "labels")),
         claim_annotations=_read_strings(stored, (*_CLAIM_METADATA, "annotations")),
     )
-    return metadata.get("name") == made.name
+    return metadata.get("name") == template.name
 
 
 def _read_strings(stored: Value, path: tuple[str, ...]) -> dict[str, str]:

@@ -63,15 +63,15 @@ def read_facts(config_map: FactsConfigMap) -> Facts:
 
 def read_kept_facts(config_map: FactsConfigMap) -> tuple[Facts, ...]:
     """Read all kept versions of the facts, except for unreadable ones."""
-    found = []
+    kept = []
     for key, content in sorted((config_map.data or {}).items()):
         if key.startswith(_KEY_PREFIX):
             try:
                 facts = serialized.read_facts(msgspec.json.decode(content))
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 continue
-            found += [facts] if isinstance(facts, Facts) else []
-    return tuple(found)
+            kept += [facts] if isinstance(facts, Facts) else []
+    return tuple(kept)
 
 
 def _format_first(findings: tuple[Finding, ...]) -> str:

@@ -41,16 +41,16 @@ def _find_dropped_path(sent: Value, stored: Value, path: str) -> str:
         for key, value in sent.items():
             if key not in stored_fields:
                 return f"{path}.{key}"
-            if found := _find_dropped_path(value, stored_fields[key], f"{path}.{key}"):
-                return found
+            if dropped := _find_dropped_path(value, stored_fields[key], f"{path}.{key}"):
+                return dropped
         return ""
     if isinstance(sent, list):
         stored_items = as_list(stored)
         for number, value in enumerate(sent):
             if number >= len(stored_items):
                 return f"{path}[{number}]"
-            if found := _find_dropped_path(value, stored_items[number], f"{path}[{number}]"):
-                return found
+            if dropped := _find_dropped_path(value, stored_items[number], f"{path}[{number}]"):
+                return dropped
     return ""
 
 

@@ -116,17 +116,17 @@ CelNode = (
 def copy_tree(node: CelNode, new_id: Callable[[], int]) -> CelNode:
     """Return a copy of the tree under `node` with new ids."""
     copy: dict[int, CelNode] = {}
-    for each in reversed(walk(node)):
-        copy[id(each)] = _copy(each, new_id, copy)
+    for descendant in reversed(walk(node)):
+        copy[id(descendant)] = _copy(descendant, new_id, copy)
     return copy[id(node)]
 
 
 def walk(node: CelNode) -> list[CelNode]:
     """Return the node and all its descendants; a parent precedes its children."""
-    found = [node]
-    for each in found:
-        found.extend(children(each))
-    return found
+    nodes = [node]
+    for parent in nodes:
+        nodes.extend(children(parent))
+    return nodes
 
 
 def children(node: CelNode) -> tuple[CelNode, ...]:  # noqa: PLR0911  # one for each kind of node

@@ -114,7 +114,7 @@ class ResourceClient(Generic[T]):
         path = self._path(namespace)
         try:
             return [
-                each async for each in self._list_pages(path, {**query, "limit": f"{PAGE_SIZE}"})
+                value async for value in self._list_pages(path, {**query, "limit": f"{PAGE_SIZE}"})
             ]
         except ApiError as error:
             if not error.gone:

@@ -99,7 +99,7 @@ class Credentials:
             InClusterConfigLoader,
         )
 
-        found = Configuration()
+        configuration = Configuration()
         token, authority = (
             str(self._service_account / "token"),
             str(self._service_account / "ca.crt"),
@@ -108,7 +108,7 @@ class Credentials:
             loader = InClusterConfigLoader(  # type: ignore[no-untyped-call]
                 token, authority, environ=self._environ
             )
-            loader.load_and_set(found)  # type: ignore[no-untyped-call]
+            loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
             self.namespace = (
                 (self._service_account / "namespace").read_text(encoding="utf-8").strip()
             )
@@ -116,7 +116,7 @@ class Credentials:
             raise AccessError(
                 f"cannot use the service account in {self._service_account}: {error}"
             ) from None
-        return self._make_access(found, {}, self._now() + FILE_SECONDS)
+        return self._make_access(configuration, {}, self._now() + FILE_SECONDS)
 
     async def _read_kubeconfig(self) -> Access:
         from kubernetes.aio.client import Configuration  # noqa: PLC0415  # a third of a second
@@ -127,23 +127,23 @@ class Credentials:
                 f"{self._kubeconfig} does not exist, and this process does not run in a pod with a "
                 "service account: set --kubeconfig or KUBECONFIG"
             )
-        found = Configuration()
+        configuration = Configuration()
         with _collect_errors() as errors:
             try:
                 async with asyncio.timeout(PLUGIN_SECONDS):
                     loader: Any = await load_kube_config(  # type: ignore[no-untyped-call]
-                        self._kubeconfig, self._context, found, persist_config=False
+                        self._kubeconfig, self._context, configuration, persist_config=False
                     )
             except Exception as error:  # noqa: BLE001  # a malformed file can raise anything
                 reason = str(error) or type(error).__name__
                 raise AccessError(f"kubeconfig {self._kubeconfig}: {reason}") from None
         user: dict[str, Any] = loader._user.value if loader._user else {}  # noqa: SLF001  # no other way
-        if "exec" in user and not found.api_key and not found.cert_file:
+        if "exec" in user and not configuration.api_key and not configuration.cert_file:
             command = user["exec"].get("command")
             reason = "; ".join(errors) or "it returned no credentials"
             raise AccessError(f"kubeconfig {self._kubeconfig}: plug-in {command}: {reason}")
         self.namespace = loader.current_context["context"].get("namespace") or "default"
-        return self._make_access(found, user, self._renewal_time(loader, user))
+        return self._make_access(configuration, user, self._renewal_time(loader, user))
 
     def _renewal_time(self, loader: Any, user: Mapping[str, Any]) -> float:  # noqa: ANN401  # untyped library
         expiry = getattr(loader, "exec_plugin_expiry", None)
@@ -152,32 +152,39 @@ class Credentials:
             return self._now() + max(left - EARLY_SECONDS, left / 2, 1.0)
         return self._now() + FILE_SECONDS if "tokenFile" in user else float("inf")
 
-    def _make_access(self, found: Any, user: Mapping[str, Any], renew_at: float) -> Access:  # noqa: ANN401  # untyped library
+    def _make_access(self, configuration: Any, user: Mapping[str, Any], renew_at: float) -> Access:  # noqa: ANN401  # untyped library
         headers = _impersonation_headers(user)
-        scheme, _, secret = str(found.api_key.get("BearerToken", "")).partition(" ")
+        scheme, _, secret = str(configuration.api_key.get("BearerToken", "")).partition(" ")
         if secret:
             # A token file may end with a newline, but a header value must not.
             headers["Authorization"] = f"{scheme.capitalize()} {secret.strip()}"
-        server = str(found.host).rstrip("/")
+        server = str(configuration.host).rstrip("/")
         return Access(
             server=server,
             headers=headers,
-            tls=self._tls_context(found) if server.startswith("https") else None,
-            server_name=found.tls_server_name or None,
-            proxy=found.proxy or proxy_for(server, self._environ),
+            tls=self._tls_context(configuration) if server.startswith("https") else None,
+            server_name=configuration.tls_server_name or None,
+            proxy=configuration.proxy or proxy_for(server, self._environ),
             renew_at=renew_at,
-            client_certificate=(found.cert_file, found.key_file) if found.cert_file else None,
+            client_certificate=(configuration.cert_file, configuration.key_file)
+            if configuration.cert_file
+            else None,
         )
 
-    def _tls_context(self, found: Any) -> ssl.SSLContext:  # noqa: ANN401  # untyped library
+    def _tls_context(self, configuration: Any) -> ssl.SSLContext:  # noqa: ANN401  # untyped library
         """Return the same context for equal certificates: a new one closes every connection."""
-        files = (found.ssl_ca_cert, found.cert_file, found.key_file)
+        files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
         try:
-            key = (found.verify_ssl, *(Path(name).read_bytes() if name else b"" for name in files))
+            key = (
+                configuration.verify_ssl,
+                *(Path(name).read_bytes() if name else b"" for name in files),
+            )
             if self._tls is None or self._tls[0] != key:
-                self._tls = key, _make_tls_context(found.verify_ssl, *files)
+                self._tls = key, _make_tls_context(configuration.verify_ssl, *files)
         except (OSError, ssl.SSLError) as error:
-            raise AccessError(f"cannot load the certificates of {found.host}: {error}") from None
+            raise AccessError(
+                f"cannot load the certificates of {configuration.host}: {error}"
+            ) from None
         return self._tls[1]
 
 

@@ -102,8 +102,8 @@ def _available(
     """Return the value without unavailable fields. Appends a finding for each of them."""
     if isinstance(value, list | tuple):
         return [
-            _available(each, built, findings, f"{place}[]", f"{path}[{i}]")
-            for i, each in enumerate(value)
+            _available(element, built, findings, f"{place}[]", f"{path}[{i}]")
+            for i, element in enumerate(value)
         ]
     if not isinstance(value, Mapping):
         return value

@@ -67,8 +67,8 @@ def consumed_amounts(
             return Misfit(name, MisfitReason.ABSENT, quantity)
     # Compute all amounts before checking policies, so that errors do not depend on name order.
     taken = {
-        name: _amount(name, each, requested.get(name), fractional=fractional)
-        for name, each in capacity.items()
+        name: _amount(name, published, requested.get(name), fractional=fractional)
+        for name, published in capacity.items()
     }
     for name, quantity in taken.items():
         policy = capacity[name].request_policy
@@ -228,17 +228,17 @@ def _broken_values(
     if len(values) > _MAX_VALID_VALUES:
         yield where, f"{len(values)} validValues, at most {_MAX_VALID_VALUES}"
     seen: set[int] = set()
-    for index, each in enumerate(values):
-        if index and each < values[index - 1]:
+    for index, valid in enumerate(values):
+        if index and valid < values[index - 1]:
             yield (
                 f"{where}[{index}]",
-                f"{each} is below {values[index - 1]}, values must be in ascending order",
+                f"{valid} is below {values[index - 1]}, values must be in ascending order",
             )
-        if each > value:
-            yield f"{where}[{index}]", f"{each} is above the capacity's value {value}"
-        if each.value() in seen:
-            yield f"{where}[{index}]", f"{each} appears twice when rounded up to integers"
-        seen.add(each.value())
+        if valid > value:
+            yield f"{where}[{index}]", f"{valid} is above the capacity's value {value}"
+        if valid.value() in seen:
+            yield f"{where}[{index}]", f"{valid} appears twice when rounded up to integers"
+        seen.add(valid.value())
     if default not in values:
         yield where, f"the default {default} is not one of the validValues"
 
@@ -269,23 +269,23 @@ def _broken_step(
     if low + step > value:
         yield where, f"one step of {step} above min {low} is above the capacity's value {value}"
     size = step.value()
-    for name, each in ends.items():
+    for name, end in ends.items():
         # In integers, even if the scheduler uses thousandths.
-        if each is not None and size and (each.value() - low.value()) % size:
-            yield where, f"{name} {each} is not a whole number of steps of {step} above min {low}"
+        if end is not None and size and (end.value() - low.value()) % size:
+            yield where, f"{name} {end} is not a whole number of steps of {step} above min {low}"
 
 
 def _unusable(capacity: Capacity, policy: RequestPolicy | None) -> Iterator[_Problem]:
-    found: dict[str, Quantity | None] = {"value": capacity.value}
+    quantities: dict[str, Quantity | None] = {"value": capacity.value}
     policy = policy or RequestPolicy()
-    found["requestPolicy.default"] = policy.default
-    for index, each in enumerate(policy.valid_values):
-        found[f"requestPolicy.validValues[{index}]"] = each
+    quantities["requestPolicy.default"] = policy.default
+    for index, valid in enumerate(policy.valid_values):
+        quantities[f"requestPolicy.validValues[{index}]"] = valid
     if policy.valid_range is not None:
-        found["requestPolicy.validRange.min"] = policy.valid_range.min
+        quantities["requestPolicy.validRange.min"] = policy.valid_range.min
         step = policy.valid_range.step
         if step is not None and not 0 < step.value() <= INT64_MAX:
             yield "requestPolicy.validRange.step", f"the step {step} is out of range"
-    for where, quantity in found.items():
+    for where, quantity in quantities.items():
         if quantity is not None and quantity.sign() < 0:
             yield where, f"the amount {quantity} is negative"

@@ -183,11 +183,13 @@ def effective_counter_uses(
     Raises ExpressionEvaluationError if a selector cannot be evaluated.
     """
     candidates = (each for each in (*configured, *annotated) if each.groups is not None)
-    found = _first_selecting(peer, candidates, evaluate)
+    configuration = _first_selecting(peer, candidates, evaluate)
     uses = peer.device.consumes_counters
-    if found is None or found.groups is None:
+    if configuration is None or configuration.groups is None:
         return uses
-    return tuple(msgspec.structs.replace(use, compatibility_groups=found.groups) for use in uses)
+    return tuple(
+        msgspec.structs.replace(use, compatibility_groups=configuration.groups) for use in uses
+    )
 
 
 def _first_selecting(
@@ -234,11 +236,11 @@ def find_incompatibility(
     everything. A second share of a device is checked against the device itself.
     """
     for other in taken:
-        found = check_direction(candidate, other, evaluate) or check_direction(
+        incompatibility = check_direction(candidate, other, evaluate) or check_direction(
             other, candidate, evaluate
         )
-        if found is not None:
-            return found
+        if incompatibility is not None:
+            return incompatibility
     return None
 
 
@@ -272,12 +274,12 @@ def _on_one_device(attribute: str, one: Peer, other: Peer) -> bool:
 def _values(name: str, peer: Peer) -> frozenset[tuple[str, object]]:
     """Return the values of an attribute with their types."""
     domain, identifier = attributes.split_name(name, peer.pool.driver)
-    found = attributes.find_attribute(peer.device, peer.pool.driver, f"{domain}/{identifier}")
-    if found is None:
+    attribute = attributes.find_attribute(peer.device, peer.pool.driver, f"{domain}/{identifier}")
+    if attribute is None:
         return frozenset()
     values = set()
     for scalar, several in _TYPES:
-        one, many = getattr(found, scalar), getattr(found, several)
+        one, many = getattr(attribute, scalar), getattr(attribute, several)
         values |= {(scalar, value) for value in (*(many or ()), *(() if one is None else (one,)))}
     return frozenset(values)
 

@@ -145,11 +145,11 @@ class _Walker:
         return walked
 
     def unknown(self, value: Mapping[Any, object], info: inspect.StructType, path: str) -> None:
-        known = {field.encode_name for field in info.fields}
+        names = {field.encode_name for field in info.fields}
         for name in value:
-            if name not in known:
+            if name not in names:
                 at = f"{path}.{name}" if path else f"{name}"
-                near = difflib.get_close_matches(f"{name}", known, n=1)
+                near = difflib.get_close_matches(f"{name}", names, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 self.add(codes.FIELD_UNKNOWN, at, f"unknown field {name}{hint}")
 

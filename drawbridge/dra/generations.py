@@ -20,9 +20,10 @@ def current_slices(published: Iterable[Slice]) -> tuple[Slice, ...]:
 def find_replacement(outdated: Slice, published: Iterable[Slice]) -> Slice | None:
     """Return the slice of the newest generation that replaces another one of its pool."""
     newer = [
-        each
-        for each in published
-        if each.generation > outdated.generation and each.node_name in {None, outdated.node_name}
+        slice_
+        for slice_ in published
+        if slice_.generation > outdated.generation
+        and slice_.node_name in {None, outdated.node_name}
     ]
     return max(newer, key=lambda each: each.generation, default=None)
 

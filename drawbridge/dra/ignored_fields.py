@@ -67,22 +67,22 @@ def _walk(
         case inspect.StructType() if isinstance(value, Mapping):
             yield from _walk_struct(value, info, general, path)
         case inspect.VarTupleType() | inspect.ListType() if isinstance(value, list | tuple):
-            for i, each in enumerate(value):
-                yield from _walk(each, info.item_type, f"{general}[]", f"{path}[{i}]")
+            for i, element in enumerate(value):
+                yield from _walk(element, info.item_type, f"{general}[]", f"{path}[{i}]")
         case inspect.DictType() if isinstance(value, Mapping):
-            for key, each in value.items():
-                yield from _walk(each, info.value_type, f"{general}[]", f"{path}[{key}]")
+            for key, element in value.items():
+                yield from _walk(element, info.value_type, f"{general}[]", f"{path}[{key}]")
 
 
 def _walk_struct(
     value: Mapping[Any, object], info: inspect.StructType, general: str, path: str
 ) -> Iterator[tuple[str, str, str]]:
-    known = {field.encode_name: field.type for field in info.fields}
-    for name, each in value.items():
-        if name in known:
+    types = {field.encode_name: field.type for field in info.fields}
+    for name, inner in value.items():
+        if name in types:
             if name != _METADATA:
-                yield from _walk(each, known[name], f"{general}.{name}", f"{path}.{name}")
+                yield from _walk(inner, types[name], f"{general}.{name}", f"{path}.{name}")
             continue
-        near = difflib.get_close_matches(f"{name}", known, n=1)
+        near = difflib.get_close_matches(f"{name}", types, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         yield f"{general}.{name}", f"{path}.{name}", hint

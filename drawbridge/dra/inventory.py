@@ -275,11 +275,11 @@ def _taint(
     slices: Iterable[Slice], rules: Sequence[DeviceTaintRule], before: Iterable[Slice]
 ) -> tuple[Slice, ...]:
     """Add taints to slices. A slice that equals the one before stays the same object."""
-    known = {each.name: each for each in before}
+    tainted_before = {each.name: each for each in before}
     tainted = []
     for slice_ in slices:
         after = msgspec.structs.replace(slice_, devices=with_taints(slice_.devices, rules))
-        same = known.get(slice_.name)
+        same = tainted_before.get(slice_.name)
         tainted.append(same if same is not None and same == after else after)
     return tuple(tainted)
 
@@ -388,11 +388,11 @@ def _unknown_counter(slices: Iterable[Slice], sets: Mapping[str, CounterSet]) ->
     for slice_ in slices:
         for device in slice_.devices:
             for use in device.consumes_counters:
-                known = sets.get(use.counter_set)
-                if known is None:
+                counter_set = sets.get(use.counter_set)
+                if counter_set is None:
                     return f"device {device.name} uses unknown counter set {use.counter_set}"
                 for counter in use.counters:
-                    if counter not in known.counters:
+                    if counter not in counter_set.counters:
                         where = f"counter {counter} of counter set {use.counter_set}"
                         return f"device {device.name} uses unknown {where}"
     return ""

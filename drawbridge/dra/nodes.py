@@ -131,16 +131,16 @@ def named_nodes(selector: NodeSelector) -> frozenset[str] | None:
 
 def selector_problems(selector: NodeSelector) -> tuple[str, ...]:
     """Return the errors of a selector; empty if it is valid."""
-    found: list[str] = []
+    problems: list[str] = []
     for i, term in enumerate(selector.node_selector_terms):
         path = f"nodeSelectorTerms[{i}]"
         for j, requirement in enumerate(term.match_expressions):
             at = f"{path}.matchExpressions[{j}]"
-            found += [f"{at}: {text}" for text in _label_problems(requirement)]
+            problems += [f"{at}: {text}" for text in _label_problems(requirement)]
         for j, requirement in enumerate(term.match_fields):
             at = f"{path}.matchFields[{j}]"
-            found += [f"{at}: {text}" for text in _field_problems(requirement)]
-    return tuple(found)
+            problems += [f"{at}: {text}" for text in _field_problems(requirement)]
+    return tuple(problems)
 
 
 def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
@@ -186,17 +186,17 @@ def _label_problems(requirement: Requirement) -> list[str]:
     key, values, operator = requirement.key, requirement.values, requirement.operator
     if operator not in _OPERATORS:
         return [f'operator "{operator}" is not one of {", ".join(_OPERATORS)}']
-    found = []
+    problems = []
     if not is_label_key(key):
-        found.append(f'"{key}" is not a label key')
+        problems.append(f'"{key}" is not a label key')
     if operator in ("In", "NotIn") and not values:
-        found.append(f"{operator} needs values")
+        problems.append(f"{operator} needs values")
     if operator in ("Exists", "DoesNotExist") and values:
-        found.append(f"{operator} takes no values")
+        problems.append(f"{operator} takes no values")
     if operator in ("Gt", "Lt") and (len(values) != 1 or _int64(values[0]) is None):
-        found.append(f"{operator} needs one whole number")
-    found += [f'"{value}" is not a label value' for value in values if not is_label_value(value)]
-    return found
+        problems.append(f"{operator} needs one whole number")
+    problems += [f'"{value}" is not a label value' for value in values if not is_label_value(value)]
+    return problems
 
 
 def _field_problems(requirement: Requirement) -> list[str]:

@@ -34,12 +34,12 @@ def partition_attributes(
 
     A device on which the selector of a table fails is not in its partitions.
     """
-    found: dict[str, Attribute] = {}
+    attributes: dict[str, Attribute] = {}
     for table in tables:
         if table.driver == peer.pool.driver and _selects(table.selector, peer, evaluate):
             for name, attribute in _attributes_of_table(peer, table):
-                found.setdefault(name, attribute)
-    return found
+                attributes.setdefault(name, attribute)
+    return attributes
 
 
 def _selects(selector: str, peer: Peer, evaluate: Callable[[str, Peer], bool]) -> bool:

@@ -125,9 +125,11 @@ def _request(validator: ObjectValidator, path: str, request: Request) -> None:
         _wanted(validator, f"{path}.exactly", request.exactly)
     elif validator.check_count(f"{path}.firstAvailable", alternatives, ALTERNATIVES):
         validator.check_unique(f"{path}.firstAvailable", (each.name for each in alternatives))
-        for i, each in enumerate(alternatives):
-            validator.check_form(f"{path}.firstAvailable[{i}].name", each.name, formats.check_label)
-            _wanted(validator, f"{path}.firstAvailable[{i}]", each)
+        for i, alternative in enumerate(alternatives):
+            validator.check_form(
+                f"{path}.firstAvailable[{i}].name", alternative.name, formats.check_label
+            )
+            _wanted(validator, f"{path}.firstAvailable[{i}]", alternative)
 
 
 def _wanted(validator: ObjectValidator, path: str, wanted: RequestedDevices) -> None:
@@ -161,10 +163,10 @@ def _derived_use(validator: ObjectValidator, path: str, devices: Devices) -> Non
     for i, request in enumerate(devices.requests):
         for j, choice in enumerate(request_choices(request)):
             at = "exactly" if request.exactly is not None else f"firstAvailable[{j}]"
-            for k, each in enumerate(choice.requested.derived_attributes):
-                if each.name not in used:
+            for k, derived in enumerate(choice.requested.derived_attributes):
+                if derived.name not in used:
                     where = f"{path}.requests[{i}].{at}.derivedAttributes[{k}].name"
-                    message = f"is {describe_value(each.name)}, which no constraint uses"
+                    message = f"is {describe_value(derived.name)}, which no constraint uses"
                     validator.add(
                         codes.NOT_ALLOWED, where, message, "Use it in a constraint or remove it."
                     )
@@ -238,7 +240,8 @@ def _status(validator: ObjectValidator, status: ClaimStatus, requests: Collectio
                 validator, "status.allocation.nodeSelector", selector
             )
         allocated = {
-            (each.driver, each.pool, each.device, each.share_id) for each in devices.results
+            (result.driver, result.pool, result.device, result.share_id)
+            for result in devices.results
         }
     _consumers(validator, status)
     _reported(validator, status, allocated)

@@ -196,10 +196,10 @@ def check_node_selector(validator: ObjectValidator, path: str, selector: NodeSel
     if not selector.node_selector_terms:
         validator.add(codes.FIELD_MISSING, at, "must have at least one term")
     for i, term in enumerate(selector.node_selector_terms):
-        for j, each in enumerate(term.match_expressions):
-            _match_expression(validator, f"{at}[{i}].matchExpressions[{j}]", each)
-        for j, each in enumerate(term.match_fields):
-            _match_field(validator, f"{at}[{i}].matchFields[{j}]", each)
+        for j, expression in enumerate(term.match_expressions):
+            _match_expression(validator, f"{at}[{i}].matchExpressions[{j}]", expression)
+        for j, field in enumerate(term.match_fields):
+            _match_field(validator, f"{at}[{i}].matchFields[{j}]", field)
 
 
 def _match_expression(validator: ObjectValidator, path: str, requirement: Requirement) -> None:

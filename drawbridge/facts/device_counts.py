@@ -143,9 +143,9 @@ def _devices(
     inventory: Inventory, node: Node, pool_cache: PoolCache
 ) -> Iterator[tuple[PoolID, str, Device]]:
     for pool in inventory.pools_for(node, pool_cache):
-        for each, device in pool.devices():
-            if is_device_for_node(each, device, node):
-                yield pool.id, each.name, device
+        for member, device in pool.devices():
+            if is_device_for_node(member, device, node):
+                yield pool.id, member.name, device
 
 
 def _count_device(

@@ -135,16 +135,16 @@ def find_family(target: Target) -> Family | None:
 
 def known_families(configuration: Configuration) -> Mapping[str, Family]:
     """Return the families by driver, including the drivers that the configuration declares."""
-    known = dict(BY_DRIVER)
+    families = dict(BY_DRIVER)
     for target in configuration.targets:
-        if target.driver not in known:
+        if target.driver not in families:
             like = find_family(target)
-            known[target.driver] = (
+            families[target.driver] = (
                 msgspec.structs.replace(like, driver=target.driver, classes=(target.class_,))
                 if like
                 else _declared_family(target)
             )
-    return known
+    return families
 
 
 def _declared_family(target: Target) -> Family:

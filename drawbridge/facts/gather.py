@@ -102,25 +102,25 @@ def gather_facts(
     gates decide.
     """
     configuration = configuration or Configuration()
-    known = known_families(configuration)
+    families = known_families(configuration)
     classes, projections = compile_classes(objects.classes, gates)
     nodes = _nodes(objects)
     inventory = build_inventory(objects.slices, gates=gates)
-    cluster = count_devices(inventory, nodes, known, projections)
+    cluster = count_devices(inventory, nodes, families, projections)
     counted = count_selected(cluster, classes)
-    dual_nodes = find_dual_nodes(cluster.nodes, classes, counted, known)
+    dual_nodes = find_dual_nodes(cluster.nodes, classes, counted, families)
     names = name_table(nodes, classes if gates.extended_resource else (), dual_nodes)
     offers = offer_table(nodes, cluster.nodes, counted, dual_nodes, configuration.legacy)
     networks = network_table(objects.networks)
     rows = class_table(classes, counted)
-    rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster, known)
+    rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster, families)
     omitted: dict[str, int] = {}
     facts = Facts(
         cluster=describe_cluster(gates, keeps),
         classes=_fit(rows, "classes", _class_weight, omitted),
         names=_fit(names, "names", _resource_weight, omitted),
         products=_fit(_products(cluster, counted), "products", _product_weight, omitted),
-        drivers=_fit(_drivers(cluster, known, omitted), "drivers", _driver_weight, omitted),
+        drivers=_fit(_drivers(cluster, families, omitted), "drivers", _driver_weight, omitted),
         shapes=_fit(shape_table(cluster.nodes), "shapes", _shape_weight, omitted),
         offers=_fit(offers, "offers", _offer_weight, omitted),
         networks=_fit(networks, "networks", lambda row: -networks[row], omitted),
@@ -167,11 +167,11 @@ def _products(cluster: ClusterDevices, counted: Mapping[str, Counter[ProductKey]
 
 
 def _drivers(
-    cluster: ClusterDevices, known: Mapping[str, Family], omitted: dict[str, int]
+    cluster: ClusterDevices, families: Mapping[str, Family], omitted: dict[str, int]
 ) -> list[Driver]:
     return [
-        _driver(name, each, known[name].kind if name in known else "", omitted)
-        for name, each in sorted(cluster.drivers.items())
+        _driver(name, published, families[name].kind if name in families else "", omitted)
+        for name, published in sorted(cluster.drivers.items())
     ]
 
 
@@ -245,7 +245,7 @@ def _encoding(each: tuple[bytes, object]) -> bytes:
 
 
 def _findings(cluster: ClusterDevices, omitted: Mapping[str, int]) -> tuple[Finding, ...]:
-    found = [
+    findings = [
         codes.NODE_POOLS_UNREADABLE.at(
             "", f"cannot determine the pools of {count_noun(count, 'node')}: {error}"
         )
@@ -253,5 +253,5 @@ def _findings(cluster: ClusterDevices, omitted: Mapping[str, int]) -> tuple[Find
     ]
     for table, count in sorted(omitted.items()):
         message = f"table {table} is full: {count_noun(count, 'row')} omitted"
-        found.append(codes.FACTS_CUT.at(table, message, object="Facts"))
-    return tuple(found)
+        findings.append(codes.FACTS_CUT.at(table, message, object="Facts"))
+    return tuple(findings)

@@ -215,14 +215,14 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
         Classes serve nothing if the version or the gates of the cluster say so. A class also serves
         its implicit extended resource name.
         """
-        found = self._names.get(name) or ResourceFacts(name)
+        resource = self._names.get(name) or ResourceFacts(name)
         if not self.cluster.classes_serve_names:
-            return msgspec.structs.replace(found, classes=())
+            return msgspec.structs.replace(resource, classes=())
         implied = name.removeprefix(IMPLICIT_PREFIX)
-        if implied == name or found.classes or len(implied) > MAX_IMPLICIT_LENGTH:
-            return found
+        if implied == name or resource.classes or len(implied) > MAX_IMPLICIT_LENGTH:
+            return resource
         known = self.find_class(implied)
-        return msgspec.structs.replace(found, classes=(implied,)) if known else found
+        return msgspec.structs.replace(resource, classes=(implied,)) if known else resource
 
     @property
     def knows_offers(self) -> bool:

@@ -29,7 +29,7 @@ def offer_table(
     products = {each.node.name: frozenset(each.products) for each in readable}
     dual = {each.node for each in dual_nodes}
     classes = _classes_by_products(products.values(), counted)
-    found: Counter[NodeOffer] = Counter()
+    nodes_by_offer: Counter[NodeOffer] = Counter()
     for node in nodes:
         offer = NodeOffer(
             classes[products.get(node.name, frozenset())],
@@ -37,8 +37,8 @@ def offer_table(
             dual=node.name in dual or DUAL_LABEL in node.labels,
         )
         if offer.classes or offer.names:
-            found[offer] += 1
-    return [msgspec.structs.replace(offer, nodes=count) for offer, count in found.items()]
+            nodes_by_offer[offer] += 1
+    return [msgspec.structs.replace(offer, nodes=count) for offer, count in nodes_by_offer.items()]
 
 
 def _classes_by_products(

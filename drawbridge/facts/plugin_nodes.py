@@ -19,13 +19,13 @@ def find_plugin_nodes(nodes: Iterable[tuple[Node, Iterable[str]]]) -> PluginNode
     The kubelet keeps the name, with the amount 0, after a device plugin has stopped. The driver may
     start next, so the name counts.
     """
-    found: dict[tuple[str, frozenset[str]], str] = {}
+    plugin_nodes: dict[tuple[str, frozenset[str]], str] = {}
     for node, drivers in nodes:
         names = [name for name in node.allocatable if "/" in name]
         publishing = frozenset(drivers) if names else frozenset[str]()
         for name in names:
-            found.setdefault((name, publishing), node.name)
-    return found
+            plugin_nodes.setdefault((name, publishing), node.name)
+    return plugin_nodes
 
 
 def describe_left_to_plugin(

@@ -88,11 +88,11 @@ def count_selected(
     """Return the number of selected devices of each product, by class."""
     counted: dict[str, Counter[ProductKey]] = {}
     for device_class in classes:
-        found = counted[device_class.name] = Counter()
+        selected = counted[device_class.name] = Counter()
         for key, tally in cluster.products.items():
             for device, count in tally.samples.values():
                 if device_class.selects(key.driver, device):
-                    found[key] += count
+                    selected[key] += count
     return counted
 
 
@@ -121,11 +121,11 @@ class DualNode(NamedTuple):
 
 def classes_by_resource(classes: Iterable[CompiledClass]) -> dict[str, list[CompiledClass]]:
     """Group classes by the extended resource that they serve."""
-    found: dict[str, list[CompiledClass]] = {}
+    by_resource: dict[str, list[CompiledClass]] = {}
     for device_class in classes:
         if device_class.extended:
-            found.setdefault(device_class.extended, []).append(device_class)
-    return found
+            by_resource.setdefault(device_class.extended, []).append(device_class)
+    return by_resource
 
 
 def name_table(
@@ -179,24 +179,24 @@ def find_dual_nodes(
     nodes: Iterable[NodeDevices],
     classes: Iterable[CompiledClass],
     counted: Mapping[str, Counter[ProductKey]],
-    known: Mapping[str, Family],
+    families: Mapping[str, Family],
 ) -> tuple[DualNode, ...]:
     """Return the nodes where a device plugin and a DRA driver offer the same devices."""
     by_name = classes_by_resource(classes)
-    found = []
+    dual_nodes = []
     for node in nodes:
         shared = {
             name: _products_of_plugin(
-                node, name, [counted[c.name] for c in by_name.get(name, ())], known
+                node, name, [counted[c.name] for c in by_name.get(name, ())], families
             )
             for name in advertised_resources(node.node)
         }
         names = tuple(sorted(name for name, keys in shared.items() if keys))
         if names:
             keys = frozenset[ProductKey]().union(*shared.values())
-            devices = sum(node.products[key] for key in _whole_devices(keys, known))
-            found.append(DualNode(node.node.name, names, devices))
-    return tuple(found)
+            devices = sum(node.products[key] for key in _whole_devices(keys, families))
+            dual_nodes.append(DualNode(node.node.name, names, devices))
+    return tuple(dual_nodes)
 
 
 def _products_of_plugin(

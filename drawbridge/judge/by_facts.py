@@ -73,16 +73,16 @@ class FactsContext(msgspec.Struct, frozen=True):
 
 def judge_by_facts(spec: ClaimSpec, about: Subject, context: FactsContext) -> tuple[Finding, ...]:
     """Return findings about the requests that no node can satisfy."""
-    found = _judge_requests(spec, context.facts, context)
-    if not found:
+    findings = _judge_requests(spec, context.facts, context)
+    if not findings:
         return ()
     for older in context.older:
         earlier = _judge_requests(spec, older, context)
-        found = {
-            number: each if number in earlier else replace(each, unproved=_EARLIER)
-            for number, each in found.items()
+        findings = {
+            number: finding if number in earlier else replace(finding, unproved=_EARLIER)
+            for number, finding in findings.items()
         }
-    return tuple(settle_all(found.values(), about, context))
+    return tuple(settle_all(findings.values(), about, context))
 
 
 def _judge_requests(
@@ -91,14 +91,14 @@ def _judge_requests(
     """Return a finding for each request of which no alternative can be satisfied, by number."""
     if "products" in facts.omitted or "classes" in facts.omitted:
         return {}
-    found = {}
+    by_number = {}
     for number, request in enumerate(spec.devices.requests):
         misses = [_judge_choice(each, facts, context) for each in request_choices(request)]
         if misses and None not in misses:
             findings = [each for each in misses if each is not None]
             classes = frozenset(each for one in findings for each in one.classes)
-            found[number] = replace(findings[0], classes=classes)
-    return found
+            by_number[number] = replace(findings[0], classes=classes)
+    return by_number
 
 
 def _judge_choice(choice: Choice, facts: Facts, context: FactsContext) -> DeviceFinding | None:

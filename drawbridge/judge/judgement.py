@@ -60,12 +60,12 @@ def judge_subject(
     `limits` of their work.
     """
     limits = limits or limit_work()
-    found = (
-        each
+    findings = (
+        finding
         for question, work in limits.items()
-        for each in _ask(question, subject, replace(context, work=work))
+        for finding in _ask(question, subject, replace(context, work=work))
     )
-    return tuple(dict.fromkeys(settle_all(found, subject, context)))
+    return tuple(dict.fromkeys(settle_all(findings, subject, context)))
 
 
 def _ask(

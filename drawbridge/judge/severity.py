@@ -74,33 +74,35 @@ def settle_all(
 
 
 def _settle_device_finding(
-    each: DeviceFinding, subject: Subject, context: Settled
+    device_finding: DeviceFinding, subject: Subject, context: Settled
 ) -> Iterator[Finding]:
-    found = each.finding
-    if found.severity is not Severity.ERROR:
-        yield from _apply_policies(found, context)
+    finding = device_finding.finding
+    if finding.severity is not Severity.ERROR:
+        yield from _apply_policies(finding, context)
         return
-    doubt = _find_doubt(each, context)
+    doubt = _find_doubt(device_finding, context)
     if doubt:
-        message = f"{found.message} (not refused, because {doubt})"
-        found = replace(found, severity=Severity.WARNING, message=message)
+        message = f"{finding.message} (not refused, because {doubt})"
+        finding = replace(finding, severity=Severity.WARNING, message=message)
     else:
-        found = replace(found, remedy=f"{found.remedy} {_setting(each.classes)}".strip())
-    policy = context.policies.get(FindingCode(found.code))
+        finding = replace(
+            finding, remedy=f"{finding.remedy} {_setting(device_finding.classes)}".strip()
+        )
+    policy = context.policies.get(FindingCode(finding.code))
     # `enforce` refuses what is proved; it cannot prove anything.
     if policy is Policy.ENFORCE:
-        yield _spare_control_plane(found, subject)
+        yield _spare_control_plane(finding, subject)
     else:
-        yield from _apply_policies(_spare_control_plane(found, subject), context)
+        yield from _apply_policies(_spare_control_plane(finding, subject), context)
 
 
-def _find_doubt(each: DeviceFinding, context: Settled) -> str:
+def _find_doubt(device_finding: DeviceFinding, context: Settled) -> str:
     """Return the first reason why a finding is not certain; empty if it is."""
-    if each.unproved:
-        return each.unproved
+    if device_finding.unproved:
+        return device_finding.unproved
     if context.doubts:
         return context.doubts[0]
-    for name in sorted(each.classes):
+    for name in sorted(device_finding.classes):
         verdict = context.fleet.get(name)
         if verdict is None:
             return f"nothing is known about the fleet of class {name}"
@@ -108,7 +110,7 @@ def _find_doubt(each: DeviceFinding, context: Settled) -> str:
             return verdict.reason
         for shape in verdict.expected:
             reader = ShapeReader(context.selectors, context.caches.proofs.expressions)
-            if may_satisfy(shape, name, each.demand, reader):
+            if may_satisfy(shape, name, device_finding.demand, reader):
                 return f"the configuration expects nodes with {shape} for class {name}"
     return ""
 

@@ -33,18 +33,18 @@ def find_pod_claims(
     pod: Pod, claims: Mapping[str, Claim], templates: Mapping[str, Template]
 ) -> PodClaims:
     """Find a pod's claims by `namespace/name`; generate those that come from templates."""
-    found: dict[str, Claim | None] = {}
+    by_entry: dict[str, Claim | None] = {}
     problems: list[Reason] = []
     for number, entry in enumerate(pod.spec.resource_claims):
-        found[entry.name] = None
+        by_entry[entry.name] = None
         try:
-            found[entry.name] = _find_claim(pod, entry, claims, templates)
+            by_entry[entry.name] = _find_claim(pod, entry, claims, templates)
         except _ReferenceError as error:
             path = f"spec.resourceClaims[{number}]"
             problems.append(make_reason(error.code, "claims", f"{path}: {error}"))
-    problems += _find_misused(pod, found)
+    problems += _find_misused(pod, by_entry)
     # Two references can name one claim, which is allocated once.
-    claims_found = {name_of(each): each for each in found.values() if each is not None}
+    claims_found = {name_of(each): each for each in by_entry.values() if each is not None}
     return PodClaims(tuple(claims_found.values()), tuple(problems))
 
 

@@ -56,7 +56,9 @@ def compose_requests(pod: Pod, classes: Mapping[str, str]) -> tuple[Request, ...
     becomes one request that the init containers use in turn.
     """
     requests = [
-        each for name in sorted(classes) for each in _requests_for_name(pod, name, classes[name])
+        request
+        for name in sorted(classes)
+        for request in _requests_for_name(pod, name, classes[name])
     ]
     return tuple(sorted(requests, key=attrgetter("name")))
 

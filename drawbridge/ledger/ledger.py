@@ -177,8 +177,8 @@ class Ledger:
             if refusal := self._check_reservation(uid, reservation):
                 return refusal
         new = {
-            uid: self._read_reservation_holds(each)
-            for uid, each in reservations.items()
+            uid: self._read_reservation_holds(reservation)
+            for uid, reservation in reservations.items()
             if not self._is_held(uid)
         }
         concerned = {each.pool for held in new.values() for each in held}

@@ -53,18 +53,18 @@ def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[R
     requested = pod.spec.node_name
     if requested and cluster.nodes:
         # A pod with nodeName bypasses the scheduler, so unschedulable has no effect.
-        found = [node for node in cluster.nodes if node.name == requested]
+        nodes = [node for node in cluster.nodes if node.name == requested]
         reasons = _exclusion_reasons(
-            f"excluded by nodeName {requested}", len(cluster.nodes), len(found)
+            f"excluded by nodeName {requested}", len(cluster.nodes), len(nodes)
         )
     else:
-        found, reasons = schedulable_nodes(cluster.nodes, cluster)
-        found, fenced = _reachable_behind_fence(pod, found, cluster)
+        nodes, reasons = schedulable_nodes(cluster.nodes, cluster)
+        nodes, fenced = _reachable_behind_fence(pod, nodes, cluster)
         reasons = (*reasons, *fenced)
     selector = pod.spec.node_selector
-    chosen = [node for node in found if has_labels(selector, node)] if selector else [*found]
+    chosen = [node for node in nodes if has_labels(selector, node)] if selector else [*nodes]
     text = "excluded by nodeSelector " + ", ".join(f"{k}={v}" for k, v in sorted(selector.items()))
-    reasons = (*reasons, *_exclusion_reasons(text, len(found), len(chosen)))
+    reasons = (*reasons, *_exclusion_reasons(text, len(nodes), len(chosen)))
     required = pod.required_nodes
     if required is None:
         return chosen, reasons
@@ -130,17 +130,17 @@ def group_nodes_by_service(pod: Pod, nodes: Sequence[Node], cluster: ClusterNode
 
 def extended_resource_findings(pod: Pod, cluster: ClusterNodes, about: str) -> tuple[Finding, ...]:
     """Return findings for extended resources of a pod that get no claim."""
-    found = []
+    findings = []
     for name in extended_resources.requested_names(pod):
         count = sum(name in names for names in cluster.advertised.values())
         if count:
             where = "1 node" if count == 1 else f"{count} nodes"
             message = f"a device plugin serves {name} on {where}, so the pod gets no claim for it"
-            found.append(codes.SERVED_BY_PLUGIN.at("spec", message, object=about))
+            findings.append(codes.SERVED_BY_PLUGIN.at("spec", message, object=about))
         elif name not in cluster.classes:
             message = f"no node advertises {name}, and no DeviceClass serves it"
-            found.append(codes.SERVED_BY_NOBODY.at("spec", message, object=about))
-    return tuple(found)
+            findings.append(codes.SERVED_BY_NOBODY.at("spec", message, object=about))
+    return tuple(findings)
 
 
 def reachable_nodes(
@@ -154,8 +154,8 @@ def reachable_nodes(
         if selector is None:
             continue
         invalid = selector_problems(selector)
-        found = [node for node in left if not invalid and matches_selector(selector, node)]
-        if len(found) < len(left):
+        selected = [node for node in left if not invalid and matches_selector(selector, node)]
+        if len(selected) < len(left):
             text = f"{CLAIM} {name_of(claim)} is allocated on other nodes"
             reasons.append(
                 make_reason(
@@ -163,11 +163,11 @@ def reachable_nodes(
                     "nodes",
                     text,
                     before=len(left),
-                    after=len(found),
-                    nodes=len(left) - len(found),
+                    after=len(selected),
+                    nodes=len(left) - len(selected),
                 )
             )
-        left = found
+        left = selected
     return left, tuple(reasons)
 
 

@@ -21,14 +21,14 @@ def updated_use(
     shares = {name: each for name, each in before.shares.items() if name not in devices}
     snapshots = {name: each for name, each in before.snapshots.items() if name not in devices}
     for name in sorted(held.keys() & set(devices)):
-        several = [hold for uid in sorted(held[name]) for hold in held[name][uid]]
-        if not several:
+        holds = [hold for uid in sorted(held[name]) for hold in held[name][uid]]
+        if not holds:
             continue
-        if not all(hold.shared for hold in several):
+        if not all(hold.shared for hold in holds):
             dedicated.add(name)
-        if any(hold.shared for hold in several):
-            shares[name] = _sum_amounts(hold.consumed for hold in several)
-        if marked_draw := merge_marked_draws(several):
+        if any(hold.shared for hold in holds):
+            shares[name] = _sum_amounts(hold.consumed for hold in holds)
+        if marked_draw := merge_marked_draws(holds):
             snapshots[name] = marked_draw
     after = PoolUse(frozenset(dedicated), shares, snapshots)
     same = all(getattr(before, name) == getattr(after, name) for name in PoolUse.__struct_fields__)

@@ -88,9 +88,9 @@ class PreemptingPlacer:
                 refused, f"the pod waits for devices of terminating pods on node {min(waits)}"
             )
         lower = [
-            each
-            for each in self._running.values()
-            if each.priority < priority.value and not each.terminating
+            running
+            for running in self._running.values()
+            if running.priority < priority.value and not running.terminating
         ]
         victims = self._choose(attempt, lower)
         if victims is None:
@@ -99,14 +99,14 @@ class PreemptingPlacer:
         return self._evict(attempt, victims)
 
     def _choose(self, attempt: _Attempt, lower: Sequence[RunningPod]) -> NodeVictims | None:
-        found = []
+        choices = []
         holders = frozenset().union(*attempt.holders.by_claim.values())
         for node in self._fitting(attempt, lower):
             there = [each for each in lower if each.node == node and each.name in holders]
             victims = find_victims(node, there, self._budgets, self._fits_on(attempt, node))
             if victims is not None:
-                found.append(victims)
-        return choose_victims(found)
+                choices.append(victims)
+        return choose_victims(choices)
 
     def _fits_on(self, attempt: _Attempt, node: str) -> Callable[[Collection[RunningPod]], bool]:
         return lambda removed: bool(self._fitting(attempt, removed, {node}))

@@ -44,8 +44,8 @@ def draw_node(inventory: Inventory, of: Node, memo: PoolCache | None = None) -> 
 
 
 def _devices(pool: Pool, of: Node) -> Iterator[tuple[str, Device]]:
-    for each, device in pool.devices():
-        if is_device_for_node(each, device, of):
+    for member, device in pool.devices():
+        if is_device_for_node(member, device, of):
             yield pool.id.driver, device
 
 

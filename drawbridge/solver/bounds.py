@@ -97,7 +97,8 @@ class SearchBounds:
             else:
                 alone.append((self.equivalence_class(taken.candidate), how))
         together = [
-            (self.equivalence_class(each), tuple(sorted(held))) for each, held in sharing.items()
+            (self.equivalence_class(candidate), tuple(sorted(held)))
+            for candidate, held in sharing.items()
         ]
         return option, tuple(sorted(alone)), tuple(sorted(together))
 
@@ -239,10 +240,10 @@ class SearchBounds:
         Returns None if a request cannot be satisfied.
         """
         needs = []
-        for each in self.demand.requests[request:]:
-            if any(self._may_abort(option) for option in each.options):
+        for following in self.demand.requests[request:]:
+            if any(self._may_abort(option) for option in following.options):
                 break
-            need = self._need_of(each, taken)
+            need = self._need_of(following, taken)
             if need is None:
                 return None
             needs.append(need)
@@ -331,7 +332,7 @@ class SearchBounds:
         self, state: State, needs: Sequence[DeviceNeed], by_rule: Sequence[Sequence[Choice]]
     ) -> Iterator[Sequence[DeviceNeed]]:
         """Yield the needs once for each choice of the values that devices must have in common."""
-        found: list[Sequence[Choice]] = []
+        choices_of_values: list[Sequence[Choice]] = []
         combinations = 1
         of_constraints = (
             self._common_value_choices(state, claim, index, needs)
@@ -340,8 +341,8 @@ class SearchBounds:
         for choices in (*by_rule, *of_constraints):
             if combinations * len(choices) <= MAX_COMBINATIONS:
                 combinations *= len(choices)
-                found.append(choices)
-        for chosen in product(*found):
+                choices_of_values.append(choices)
+        for chosen in product(*choices_of_values):
             yield [restrict(need, chosen) for need in needs]
 
     def _match_constraints(self, needs: Sequence[DeviceNeed]) -> Iterator[tuple[int, int]]:

@@ -312,8 +312,8 @@ def _rules(claims: Sequence[Claim], requests: Sequence[RequestDemand]) -> ClaimR
         return ClaimRules()
     most = [max(option.wanted.count for option in each.options) for each in requests]
     indexes: list[dict[str, int]] = [{} for _ in claims]
-    for at, each in enumerate(requests):
-        indexes[each.claim][each.request.name] = at
+    for at, request in enumerate(requests):
+        indexes[request.claim][request.request.name] = at
     read = [_read_rules(claim) for claim in claims]
     return compile_rules(list(zip(read, indexes, strict=True)), most)
 

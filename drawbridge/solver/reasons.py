@@ -68,7 +68,7 @@ def explain_failure(
     deepest: DeadEnd | None,
 ) -> tuple[Reason, ...]:
     """Return the reasons why a node has no solution."""
-    found = (
+    reasons = (
         list(_unsatisfiable_request(demand, node_view, all_mode_devices))
         or list(_unsatisfiable_rule(demand, node_view))
         or [_deepest_dead_end(demand, node_view, all_mode_devices, deepest)]
@@ -80,12 +80,12 @@ def explain_failure(
         message = f"pool {first.id.driver}/{first.id.name} {what}"
         pools = len(node_view.pools)
         example = f"{node_view.node.name}: {first.id.driver}/{first.id.name}"
-        found.append(
+        reasons.append(
             Reason(
                 codes.POOL_UNUSABLE.name, "pool", pools, pools - len(unusable), 1, example, message
             )
         )
-    return tuple(found)
+    return tuple(reasons)
 
 
 def _unsatisfiable_request(
@@ -93,14 +93,16 @@ def _unsatisfiable_request(
 ) -> Iterable[Reason]:
     """Return the reasons of the first request that no option satisfies, even without the others."""
     state = State(demand, node_view)
-    known: dict[Hashable, FilterResult] = {}
+    filtered_by_key: dict[Hashable, FilterResult] = {}
     for request in demand.requests:
-        found: list[Reason] = []
+        reasons: list[Reason] = []
         for option in request.options:
             rules = state.active_rules.sides_of(option.request_index)
             key = (option.equivalence_key(), rules)
-            filtered = known.get(key) or filter_candidates(state, option, node_view.candidates)
-            known[key] = filtered
+            filtered = filtered_by_key.get(key) or filter_candidates(
+                state, option, node_view.candidates
+            )
+            filtered_by_key[key] = filtered
             requested = (
                 max(len(all_mode_devices[option]), 1) if option.all_mode else option.wanted.count
             )
@@ -108,11 +110,11 @@ def _unsatisfiable_request(
                 option, filtered, requested, node_view
             ) or _constraint_shortage(state, option, filtered, requested)
             if reason is None:
-                found = []
+                reasons = []
                 break
-            found.append(reason)
-        if found:
-            return found
+            reasons.append(reason)
+        if reasons:
+            return reasons
     return ()
 
 

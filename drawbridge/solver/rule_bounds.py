@@ -80,7 +80,7 @@ class RuleBounds:
             of_sides = tuple(tuple(_needs_of(side, needs)) for side in rule.sides)
             if not any(of_sides):
                 continue
-            found: list[Choice] = []
+            choices: list[Choice] = []
             for name, groups in zip(attributes, state.groups, strict=False):
                 if groups is not None:
                     by_group = {
@@ -94,8 +94,8 @@ class RuleBounds:
                     add_work(1 + (options + numbers) // _GROUPS_PER_STEP)
                     for choice in _choices(groups, state.left, _Supply(by_group, of_sides)):
                         add_work(1 + options // _OPTIONS_PER_STEP)
-                        found.append(choice)
-            yield found
+                        choices.append(choice)
+            yield choices
 
 
 def _deciding(rule: GroupRule, profiles: Mapping[Option, OptionProfile]) -> Sequence[str]:
@@ -112,12 +112,13 @@ def _deciding(rule: GroupRule, profiles: Mapping[Option, OptionProfile]) -> Sequ
         published = [each.by_value.get(name, {}) for each in about]
         numbers = [sum(bits.bit_count() for bits in groups.values()) for groups in published]
         if any(
-            number > len(each.attributes.get(name, {}))
-            for number, each in zip(numbers, about, strict=True)
+            number > len(profile.attributes.get(name, {}))
+            for number, profile in zip(numbers, about, strict=True)
         ):
             return ()
         if all(
-            number == each.eligible.bit_count() for number, each in zip(numbers, about, strict=True)
+            number == profile.eligible.bit_count()
+            for number, profile in zip(numbers, about, strict=True)
         ):
             return rule.attributes[: number + 1]
     return rule.attributes

@@ -53,8 +53,8 @@ def _free(state: State, request_index: int, attribute: str) -> _Free | None:
     request = state.demand.requests[request_index]
     devices: dict[Candidate, Option] = {}
     for option in request.options:
-        for each in filter_candidates(state, option, state.node_view.candidates).remaining:
-            devices.setdefault(each, option)
+        for candidate in filter_candidates(state, option, state.node_view.candidates).remaining:
+            devices.setdefault(candidate, option)
     groups: Counter[Hashable] = Counter()
     for candidate, option in devices.items():
         found = state.rule_device(option, candidate).find_attribute(attribute)

@@ -350,12 +350,12 @@ class State:
         source = option.derived_attributes.get(name)
         if source is None:
             return find_attribute(candidate.device, candidate.pool.driver, name)
-        found = candidate.derived_values.get(source)
-        if found is None:
+        derived = candidate.derived_values.get(source)
+        if derived is None:
             expressions = self.node_view.memo.expressions
-            found = expressions.derive(source, candidate.pool.driver, candidate.device)
-            candidate.derived_values[source] = found
-        return found
+            derived = expressions.derive(source, candidate.pool.driver, candidate.device)
+            candidate.derived_values[source] = derived
+        return derived
 
     def _describe_request(self, option: Option) -> str:
         return f"claim {claim_name(self.demand.claims[option.claim])}, request {option.name}"

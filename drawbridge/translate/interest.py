@@ -65,9 +65,9 @@ def covers(pod: Value, interest: Interest) -> bool:
     )
     return (
         any(
-            _requests_device(each, interest)
+            _requests_device(container, interest)
             for part in CONTAINERS
-            for each in as_list(spec.get(part))
+            for container in as_list(spec.get(part))
         )
         or any(
             key in interest.annotations or key.startswith(interest.prefixes) for key in annotations

@@ -290,7 +290,9 @@ def _set_scheduler(
     if configuration.placement is not Placement.BRIDGE:
         return (*findings, *scheduler.set_scheduler(patch, findings, bridge=False))
     preserved = {
-        annotation_path(each.annotation) for ask in outcome.asks for each in ask.preferences
+        annotation_path(preference.annotation)
+        for ask in outcome.asks
+        for preference in ask.preferences
     }
     findings = tuple(e for e in findings if e.code != HINT_LOST.name or e.path not in preserved)
     findings += tuple(scheduler.set_scheduler(patch, findings, bridge=True))

@@ -219,8 +219,10 @@ class AdmissionHandler:
         seconds = pod_request.call.seconds
         timeout = TEMPLATE_TIMEOUT if seconds is None else seconds
         states = [
-            self._templates.ensure(request.namespace, each, timeout, dry_run=bool(request.dry_run))
-            for each in cached.decision.templates
+            self._templates.ensure(
+                request.namespace, template, timeout, dry_run=bool(request.dry_run)
+            )
+            for template in cached.decision.templates
         ]
         if EXISTING.issuperset(states):
             return reply
@@ -386,11 +388,11 @@ def _check_metadata(
     is_short = len(raw) + decision.annotation_bytes <= MAX_ANNOTATION_BYTES
     if is_short and _OPT_OUT not in raw:
         return ()
-    found = pods.check_annotations(decision, pod.metadata.annotations)
+    findings = pods.check_annotations(decision, pod.metadata.annotations)
     metadata = created_pod.decode_metadata(pod)
     if not isinstance(metadata, Malformed):
-        found = (*found, *scope.find_label_without_effect(metadata, pod_request.mode))
-    return tuple(apply_policies(found, context.configuration.findings))
+        findings = (*findings, *scope.find_label_without_effect(metadata, pod_request.mode))
+    return tuple(apply_policies(findings, context.configuration.findings))
 
 
 def _report_template(namespace: str, template: ClaimTemplate, status: TemplateStatus) -> Finding:

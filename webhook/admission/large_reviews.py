@@ -232,8 +232,8 @@ class ReviewDispatcher:
     ) -> TemplateStates:
         timeout, dry_run = TEMPLATE_TIMEOUT if seconds is None else seconds, bool(request.dry_run)
         states = [
-            self._templates.ensure(request.namespace, each, timeout, dry_run=dry_run)
-            for each in templates
+            self._templates.ensure(request.namespace, template, timeout, dry_run=dry_run)
+            for template in templates
         ]
         names = (each.name for each in templates)
         return dict(zip(names, await await_states(states), strict=True))

@@ -157,7 +157,8 @@ def _find_targets(
                 yield _Target(path, f"container {container.name}", *amounts)
     elif kind == "Pod":
         amounts_of_all = [
-            (each.init, *read_amounts(each, removed.names)) for each in removed.containers
+            (container.init, *read_amounts(container, removed.names))
+            for container in removed.containers
         ]
         limits = _sum_pod((init, amounts) for init, amounts, _ in amounts_of_all)
         requests = _sum_pod((init, amounts) for init, _, amounts in amounts_of_all)

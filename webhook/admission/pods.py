@@ -133,8 +133,8 @@ def decide(
     removed = find_removed_requests(pod, after)
     by_name = {each.name: summaries.summarize(each, context) for each in translation.templates}
     charges = Counter[str]()
-    for each in translation.templates:
-        charges.update(by_name[each.name].charges)
+    for template in translation.templates:
+        charges.update(by_name[template.name].charges)
     described = {name: each.description for name, each in by_name.items()}
     return PodDecision(
         translation.edits,

@@ -17,13 +17,13 @@ def check_quotas(
     charges: Mapping[str, int], names: Sequence[str], quotas: Sequence[ResourceQuota]
 ) -> tuple[Finding, ...]:
     """Report quotas that the claims exceed, and quotas on legacy names that do not count claims."""
-    found = [each for quota in quotas for each in _find_exceeded(charges, quota)]
+    findings = [each for quota in quotas for each in _find_exceeded(charges, quota)]
     for name in names:
         key = f"{REQUESTS}{name}"
         limiting = [each for each in quotas if key in (each.spec.hard or {})]
         if limiting and key not in charges:
-            found.append(_report_uncounted(key, limiting, charges, quotas))
-    return tuple(found)
+            findings.append(_report_uncounted(key, limiting, charges, quotas))
+    return tuple(findings)
 
 
 def _find_exceeded(charges: Mapping[str, int], quota: ResourceQuota) -> Iterator[Finding]:
@@ -46,10 +46,10 @@ def _report_uncounted(
     quotas: Sequence[ResourceQuota],
 ) -> Finding:
     enforced = [
-        f"{each} of ResourceQuota {quota.metadata.name}"
+        f"{class_key} of ResourceQuota {quota.metadata.name}"
         for quota in quotas
-        for each in charges
-        if each in (quota.spec.hard or {}) and each.endswith(DEVICES)
+        for class_key in charges
+        if class_key in (quota.spec.hard or {}) and class_key.endswith(DEVICES)
     ]
     names = " and ".join(each.metadata.name for each in limiting)
     classes = [each for each in charges if each.endswith(DEVICES)]

@@ -67,9 +67,9 @@ class CreatedAhead:
         """Count a template that is about to be created; False if there are too many."""
         now = self._now()
         unwatched = {
-            each: created
-            for each, created in (self._unwatched.pop(namespace) or {}).items()
-            if self._store.get_cached(namespace, each) is None and now - created <= _TRUSTED
+            unused: created
+            for unused, created in (self._unwatched.pop(namespace) or {}).items()
+            if self._store.get_cached(namespace, unused) is None and now - created <= _TRUSTED
         }
         is_free = self._store.count_unused(namespace) + len(unwatched) < MAX_AHEAD
         if is_free:

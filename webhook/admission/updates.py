@@ -219,11 +219,11 @@ def _match_containers(old: Value, original: Value, new: Value) -> Iterator[_Matc
             }
             for pod in (old, original)
         )
-        for number, each in enumerate(as_list(get_value(new, ("spec", part)))):
-            name = as_mapping(each).get("name")
+        for number, container in enumerate(as_list(get_value(new, ("spec", part)))):
+            name = as_mapping(container).get("name")
             if isinstance(name, str) and name in by_name:
                 path: Path = ("spec", part, number)
-                yield path, by_name[name], original_by_name.get(name, {}), as_mapping(each)
+                yield path, by_name[name], original_by_name.get(name, {}), as_mapping(container)
 
 
 def _check_devices(old: Value, original: Value, new: Value) -> Iterator[Finding]:

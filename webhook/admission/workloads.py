@@ -96,11 +96,11 @@ def _add_findings(decision: PodDecision, place: Place, context: WorkloadContext)
     """Add findings about LimitRanges and the label of the pod template."""
     if not decision.edits:
         return decision
-    found = (
+    unconfigured = (
         *limit_ranges.check_template(decision.removed, context.ranges),
         *scope.find_label_without_effect(_read_labels(place), context.namespace.mode),
     )
-    findings = apply_policies(found, context.translation.configuration.findings)
+    findings = apply_policies(unconfigured, context.translation.configuration.findings)
     return replace(decision, findings=(*decision.findings, *findings))
 
 

@@ -128,7 +128,7 @@ def _judge_workload(
     ]
     limits = limit_work()
     yield from dict.fromkeys(
-        each for one in subjects for each in judge_subject(one, context, limits)
+        finding for subject in subjects for finding in judge_subject(subject, context, limits)
     )
 
 

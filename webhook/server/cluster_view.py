@@ -128,19 +128,19 @@ class WatchedClusterView:
 
     def limit_ranges(self, namespace: str) -> Sequence[LimitRange]:
         """Return the LimitRanges of a namespace."""
-        found = self._ranges_by_namespace.get(namespace)
-        if found is None:
-            found = tuple(cached.value for cached in self.ranges.all(namespace))
-            self._ranges_by_namespace[namespace] = found
-        return found
+        ranges = self._ranges_by_namespace.get(namespace)
+        if ranges is None:
+            ranges = tuple(cached.value for cached in self.ranges.all(namespace))
+            self._ranges_by_namespace[namespace] = ranges
+        return ranges
 
     def resource_quotas(self, namespace: str) -> Sequence[ResourceQuota]:
         """Return the ResourceQuotas of a namespace."""
-        found = self._quotas_by_namespace.get(namespace)
-        if found is None:
-            found = tuple(cached.value for cached in self.quotas.all(namespace))
-            self._quotas_by_namespace[namespace] = found
-        return found
+        quotas = self._quotas_by_namespace.get(namespace)
+        if quotas is None:
+            quotas = tuple(cached.value for cached in self.quotas.all(namespace))
+            self._quotas_by_namespace[namespace] = quotas
+        return quotas
 
     def other_webhooks(self) -> Sequence[Finding]:
         """Return findings about other webhooks that handle the same pods."""

@@ -42,9 +42,9 @@ class RecentValues(Generic[T]):
         while self._replaced and self._now() - self._replaced[0][1] > self._seconds:
             self._replaced.popleft()
         values = [self._value]
-        for each, _ in reversed(self._replaced):
-            if each not in values:
-                values.append(each)
+        for replaced, _ in reversed(self._replaced):
+            if replaced not in values:
+                values.append(replaced)
         return tuple(values)
 
 

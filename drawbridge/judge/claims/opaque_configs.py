@@ -65,12 +65,12 @@ def _check_devices(devices: Devices, path: str, context: JudgeContext) -> Iterat
     choices = [each for request in devices.requests for each in request_choices(request)]
     drivers = _RequestDrivers(choices, context)
     for i, config in enumerate(devices.config):
-        one, found = _decode(config, i, f"{path}.config[{i}]")
+        decoded_config, found = _decode(config, i, f"{path}.config[{i}]")
         yield from found
-        if one is not None:
-            decoded.append(one)
-            yield from _check_used(one, config, choices, drivers)
-            yield from _check_admin_access(one, config, choices)
+        if decoded_config is not None:
+            decoded.append(decoded_config)
+            yield from _check_used(decoded_config, config, choices, drivers)
+            yield from _check_admin_access(decoded_config, config, choices)
     for choice in choices:
         yield from _check_kinds(choice, decoded, devices.config, drivers)
 
@@ -87,21 +87,21 @@ class _RequestDrivers:
     def serves(self, choice: Choice, driver: ConfigDriver) -> bool:
         """Tell whether a request may get devices of a driver; true if that is not known."""
         name = choice.requested.device_class_name
-        known = self.classes[name]
-        if known is None:
+        device_class = self.classes[name]
+        if device_class is None:
             owner = next((each for each in DRIVERS.values() if name in each.classes), driver)
             return owner is driver
-        expressions = _expressions(known, choice)
+        expressions = _expressions(device_class, choice)
         self._spend(expressions, PROBES)
         return serves_driver(expressions, driver.name, self.selectors)
 
     def types(self, choice: Choice, driver: ConfigDriver) -> frozenset[str]:
         """Return the known device types that a request may get from a driver."""
-        known = self.classes[choice.requested.device_class_name]
-        if known is None:
+        device_class = self.classes[choice.requested.device_class_name]
+        if device_class is None:
             installed = driver.classes.get(choice.requested.device_class_name)
             return driver.device_types() if installed is None else frozenset(installed)
-        expressions = _expressions(known, choice)
+        expressions = _expressions(device_class, choice)
         self._spend(expressions, len(driver.device_types()))
         return possible_types(expressions, driver, self.selectors)
 
@@ -174,9 +174,9 @@ def _find_kind(
 def _report_kind(driver: ConfigDriver, version: str, name: str, path: str) -> Finding:
     owner = next(
         (
-            each
-            for each in DRIVERS.values()
-            if version in each.api_versions and any(kind.name == name for kind in each.kinds)
+            other
+            for other in DRIVERS.values()
+            if version in other.api_versions and any(kind.name == name for kind in other.kinds)
         ),
         None,
     )
@@ -199,28 +199,28 @@ def _report_kind(driver: ConfigDriver, version: str, name: str, path: str) -> Fi
 
 
 def _check_used(
-    one: _Decoded, config: Config, choices: Sequence[Choice], drivers: _RequestDrivers
+    decoded: _Decoded, config: Config, choices: Sequence[Choice], drivers: _RequestDrivers
 ) -> Iterator[Finding]:
     applied = [each for each in choices if refers_to(config.requests, each.name)]
-    if applied and not any(drivers.serves(each, one.driver) for each in applied):
+    if applied and not any(drivers.serves(each, decoded.driver) for each in applied):
         message = (
-            f"no class of the requests selects devices of driver {one.driver.name}, so the "
+            f"no class of the requests selects devices of driver {decoded.driver.name}, so the "
             "configuration has no effect"
         )
-        yield codes.CONFIG_UNUSED.at(f"{one.path}.opaque.driver", message)
+        yield codes.CONFIG_UNUSED.at(f"{decoded.path}.opaque.driver", message)
 
 
 def _check_admin_access(
-    one: _Decoded, config: Config, choices: Sequence[Choice]
+    decoded: _Decoded, config: Config, choices: Sequence[Choice]
 ) -> Iterator[Finding]:
-    if not one.kind.shares_device(one.value):
+    if not decoded.kind.shares_device(decoded.value):
         return
     for choice in choices:
         # A configuration for all requests may be intended for the others.
         if choice.admin_access and choice.name in config.requests:
             request = f"request {choice.name}, which has admin access"
-            message = f"{one.kind.name} shares the device of {request}"
-            yield codes.CONFIG_ON_ADMIN_ACCESS.at(f"{one.path}.requests", message)
+            message = f"{decoded.kind.name} shares the device of {request}"
+            yield codes.CONFIG_ON_ADMIN_ACCESS.at(f"{decoded.path}.requests", message)
 
 
 def _check_kinds(
@@ -260,10 +260,10 @@ def _report_types(code: Code, one: _Decoded, choice: Choice, types: frozenset[st
 
 def _report_ignored(named: Sequence[_Decoded], choice: Choice) -> Iterator[Finding]:
     last = named[-1]
-    for one in named[:-1]:
-        if one.kind is not last.kind:
+    for decoded in named[:-1]:
+        if decoded.kind is not last.kind:
             message = (
                 f"request {choice.name} has a {last.kind.name}, too, in config[{last.number}]; the "
                 "driver uses only the last one"
             )
-            yield codes.CONFIG_KIND_TWICE.at(f"{one.path}.opaque.parameters.kind", message)
+            yield codes.CONFIG_KIND_TWICE.at(f"{decoded.path}.opaque.parameters.kind", message)

@@ -35,7 +35,9 @@ _HAMI_ENTRIES: Final = {
 def check_quotas(subject: Subject, context: JudgeContext) -> Iterator[Finding | DeviceFinding]:
     """Report quotas of the namespace that are too small for the claims or the pod."""
     quotas = [
-        each for each in context.lookups.find_quotas(subject.namespace) if not each.counts_pods_only
+        quota
+        for quota in context.lookups.find_quotas(subject.namespace)
+        if not quota.counts_pods_only
     ]
     if not quotas or not (subject.claims or subject.pod):
         return
@@ -88,8 +90,8 @@ def _find_charges(
     """Return what the API server charges, and what legacy entries would count, by key."""
     extended = context.gates.extended_resource
     names = {
-        name: each.spec.extended_resource_name or ""
-        for name, each in (context.world.classes.items() if extended else ())
+        name: device_class.spec.extended_resource_name or ""
+        for name, device_class in (context.world.classes.items() if extended else ())
     }
     charged: Counter[str] = Counter()
     uncharged: Counter[str] = Counter()

@@ -46,18 +46,18 @@ def _check_pod(
 ) -> Iterator[Finding | DeviceFinding]:
     lookups, work = context.lookups, context.work
     above = f"{subject.pod_path}." if subject.pod_path else ""
-    found: dict[str, tuple[str, Devices] | None] = {}
+    targets: dict[str, tuple[str, Devices] | None] = {}
     for i, entry in enumerate(pod.spec.resource_claims):
         work.spend(1)
         path = f"{above}spec.resourceClaims[{i}]"
-        if entry.name in found:
+        if entry.name in targets:
             message = f"resourceClaims has several entries with the name {entry.name}"
             yield codes.POD_CLAIM_INVALID.at(f"{path}.name", message, object=subject.object)
         target = _find_target(entry, subject.namespace, lookups)
-        found.setdefault(entry.name, target)
+        targets.setdefault(entry.name, target)
         if target is None:
             yield from _check_entry(entry, path, subject, complete=lookups.complete)
-    yield from _check_containers(pod, above, subject.object, found, work)
+    yield from _check_containers(pod, above, subject.object, targets, work)
 
 
 def _find_target(
@@ -84,12 +84,12 @@ def _check_entry(
         "resourceClaimName": (CLAIM, entry.resource_claim_name),
         "resourceClaimTemplateName": (TEMPLATE, entry.resource_claim_template_name),
     }
-    given = {field: (kind, name) for field, (kind, name) in named.items() if name}
-    if len(given) != 1:
+    references = {field: (kind, name) for field, (kind, name) in named.items() if name}
+    if len(references) != 1:
         message = f"claim {entry.name} must have exactly one of {' and '.join(named)}"
         yield codes.POD_CLAIM_INVALID.at(path, message, object=subject.object)
     elif complete:
-        ((field, (kind, name)),) = given.items()
+        ((field, (kind, name)),) = references.items()
         message = f"{kind} {subject.namespace}/{name} does not exist"
         yield codes.CLAIM_NOT_FOUND.at(f"{path}.{field}", message, object=subject.object)
 
@@ -98,7 +98,7 @@ def _check_containers(
     pod: Pod,
     above: str,
     about: str,
-    found: dict[str, tuple[str, Devices] | None],
+    targets: dict[str, tuple[str, Devices] | None],
     work: Work,
 ) -> Iterator[Finding | DeviceFinding]:
     for kind, containers in (
@@ -109,11 +109,11 @@ def _check_containers(
             for j, use in enumerate(container.resources.claims):
                 work.spend(1)
                 path = f"{above}spec.{kind}[{i}].resources.claims[{j}]"
-                if use.name not in found:
-                    message = f"the pod has no claim {use.name}{suggest(use.name, found, work)}"
+                if use.name not in targets:
+                    message = f"the pod has no claim {use.name}{suggest(use.name, targets, work)}"
                     finding = codes.CONTAINER_CLAIM_UNKNOWN
                     yield finding.at(f"{path}.name", message, object=about)
-                elif use.request and (target := found[use.name]) is not None:
+                elif use.request and (target := targets[use.name]) is not None:
                     yield from _check_request(use.request, target, f"{path}.request", about, work)
 
 
@@ -121,15 +121,15 @@ def _check_request(
     request: str, target: tuple[str, Devices], path: str, about: str, work: Work
 ) -> Iterator[DeviceFinding]:
     owner, devices = target
-    known = [each.name for each in devices.requests]
-    work.spend(1 + len(known) // COMPARISONS)
-    if request in known:
+    names = [each.name for each in devices.requests]
+    work.spend(1 + len(names) // COMPARISONS)
+    if request in names:
         return
     if request in request_names(devices):
         main = request.partition("/")[0]
         hint = f"; containers name the request, not an alternative: {main}"
     else:
-        hint = suggest(request, known, work)
+        hint = suggest(request, names, work)
     message = f"{owner} has no request {request}{hint}"
     # A cache may still have an older object of this name.
     yield DeviceFinding(codes.REQUEST_NOT_FOUND.at(path, message, object=about))

@@ -87,9 +87,9 @@ def _find_selectors(judged: JudgedClaim) -> Iterator[_Selectors]:
             yield _Selectors(wanted.device_class_name, texts, judged.object, path)
 
 
-def _check_names(each: _Selectors, context: JudgeContext) -> Iterator[Finding]:
+def _check_names(selectors: _Selectors, context: JudgeContext) -> Iterator[Finding]:
     work = context.work
-    for number, text in enumerate(each.texts):
+    for number, text in enumerate(selectors.texts):
         work.spend_reading(text)
         try:
             reads = find_reads(context.selectors.stored.compile(text))
@@ -113,23 +113,23 @@ def _check_names(each: _Selectors, context: JudgeContext) -> Iterator[Finding]:
             message = (
                 f"reads {what}, which no device publishes{suggest(identifier, of_domain, work)}"
             )
-            yield READ_NOWHERE.at(each.path_of(number), message, object=each.object)
+            yield READ_NOWHERE.at(selectors.path_of(number), message, object=selectors.object)
 
 
 def _check_failures(
-    each: _Selectors, nodes: Sequence[Node], context: JudgeContext
+    selectors: _Selectors, nodes: Sequence[Node], context: JudgeContext
 ) -> Iterator[Finding]:
-    offered = context.world.classes.get(each.class_name)
+    offered = context.world.classes.get(selectors.class_name)
     if offered is None:
         return
     own = tuple(s.cel.expression for s in offered.spec.selectors if s.cel is not None)
-    _spend_evaluations((*own, *each.texts), nodes, context)
+    _spend_evaluations((*own, *selectors.texts), nodes, context)
     failures = context.index.recall(
-        (_Failure, own, each.texts),
-        lambda: tuple(_find_failures(own, each.texts, nodes, context)),
+        (_Failure, own, selectors.texts),
+        lambda: tuple(_find_failures(own, selectors.texts, nodes, context)),
     )
     for failure in failures:
-        yield _report(failure, each, context)
+        yield _report(failure, selectors, context)
 
 
 def _spend_evaluations(
@@ -148,7 +148,7 @@ def _find_failures(
     own: tuple[str, ...], texts: tuple[str, ...], nodes: Sequence[Node], context: JudgeContext
 ) -> Iterator[_Failure]:
     """Evaluate the selectors on each device in order, up to the first that is not true."""
-    found: dict[int, _Failure] = {}
+    failures: dict[int, _Failure] = {}
     selectors = (*own, *texts)
     expressions = context.caches.proofs.expressions
     for driver, pool, device in _different_devices(nodes, context):
@@ -157,14 +157,14 @@ def _find_failures(
             if isinstance(outcome, EvaluationFailure):
                 of_class = number < len(own)
                 local = number if of_class else number - len(own)
-                first = found.get(number) or _Failure(
+                first = failures.get(number) or _Failure(
                     of_class, local, driver, device, f"{driver}/{pool}/{device.name}",
                     outcome.removeprefix(_PREFIX), 0,
                 )  # fmt: skip
-                found[number] = first._replace(devices=first.devices + 1)
+                failures[number] = first._replace(devices=first.devices + 1)
             if outcome is not True:
                 break
-    yield from (found[number] for number in sorted(found))
+    yield from (failures[number] for number in sorted(failures))
 
 
 def _different_devices(
@@ -179,26 +179,32 @@ def _different_devices(
     return islice(devices, MAX_DEVICES)
 
 
-def _report(failure: _Failure, each: _Selectors, context: JudgeContext) -> Finding:
+def _report(failure: _Failure, selectors: _Selectors, context: JudgeContext) -> Finding:
     more = f" and {failure.devices - 1} more" if failure.devices > 1 else ""
     if failure.message == MESSAGE:
-        at = f"{each.path}.deviceClassName" if failure.of_class else each.path_of(failure.number)
+        at = (
+            f"{selectors.path}.deviceClassName"
+            if failure.of_class
+            else selectors.path_of(failure.number)
+        )
         where = f"on device {failure.name}{more}: {MESSAGE}"
-        return SELECTOR_TOO_EXPENSIVE.at(at, where, object=each.object)
+        return SELECTOR_TOO_EXPENSIVE.at(at, where, object=selectors.object)
     if failure.of_class:
-        message = f"a selector of class {each.class_name} fails on device {failure.name}{more}"
-        at = f"{each.path}.deviceClassName"
-        return codes.SELECTOR_MAY_FAIL.at(at, f"{message}: {failure.message}", object=each.object)
-    text, at = each.texts[failure.number], each.path_of(failure.number)
-    where = f"device {failure.name}{more} of class {each.class_name}"
+        message = f"a selector of class {selectors.class_name} fails on device {failure.name}{more}"
+        at = f"{selectors.path}.deviceClassName"
+        return codes.SELECTOR_MAY_FAIL.at(
+            at, f"{message}: {failure.message}", object=selectors.object
+        )
+    text, at = selectors.texts[failure.number], selectors.path_of(failure.number)
+    where = f"device {failure.name}{more} of class {selectors.class_name}"
     missing = _find_missing(text, failure, context)
     if not missing or not failure.message.startswith("no such key"):
         message = f"fails on {where}: {failure.message}"
-        return codes.SELECTOR_MAY_FAIL.at(at, message, object=each.object)
+        return codes.SELECTOR_MAY_FAIL.at(at, message, object=selectors.object)
     names = " and ".join(f"{_KINDS[kind]} {domain}/{name}" for kind, domain, name in missing)
     message = f"reads {names}, which {where} {'do' if more else 'does'} not have"
     remedy = guard_reads(text, missing)
-    return codes.READ_UNGUARDED.at(at, message, object=each.object, remedy=remedy)
+    return codes.READ_UNGUARDED.at(at, message, object=selectors.object, remedy=remedy)
 
 
 def _find_missing(

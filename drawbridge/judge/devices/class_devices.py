@@ -61,7 +61,7 @@ def options_of(claim: Claim, context: JudgeContext) -> tuple[Option, ...]:
 def node_devices(claim: Claim, proof: Proof, context: JudgeContext) -> tuple[VisibleDevices, ...]:
     """Return the devices of the nodes of a proof, or of some nodes if it needed none."""
     world, memo = context.relaxed, context.caches.proofs
-    found = []
+    visible = []
     reads = reads_of_claims((claim,), context)
     spend_grouping(reads, context)
     kinds = context.index.representatives(reads)[:MAX_KINDS]
@@ -71,10 +71,10 @@ def node_devices(claim: Claim, proof: Proof, context: JudgeContext) -> tuple[Vis
         except NodeSelectorError:
             continue
         view = NodeView(world, memo, node, pools, (UNUSED,) * len(pools))
-        found.append(
+        visible.append(
             VisibleDevices(node, tuple(each for each in view.candidates if _is_on_node(view, each)))
         )
-    return tuple(found)
+    return tuple(visible)
 
 
 def _is_on_node(view: NodeView, candidate: Candidate) -> bool:

@@ -74,31 +74,31 @@ class SliceNumbers:
         self._rows = {id(row.each): row for row in rows}
         return rows
 
-    def _number_slice(self, each: Slice) -> _Row:
+    def _number_slice(self, slice_: Slice) -> _Row:
         columns: dict[str, list[Attribute | None]] = {}
-        for position, device in enumerate(each.devices):
+        for position, device in enumerate(slice_.devices):
             for name, attribute in device.attributes.items():
-                full = "/".join(split_name(name, each.driver))
+                full = "/".join(split_name(name, slice_.driver))
                 column = columns.get(full)
                 if column is None:
-                    column = columns[full] = [None] * len(each.devices)
+                    column = columns[full] = [None] * len(slice_.devices)
                 # Of two names with one meaning, the full name counts.
                 if column[position] is None or "/" in name:
                     column[position] = attribute
         numbered = {name: self._number((name, *column)) for name, column in columns.items()}
-        if any(device.taints for device in each.devices):
-            numbered[TAINTS] = self._number((TAINTS, *(d.taints for d in each.devices)))
-        capacities = {name for device in each.devices for name in device.capacity}
-        full_names = frozenset("/".join(split_name(name, each.driver)) for name in capacities)
-        return _Row(each, self._number(_base_key(each)), numbered, full_names)
+        if any(device.taints for device in slice_.devices):
+            numbered[TAINTS] = self._number((TAINTS, *(d.taints for d in slice_.devices)))
+        capacities = {name for device in slice_.devices for name in device.capacity}
+        full_names = frozenset("/".join(split_name(name, slice_.driver)) for name in capacities)
+        return _Row(slice_, self._number(_base_key(slice_)), numbered, full_names)
 
     def _number(self, key: Hashable) -> int:
         return self._numbers.setdefault(key, len(self._numbers) + 1)
 
 
-def _base_key(each: Slice) -> bytes:
+def _base_key(slice_: Slice) -> bytes:
     """Return a key of what the solver reads of the devices besides their attributes."""
-    annotation = each.annotations.get(COMPATIBILITY_ANNOTATION, "")
+    annotation = slice_.annotations.get(COMPATIBILITY_ANNOTATION, "")
     devices = [
         (
             device.capacity,
@@ -107,11 +107,11 @@ def _base_key(each: Slice) -> bytes:
             bool(device.binding_conditions),
             device.compatible_only_with,
             # Two names with one meaning are told apart.
-            [name for name in device.attributes if "/" in name and _is_twice(name, device, each)],
+            [name for name in device.attributes if "/" in name and _is_twice(name, device, slice_)],
         )
-        for device in each.devices
+        for device in slice_.devices
     ]
-    return _ENCODER.encode((each.driver, annotation, each.skip_node_operations, devices))
+    return _ENCODER.encode((slice_.driver, annotation, slice_.skip_node_operations, devices))
 
 
 def _is_twice(name: str, device: Device, each: Slice) -> bool:
@@ -166,11 +166,11 @@ class DeviceIndex:
         """Return one node of each group of nodes that differ in what is read."""
         # Attributes that no device has do not tell nodes apart.
         reads = DeviceReads(reads.values & self.attributes, reads.patterns & self.attributes)
-        known = self._groupings.get(reads)
-        if known is None:
-            known = self._group(reads)
-            self._groupings.put(reads, known)
-        return known
+        nodes = self._groupings.get(reads)
+        if nodes is None:
+            nodes = self._group(reads)
+            self._groupings.put(reads, nodes)
+        return nodes
 
     def recall(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return what was computed for a key before, or compute it, for this index only."""
@@ -192,11 +192,11 @@ class DeviceIndex:
         Nodes with shared devices always may. `term` is the key under which the result is kept.
         """
         # Not recalled with the others: a result can name every node.
-        known = self._accepting.get(term)
-        if known is None:
-            known = self._find_nodes_with(name, accepts)
-            self._accepting.put(term, known)
-        return known
+        nodes = self._accepting.get(term)
+        if nodes is None:
+            nodes = self._find_nodes_with(name, accepts)
+            self._accepting.put(term, nodes)
+        return nodes
 
     def _find_nodes_with(self, name: str, accepts: Callable[[Attribute | None], bool]) -> set[str]:
         verdicts: dict[int, bool] = {}
@@ -239,7 +239,7 @@ class DeviceIndex:
         return list(groups.values())
 
     def _group(self, reads: DeviceReads) -> tuple[Node, ...]:
-        found: list[Node] = []
+        nodes: list[Node] = []
         with_shared = [group for group in self._alike if group.sharing]
         # The values of shared devices are the same for all nodes, so values must not be renamed.
         exact = reads.values | reads.patterns if with_shared else reads.values
@@ -251,8 +251,8 @@ class DeviceIndex:
                 keys = list(zip(keys, self._patterns_of(name)[number], strict=True))
             # The first node of each key.
             first = dict(zip(reversed(keys), reversed(group.nodes), strict=True))
-            found += reversed(first.values())
-        return tuple(found)
+            nodes += reversed(first.values())
+        return tuple(nodes)
 
     def _slice_groups(self, names: frozenset[str]) -> list[int]:
         """Return a number for each slice, equal for slices that are equal in these attributes."""
@@ -261,23 +261,23 @@ class DeviceIndex:
         return [numbers.setdefault(key, len(numbers)) for key in zip(*columns, strict=True)]
 
     def _column(self, name: str) -> list[int]:
-        known = self._columns.get(name)
-        if known is None:
-            known = [row.columns.get(name, _ABSENT) for row in self._rows]
-            self._columns[name] = known
-        return known
+        column = self._columns.get(name)
+        if column is None:
+            column = [row.columns.get(name, _ABSENT) for row in self._rows]
+            self._columns[name] = column
+        return column
 
     def _patterns_of(self, name: str) -> list[list[Hashable]]:
         """Return the pattern of equal values of an attribute on each node, group by group."""
-        known = self._patterns.get(name)
-        if known is None:
+        patterns = self._patterns.get(name)
+        if patterns is None:
             slices = self.inventory.slices
             read: dict[Attribute, _Values] = {}
-            known = self._patterns[name] = [
+            patterns = self._patterns[name] = [
                 [_pattern(name, [slices[i] for i in each], read) for each in group.members]
                 for group in self._alike
             ]
-        return known
+        return patterns
 
 
 def _pool_key(pool: Pool, node: Node, *, shared: bool) -> Hashable:
@@ -315,11 +315,11 @@ def _pattern(name: str, slices: Sequence[Slice], read: dict[Attribute, _Values])
             if attribute is None:
                 pattern.append(None)
                 continue
-            known = read.get(attribute)
-            if known is None:
+            listed_values = read.get(attribute)
+            if listed_values is None:
                 values = tuple(sorted(typed_values(attribute), key=repr))
-                known = read[attribute] = (attribute_type(attribute).endswith("s"), values)
-            listed, ordered = known
+                listed_values = read[attribute] = (attribute_type(attribute).endswith("s"), values)
+            listed, ordered = listed_values
             pattern.append(
                 (listed, *[numbers.setdefault(value, len(numbers)) for value in ordered])
             )
@@ -328,12 +328,12 @@ def _pattern(name: str, slices: Sequence[Slice], read: dict[Attribute, _Values])
 
 def _with_named_nodes(inventory: Inventory, nodes: Iterable[Node]) -> tuple[Node, ...]:
     """Return the nodes, including those that only slices name."""
-    known = {node.name: node for node in nodes}
+    by_name = {node.name: node for node in nodes}
     for slice_ in inventory.slices:
-        if slice_.node_name and slice_.node_name not in known:
-            known[slice_.node_name] = Node(slice_.node_name)
+        if slice_.node_name and slice_.node_name not in by_name:
+            by_name[slice_.node_name] = Node(slice_.node_name)
         if slice_.per_device_node_selection:
             for device in slice_.devices:
-                if device.node_name and device.node_name not in known:
-                    known[device.node_name] = Node(device.node_name)
-    return tuple(known.values())
+                if device.node_name and device.node_name not in by_name:
+                    by_name[device.node_name] = Node(device.node_name)
+    return tuple(by_name.values())

@@ -48,7 +48,7 @@ def _find_shortage(claims: Sequence[Claim], context: JudgeContext) -> list[Reaso
     for start in range(0, len(context.nodes), BATCH):
         some = context.nodes[start : start + BATCH]
         each_node.spend(some)
-        found = solve(
+        answers = solve(
             context.world,
             context.view,
             claims,
@@ -59,7 +59,7 @@ def _find_shortage(claims: Sequence[Claim], context: JudgeContext) -> list[Reaso
             max_work=context.work.search_limit,
             count_work=context.work.spend,
         )
-        for answer in found.values():
+        for answer in answers.values():
             if not isinstance(answer, Failure) or answer.outcome is not FailureKind.NO:
                 return []
             reasons += answer.reasons[:1]

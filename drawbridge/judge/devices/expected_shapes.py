@@ -114,12 +114,12 @@ def _possible_devices(reads: Reads, properties: Mapping[str, str]) -> Iterator[D
 
 
 def _attributes(text: str) -> list[Attribute]:
-    found = [Attribute(string=text), Attribute(version=text)]
+    attributes = [Attribute(string=text), Attribute(version=text)]
     if text.lstrip("-").isdecimal():
-        found.append(Attribute(integer=int(text)))
+        attributes.append(Attribute(integer=int(text)))
     if text in ("true", "false"):
-        found.append(Attribute(boolean=text == "true"))
-    return found
+        attributes.append(Attribute(boolean=text == "true"))
+    return attributes
 
 
 def _quantity(text: str) -> Quantity | None:

@@ -73,13 +73,13 @@ def _restricting_terms(choice: Choice, context: JudgeContext) -> Iterator[tuple[
 def _make_acceptance(
     name: str, term: str, expressions: ExpressionEvaluator
 ) -> Callable[[Attribute | None], bool]:
-    known: dict[Attribute | None, bool] = {}
+    accepted_values: dict[Attribute | None, bool] = {}
 
     def accepts(attribute: Attribute | None) -> bool:
-        accepted = known.get(attribute)
+        accepted = accepted_values.get(attribute)
         if accepted is None:
             device = Device("any", attributes={} if attribute is None else {name: attribute})
-            accepted = known[attribute] = expressions.selects(term, "", device) is True
+            accepted = accepted_values[attribute] = expressions.selects(term, "", device) is True
         return accepted
 
     return accepts

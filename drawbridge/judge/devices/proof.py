@@ -115,7 +115,7 @@ def _solve_kinds(
     for start in range(0, len(nodes), BATCH):
         some = nodes[start : start + BATCH]
         each_node.spend(some)
-        found = solve(
+        answers = solve(
             each_node.world,
             EMPTY,
             claims,
@@ -126,7 +126,7 @@ def _solve_kinds(
             max_work=context.work.search_limit,
             count_work=context.work.spend,
         )
-        yield from ((node, found[node.name]) for node in some)
+        yield from ((node, answers[node.name]) for node in some)
 
 
 def read_demand(claims: Sequence[Claim], context: JudgeContext) -> Demand:

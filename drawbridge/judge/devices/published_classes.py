@@ -46,22 +46,24 @@ def find_published_classes(
     doubtful = _doubtful_drivers(index, departed)
     drivers = frozenset(pool.driver for pool in index.inventory.pools)
     plugins = find_plugin_nodes((node, _publishing(index, node)) for node in index.nodes)
-    found = {}
-    for name, each in classes.items():
-        selected = _selected_drivers(each, index, selectors, expressions)
+    published = {}
+    for name, device_class in classes.items():
+        selected = _selected_drivers(device_class, index, selectors, expressions)
         doubt = next(
             (
                 about.reason
                 for driver, about in doubtful.items()
                 if selected.get(driver)
                 or driver not in drivers
-                or _may_select(each, driver, about.slices, expressions)
+                or _may_select(device_class, driver, about.slices, expressions)
             ),
             "",
         )
-        left = describe_left_to_plugin(plugins, selected, each.spec.extended_resource_name or "")
-        found[name] = PublishedClass(sum(selected.values()), doubt, left)
-    return found
+        left = describe_left_to_plugin(
+            plugins, selected, device_class.spec.extended_resource_name or ""
+        )
+        published[name] = PublishedClass(sum(selected.values()), doubt, left)
+    return published
 
 
 def _publishing(index: DeviceIndex, node: Node) -> Iterable[str]:
@@ -80,11 +82,11 @@ def _selected_drivers(
     expressions: ExpressionEvaluator,
 ) -> Mapping[str, int]:
     """Return the number of different devices that the class selects, by driver."""
-    found: dict[str, int] = {}
+    devices: dict[str, int] = {}
     for driver, device in _different_devices(offered, index, selectors):
         if _selects(offered, driver, device, expressions) is True:
-            found[driver] = found.get(driver, 0) + 1
-    return found
+            devices[driver] = devices.get(driver, 0) + 1
+    return devices
 
 
 def _different_devices(
@@ -145,7 +147,7 @@ def _may_select(
 def _doubtful_drivers(
     index: DeviceIndex, departed: Iterable[Slice]
 ) -> Mapping[str, _DoubtfulDriver]:
-    found: dict[str, _DoubtfulDriver] = {}
+    doubtful: dict[str, _DoubtfulDriver] = {}
     inventory = index.inventory
     seen: set[int] = set()
     for pool in {id(p): p for pools in index.pools.values() for p in pools}.values():
@@ -153,37 +155,37 @@ def _doubtful_drivers(
         if not pool.usable:
             problem = "is incomplete" if pool.incomplete else f"is invalid: {pool.invalid}"
             reason = f"pool {pool.id.name} of {pool.id.driver} {problem}"
-            about = found.setdefault(pool.id.driver, _DoubtfulDriver(reason, []))
+            about = doubtful.setdefault(pool.id.driver, _DoubtfulDriver(reason, []))
             about.slices.extend(inventory.published_slices(pool.id))
     selects_a_node = _make_selector_check(index)
     for newest_slice in _current_slices(inventory):
         if newest_slice.devices and not (id(newest_slice) in seen and selects_a_node(newest_slice)):
             reason = f"no known node can use slice {newest_slice.name} of {newest_slice.driver}"
-            found.setdefault(newest_slice.driver, _DoubtfulDriver(reason, [])).slices.append(
+            doubtful.setdefault(newest_slice.driver, _DoubtfulDriver(reason, [])).slices.append(
                 newest_slice
             )
     for device in departed:
         reason = (
             f"{device.driver} withdrew or changed devices of pool {device.pool} a short time ago"
         )
-        found.setdefault(device.driver, _DoubtfulDriver(reason, [])).slices.append(device)
-    return found
+        doubtful.setdefault(device.driver, _DoubtfulDriver(reason, [])).slices.append(device)
+    return doubtful
 
 
 def _make_selector_check(index: DeviceIndex) -> Callable[[Slice], bool]:
     """Return a function that tells whether all devices of a slice select a known node."""
-    known: dict[NodeSelector, bool] = {}
+    selecting: dict[NodeSelector, bool] = {}
 
-    def selects_a_node(each: Slice) -> bool:
-        for device in each.devices if each.per_device_node_selection else ():
+    def selects_a_node(slice_: Slice) -> bool:
+        for device in slice_.devices if slice_.per_device_node_selection else ():
             selector = device.node_selector
             if selector is None or device.all_nodes:
                 continue
-            if selector not in known:
+            if selector not in selecting:
                 valid = not selector_problems(selector)
                 nodes = index.nodes if valid else ()
-                known[selector] = any(matches_selector(selector, node) for node in nodes)
-            if not known[selector]:
+                selecting[selector] = any(matches_selector(selector, node) for node in nodes)
+            if not selecting[selector]:
                 return False
         return True
 

@@ -42,16 +42,16 @@ def check_devices(subject: Subject, context: JudgeContext) -> Iterator[Finding |
 def _explain(
     subject: Subject, judged: Sequence[JudgedClaim], proof: Proof, context: JudgeContext
 ) -> Iterator[DeviceFinding | Finding]:
-    found = False
+    is_explained = False
     alone = chain.from_iterable(_explain_requests(each, context) for each in judged)
     for finding in islice(alone, MAX_EXPLAINED):
-        found = True
+        is_explained = True
         yield finding
-    for claim in () if found else judged:
+    for claim in () if is_explained else judged:
         for finding in _explain_claim(claim, context):
-            found = True
+            is_explained = True
             yield finding
-    if found:
+    if is_explained:
         return
     if proof.outcome is ProofOutcome.UNDECIDED:
         message = f"cannot be decided: {proof.why}"

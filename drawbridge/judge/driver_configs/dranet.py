@@ -171,9 +171,9 @@ def _name_problem(name: str) -> str:
 
 
 def _refused_prefixes(addresses: Sequence[str], path: str) -> Iterator[ConfigProblem]:
-    for i, each in enumerate(addresses):
-        if _parse_prefix(each) is None:
-            value = describe_value(each)
+    for i, address in enumerate(addresses):
+        if _parse_prefix(address) is None:
+            value = describe_value(address)
             message = f"{value} is not an address with a prefix length, such as 192.168.1.10/24"
             yield ConfigProblem(f"{path}[{i}]", message)
 

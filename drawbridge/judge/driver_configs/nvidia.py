@@ -111,11 +111,11 @@ def _refused_limits(config: _MpsConfig) -> Iterator[ConfigProblem]:
     if limit is not None and limit.value() < _MEBIBYTE:
         name = "defaultPinnedDeviceMemoryLimit"
         yield ConfigProblem(f"{path}.{name}", f"{name} is {limit}, must be at least 1Mi")
-    for key, each in (config.default_per_device_pinned_memory_limit or {}).items():
+    for key, quantity in (config.default_per_device_pinned_memory_limit or {}).items():
         at = f"{path}.defaultPerDevicePinnedMemoryLimit[{key}]"
-        if each.value() < _MEBIBYTE:
+        if quantity.value() < _MEBIBYTE:
             yield ConfigProblem(
-                at, f"the limit of device {describe_value(key)} is {each}, must be at least 1Mi"
+                at, f"the limit of device {describe_value(key)} is {quantity}, must be at least 1Mi"
             )
         if not _can_name_device(key):
             yield ConfigProblem(

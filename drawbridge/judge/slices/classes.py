@@ -39,7 +39,7 @@ def _check_selectors(
     classes: Collection[DeviceClass], slices: Sequence[Slice], selectors: Selectors
 ) -> Iterator[Finding]:
     current = (
-        each for members in current_pools(latest_slices(slices)).values() for each in members
+        member for members in current_pools(latest_slices(slices)).values() for member in members
     )
     return check_class_selectors(
         classes, published_devices(current, selectors) if classes else (), selectors

@@ -27,12 +27,12 @@ def check_counters(pools: Pools) -> Iterator[Finding]:
 
 
 def _check_totals(member: Slice) -> Iterator[Finding]:
-    for i, each in enumerate(member.shared_counters):
-        for name, counter in each.counters.items():
+    for i, counter_set in enumerate(member.shared_counters):
+        for name, counter in counter_set.counters.items():
             if counter.value.sign() < 0:
                 message = (
-                    f"counter {name} of {each.name} is {counter.value}: no device of the pool that "
-                    "consumes any counter can be allocated"
+                    f"counter {name} of {counter_set.name} is {counter.value}: no device of the "
+                    "pool that consumes any counter can be allocated"
                 )
                 path = f"spec.sharedCounters[{i}].counters[{name}].value"
                 yield codes.COUNTER_NEGATIVE.at(path, message, object=f"{KIND}/{member.name}")

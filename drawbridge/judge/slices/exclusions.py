@@ -70,26 +70,28 @@ def _group_by_node(
     return together
 
 
-def _check_itself(each: _Device, ask: Evaluate) -> Iterator[Finding]:
-    if not each.member.peer.device.allow_multiple_allocations:
+def _check_itself(device: _Device, ask: Evaluate) -> Iterator[Finding]:
+    if not device.member.peer.device.allow_multiple_allocations:
         return
-    found = check_direction(each.member, each.member, ask)
-    if found is not None and not found.error:
-        message = f"device {each.name} allows multiple allocations, but its rule excludes itself"
-        yield codes.COMPATIBILITY_SELF.at(each.path, message, object=each.about)
+    exclusion = check_direction(device.member, device.member, ask)
+    if exclusion is not None and not exclusion.error:
+        message = f"device {device.name} allows multiple allocations, but its rule excludes itself"
+        yield codes.COMPATIBILITY_SELF.at(device.path, message, object=device.about)
 
 
-def _check_pair(one: _Device, other: _Device, ask: Evaluate) -> Iterator[Finding]:
+def _check_pair(first: _Device, second: _Device, ask: Evaluate) -> Iterator[Finding]:
     answers = (
-        check_direction(one.member, other.member, ask),
-        check_direction(other.member, one.member, ask),
+        check_direction(first.member, second.member, ask),
+        check_direction(second.member, first.member, ask),
     )
-    for each, found in zip((one, other), answers, strict=True):
-        if found is not None and (finding := found.finding()) is not None:
-            yield dra_codes.COMPATIBILITY_ERROR.at(each.path, finding.message, object=each.about)
+    for device, exclusion in zip((first, second), answers, strict=True):
+        if exclusion is not None and (finding := exclusion.finding()) is not None:
+            yield dra_codes.COMPATIBILITY_ERROR.at(
+                device.path, finding.message, object=device.about
+            )
             return
     if (answers[0] is None) != (answers[1] is None):
-        refusing, refused = (one, other) if answers[0] else (other, one)
+        refusing, refused = (first, second) if answers[0] else (second, first)
         message = (
             f"device {refusing.name} excludes {refused.name}, but {refused.name} does not exclude "
             f"{refusing.name}"

@@ -182,13 +182,13 @@ def _evaluate_all(
 ) -> list[tuple[PublishedDevice, _Result]]:
     """Evaluate a program on every device, once per distinct projection."""
     wanted = find_reads(program)
-    known: dict[Hashable, _Result] = {}
+    results: dict[Hashable, _Result] = {}
     tried: list[tuple[PublishedDevice, _Result]] = []
     for device in devices:
         key = wanted.projection(device.view)
-        if key not in known:
-            known[key] = _evaluate(program, device.view)
-        tried.append((device, known[key]))
+        if key not in results:
+            results[key] = _evaluate(program, device.view)
+        tried.append((device, results[key]))
     return tried
 
 
@@ -226,8 +226,8 @@ _FieldName = tuple[str, str, str]
 
 def _published_names(devices: Iterable[PublishedDevice]) -> frozenset[_FieldName]:
     names: set[_FieldName] = set()
-    for each in devices:
-        device = each.view["device"]
+    for published in devices:
+        device = published.view["device"]
         if isinstance(device, Mapping):
             for kind in ("attributes", "capacity"):
                 for domain, inside in device[kind].items():

@@ -37,10 +37,10 @@ def check_groups(pools: Pools, unset: UnsetGroups) -> Iterator[Finding]:
     for members in pools.values():
         for name, drawing in _devices_by_set(members).items():
             totals = {
-                (each.name, counter): amount.value.nanos()
+                (counter_set.name, counter): amount.value.nanos()
                 for member in members
-                for each in member.shared_counters
-                for counter, amount in each.counters.items()
+                for counter_set in member.shared_counters
+                for counter, amount in counter_set.counters.items()
             }
             yield from _check_mixed(name, drawing, unset)
             yield from _check_alone(name, drawing, totals, unset)

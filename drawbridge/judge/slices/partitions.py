@@ -21,14 +21,14 @@ def check_partition_types(slices: Iterable[Slice]) -> Iterator[Finding]:
             yield from _check_types(slice_, name)
 
 
-def _check_types(each: Slice, name: str) -> Iterator[Finding]:
+def _check_types(slice_: Slice, name: str) -> Iterator[Finding]:
     first: dict[str, Device] = {}
-    about = f"{KIND}/{each.name}"
-    for i, device in enumerate(each.devices):
+    about = f"{KIND}/{slice_.name}"
+    for i, device in enumerate(slice_.devices):
         if not device.consumes_counters:
             continue
         path = f"spec.devices[{i}]"
-        attribute = find_attribute(device, each.driver, name)
+        attribute = find_attribute(device, slice_.driver, name)
         if attribute is None or attribute.string is None:
             message = f"device {device.name} has no string attribute {name} with its partition type"
             yield codes.PARTITION_TYPE_MISSING.at(f"{path}.attributes", message, object=about)

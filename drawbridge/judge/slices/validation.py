@@ -35,45 +35,45 @@ _WIRE = tuple(zip(_FIELDS, ("string", "int", "bool", "version"), strict=False)) 
 )
 
 
-def check_api_limits(each: Slice) -> tuple[Finding, ...]:
+def check_api_limits(slice_: Slice) -> tuple[Finding, ...]:
     """Return all errors for which the API server rejects the slice."""
-    validator = ObjectValidator(f"{KIND}/{each.name}")
-    validator.check_form("metadata.name", each.name, formats.check_subdomain)
-    validator.check_form("spec.driver", each.driver, formats.check_driver_name)
-    _pool(validator, each)
-    _nodes(validator, each)
-    if each.devices and each.shared_counters:
+    validator = ObjectValidator(f"{KIND}/{slice_.name}")
+    validator.check_form("metadata.name", slice_.name, formats.check_subdomain)
+    validator.check_form("spec.driver", slice_.driver, formats.check_driver_name)
+    _pool(validator, slice_)
+    _nodes(validator, slice_)
+    if slice_.devices and slice_.shared_counters:
         validator.add(codes.EITHER_OR, "spec", "must have one of devices, sharedCounters, not both")
-    _operations(validator, each.skip_node_operations)
-    if each.partition_type_attribute is not None:
+    _operations(validator, slice_.skip_node_operations)
+    if slice_.partition_type_attribute is not None:
         path = "spec.partitionTypeAttribute"
         validator.check_form(
-            path, each.partition_type_attribute, formats.check_fully_qualified_name
+            path, slice_.partition_type_attribute, formats.check_fully_qualified_name
         )
-    _counter_sets(validator, each.shared_counters)
-    _devices(validator, each)
+    _counter_sets(validator, slice_.shared_counters)
+    _devices(validator, slice_)
     return validator.result()
 
 
-def _pool(validator: ObjectValidator, each: Slice) -> None:
-    validator.check_form("spec.pool.name", each.pool, formats.check_pool_name)
-    if each.generation < 0:
-        message = f"is {each.generation}, must not be negative"
+def _pool(validator: ObjectValidator, slice_: Slice) -> None:
+    validator.check_form("spec.pool.name", slice_.pool, formats.check_pool_name)
+    if slice_.generation < 0:
+        message = f"is {slice_.generation}, must not be negative"
         validator.add(codes.NOT_ALLOWED, "spec.pool.generation", message)
-    if each.slice_count <= 0:
-        message = f"is {each.slice_count}, must be greater than 0"
+    if slice_.slice_count <= 0:
+        message = f"is {slice_.slice_count}, must be greater than 0"
         validator.add(codes.NOT_ALLOWED, "spec.pool.resourceSliceCount", message)
 
 
-def _nodes(validator: ObjectValidator, each: Slice) -> None:
+def _nodes(validator: ObjectValidator, slice_: Slice) -> None:
     fields = {
-        "nodeName": each.node_name,
-        "nodeSelector": each.node_selector,
-        "allNodes": each.all_nodes,
-        "perDeviceNodeSelection": each.per_device_node_selection,
+        "nodeName": slice_.node_name,
+        "nodeSelector": slice_.node_selector,
+        "allNodes": slice_.all_nodes,
+        "perDeviceNodeSelection": slice_.per_device_node_selection,
     }
     _check_node_choice(validator, "spec", fields)
-    if each.node_selector is not None and len(each.node_selector.node_selector_terms) > 1:
+    if slice_.node_selector is not None and len(slice_.node_selector.node_selector_terms) > 1:
         message = "must have exactly one term"
         validator.add(codes.NOT_ALLOWED, "spec.nodeSelector.nodeSelectorTerms", message)
 
@@ -114,9 +114,9 @@ def _counter_sets(validator: ObjectValidator, sets: Sequence[CounterSet]) -> Non
     if not validator.check_count(path, sets, COUNTER_SETS):
         return
     validator.check_unique(path, (each.name for each in sets))
-    for i, each in enumerate(sets):
-        validator.check_form(f"{path}[{i}].name", each.name, formats.check_label)
-        _counters(validator, f"{path}[{i}].counters", each.counters)
+    for i, counter_set in enumerate(sets):
+        validator.check_form(f"{path}[{i}].name", counter_set.name, formats.check_label)
+        _counters(validator, f"{path}[{i}].counters", counter_set.counters)
 
 
 def _counters(validator: ObjectValidator, path: str, counters: Mapping[str, Counter]) -> None:
@@ -126,18 +126,18 @@ def _counters(validator: ObjectValidator, path: str, counters: Mapping[str, Coun
         validator.check_keys(path, counters, formats.check_label)
 
 
-def _devices(validator: ObjectValidator, each: Slice) -> None:
-    why = next((reason for device in each.devices if (reason := _advanced(device))), None)
+def _devices(validator: ObjectValidator, slice_: Slice) -> None:
+    why = next((reason for device in slice_.devices if (reason := _advanced(device))), None)
     most = DEVICES_ADVANCED if why else DEVICES
-    if len(each.devices) > most:
+    if len(slice_.devices) > most:
         because = f", because a device has {why}" if why else ""
-        message = f"has {len(each.devices)} entries, at most {most} are allowed{because}"
+        message = f"has {len(slice_.devices)} entries, at most {most} are allowed{because}"
         validator.add(codes.TOO_MANY, "spec.devices", message)
         return
-    validator.check_unique("spec.devices", (device.name for device in each.devices))
-    for i, device in enumerate(each.devices):
+    validator.check_unique("spec.devices", (device.name for device in slice_.devices))
+    for i, device in enumerate(slice_.devices):
         _device(validator, f"spec.devices[{i}]", device)
-        _device_nodes(validator, f"spec.devices[{i}]", device, each)
+        _device_nodes(validator, f"spec.devices[{i}]", device, slice_)
 
 
 def _advanced(device: Device) -> str | None:
@@ -218,20 +218,20 @@ def _uses(validator: ObjectValidator, path: str, uses: Sequence[CounterUse]) -> 
                 validator.check_form(f"{at}[{j}]", group, formats.check_label)
 
 
-def _device_nodes(validator: ObjectValidator, path: str, device: Device, each: Slice) -> None:
+def _device_nodes(validator: ObjectValidator, path: str, device: Device, slice_: Slice) -> None:
     fields: dict[str, str | NodeSelector | bool | None] = {
         "nodeName": device.node_name,
         "nodeSelector": device.node_selector,
         "allNodes": device.all_nodes,
     }
-    if each.per_device_node_selection:
+    if slice_.per_device_node_selection:
         _check_node_choice(validator, path, fields)
     else:
         for name in (name for name, value in fields.items() if value is not None):
             message = "is only allowed with perDeviceNodeSelection in the slice"
             validator.add(codes.NOT_ALLOWED, f"{path}.{name}", message)
     terms = () if device.node_selector is None else device.node_selector.node_selector_terms
-    if each.per_device_node_selection and len(terms) > 1:
+    if slice_.per_device_node_selection and len(terms) > 1:
         message = f"has {len(terms)} terms, so every allocation with this device fails"
         validator.add(NODE_SELECTOR_TERMS, f"{path}.nodeSelector.nodeSelectorTerms", message)
 
@@ -267,8 +267,8 @@ def _mapping(
         message = f"is {describe_value(key)}, which is not a capacity of the device"
         validator.add(codes.REFERENCE_UNKNOWN, f"{path}.capacityKey", message)
     factors = {"capacityMultiplier": factor, "deviceMultiplier": mapping.device_multiplier}
-    for field, each in factors.items():
-        if each is not None and each.sign() <= 0:
+    for field, multiplier in factors.items():
+        if multiplier is not None and multiplier.sign() <= 0:
             validator.add(
-                codes.NOT_ALLOWED, f"{path}.{field}", f"is {each}, must be greater than 0"
+                codes.NOT_ALLOWED, f"{path}.{field}", f"is {multiplier}, must be greater than 0"
             )

@@ -68,11 +68,11 @@ def _held(
 ) -> Iterator[Driver]:
     """Yield those of the drivers whose devices pods may still hold from a plugin."""
     extended = {driver for each in facts.classes if each.extended for driver in each.drivers}
-    for each in facts.drivers:
-        family = families.get(each.name)
-        named = (family is not None and family.legacy_names) or each.name in extended
-        if each.dual and named and each.name in drivers:
-            yield each
+    for driver in facts.drivers:
+        family = families.get(driver.name)
+        named = (family is not None and family.legacy_names) or driver.name in extended
+        if driver.dual and named and driver.name in drivers:
+            yield driver
 
 
 def avoid_dual_nodes(patch: Patch) -> None:

@@ -154,9 +154,9 @@ def _report_host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
 
 def _containers(spec: Mapping[str, Value]) -> _Containers:
     return {
-        ("spec", part, number): as_mapping(each)
+        ("spec", part, number): as_mapping(container)
         for part in _CONTAINERS
-        for number, each in enumerate(as_list(spec.get(part)))
+        for number, container in enumerate(as_list(spec.get(part)))
     }
 
 

@@ -131,7 +131,8 @@ def _without_empty(value: dict[str, Value]) -> dict[str, Value]:
         elif isinstance(item, list):
             if item:
                 kept[name] = [
-                    _without_empty(each) if isinstance(each, dict) else each for each in item
+                    _without_empty(element) if isinstance(element, dict) else element
+                    for element in item
                 ]
         elif item is not None and item != "":
             kept[name] = item

@@ -218,11 +218,11 @@ class _UndoRun:
 
     def test(self, step: UndoStep) -> None:
         """Find the item that a step tests, first at its written index."""
-        found = next(self._find_items(step), None)
-        if found is None:
+        path = next(self._find_items(step), None)
+        if path is None:
             raise EditError(f"{format_path(step.path)} has changed")
-        self._indices.set_path(step.path, found)
-        self.applied.append(UndoStep("test", found, step.value))
+        self._indices.set_path(step.path, path)
+        self.applied.append(UndoStep("test", path, step.value))
 
     def _find_items(self, step: UndoStep) -> Iterator[Path]:
         cost = _LOOKUP_UNITS + _COMPARISON_UNITS * count_values(step.value)

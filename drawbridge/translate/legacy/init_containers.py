@@ -44,12 +44,12 @@ class _HeldAsk:
         """Return the ask with the users and the resource names of all."""
         if not self.sharing:
             return self.ask
-        several = (self.ask, *self.sharing)
+        asks = (self.ask, *self.sharing)
         return replace(
             self.ask,
             users=self.users,
-            resources=tuple(dict.fromkeys(name for each in several for name in each.resources)),
-            amounts=tuple(dict.fromkeys(name for each in several for name in each.amounts)),
+            resources=tuple(dict.fromkeys(name for each in asks for name in each.resources)),
+            amounts=tuple(dict.fromkeys(name for each in asks for name in each.amounts)),
         )
 
 

@@ -74,9 +74,9 @@ def _containers(template: Mapping[str, Value]) -> Iterator[tuple[Path, Value]]:
         if isinstance(container, dict):
             yield (key,), {"name": _MAIN, **container}
     for path in _SEVERAL:
-        several = get_value(dict(template), path)
-        for number, each in enumerate(several if isinstance(several, list) else ()):
-            yield (*path, number), each
+        containers = get_value(dict(template), path)
+        for number, container in enumerate(containers if isinstance(containers, list) else ()):
+            yield (*path, number), container
 
 
 def map_edits(place: Place, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:

@@ -123,11 +123,13 @@ def find_places(
     key = group_kind(value)
     places = [
         _template_place(value, path)
-        for each in templates.get(key, ())
-        for path in _follow(value, each)
+        for pattern in templates.get(key, ())
+        for path in _follow(value, pattern)
     ]
     places += [
-        _spec_place(value, path) for each in specs.get(key, ()) for path in _follow(value, each)
+        _spec_place(value, path)
+        for pattern in specs.get(key, ())
+        for path in _follow(value, pattern)
     ]
     return tuple(place for place in places if place is not None)
 

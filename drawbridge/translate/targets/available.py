@@ -36,8 +36,8 @@ PRINTERS: Final[Mapping[str, FamilyPrinter]] = {
     sriov.DRIVER: FamilyPrinter("", sriov.vocabulary, sriov.plan_device),
 }
 _VOCABULARIES: Final[Mapping[str, DriverVocabulary]] = {
-    driver: msgspec.structs.replace(each.vocabulary(driver), domain=driver)
-    for driver, each in PRINTERS.items()
+    driver: msgspec.structs.replace(printer.vocabulary(driver), domain=driver)
+    for driver, printer in PRINTERS.items()
 }
 _CUSTOM: Final = FamilyPrinter("", generic.vocabulary, generic.plan_device)
 
@@ -55,9 +55,9 @@ def list_targets(
         return ()
     if configuration.targets:
         named = [
-            _configured(each, facts, configuration)
-            for each in configuration.targets
-            if Kind(each.kind) is ask.kind
+            _configured(configured, facts, configuration)
+            for configured in configuration.targets
+            if Kind(configured.kind) is ask.kind
         ]
         return tuple(each for each in named if _same_vendor(ask.vendor, get_printer(each).vendor))
     chosen = [

@@ -248,14 +248,16 @@ def _compose_linked(
     """Compose one request of each ask, and the rule that relates their locations."""
     requests, configs = _compose_requests(leading, linked.primary, 0)
     members = [(leading, tuple(range(len(requests))), linked.primary)]
-    for each, counts in zip(others, linked.others, strict=True):
+    for linked_target, counts in zip(others, linked.others, strict=True):
         begin = len(requests)
         if len(counts) == 1:
-            more, more_configs = _compose_requests(each, counts[0], begin)
+            more, more_configs = _compose_requests(linked_target, counts[0], begin)
             requests, configs = [*requests, *more], [*configs, *more_configs]
         else:
-            requests.append(compose_counted_request(each.ask, each.expanded, counts))
-        members.append((each, tuple(range(begin, len(requests))), max(counts)))
+            requests.append(
+                compose_counted_request(linked_target.ask, linked_target.expanded, counts)
+            )
+        members.append((linked_target, tuple(range(begin, len(requests))), max(counts)))
     own, *beside = (numbers for _, numbers, _ in members)
     joint = leading.ask.joint
     rule = ProximityRule(
@@ -285,10 +287,10 @@ def _compose_groups(
     rows: list[tuple[int | None, ...]] = [(each.primary, *each.others) for each in grouping.groups]
     for row in rows or [tuple(each.ask.count for each in (leading, *others))]:
         begin = len(requests)
-        for each, count in zip((leading, *others), row, strict=True):
-            more, more_configs = _compose_requests(each, count, len(requests))
-            members[id(each)] += range(len(requests), len(requests) + len(more))
-            counts[id(each)] += count or 0
+        for chosen, count in zip((leading, *others), row, strict=True):
+            more, more_configs = _compose_requests(chosen, count, len(requests))
+            members[id(chosen)] += range(len(requests), len(requests) + len(more))
+            counts[id(chosen)] += count or 0
             requests += more
             configs += more_configs
         if grouping.attribute:

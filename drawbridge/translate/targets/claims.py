@@ -138,7 +138,7 @@ def _split_part(part: ClaimPart) -> Iterable[ClaimPart]:
         return [part] if part.requests else []
     return [
         ClaimPart(
-            (each,),
+            (request,),
             preferences=part.preferences,
             configs=tuple(
                 msgspec.structs.replace(setting, request=0)
@@ -146,7 +146,7 @@ def _split_part(part: ClaimPart) -> Iterable[ClaimPart]:
                 if setting.request == number
             ),
         )
-        for number, each in enumerate(part.requests)
+        for number, request in enumerate(part.requests)
     ]
 
 

@@ -247,8 +247,7 @@ def _with_counts(
 ) -> tuple[Ask, list[Ask]]:
     totals = [sum(column) for column in zip(*(each.others for each in groups), strict=True)]
     return primary, [
-        msgspec.structs.replace(each, count=total)
-        for each, total in zip(others, totals, strict=True)
+        msgspec.structs.replace(ask, count=total) for ask, total in zip(others, totals, strict=True)
     ]
 
 

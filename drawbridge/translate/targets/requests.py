@@ -79,11 +79,11 @@ def expand_plan(ask: Ask, plan: DevicePlan, target: DriverTarget) -> ExpandedPla
     )
     alternatives = [
         DeviceAlternative(
-            (*selectors, *other, *preferred, *each.selectors), each.capacity, each.name
+            (*selectors, *other, *preferred, *product.selectors), product.capacity, product.name
         )
         for other in others
         for preferred in preferences or ((),)
-        for each in products
+        for product in products
     ]
     findings = [*plan.losses, *dropped, *left, *lost]
     if len(alternatives) > MAX_ALTERNATIVES:
@@ -113,8 +113,8 @@ def compose_request(ask: Ask, expanded: ExpandedPlan, count: int | None) -> Unna
         body: dict[str, Value] = {"exactly": exactly}
     else:
         subs: list[Value] = [
-            {"name": name, **_compose_subrequest(expanded.plan.class_, each, count)}
-            for name, each in zip(
+            {"name": name, **_compose_subrequest(expanded.plan.class_, alternative, count)}
+            for name, alternative in zip(
                 _name_alternatives(expanded.alternatives), expanded.alternatives, strict=True
             )
         ]
@@ -129,13 +129,16 @@ def compose_counted_request(
     """Compose a request for the first of several numbers of devices that can be allocated."""
     names = _name_alternatives(expanded.alternatives)
     prefixed = [
-        f"{name}-" if each.name else ""
-        for name, each in zip(names, expanded.alternatives, strict=True)
+        f"{name}-" if alternative.name else ""
+        for name, alternative in zip(names, expanded.alternatives, strict=True)
     ]
     subs: list[Value] = [
-        {"name": f"{prefix}count-{count}", **_compose_subrequest(expanded.plan.class_, each, count)}
+        {
+            "name": f"{prefix}count-{count}",
+            **_compose_subrequest(expanded.plan.class_, alternative, count),
+        }
         for count in counts
-        for prefix, each in zip(prefixed, expanded.alternatives, strict=True)
+        for prefix, alternative in zip(prefixed, expanded.alternatives, strict=True)
     ]
     body: dict[str, Value] = {"firstAvailable": subs[:MAX_ALTERNATIVES]}
     return UnnamedRequest(f"{ask.kind}", body, max(counts), ask.name, ask.users)
@@ -192,8 +195,8 @@ def _find_labels(selector: AskSelector) -> Iterator[DeviceLabel]:
         yield selector
     for name in ("operand", "operands"):
         inner = getattr(selector, name, ())
-        for each in inner if isinstance(inner, tuple) else (inner,):
-            yield from _find_labels(each)
+        for operand in inner if isinstance(inner, tuple) else (inner,):
+            yield from _find_labels(operand)
 
 
 def _product_alternatives(
@@ -204,16 +207,16 @@ def _product_alternatives(
     fixed = {name: each for name, each in plan.amounts.items() if isinstance(each, str)}
     if not percents:
         return [DeviceAlternative((), fixed)], []
-    known = _find_shared_products(plan, percents, vocabulary)
+    shared = _find_shared_products(plan, percents, vocabulary)
     amounts: dict[tuple[str, ...], list[Product]] = {}
-    for each in sorted(
-        known, key=lambda row: [capacity_value(row, name) for name in sorted(percents)]
+    for product in sorted(
+        shared, key=lambda row: [capacity_value(row, name) for name in sorted(percents)]
     ):
-        key = tuple(percent_amount(each, name, percents[name]) for name in sorted(percents))
-        amounts.setdefault(key, []).append(each)
+        key = tuple(percent_amount(product, name, percents[name]) for name in sorted(percents))
+        amounts.setdefault(key, []).append(product)
     alternatives = [
         DeviceAlternative(
-            (_select_products(products, known, vocabulary),),
+            (_select_products(products, shared, vocabulary),),
             fixed | dict(zip(sorted(percents), key, strict=True)),
             products[0].name,
         )
@@ -306,8 +309,8 @@ def _compose_subrequest(
 def _name_alternatives(alternatives: Sequence[DeviceAlternative]) -> list[str]:
     """Name subrequests after their products, each name once."""
     names: list[str] = []
-    for number, each in enumerate(alternatives):
-        plain = _NOT_LABEL.sub("-", each.name.lower()).strip("-")[:50].rstrip("-")
+    for number, alternative in enumerate(alternatives):
+        plain = _NOT_LABEL.sub("-", alternative.name.lower()).strip("-")[:50].rstrip("-")
         name = plain or f"way-{number}"
         names.append(name if name not in names else f"{name}-{number}")
     return names

@@ -157,9 +157,9 @@ def _bounds(selector: AskSelector, vocabulary: DriverVocabulary) -> str:
         case ComputeCapability(at_least=low, below=high):
             bounds = [(">=", low), ("<", high)]
             parts = [
-                f'{{}}.compareTo(semver("{each[0]}.{each[1]}.0")) {sign} 0'
-                for sign, each in bounds
-                if each
+                f'{{}}.compareTo(semver("{version[0]}.{version[1]}.0")) {sign} 0'
+                for sign, version in bounds
+                if version
             ]
             return _guarded(vocabulary, "compute", lambda a: " && ".join(parts).replace("{}", a))
         case DriverVersion(software=software, at_least=least, below=below):

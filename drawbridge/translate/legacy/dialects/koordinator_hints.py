@@ -325,13 +325,13 @@ def _read_selector(
         values = tuple(map(format_value, as_list(term.get("values"))))
         terms.append((format_value(term.get("key")), format_value(term.get("operator")), values))
     for key, operator, values in terms:
-        made = _label(key, operator, values, str(attributes.get(key, "")))
-        if made is None:
+        label_selector = _label(key, operator, values, str(attributes.get(key, "")))
+        if label_selector is None:
             _add_unknown_value(
                 builder, HINT, "operator", operator, ("In", "NotIn", "Exists", "DoesNotExist")
             )
         elif key in attributes:
-            selectors.append(made)
+            selectors.append(label_selector)
         else:
             builder.findings.append(
                 LABEL_DROPPED.at(
