@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.meter import LARGEST_FOLDED
 from drawbridge.cel.numbers import INT_MAX
 from drawbridge.cel.semver import Semver
-from drawbridge.cel.values import Uint
+from drawbridge.cel.values import Uint, actual_size
 
 CONVERSIONS = frozenset(
     {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
@@ -49,7 +50,7 @@ def call(
     *,
     early: bool,
 ) -> FoldedValue | None:
-    """Fold a call; returns None if the call fails or must wait until run time.
+    """Fold a call; returns None if it fails, has a large result, or must wait until run time.
 
     If `early`, a failed conversion of a constant raises the error at compile time.
     """
@@ -61,6 +62,8 @@ def call(
     try:
         result = implementation(*values)
     except EvaluationError:
+        return None
+    if actual_size(result) > LARGEST_FOLDED:
         return None
     steps = tuple(step for argument in arguments for step in argument.steps)
     amount = 1 if cost is None else cost(values, result)

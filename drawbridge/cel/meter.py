@@ -20,9 +20,10 @@ EXCEEDED: Final = "work_exceeded"
 # The most expensive loops that Kubernetes evaluates within its own limit fit.
 MOST_WORK: Final = 2_000_000
 # One call cannot be interrupted, and may hold the lock of the interpreter.
-MOST_WORK_OF_CALL: Final = 100_000
-# Of the calls that one compilation folds together; their results stay in memory.
-MOST_FOLDED: Final = 2_000
+MOST_WORK_OF_CALL: Final = 150_000
+# Of the calls that one compilation folds together, and the size of a result that stays in memory.
+MOST_FOLDED: Final = 20_000
+LARGEST_FOLDED: Final = 1_000
 # Planned parts of one expression, with the fields of each branch of a conditional.
 MOST_PARTS: Final = 20_000
 # One step of each kind, its errors excluded.

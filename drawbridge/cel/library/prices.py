@@ -177,7 +177,7 @@ def _zoned(_: CelValue, name: CelValue) -> int:
 
 def _version(text: CelValue, *_: CelValue) -> int:
     """Price a version so that none has many identifiers; comparisons are not priced by them."""
-    parts = text.count(".") if isinstance(text, str) else 0
+    parts = max(text.count(".") - 2, 0) if isinstance(text, str) else 0
     return 60 + _PARSED * _length(text) + 300 * parts * parts
 
 

@@ -202,7 +202,8 @@ def find_all_price(text: CelValue, pattern: CelValue, limit: CelValue = -1) -> i
     if type(limit) is int and limit >= 0:
         # An empty match next to another match does not count.
         searches = min(searches, 2 * limit)
-    return _FOUND + searches * (_FOUND + search_price(text, pattern))
+    # Each search begins after the match before, so half of the text is left on average.
+    return _FOUND + searches * (_FOUND + _SEARCH + search_price(text, pattern) // 2)
 
 
 def _bytes(text: str) -> int:
