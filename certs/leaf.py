@@ -1,4 +1,4 @@
-"""The serving certificate that a process signs for itself, and when it needs another one."""
+"""Serving certificates: how one is signed and read, and when it is due."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -13,7 +14,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from certs.authority import Authority, describe_certificate, encode_key
 
 _NAME: Final = "drawbridge"
-_RENEW_AT: Final = 2 / 3
+# In seconds.
+LEAF_LIFE: Final = 7 * 86_400.0
+# The part of the life that is left when a leaf is due.
+_DUE: Final = 1 / 3
 _KEY_USAGE: Final = x509.KeyUsage(
     digital_signature=True,
     content_commitment=False,
@@ -34,7 +38,6 @@ class Leaf(msgspec.Struct, frozen=True):
     key: str
     issuer: str
     not_after: float
-    renew_at: float
 
     def __repr__(self) -> str:
         """Name the end of the validity, and never the key: the text can reach a log."""
@@ -69,13 +72,7 @@ def sign_leaf(authority: Authority, names: Sequence[str], now: float, life: floa
         .sign(signer, hashes.SHA256())
     )
     described = describe_certificate(certificate)
-    return Leaf(
-        certificate=described.pem,
-        key=encode_key(key),
-        issuer=authority.certificate.pem,
-        not_after=described.not_after,
-        renew_at=now + (described.not_after - now) * _RENEW_AT,
-    )
+    return Leaf(described.pem, encode_key(key), authority.certificate.pem, described.not_after)
 
 
 def _add_extensions(
@@ -96,11 +93,27 @@ def _add_extensions(
     )
 
 
-def needs_new_leaf(leaf: Leaf | None, authority: Authority, now: float) -> bool:
+def read_leaf(certificate: bytes, key: bytes, issuer: bytes) -> Leaf:
+    """Read a leaf whose key belongs to it; raises ValueError unless the issuer signed it."""
+    served, signer = map(x509.load_pem_x509_certificate, (certificate, issuer))
+    try:
+        served.verify_directly_issued_by(signer)
+    except (InvalidSignature, TypeError):
+        raise ValueError("the certificate is not signed by its issuer") from None
+    described = describe_certificate(served)
+    return Leaf(described.pem, key.decode(), describe_certificate(signer).pem, described.not_after)
+
+
+def find_renewal(leaf: Leaf, life: float) -> float:
+    """Return when a leaf with this life is due."""
+    return leaf.not_after - life * _DUE
+
+
+def needs_new_leaf(leaf: Leaf | None, authority: Authority, now: float, life: float) -> bool:
     """Whether to sign again: with another authority, or after two thirds of the life."""
     if not authority.certificate.is_valid(now):
         return False
     if leaf is None or leaf.issuer != authority.certificate.pem:
         return True
     # A leaf that lives as long as its authority cannot be renewed by it.
-    return now >= leaf.renew_at and leaf.not_after < authority.certificate.not_after
+    return now >= find_renewal(leaf, life) and leaf.not_after < authority.certificate.not_after

@@ -11,9 +11,10 @@ from certs.injection import (
     is_injected_elsewhere,
     is_trusted_everywhere,
 )
+from certs.issuing import SecretWriter
 from certs.rotation import RotationDecision, RotationPolicy, Situation, Step, add_upcoming, decide
 from certs.secret import SecretReading, SecretState, compose_secret
-from certs.watched_secret import WatchedSecret
+from certs.watched_secret import WatchedAuthorities
 from drawbridge.agreement.operation_codes import (
     AUTHORITY_RESTORED,
     AUTHORITY_ROTATED,
@@ -34,11 +35,8 @@ _UNCERTAIN_WAIT: Final = 5.0
 JSONObject = dict[str, Any]
 
 
-class AuthorityWriter(Protocol):
+class AuthorityWriter(SecretWriter, Protocol):
     """Writes as the leader; every method raises an error of the API server."""
-
-    async def write_secret(self, value: JSONObject) -> JSONObject:
-        """Create the Secret, or replace the version that its metadata names; return it."""
 
     async def apply_bundle(self, value: JSONObject) -> None:
         """Apply the bundle to a webhook configuration as the field manager of the bundle."""
@@ -62,7 +60,9 @@ class CertificateReconciler:
 
     name = NAME
 
-    def __init__(self, secret: WatchedSecret, policy: RotationPolicy, outside: Outside) -> None:
+    def __init__(
+        self, secret: WatchedAuthorities, policy: RotationPolicy, outside: Outside
+    ) -> None:
         self._secret = secret
         self._policy = policy
         self._outside = outside

@@ -59,10 +59,10 @@ def read_secret(value: Mapping[str, Any] | None) -> SecretReading:
     problems: list[str] = []
     current = _read_pair(data, _CURRENT, problems)
     upcoming = _read_pair(data, _UPCOMING, problems)
-    if _is_foreign(value, data, current):
+    if _is_foreign(value, current):
         text = f"Secret {CA_SECRET} was not written by Drawbridge"
         return SecretReading(SecretState.FOREIGN, problem=text)
-    bundle = _read_part(data, _BUNDLE, read_certificates, problems) or ()
+    bundle = read_part(data, _BUNDLE, read_certificates, problems) or ()
     if not data:
         problems = ["it is empty"]
     own = [each.certificate for each in (current, upcoming) if each is not None]
@@ -74,10 +74,15 @@ def read_secret(value: Mapping[str, Any] | None) -> SecretReading:
     return SecretReading(state, stored, text)
 
 
-def _is_foreign(value: Mapping[str, Any], data: JSONObject, current: Authority | None) -> bool:
-    """Whether another client wrote it: without our label and with content that is not ours."""
+def is_written_elsewhere(value: Mapping[str, Any]) -> bool:
+    """Whether a Secret has content, and not our label."""
     labels = (value.get("metadata") or {}).get("labels") or {}
-    if OWNER_LABELS.items() <= labels.items() or not data:
+    return bool(value.get("data")) and not OWNER_LABELS.items() <= labels.items()
+
+
+def _is_foreign(value: Mapping[str, Any], current: Authority | None) -> bool:
+    """Whether another client wrote it: without our label and with content that is not ours."""
+    if not is_written_elsewhere(value):
         return False
     return current is None or not is_named_as_ours(current.certificate)
 
@@ -86,7 +91,7 @@ def _read_pair(data: JSONObject, names: tuple[str, str], problems: list[str]) ->
     """Read a certificate with its key; None without either of them."""
     if not any(name in data for name in names):
         return None
-    certificate, key = (_read_part(data, name, bytes, problems) for name in names)
+    certificate, key = (read_part(data, name, bytes, problems) for name in names)
     if not certificate or not key:
         return None
     try:
@@ -96,9 +101,10 @@ def _read_pair(data: JSONObject, names: tuple[str, str], problems: list[str]) ->
         return None
 
 
-def _read_part(
+def read_part(
     data: JSONObject, name: str, read: Callable[[bytes], T], problems: list[str]
 ) -> T | None:
+    """Return a part of a Secret; None with the problem if there is none."""
     text = data.get(name)
     if not isinstance(text, str) or not text:
         problems.append(f"{name} is missing")
@@ -115,11 +121,16 @@ def _read_part(
 
 def compose_secret(authorities: Authorities, live: Mapping[str, Any] | None) -> JSONObject:
     """Return the Secret with these authorities; keeps what else the live object has."""
-    metadata = dict((live or {}).get("metadata") or {"name": CA_SECRET})
-    metadata["labels"] = {**(metadata.get("labels") or {}), **OWNER_LABELS}
     data = {_BUNDLE: authorities.bundle}
     for names, authority in ((_CURRENT, authorities.current), (_UPCOMING, authorities.upcoming)):
         if authority is not None:
             data |= dict(zip(names, (authority.certificate.pem, authority.key), strict=True))
+    return fill_secret(live or {"metadata": {"name": CA_SECRET}, "type": "Opaque"}, data)
+
+
+def fill_secret(secret: Mapping[str, Any], data: Mapping[str, str]) -> JSONObject:
+    """Return a Secret with this data and our label; keeps what else it has."""
+    metadata = dict(secret["metadata"])
+    metadata["labels"] = {**(metadata.get("labels") or {}), **OWNER_LABELS}
     encoded = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
-    return {**(live or {"type": "Opaque"}), "metadata": metadata, "data": encoded}
+    return {**secret, "metadata": metadata, "data": encoded}

@@ -1,4 +1,4 @@
-"""The serving certificate of a process: from files, or signed with the CA of the cluster."""
+"""The serving certificate of a process: from files, from a Secret, or signed by the process."""
 
 import asyncio
 import contextlib
@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from certs.authority import Authority
-from certs.leaf import Leaf, names_of_service, needs_new_leaf, sign_leaf
-from certs.watched_secret import WatchedSecret
+from certs.issuing import read_leaf_secret
+from certs.leaf import Leaf, find_renewal, names_of_service, needs_new_leaf, sign_leaf
+from certs.watched_secret import WatchedAuthorities, WatchedSecret
 from drawbridge.cluster.session import Session
+from drawbridge.names import ALLOCATOR_SECRET
 from drawbridge.process.tls import (
     NO_CERTIFICATE,
     CertificateSource,
@@ -42,11 +43,12 @@ class CertificateFiles(NamedTuple):
 class CertificateOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The serving certificate of a process, and the CAs of its clients.
 
-    Without files, the process signs a certificate itself, with the life in seconds.
+    Without files, the process signs a certificate itself, with the life in seconds; without a life,
+    it reads the one that the leading controller signs for the allocator.
     """
 
     files: CertificateFiles | None
-    leaf_life: float
+    leaf_life: float | None = None
     client_ca: str = ""
 
 
@@ -56,32 +58,32 @@ def make_certificate(
     service: str,
     verify: ssl.VerifyMode = ssl.VerifyMode.CERT_REQUIRED,
 ) -> CertificateSource:
-    """Return the certificate of a Service: from the files of the options, else signed here."""
+    """Return the certificate of a Service, from where the options say."""
     if options.files is not None:
         from_files = ServingCertificate(*options.files, options.client_ca, verify)
         from_files.refresh()
         return from_files
-    secret = WatchedSecret(session, session.namespace)
+    if options.leaf_life is None:
+        stored = WatchedSecret(session, session.namespace, ALLOCATOR_SECRET)
+        return StoredCertificate(stored, options.client_ca, verify)
+    secret = WatchedAuthorities(session, session.namespace)
     names = names_of_service(service, session.namespace)
     return SignedCertificate(secret, names, options.leaf_life, options.client_ca, verify)
 
 
-class SignedCertificate:
-    """A certificate that this process signs in memory, and signs again in time.
+class StoredCertificate:
+    """A certificate that another process signs and keeps in a Secret.
 
-    If the Secret of the CA is lost, the process continues with the CA that it remembers.
+    If the Secret is lost, the process continues with the certificate that it has.
     """
 
     def __init__(
         self,
         secret: WatchedSecret,
-        names: Sequence[str],
-        life: float,
         client_ca: str = "",
         verify: ssl.VerifyMode = ssl.VerifyMode.CERT_REQUIRED,
     ) -> None:
         self._secret = secret
-        self._names, self._life = names, life
         self._served = ServingContext(client_ca, verify)
         self._client_ca = b""
         self._failure = ""
@@ -101,17 +103,15 @@ class SignedCertificate:
         return self._served.find_expiry(self._secret.now())
 
     def _find_cause(self) -> str:
-        if self._secret.remembered.upcoming is not None:
-            return _NOT_TRUSTED_YET
-        return self._secret.cache.problem or self._secret.reading.problem
+        return self._secret.cache.problem or f"Secret {self._secret.name} does not exist"
 
     async def run(self) -> None:
-        """Follow the Secret and sign until cancelled."""
+        """Follow the Secret and renew the certificate until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._secret.cache.run())
-            group.create_task(self._sign_in_time())
+            group.create_task(self._renew_in_time())
 
-    async def _sign_in_time(self) -> None:
+    async def _renew_in_time(self) -> None:
         while True:
             self._wake_up.clear()
             self.refresh()
@@ -120,21 +120,21 @@ class SignedCertificate:
                     await self._wake_up.wait()
 
     def _find_wait(self) -> float:
-        if self.leaf is None:
-            return _MAX_WAIT
-        return min(max(self.leaf.renew_at - self._secret.now(), _MIN_WAIT), _MAX_WAIT)
+        return _MAX_WAIT
+
+    def _find_leaf(self) -> Leaf | None:
+        """Return the certificate to serve; raises ValueError if it is not readable."""
+        live = self._secret.live
+        return self.leaf if live is None else read_leaf_secret(live)
 
     def refresh(self) -> bool:
-        """Sign a certificate if one is due. Return whether a new one is in use."""
-        authority = self._secret.remembered.current
-        if authority is None:
-            return False
+        """Return whether a new certificate, or a new CA of clients, is in use."""
         try:
-            client_ca = self._served.read_client_ca()
-            now = self._secret.now()
-            if client_ca == self._client_ca and not needs_new_leaf(self.leaf, authority, now):
+            leaf, client_ca = self._find_leaf(), self._served.read_client_ca()
+            if leaf is None or (leaf, client_ca) == (self.leaf, self._client_ca):
                 return False
-            self._use(authority, client_ca, now)
+            with _open_in_memory(leaf.certificate + leaf.key) as path:
+                self._served.use(path, path, client_ca)
         except (ssl.SSLError, OSError, ValueError) as error:
             # Report each reason once. The next attempt follows within a minute.
             reason = describe_error(error)
@@ -142,13 +142,44 @@ class SignedCertificate:
                 self._failure = reason
                 report_failure(reason, is_serving=self._served.is_serving)
             return False
+        self.leaf, self._client_ca, self._failure = leaf, client_ca, ""
         return True
 
-    def _use(self, authority: Authority, client_ca: bytes, now: float) -> None:
-        leaf = sign_leaf(authority, self._names, now, self._life)
-        with _open_in_memory(leaf.certificate + leaf.key) as path:
-            self._served.use(path, path, client_ca)
-        self.leaf, self._client_ca, self._failure = leaf, client_ca, ""
+
+class SignedCertificate(StoredCertificate):
+    """A certificate that this process signs in memory, and signs again in time.
+
+    If the Secret of the CA is lost, the process continues with the CA that it remembers.
+    """
+
+    def __init__(
+        self,
+        secret: WatchedAuthorities,
+        names: Sequence[str],
+        life: float,
+        client_ca: str = "",
+        verify: ssl.VerifyMode = ssl.VerifyMode.CERT_REQUIRED,
+    ) -> None:
+        super().__init__(secret, client_ca, verify)
+        self._authorities = secret
+        self._names, self._life = names, life
+
+    def _find_cause(self) -> str:
+        if self._authorities.remembered.upcoming is not None:
+            return _NOT_TRUSTED_YET
+        return self._secret.cache.problem or self._authorities.reading.problem
+
+    def _find_wait(self) -> float:
+        if self.leaf is None:
+            return _MAX_WAIT
+        due = find_renewal(self.leaf, self._life)
+        return min(max(due - self._secret.now(), _MIN_WAIT), _MAX_WAIT)
+
+    def _find_leaf(self) -> Leaf | None:
+        authority, now = self._authorities.remembered.current, self._secret.now()
+        if authority is None or not needs_new_leaf(self.leaf, authority, now, self._life):
+            return self.leaf
+        return sign_leaf(authority, self._names, now, self._life)
 
 
 @contextlib.contextmanager
@@ -161,4 +192,4 @@ def _open_in_memory(text: str) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}"
 
 
-_: type[CertificateSource] = SignedCertificate
+_: type[CertificateSource] = StoredCertificate

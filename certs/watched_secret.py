@@ -1,4 +1,4 @@
-"""The Secret of the CA as the watch shows it, and the authorities that this process remembers."""
+"""A Secret as the watch shows it; of that of the CA, what this process remembers."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,21 +18,14 @@ _UNKNOWN: Final = SecretReading(SecretState.ABSENT, problem=f"Secret {CA_SECRET}
 
 
 class WatchedSecret:
-    """Follows the Secret; `run` keeps it in sync.
+    """One Secret, which its cache keeps in sync."""
 
-    `remembered` is what counts after the last change: a deleted or damaged Secret does not make
-    this process forget a CA that it has seen.
-    """
-
-    def __init__(self, session: Session, namespace: str) -> None:
+    def __init__(self, session: Session, namespace: str, name: str) -> None:
         # RBAC grants one name, and a watch of one name needs the selector.
-        fields = f"metadata.name={CA_SECRET}"
+        fields = f"metadata.name={name}"
         self.cache = Cache(session, SECRETS, dict, namespace=namespace, fields=fields)
-        self.namespace = namespace
-        self.remembered: Authorities = NONE
+        self.namespace, self.name = namespace, name
         self.now = session.clock.now
-        self.is_time_certain = session.clock.is_certain
-        self._written: JSONObject | None = None
         self._listeners: list[Callable[[], None]] = []
         self.cache.subscribe(self._change)
 
@@ -42,11 +35,32 @@ class WatchedSecret:
 
     @property
     def live(self) -> JSONObject | None:
-        """The Secret: as this process wrote it, until the watch shows a newer one."""
-        if self._written is not None:
-            return self._written
-        cached = self.cache.get(CA_SECRET, self.namespace)
+        """The Secret; None if it does not exist."""
+        cached = self.cache.get(self.name, self.namespace)
         return None if cached is None else cached.value
+
+    def _change(self, _before: _CachedSecret | None, _after: _CachedSecret | None) -> None:
+        for listener in self._listeners:
+            listener()
+
+
+class WatchedAuthorities(WatchedSecret):
+    """The Secret of the CA.
+
+    `remembered` is what counts after the last change: a deleted or damaged Secret does not make
+    this process forget a CA that it has seen.
+    """
+
+    def __init__(self, session: Session, namespace: str) -> None:
+        super().__init__(session, namespace, CA_SECRET)
+        self.remembered: Authorities = NONE
+        self.is_time_certain = session.clock.is_certain
+        self._written: JSONObject | None = None
+
+    @property
+    def live(self) -> JSONObject | None:
+        """The Secret: as this process wrote it, until the watch shows a newer one."""
+        return super().live if self._written is None else self._written
 
     @property
     def reading(self) -> SecretReading:
@@ -62,13 +76,12 @@ class WatchedSecret:
         self.remembered = authorities
         self._set_metrics()
 
-    def _change(self, _before: _CachedSecret | None, after: _CachedSecret | None) -> None:
+    def _change(self, before: _CachedSecret | None, after: _CachedSecret | None) -> None:
         if self._written is None or after is None or not _is_older(after.value, self._written):
             self._written = None
         self.remembered = combine(self.reading, self.remembered, self.now())
         self._set_metrics()
-        for listener in self._listeners:
-            listener()
+        super()._change(before, after)
 
     def _set_metrics(self) -> None:
         signer = self.remembered.current

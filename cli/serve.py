@@ -37,6 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text = "answer admission reviews of pods and workloads"
     webhook = commands.add_parser("webhook", help=text, description=text, allow_abbrev=False)
     _add_certificate(webhook)
+    _add_leaf_life(webhook)
     _add_address(webhook, "--listen", ":9443", "admission requests")
     webhook.add_argument(
         "--drain",
@@ -138,6 +139,7 @@ def _add_judge(
     text = "answer admission reviews of claims, templates, classes, and what refers to claims"
     judge = commands.add_parser("judge", help=text, description=text, allow_abbrev=False)
     _add_certificate(judge)
+    _add_leaf_life(judge)
     _add_address(judge, "--listen", ":9443", "admission requests")
     judge.add_argument(
         "--drain",
@@ -166,21 +168,20 @@ def _add_certificate(
     parser.add_argument(
         "--tls-cert",
         metavar="FILE",
-        help="serving certificate (default: signed by this process with the CA of the controller)",
+        help="serving certificate (default: signed with the CA of the controller)",
     )
     parser.add_argument("--tls-key", metavar="FILE", help="its private key")
+    parser.add_argument("--client-ca", metavar="FILE", default="", help=client_ca)
+
+
+def _add_leaf_life(parser: argparse.ArgumentParser) -> None:
+    """Declare the option of a process that signs its serving certificate."""
     parser.add_argument(
         "--leaf-life",
         metavar="DURATION",
         type=_parse_duration,
         default=7 * 86_400.0,
         help="validity of a certificate that this process signs, for example 12h (default: 7d)",
-    )
-    parser.add_argument(
-        "--client-ca",
-        metavar="FILE",
-        default="",
-        help=client_ca,
     )
 
 
@@ -359,4 +360,5 @@ def _certificate_options(options: argparse.Namespace) -> "CertificateOptions":
     from certs.serving import CertificateFiles, CertificateOptions  # noqa: PLC0415
 
     files = CertificateFiles(options.tls_cert, options.tls_key) if options.tls_cert else None
-    return CertificateOptions(files=files, leaf_life=options.leaf_life, client_ca=options.client_ca)
+    life = getattr(options, "leaf_life", None)
+    return CertificateOptions(files=files, leaf_life=life, client_ca=options.client_ca)

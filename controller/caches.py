@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from certs.watched_secret import WatchedSecret
+from certs.watched_secret import WatchedAuthorities
 from controller.protocols import ObjectCache, Unstructured
 from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
 from drawbridge.cluster.cache import Cache
@@ -33,7 +33,7 @@ _: type[ObjectCache[object]] = Cache[object]
 class ControllerCaches(CacheSet):
     """The caches of the controller."""
 
-    def __init__(self, session: Session, secret: WatchedSecret | None = None) -> None:
+    def __init__(self, session: Session, secret: WatchedAuthorities | None = None) -> None:
         super().__init__()
         self.slices = self.add(watch_readings(session, SLICES, slice_reader()))
         self.classes = self.add(watch_readings(session, CLASSES, class_reader()))

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from certs.issuing import AllocatorCertificateReconciler
 from certs.reconciler import AuthorityWriter, CertificateReconciler, Outside
 from certs.rotation import RotationPolicy
-from certs.watched_secret import WatchedSecret
+from certs.watched_secret import WatchedAuthorities
 from controller.field_ownership import release_fields
 from controller.protocols import ObjectReference, Reporter, Unstructured
 from drawbridge.agreement.match_conditions import GUARD_KIND, KIND
@@ -14,14 +15,15 @@ from drawbridge.cluster.client import Fence, ResourceClient, decode_object
 from drawbridge.cluster.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Resource
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
+from drawbridge.config.model import Configuration, Placement
 from drawbridge.finding import Finding
-from drawbridge.names import CA_FIELD_MANAGER, CA_SECRET
+from drawbridge.names import ALLOCATOR_SECRET, CA_FIELD_MANAGER, CA_SECRET
 
 _ACTION: Final = "Certificates"
 
 
 class ApiAuthorityWriter:
-    """Writes the Secret and the webhook configurations behind the fence of the leader."""
+    """Writes Secrets and the webhook configurations behind the fence of the leader."""
 
     def __init__(self, session: Session, fence: Fence, namespace: str) -> None:
         def open_client(resource: Resource) -> ResourceClient[Unstructured]:
@@ -40,8 +42,12 @@ class ApiAuthorityWriter:
             GUARD_KIND: open_client(VALIDATING_WEBHOOKS),
         }
 
+    async def read_secret(self, name: str) -> Unstructured | None:
+        """Read a Secret; None if it does not exist."""
+        return await self._secrets.read(name)
+
     async def write_secret(self, value: Unstructured) -> Unstructured:
-        """Create the Secret, or replace the version that its metadata names; return it."""
+        """Create a Secret, or replace the version that its metadata names; return it."""
         if "resourceVersion" in value["metadata"]:
             return await self._secrets.replace(value)
         return await self._secrets.create(value)
@@ -75,7 +81,7 @@ class Alarm:
 class CertificateParts(NamedTuple):
     """What this process needs to make certificates while it leads."""
 
-    secret: WatchedSecret
+    secret: WatchedAuthorities
     policy: RotationPolicy
     writer: ApiAuthorityWriter
 
@@ -87,7 +93,7 @@ def make_certificate_parts(
     if policy is None:
         return None
     return CertificateParts(
-        WatchedSecret(session, namespace),
+        WatchedAuthorities(session, namespace),
         policy,
         ApiAuthorityWriter(session, fence, namespace),
     )
@@ -100,10 +106,25 @@ def make_certificate_reconciler(
     wake: Callable[[], None],
 ) -> CertificateReconciler:
     """Return the reconciler; `wake` starts its next run."""
-    reference = ObjectReference("Secret", CA_SECRET, parts.secret.namespace)
-
-    def report(finding: Finding) -> None:
-        reporter.report(finding, reference, _ACTION)
-
+    report = _report_about(CA_SECRET, parts, reporter)
     outside = Outside(read_configurations, parts.writer, report, boot_time, Alarm(wake).set)
     return CertificateReconciler(parts.secret, parts.policy, outside)
+
+
+def make_allocator_certificate_reconciler(
+    parts: CertificateParts, reporter: Reporter, configuration: Callable[[], Configuration]
+) -> AllocatorCertificateReconciler:
+    """Return the reconciler, which signs with bridge placement only."""
+    return AllocatorCertificateReconciler(
+        parts.secret,
+        parts.writer,
+        _report_about(ALLOCATOR_SECRET, parts, reporter),
+        is_wanted=lambda: configuration().placement is Placement.BRIDGE,
+    )
+
+
+def _report_about(
+    secret: str, parts: CertificateParts, reporter: Reporter
+) -> Callable[[Finding], None]:
+    reference = ObjectReference("Secret", secret, parts.secret.namespace)
+    return lambda finding: reporter.report(finding, reference, _ACTION)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from certs.issuing import NAME as ALLOCATOR_CERTIFICATE
 from certs.reconciler import NAME as CERTIFICATES
 from certs.rotation import RotationPolicy
 from controller.admission_scope import AdmissionScope
@@ -23,6 +24,7 @@ from controller.api_server import (
 from controller.caches import ControllerCaches
 from controller.certificates import (
     CertificateParts,
+    make_allocator_certificate_reconciler,
     make_certificate_parts,
     make_certificate_reconciler,
 )
@@ -82,6 +84,8 @@ SCHEDULES: Final = {
     "conditions": Schedule(min_interval=0.5, resync=60, max_retry=30),
     # Its own alarm wakes it up when time alone changes the decision.
     "certificates": Schedule(min_interval=0.2, resync=60, max_retry=10),
+    # The Secret is read, not watched. A certificate is due days before it expires.
+    ALLOCATOR_CERTIFICATE: Schedule(min_interval=1, resync=60, max_retry=30),
     # No watch event tells that the last pod with a device of a removed plugin is gone.
     "dual": Schedule(min_interval=1, resync=15, max_retry=60),
     # An owned node is unprotected until it has the taint. A write that conflicts is repeated soon.
@@ -243,7 +247,11 @@ class Reconcilers:
         if (parts := self._context.certificates) is not None:
             read, wake = self._caches.injected_configurations, self._wake(CERTIFICATES)
             yield make_certificate_reconciler(parts, self._reporter, read, wake)
-            parts.secret.subscribe(wake)
+            current = self._context.settings
+            yield make_allocator_certificate_reconciler(
+                parts, self._reporter, lambda: current.current
+            )
+            parts.secret.subscribe(self._wake(CERTIFICATES, ALLOCATOR_CERTIFICATE))
 
     def all(self) -> tuple[Reconciler, ...]:
         """Return all reconcilers."""
@@ -281,7 +289,9 @@ class Reconcilers:
         caches.validating.subscribe(self._wake("conditions", "others"))
         for webhooks in (caches.webhooks, caches.validating):
             webhooks.subscribe(self._wake(CERTIFICATES))
-        settings.subscribe(self._wake("facts", "conditions", "quota", "owned"))
+        settings.subscribe(
+            self._wake("facts", "conditions", "quota", "owned", ALLOCATOR_CERTIFICATE)
+        )
         self.probe.listener = self._wake("facts")
         self.facts.listeners += [
             self.templates.queue_unresolved,

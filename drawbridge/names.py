@@ -48,6 +48,7 @@ WEBHOOK_SERVICE: Final = "drawbridge-webhook"
 WEBHOOK_CONFIGURATION: Final = "drawbridge"
 JUDGE_SERVICE: Final = "drawbridge-judge"
 ALLOCATOR_SERVICE: Final = "drawbridge-allocator"
+ALLOCATOR_SECRET: Final = "drawbridge-allocator-tls"  # noqa: S105  # a name
 JUDGE_CONFIGURATION: Final = "drawbridge-judge"
 POD_WEBHOOK: Final = "pods.drawbridge.dev"
 GUARD_WEBHOOK: Final = "guard.drawbridge.dev"

@@ -254,9 +254,11 @@ SECRET_NOT_OWNED = CODES.define(
     "SecretNotOwned",
     Severity.WARNING,
     text=(
-        "A Secret with the name drawbridge-ca exists that Drawbridge did not write. The controller "
-        "does not overwrite it. Running processes continue with the CA that they know, until it "
-        "expires. A process that starts does not become ready."
+        "A Secret with the name drawbridge-ca or drawbridge-allocator-tls exists that Drawbridge "
+        "did not write. The controller does not overwrite it. Running processes continue with the "
+        "CA or the certificate that they know, until it expires. A webhook or judge that starts "
+        "does not become ready, and an allocator that starts serves its API only if the Secret has "
+        "a certificate."
     ),
     example="Secret drawbridge-ca was not written by Drawbridge",
     remedy=(

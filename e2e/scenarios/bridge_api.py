@@ -8,13 +8,17 @@ import ssl
 from typing import Any, NamedTuple
 
 from e2e.bridge.pair import Pair
+from e2e.bridge.placement import NAME as SCHEDULER_ACCOUNT
 from e2e.bridge.placement import SCHEDULER, TOLERATION, BridgeStage, bridge_scenario
+from e2e.controlplane.client import ApiError, Client
 from e2e.installed.installation import NAMESPACE
 from e2e.scenarios.objects import claim_spec, request
 
 GPU = "gpu.nvidia.com"
 HOST = f"drawbridge-allocator.{NAMESPACE}.svc"
-SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/drawbridge-ca"
+SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+SECRET = f"{SECRETS}/drawbridge-ca"
+CERTIFICATE = f"{SECRETS}/drawbridge-allocator-tls"
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
 PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "create"]}
 JSON = dict[str, Any]
@@ -107,6 +111,35 @@ def answers(stage: BridgeStage, pair: Pair) -> bool:
         return ask(stage, pair, "GET /v1/openapi.json", "none").status == 401
     except OSError:
         return False
+
+
+@bridge_scenario("full")
+def the_account_of_the_scheduler_has_no_key_of_the_ca(stage: BridgeStage) -> None:
+    """The API has a certificate of the CA all the same, and another one after it was damaged."""
+    plane = stage.processes
+    stolen = plane.client(plane.account_token(NAMESPACE, SCHEDULER_ACCOUNT))
+    assert refused(stolen, SECRETS)
+    assert refused(stolen, SECRET)
+    assert refused(stolen, SECRETS, fieldSelector="metadata.name=drawbridge-ca")
+    assert refused(stolen, SECRETS, fieldSelector="metadata.name=drawbridge-ca", watch="true")
+    (own,) = stolen.get(SECRETS, fieldSelector="metadata.name=drawbridge-allocator-tls")["items"]
+    assert set(own["data"]) == {"tls.crt", "tls.key", "ca.crt"}
+    Asked(stage)
+    damaged = {"tls.crt": "", "tls.key": ""}
+    stage.client.replace(CERTIFICATE, {**stage.client.get(CERTIFICATE), "data": damaged})
+    stage.wait(
+        "it is signed again", lambda: stage.client.get(CERTIFICATE)["data"].get("tls.key"), 90
+    )
+    Asked(stage)
+
+
+def refused(client: Client, path: str, **query: str) -> bool:
+    """Return whether the API server forbids to read something."""
+    try:
+        client.get(path, **query)
+    except ApiError as problem:
+        return problem.code == http.client.FORBIDDEN
+    return False
 
 
 @bridge_scenario("full")

@@ -13,10 +13,12 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certs.authority import NONE, Authorities, Authority, create_authority
-from certs.leaf import names_of_service, needs_new_leaf, sign_leaf
+from certs.issuing import compose_leaf_secret
+from certs.leaf import find_renewal, names_of_service, needs_new_leaf, sign_leaf
 from certs.secret import SecretReading, compose_secret, read_secret
-from certs.serving import SignedCertificate
+from certs.serving import SignedCertificate, StoredCertificate
 from drawbridge.cluster.server_clock import ServerClock
+from drawbridge.names import ALLOCATOR_SECRET
 from drawbridge.process.addresses import Address
 from drawbridge.process.listener import TLSListener
 from drawbridge.process.tls import ServingCertificate
@@ -40,7 +42,7 @@ class FakeCache:
 
 
 class FakeSecret:
-    """A Secret that a test sets; implements what `SignedCertificate` needs of a WatchedSecret."""
+    """A Secret that a test sets, with what a certificate needs of a watched one."""
 
     def __init__(self, held: Authorities, now: float) -> None:
         self.cache = FakeCache()
@@ -54,6 +56,13 @@ class FakeSecret:
         """Read what the test has set."""
         return read_secret(self.value)
 
+    name = ALLOCATOR_SECRET
+
+    @property
+    def live(self) -> dict[str, Any] | None:
+        """What the test has set."""
+        return self.value
+
     def now(self) -> float:
         """Return the time that the test has set."""
         return self.time
@@ -66,6 +75,12 @@ class FakeSecret:
 def make_signed(held: Authorities, client_ca: str = "") -> tuple[SignedCertificate, FakeSecret]:
     secret = FakeSecret(held, ServerClock().now())
     return SignedCertificate(secret, NAMES, DAY, client_ca), secret  # type: ignore[arg-type]
+
+
+def make_stored(signer: Authority, client_ca: str = "") -> tuple[StoredCertificate, FakeSecret]:
+    secret = FakeSecret(NONE, ServerClock().now())
+    secret.value = compose_leaf_secret(sign_leaf(signer, NAMES, secret.time, DAY), None)
+    return StoredCertificate(secret, client_ca), secret  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager
@@ -161,7 +176,7 @@ def test_the_ca_that_is_remembered_signs_again_after_the_secret_is_lost() -> Non
     first = signed.leaf
     assert first is not None
     secret.value = None
-    secret.time = first.renew_at
+    secret.time = find_renewal(first, DAY)
     assert signed.refresh()
     assert signed.leaf is not None
     assert signed.leaf.not_after > first.not_after
@@ -169,6 +184,35 @@ def test_the_ca_that_is_remembered_signs_again_after_the_secret_is_lost() -> Non
     secret.time += 20 * DAY
     assert not signed.refresh()
     assert "expired" in signed.find_problem()
+
+
+def test_the_certificate_of_a_secret_is_served_and_stays_in_use_without_a_readable_one() -> None:
+    old, new = fresh(), fresh()
+    stored, secret = make_stored(old)
+    whole, secret.value = secret.value, None
+
+    async def play() -> None:
+        assert not stored.refresh()
+        assert "Secret drawbridge-allocator-tls does not exist" in stored.find_problem()
+        secret.value = {"metadata": {}, "data": {"tls.key": "eA=="}}
+        assert not stored.refresh()
+        assert "Secret drawbridge-allocator-tls: tls.crt is missing" in stored.find_problem()
+        secret.value = whole
+        assert stored.refresh()
+        assert stored.find_problem() == ""
+        async with listen(stored) as port:
+            for lost in (None, {"metadata": {}, "data": {"password": "eA=="}}):
+                secret.value = lost
+                assert not stored.refresh()
+                assert await send(port, trust(old)) == 200
+            secret.value = compose_leaf_secret(sign_leaf(new, NAMES, secret.time, DAY), None)
+            assert stored.refresh()
+            assert not stored.refresh()
+            assert await send(port, trust(new)) == 200
+        secret.time += 2 * DAY
+        assert "expired" in stored.find_problem()
+
+    asyncio.run(play())
 
 
 def test_a_leaf_is_valid_within_its_ca_and_names_the_service() -> None:
@@ -204,14 +248,14 @@ def test_a_leaf_is_renewed_after_two_thirds_or_with_another_ca(
     letter: str, days: float, *, expected: bool
 ) -> None:
     leaf = sign_leaf(authority("a"), NAMES, START, 7 * DAY)
-    assert needs_new_leaf(leaf, authority(letter), START + days * DAY) is expected
+    assert needs_new_leaf(leaf, authority(letter), START + days * DAY, 7 * DAY) is expected
     is_valid = authority(letter).certificate.is_valid(START + days * DAY)
-    assert needs_new_leaf(None, authority(letter), START + days * DAY) is is_valid
+    assert needs_new_leaf(None, authority(letter), START + days * DAY, 7 * DAY) is is_valid
 
 
 def test_a_leaf_that_lives_as_long_as_its_ca_is_not_signed_again_and_again() -> None:
     leaf = sign_leaf(authority("a"), NAMES, START + 89 * DAY, 7 * DAY)
-    assert not needs_new_leaf(leaf, authority("a"), START + 89.9 * DAY)
+    assert not needs_new_leaf(leaf, authority("a"), START + 89.9 * DAY, 7 * DAY)
 
 
 # --- client certificates --------------------------------------------------------------------------
@@ -237,6 +281,8 @@ def make_verifying(source: str, clients: str, folder: Path) -> tuple[Any, Any]:
         pair = create_pair()
         return ServingCertificate(*write_pair(folder, pair), clients), pair
     signer = fresh()
+    if source == "stored":
+        return make_stored(signer, clients)[0], signer
     return make_signed(Authorities(signer, None, (signer.certificate,)), clients)[0], signer
 
 
@@ -246,7 +292,7 @@ async def assert_refused(port: int, context: ssl.SSLContext) -> None:
         await send(port, context)
 
 
-@pytest.mark.parametrize("source", ["signed", "files"])
+@pytest.mark.parametrize("source", ["signed", "stored", "files"])
 def test_only_a_client_with_a_certificate_of_the_given_ca_is_accepted(
     source: str, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from certs.authority import NONE
 from certs.secret import SecretState, compose_secret
-from certs.watched_secret import WatchedSecret
+from certs.watched_secret import WatchedAuthorities
 from drawbridge.cluster.credentials import Credentials
 from drawbridge.cluster.session import Session
 from drawbridge.names import CA_SECRET
@@ -35,9 +35,9 @@ async def until(is_reached: Callable[[], object]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def following(api: FakeApi, folder: Path) -> AsyncIterator[WatchedSecret]:
+async def following(api: FakeApi, folder: Path) -> AsyncIterator[WatchedAuthorities]:
     async with Session(Credentials(str(api.kubeconfig(folder / "config")))) as session:
-        secret = WatchedSecret(session, OWN)
+        secret = WatchedAuthorities(session, OWN)
         secret.now = lambda: START
         running = asyncio.create_task(secret.cache.run())
         try:

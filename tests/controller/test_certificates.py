@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from certs.issuing import read_leaf_secret
 from certs.rotation import DAY
 from certs.secret import SecretState, read_secret
 from drawbridge.agreement.match_conditions import GUARD_KIND, KIND
 from drawbridge.cluster.server_clock import CONFIRMATION_SECONDS, ServerClock, boot_time
-from drawbridge.names import CA_SECRET
+from drawbridge.names import ALLOCATOR_SECRET, CA_SECRET
 from tests.cluster.fake.api import FakeApi
 from tests.controller.test_process import OWN, running
 
@@ -186,6 +187,31 @@ def test_a_secret_of_another_client_is_not_overwritten(tmp_path: Path) -> None:
                 assert bundles(api) == {""}
                 delete(api)
                 await wait_until_injected(api)
+
+    asyncio.run(play())
+
+
+BRIDGE = """
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+placement: bridge
+ownedPools: [{driver: gpu.nvidia.com, nodeSelector: {matchLabels: {pool: ours}}}]
+"""
+
+
+def test_with_bridge_placement_the_leader_signs_for_the_allocator(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(BRIDGE, "utf-8")
+
+    async def play() -> None:
+        async with FakeApi() as api:
+            install(api)
+            async with running(api, tmp_path, str(file)):
+                await api.until(lambda: api.get("secrets", ALLOCATOR_SECRET, OWN))
+                leaf = read_leaf_secret(api.get("secrets", ALLOCATOR_SECRET, OWN) or {})
+                signer = read_secret(secret(api)).stored.current
+                assert signer is not None
+                assert leaf.issuer == signer.certificate.pem
 
     asyncio.run(play())
 

@@ -120,8 +120,11 @@ def controller_options(**different: Any) -> process.ControllerOptions:  # noqa: 
 
 
 @contextlib.asynccontextmanager
-async def running(api: FakeApi, folder: Path) -> AsyncIterator[asyncio.Task[int]]:
-    options = controller_options(kubeconfig=str(api.kubeconfig(folder / "kubeconfig")))
+async def running(
+    api: FakeApi, folder: Path, config: str | None = None
+) -> AsyncIterator[asyncio.Task[int]]:
+    kubeconfig = str(api.kubeconfig(folder / "kubeconfig"))
+    options = controller_options(kubeconfig=kubeconfig, config=config)
     task = asyncio.create_task(process.run(options))
     try:
         yield task
