@@ -29,8 +29,8 @@ from drawbridge.translate.pods import TranslationContext, make_context
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.templates import TemplateCache
-from webhook.server.endpoints import list_endpoints
 from webhook.server.http_handler import AdmissionHTTPHandler
+from webhook.server.process import list_endpoints
 
 SAMPLES: Final = Path(__file__).parent.parent / "examples" / "inventory"
 ECHO: Final = "/echo?timeout=5s"

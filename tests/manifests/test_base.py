@@ -16,7 +16,7 @@ from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.translate.manifests.workloads import SPECS, TEMPLATES
 from tools import rbac_page
-from webhook.server import endpoints
+from webhook.server.process import list_endpoints
 
 BASE = Path(__file__).parents[2] / "manifests" / "base"
 NAMESPACE = "drawbridge-system"
@@ -299,7 +299,7 @@ def test_the_service_selects_the_webhook() -> None:
 
 
 def test_the_webhook_serves_the_paths_of_the_manifests() -> None:
-    source = inspect.getsource(endpoints)
+    source = inspect.getsource(list_endpoints)
     assert f'"{PODS}"' in source
     assert f'"{WORKLOADS}"' in source
 

@@ -29,7 +29,6 @@ from webhook.admission import (
     answer_cache,
     created_pod,
     guard,
-    messages,
     pods,
     updates,
     workloads,
@@ -39,7 +38,7 @@ from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.created_pod import RawPod
 from webhook.admission.guard import GuardedPod
 from webhook.admission.namespace_scopes import NamespaceDecision, NamespaceScopes
-from webhook.admission.pods import PartialResponse, PodDecision, PodResponse, ResponseOptions
+from webhook.admission.pods import PodDecision
 from webhook.admission.protocols import (
     ClusterView,
     PendingState,
@@ -49,13 +48,21 @@ from webhook.admission.protocols import (
     await_states,
 )
 from webhook.admission.replies import (
+    PartialResponse,
     PendingReply,
+    PodResponse,
     Reply,
+    ResponseOptions,
     await_reply,
+    build_command,
+    build_options,
     compose_reply,
+    compose_response,
+    format_finding,
     reply_invalid,
     reply_malformed,
     reply_unready,
+    shorten,
 )
 
 # How long to wait for a template if the request has no timeout.
@@ -269,9 +276,9 @@ class AdmissionHandler:
         if decision.edits or decision.is_denied:
             about = (*decision.findings, *apply_policies(others, context.configuration.findings))
             decision = msgspec.structs.replace(decision, findings=about)
-        options = pods.build_options(own.name, own.namespace, Mode(own.mode), context)
+        options = build_options(own.name, own.namespace, Mode(own.mode), context)
         depends_on_namespace = bool(decision.edits) and not decision.is_denied
-        response = pods.compose_response(decision, options)
+        response = compose_response(decision, options)
         cached = PodResponse(decision, response, depends_on_namespace)
         self._add_to_cache(key, own.name, cached)
         return cached
@@ -298,8 +305,8 @@ class AdmissionHandler:
         findings, edits = pods.check_namespace_limits(decision, ranges, quotas, context)
         if not findings and not edits and not own:
             return cached.response
-        options = pods.build_options("", namespace, pod_request.mode, context)
-        return pods.compose_response(decision, options, (*findings, *own), edits)
+        options = build_options("", namespace, pod_request.mode, context)
+        return compose_response(decision, options, (*findings, *own), edits)
 
     def _guard(
         self, pod: RawPod, cached: PodResponse, response: PartialResponse, pod_request: _PodRequest
@@ -317,8 +324,8 @@ class AdmissionHandler:
         name, namespace = pod_request.request.namespace, pod_request.namespace
         guarded = GuardedPod(value, metadata, name, namespace.labels, namespace.admin_access)
         findings = guard.judge_pod(guarded, decision, context, self._cluster.recent_inputs())
-        options = pods.build_options(pod.metadata.name, name, Mode.ENFORCE, context)
-        return pods.compose_response(PodDecision(findings=findings), options)
+        options = build_options(pod.metadata.name, name, Mode.ENFORCE, context)
+        return compose_response(PodDecision(findings=findings), options)
 
     async def _await_templates(
         self,
@@ -341,8 +348,8 @@ class AdmissionHandler:
         ranges = self._cluster.limit_ranges(namespace)
         quotas = self._cluster.resource_quotas(namespace)
         more, edits = pods.check_namespace_limits(decision, ranges, quotas, context)
-        options = pods.build_options("", namespace, Mode.ENFORCE, context)
-        response = pods.compose_response(decision, options, (*findings, *more), edits)
+        options = build_options("", namespace, Mode.ENFORCE, context)
+        response = compose_response(decision, options, (*findings, *more), edits)
         return compose_reply(request, response, reply.name)
 
     def _review_update(self, request: AdmissionRequest) -> Reply:
@@ -361,8 +368,8 @@ class AdmissionHandler:
             return reply_invalid(request, _TOO_DEEP)
         findings = tuple(apply_policies(found, context.configuration.findings))
         decision = PodDecision(edits, findings=findings, operations=to_operations(edits))
-        command = pods.build_command(request.name, request.namespace, Mode.ENFORCE)
-        response = pods.compose_response(decision, ResponseOptions(Mode.ENFORCE, "", command))
+        command = build_command(request.name, request.namespace, Mode.ENFORCE)
+        response = compose_response(decision, ResponseOptions(Mode.ENFORCE, "", command))
         if not edits or any(each.severity is Severity.ERROR for each in findings):
             return compose_reply(request, response)
         return compose_reply(request, PartialResponse(response.tail, "allowed", response.codes))
@@ -412,6 +419,6 @@ def _allow_out_of_scope(decided: NamespaceDecision | None) -> PartialResponse:
     """Compose the response for a namespace whose pods are not translated."""
     if decided is None or not decided.findings:
         return _ALLOWED
-    lines = [messages.shorten(messages.format_finding(each)) for each in decided.findings]
+    lines = [shorten(format_finding(each)) for each in decided.findings]
     codes = tuple(each.code for each in decided.findings)
     return PartialResponse(review.compose_allowed((), lines), "allowed", codes)

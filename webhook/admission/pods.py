@@ -1,7 +1,7 @@
-"""Decide what happens to a created pod, and compose the response.
+"""Decide what happens to a created pod.
 
-The decision and the response are separate steps, because a decision can be cached while quotas
-change.
+`webhook.admission.replies` composes the response. These are separate steps, because a decision can
+be cached while quotas change.
 """
 
 from collections import Counter
@@ -12,38 +12,29 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from drawbridge.agreement.codes import TABLES
-from drawbridge.agreement.scope import Mode
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.patch import Edit, apply_edits
 from drawbridge.documents.values import Value
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
-from drawbridge.finding import Finding, Severity, Trait, find_names
-from drawbridge.process.review import Denial, compose_allowed, compose_denied
-from drawbridge.translate.changes.patch import check_annotation_size, to_operations
+from drawbridge.finding import Finding, Severity
+from drawbridge.translate.changes.patch import check_annotation_size
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.decisions.codes import NO_NODE_OFFERS_ALL
 from drawbridge.translate.pods import Translation, TranslationContext, translate
 from webhook.admission import limit_ranges, resource_quotas
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.limit_ranges import LimitRange
-from webhook.admission.messages import (
+from webhook.admission.removed_requests import (
+    RemovedRequests,
     describe_translation,
-    format_reason,
-    select_warnings,
-    shorten,
+    find_removed_requests,
 )
-from webhook.admission.removed_requests import RemovedRequests, find_removed_requests
-
-_FORBIDDEN: Final = find_names(TABLES, Trait.DEPENDS_ON_NAMESPACE)
 
 _EARLIER: Final = (
     "now, but a node did a short time ago; the pod stays pending until a node does again"
 )
 _ANNOTATIONS: Final = ("metadata", "annotations")
-# A denied object does not exist, so the command reads a file.
-FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"
 
 
 class PodDecision(msgspec.Struct, frozen=True):
@@ -67,52 +58,6 @@ class PodDecision(msgspec.Struct, frozen=True):
     def is_denied(self) -> bool:
         """Whether a finding is an error."""
         return any(map(_is_error, self.findings))
-
-
-class ResponseOptions(msgspec.Struct, frozen=True):
-    """The mode, the hash of the facts, and the commands that print all findings.
-
-    `file_command` is for an object that is denied: it reads a file.
-    """
-
-    mode: Mode
-    digest: str = ""
-    command: str = ""
-    file_command: str = FILE_COMMAND
-
-
-class PartialResponse(msgspec.Struct, frozen=True):
-    """A response without its uid, and the values for metrics and logs."""
-
-    tail: bytes  # the part of the response that follows the uid
-    outcome: str
-    codes: tuple[str, ...] = ()
-    has_command: bool = False  # whether it contains the command, and so the name of the pod
-
-
-class PodResponse(msgspec.Struct, frozen=True):
-    """A cached decision, and the response if the namespace has no objections."""
-
-    decision: PodDecision
-    response: PartialResponse
-    depends_on_namespace: bool = False  # whether limits and quotas can change the response
-
-
-def build_command(name: str, namespace: str, mode: Mode) -> str:
-    """Return the line with the command that prints all findings."""
-    pod = f"{name or 'POD'} -n {namespace}"
-    if mode is Mode.REPORT:
-        # Without nodeName: `drawbridge translate` leaves scheduled pods unchanged.
-        manifest = f"kubectl get pod {pod} -o yaml | grep -v nodeName:"
-        return f"details: {manifest} | drawbridge translate -f - --context"
-    return f"details: kubectl drawbridge explain {pod}"
-
-
-def build_options(
-    name: str, namespace: str, mode: Mode, context: TranslationContext
-) -> ResponseOptions:
-    """Return the options of a response about the pod with this name."""
-    return ResponseOptions(mode, context.facts_digest, build_command(name, namespace, mode))
 
 
 def decide(
@@ -209,82 +154,3 @@ def check_namespace_limits(
     )
     edits = limit_ranges.keep_zero_amounts(decision.removed, ranges) if ranges else ()
     return tuple(apply_policies(findings, context.configuration.findings)), edits
-
-
-def compose_response(
-    decision: PodDecision,
-    options: ResponseOptions,
-    more_findings: Iterable[Finding] = (),
-    more_edits: Iterable[Edit] = (),
-) -> PartialResponse:
-    """Compose the response to a decision, with findings and edits that the namespace adds."""
-    findings = (*decision.findings, *more_findings)
-    denied = any(each.severity is Severity.ERROR for each in findings)
-    if options.mode is Mode.REPORT:
-        return _compose_report(decision, findings, options, denied=denied)
-    if denied:
-        return compose_refusal(findings, options.file_command)
-    codes = tuple(dict.fromkeys(each.code for each in findings))
-    lines = [f"translated: {each}" for each in decision.lines]
-    warnings = select_warnings(lines, findings, options.command)
-    has_command = _ends_with_command(warnings, options)
-    if not decision.edits:
-        tail = compose_allowed((), warnings, _audit("", codes))
-        return PartialResponse(tail, "allowed", codes, has_command)
-    audit = _audit("translated", codes)
-    if decision.templates:
-        audit["templates"] = ",".join(each.name for each in decision.templates)
-    if options.digest:
-        audit["facts"] = options.digest
-    patch = [*decision.operations, *to_operations(more_edits)]
-    tail = compose_allowed(patch, warnings, audit)
-    return PartialResponse(tail, "translated", codes, has_command)
-
-
-def compose_refusal(
-    findings: Iterable[Finding], file_command: str = FILE_COMMAND
-) -> PartialResponse:
-    """Compose the response that denies an object because of the errors among the findings."""
-    findings = tuple(findings)
-    codes = tuple(dict.fromkeys(each.code for each in findings))
-    others = (each for each in findings if each.severity is Severity.WARNING)
-    warnings = select_warnings((), others, file_command)
-    tail = compose_denied(build_denial(findings), warnings, _audit("denied", codes))
-    return PartialResponse(tail, "denied", codes)
-
-
-def _compose_report(
-    decision: PodDecision,
-    findings: tuple[Finding, ...],
-    options: ResponseOptions,
-    *,
-    denied: bool,
-) -> PartialResponse:
-    """Compose the response in report mode: describe the result, but allow the pod unchanged."""
-    lines = [f"would be translated: {each}" for each in decision.lines]
-    codes = tuple(dict.fromkeys(each.code for each in findings))
-    if denied:
-        lines = [f"would be denied: {format_reason(findings)}"]
-        findings = tuple(each for each in findings if each.severity is not Severity.ERROR)
-    if not lines and not findings:
-        return PartialResponse(compose_allowed(), "allowed")
-    warnings = select_warnings(lines, findings, options.command)
-    tail = compose_allowed((), warnings, _audit("reported", codes))
-    return PartialResponse(tail, "reported", codes, _ends_with_command(warnings, options))
-
-
-def _ends_with_command(warnings: Sequence[str], options: ResponseOptions) -> bool:
-    return bool(warnings) and warnings[-1] == shorten(options.command)
-
-
-def _audit(outcome: str, codes: tuple[str, ...]) -> dict[str, str]:
-    audit = {"outcome": outcome} if outcome else {}
-    return audit | ({"findings": ",".join(codes)} if codes else {})
-
-
-def build_denial(findings: Iterable[Finding]) -> Denial:
-    """Build the status of a denial: 403 if all errors depend on the namespace, otherwise 422."""
-    errors = [each for each in findings if each.severity is Severity.ERROR]
-    if all(each.code in _FORBIDDEN for each in errors):
-        return Denial(403, "Forbidden", format_reason(errors))
-    return Denial(422, "Invalid", format_reason(errors))

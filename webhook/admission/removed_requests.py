@@ -1,9 +1,9 @@
-"""Find the device requests that a translation removed from a pod, by container.
+"""Find the device requests that a translation removed from a pod, and describe what replaces them.
 
 The pod before and after the translation is compared, so the result does not depend on a dialect.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -105,3 +105,47 @@ def _removed_annotations(before: Value, after: Value) -> Iterator[str]:
     for key, value in old.items():
         if key not in new and key not in _OWN_ANNOTATIONS:
             yield f"{key}: {format_value(value)}"
+
+
+def describe_translation(
+    before: Value, after: Value, descriptions: Mapping[str, str], removed: RemovedRequests
+) -> tuple[str, ...]:
+    """Write one line for each new claim: the removed requests, and the claim that replaces them.
+
+    `descriptions` describes the claims of each template, by template name.
+    """
+    old = {_read_name(each) for each in as_list(get_value(before, ("spec", "resourceClaims")))}
+    users = _group_by_claim(after, removed)
+    lines = []
+    for claim in as_list(get_value(after, ("spec", "resourceClaims"))):
+        name = _read_name(claim)
+        description = descriptions.get(_read_string(claim, "resourceClaimTemplateName"))
+        if name in old or description is None:
+            continue
+        containers = users.get(name, ())
+        sources = [text for each in containers for text in each.describe_removed()]
+        sources = sources or list(removed.annotations)
+        sources = sources or [f"container {each.name}" for each in containers]
+        lines.append(f"{', '.join(sources)} -> {description} (claim {name})")
+    return tuple(lines)
+
+
+def _group_by_claim(
+    pod: Value, removed: RemovedRequests
+) -> Mapping[str, Sequence[ContainerRequests]]:
+    """Group the containers by the claims that they use, in one pass over all containers."""
+    groups: dict[str, list[ContainerRequests]] = {}
+    for container in removed.containers:
+        claims = as_list(get_value(pod, (*container.path, "resources", "claims")))
+        for name in dict.fromkeys(map(_read_name, claims)):
+            groups.setdefault(name, []).append(container)
+    return groups
+
+
+def _read_name(value: Value) -> str:
+    return _read_string(value, "name")
+
+
+def _read_string(value: Value, key: str) -> str:
+    text = as_mapping(value).get(key)
+    return text if isinstance(text, str) else ""

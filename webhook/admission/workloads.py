@@ -22,9 +22,9 @@ from drawbridge.translate.pods import TranslationContext
 from webhook.admission import limit_ranges, pods
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.limit_ranges import LimitRange
-from webhook.admission.messages import select_warnings, shorten
 from webhook.admission.namespace_scopes import NamespaceDecision
-from webhook.admission.pods import PartialResponse, PodDecision
+from webhook.admission.pods import PodDecision
+from webhook.admission.replies import PartialResponse, compose_refusal, select_warnings, shorten
 
 # Pod templates that a review translates. Each takes some milliseconds, however small it is.
 MAX_TEMPLATES: Final = 64
@@ -59,7 +59,7 @@ def respond(request: AdmissionRequest, context: WorkloadContext) -> PartialRespo
     denied = [one for _, one in decisions if one.is_denied]
     mode = context.namespace.mode
     if denied and len(denied) == len(all_places) and mode is Mode.ENFORCE:
-        return pods.compose_refusal(findings)
+        return compose_refusal(findings)
     lines = list(_describe_claims((one for _, one in decisions), mode))
     return _compose_warnings(lines, findings, _build_command(request))
 

@@ -11,12 +11,18 @@ from drawbridge.config.model import Configuration
 from drawbridge.finding import Finding
 from drawbridge.process import review
 from drawbridge.process.review import AdmissionRequest, Malformed
-from webhook.admission import pods
-from webhook.admission.messages import shorten
 from webhook.admission.namespace_scopes import NamespaceScopes
-from webhook.admission.pods import PartialResponse, PodDecision, ResponseOptions
+from webhook.admission.pods import PodDecision
 from webhook.admission.protocols import NamespaceView
-from webhook.admission.replies import Reply, compose_reply, reply_malformed
+from webhook.admission.replies import (
+    PartialResponse,
+    Reply,
+    ResponseOptions,
+    compose_reply,
+    compose_response,
+    reply_malformed,
+    shorten,
+)
 
 # How long a judgement may take if the request has no timeout.
 _TIMEOUT: Final = 2.0
@@ -95,9 +101,7 @@ class JudgeHandler:
         if not findings:
             return compose_reply(request, _allow())
         options = ResponseOptions(mode, command=_build_command(request), file_command=_FILE_COMMAND)
-        return compose_reply(
-            request, pods.compose_response(PodDecision(findings=findings), options)
-        )
+        return compose_reply(request, compose_response(PodDecision(findings=findings), options))
 
 
 def _allow() -> PartialResponse:

@@ -2,8 +2,9 @@
 
 import contextlib
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 from certs.serving import make_certificate
 from drawbridge.cluster.session import Session
@@ -15,14 +16,37 @@ from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.large_reviews import ReviewDispatcher
 from webhook.admission.protocols import TemplateState, TemplateStatus
+from webhook.admission.replies import PendingReply, Reply
 from webhook.admission.templates import TemplateCache
 from webhook.server.cluster_view import WatchedClusterView
-from webhook.server.endpoints import ReviewHandler, list_endpoints
+from webhook.server.http_handler import Endpoint
 from webhook.server.serving import ReviewOptions, ReviewService, serve_reviews
 from webhook.server.template_store import WatchedTemplateStore
 from webhook.server.worker_process import WorkerProcess
 
 _LOG: Final = logging.getLogger("drawbridge.process")
+
+
+class ReviewHandler(Protocol):
+    """Handles reviews."""
+
+    def review_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
+        """Handle the review of a pod."""
+
+    def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
+        """Handle the review of a pod after all mutating webhooks."""
+
+    def review_workload(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
+        """Handle the review of an object with a pod template."""
+
+
+def list_endpoints(reviews: ReviewHandler) -> Mapping[str, Endpoint]:
+    """Return the endpoints of the webhook by path."""
+    return {
+        "/admit/pods": Endpoint("pods", reviews.review_pod),
+        "/admit/workloads": Endpoint("workloads", reviews.review_workload),
+        "/guard/pods": Endpoint("guard", reviews.review_guarded_pod),
+    }
 
 
 def _count(state: TemplateState) -> None:

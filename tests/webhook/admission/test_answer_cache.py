@@ -19,7 +19,8 @@ from webhook.admission import answer_cache
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.created_pod import decode_pod, join_metadata
 from webhook.admission.namespace_scopes import NamespaceDecision
-from webhook.admission.pods import PartialResponse, PodDecision, PodResponse
+from webhook.admission.pods import PodDecision
+from webhook.admission.replies import PartialResponse, PodResponse
 
 FACTS = {"classes": [{"name": "gpu.nvidia.com", "drivers": ["gpu.nvidia.com"], "devices": 8}]}
 

@@ -15,8 +15,8 @@ from drawbridge.process.tls import ServingCertificate
 from tests.process import http_client
 from tests.process.key_pairs import NAME, KeyPair, create_client_context, create_pair, write_pair
 from webhook.admission.replies import Reply
-from webhook.server.endpoints import list_endpoints
 from webhook.server.http_handler import DEFAULT_LIMITS, AdmissionHTTPHandler, RequestLimits
+from webhook.server.process import list_endpoints
 
 ANY = Address("127.0.0.1", 0)
 

@@ -1,4 +1,4 @@
-"""The texts of an admission response."""
+"""The texts of the replies."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -9,16 +9,19 @@ from hypothesis import strategies as st
 from drawbridge.documents.paths import Path
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding, Severity
-from webhook.admission.messages import (
+from webhook.admission.removed_requests import (
+    ContainerRequests,
+    RemovedRequests,
+    describe_translation,
+)
+from webhook.admission.replies import (
     MAX_TOTAL,
     MAX_WARNING,
-    describe_translation,
     format_finding,
     format_reason,
     sanitize,
     select_warnings,
 )
-from webhook.admission.removed_requests import ContainerRequests, RemovedRequests
 
 
 def finding(severity: Severity, message: str = "m", path: str = "spec") -> Finding:
