@@ -101,32 +101,58 @@ class _MalformedError(Exception):
 
 
 def _parse(text: str, *, via_request: bool, fragment: str = "") -> Url:
+    """Parse a text without its fragment, as Go's url.Parse or, `via_request`, ParseRequestURI."""
     if any(char < " " or char == "\x7f" for char in text):
         raise _MalformedError("invalid control character in URL")
     if not text and via_request:
         raise _MalformedError("empty url")
-    if text.startswith(":"):
-        raise _MalformedError("missing protocol scheme")
-    match = _SCHEME.match(text)
-    scheme = match[1].lower() if match else ""
-    rest, mark, query = text[match.end() if match else 0 :].partition("?")
-    tail = mark + query + _escaped_fragment(fragment)
-    if text == "*" or (scheme and not rest.startswith("/")):
-        shown = f"{scheme and scheme + ':'}{rest}{tail}"
-        return Url(scheme, "", "*" if text == "*" else "", query, shown)
-    if not rest.startswith("/"):
-        if via_request:
-            raise _MalformedError("invalid URI for request")
-        if ":" in rest.partition("/")[0]:
-            raise _MalformedError("first path segment in URL cannot contain colon")
-    head, host = "", ""
-    if rest.startswith("//") and (scheme or not (via_request or rest.startswith("///"))):
-        authority, slash, path = rest[2:].partition("/")
-        rest = slash + path
+    scheme, rest = _split_scheme(text)
+    rest, mark, query = rest.partition("?")
+    prefix, suffix = scheme and scheme + ":", mark + query + _escaped_fragment(fragment)
+    if text == "*":
+        return Url("", "", "*", query, f"*{suffix}")
+    if scheme and not rest.startswith("/"):
+        # Opaque, as in mailto:a@b: there is neither a host nor a path.
+        return Url(scheme, "", "", query, f"{prefix}{rest}{suffix}")
+    _check_relative(rest, via_request=via_request)
+    authority, rest = _split_authority(scheme, rest, via_request=via_request)
+    host, head = "", ""
+    if authority is not None:
         host, shown = _authority(scheme, authority)
         head = f"//{shown}" if shown or rest else ""
     path = _written(rest, _PATH)
-    return Url(scheme, host, path, query, f"{scheme and scheme + ':'}{head}{path}{tail}")
+    return Url(scheme, host, path, query, f"{prefix}{head}{path}{suffix}")
+
+
+def _split_scheme(text: str) -> tuple[str, str]:
+    """Return the scheme, which may be empty, and what follows its colon."""
+    if text.startswith(":"):
+        raise _MalformedError("missing protocol scheme")
+    match = _SCHEME.match(text)
+    return (match[1].lower(), text[match.end() :]) if match else ("", text)
+
+
+def _check_relative(rest: str, *, via_request: bool) -> None:
+    """Refuse a path that does not begin with a slash where Go refuses it."""
+    if rest.startswith("/"):
+        return
+    if via_request:
+        raise _MalformedError("invalid URI for request")
+    if ":" in rest.partition("/")[0]:
+        raise _MalformedError("first path segment in URL cannot contain colon")
+
+
+def _split_authority(scheme: str, rest: str, *, via_request: bool) -> tuple[str | None, str]:
+    """Return user and host, or None if there are none, and the path.
+
+    Without a scheme, two slashes begin a host only in a URL that is not a request, three never.
+    """
+    if not rest.startswith("//"):
+        return None, rest
+    if not scheme and (via_request or rest.startswith("///")):
+        return None, rest
+    authority, slash, path = rest[2:].partition("/")
+    return authority, slash + path
 
 
 def _escaped_fragment(fragment: str) -> str:
