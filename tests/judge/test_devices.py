@@ -119,3 +119,10 @@ def test_slices_of_a_pool_that_was_just_deleted_keep_the_fleet_open() -> None:
     (found,) = judge(short, context(other, departed=[gone]))
     assert found.severity is Severity.WARNING
     assert "gpu.example.com withdrew or changed devices of pool a a short time ago" in found.message
+
+
+def test_a_selector_that_takes_too_much_work_proves_nothing() -> None:
+    expensive = {"class": "gpu", "where": r"device.driver.matches('\\pL{900}')"}
+    found = judge({"requests": [expensive]}, context(FLEETS["two products"]))
+    assert found[0].code == "SelectorTooExpensive"
+    assert {each.severity for each in found} == {Severity.WARNING}
