@@ -9,8 +9,11 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 
 from aiohttp import web
@@ -19,6 +22,7 @@ from aiohttp.web_protocol import RequestHandler
 from drawbridge.process.health import Address, open_listening_socket
 from drawbridge.process.http_server import HTTPServer
 from drawbridge.process.logs import connection_logger, log_event
+from drawbridge.process.network_peers import Holding, find_greediest, find_peer
 from drawbridge.process.tls import CertificateSource
 
 _LOG: Final = logging.getLogger("drawbridge.process")
@@ -31,6 +35,8 @@ _TLS_SHUTDOWN_TIMEOUT: Final = 2.0
 # request is still read for a while.
 LINGER: Final = 1.0
 MAX_CONNECTIONS: Final = 800
+# The API server sends a request on a new connection at once.
+_OVERDUE: Final = 1.0
 # A handshake takes milliseconds, and no client has shown who it is.
 MAX_HANDSHAKES: Final = 128
 HandleFunction = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -42,11 +48,27 @@ HandleFunction = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 SSLProtocol.max_size = 32 * 1024
 
 
+@dataclass(slots=True)
+class _Connection:
+    """What a connection does since a time: it waits, or `request` arrives or is handled."""
+
+    peer: str
+    since: float
+    request: web.BaseRequest | None = None
+    has_sent_review: bool = False
+
+    def wants_request(self) -> bool:
+        """Return whether no request of it has ever been answered, or one is arriving."""
+        if self.request is None:
+            return not self.has_sent_review
+        return not self.request.content.is_eof()
+
+
 class _BoundedServer(HTTPServer):
     """Bounds the number of connections after the TLS handshake.
 
-    A new one ends the longest idle one, else the one whose request has been arriving for longest.
-    A request that has arrived is always answered: the handler limits their number.
+    A new one ends one whose request is overdue, else one that is idle, else one whose request is
+    arriving. A request that has arrived is always answered: the handler limits their number.
     """
 
     def __init__(
@@ -60,57 +82,75 @@ class _BoundedServer(HTTPServer):
         self._handle = handle
         self._max_connections = max_connections
         self._handshakes = handshakes
-        self._idle: dict[object, RequestHandler] = {}  # in the order of their last response
-        self._active: dict[RequestHandler, web.BaseRequest] = {}  # in the order of their requests
+        self._open: dict[RequestHandler, _Connection] = {}
 
     async def _handle_tracked(self, request: web.BaseRequest) -> web.StreamResponse:
-        connection = request.protocol
-        self._idle.pop(connection, None)
-        self._active[connection] = request
+        connection = self._open.get(request.protocol)
+        if connection is None:  # a new connection has ended this one
+            raise ConnectionAbortedError
+        connection.request, connection.since = request, self._loop.time()
         try:
-            return await self._handle(request)
+            response = await self._handle(request)
+            connection.has_sent_review |= response.status == HTTPStatus.OK
+            return response
         finally:
-            del self._active[connection]
-            if connection.transport is not None:
-                self._idle[connection] = connection
+            connection.request, connection.since = None, self._loop.time()
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         self._handshakes.complete(transport.get_extra_info("socket"))
-        if len(self._idle) + len(self._active) >= self._max_connections:
+        if len(self._open) >= self._max_connections:
             self._end_one()
-        self._idle[handler] = handler
+        host = (transport.get_extra_info("peername") or ("",))[0]
+        self._open[handler] = _Connection(find_peer(host), self._loop.time())
 
     def _end_one(self) -> None:
-        idle = next(iter(self._idle.values()), None)
-        arriving = (each for each, request in self._active.items() if not request.content.is_eof())
-        ended = idle or next(arriving, None)
+        now = self._loop.time()
+        wanting = {
+            handler: Holding(connection.peer, connection.since)
+            for handler, connection in self._open.items()
+            if connection.wants_request()
+        }
+        overdue = {
+            handler: holding
+            for handler, holding in wanting.items()
+            if now - holding.since > _OVERDUE
+        }
+        idle = {
+            handler: Holding(connection.peer, connection.since)
+            for handler, connection in self._open.items()
+            if connection.request is None and connection.has_sent_review
+        }
+        ended = next(filter(None, (find_greediest(k, now) for k in (overdue, idle, wanting))), None)
         if ended is not None and ended.transport is not None:
-            self._idle.pop(ended, None)
+            del self._open[ended]
             # The API server retries on a new connection. A graceful end would wait for the client.
             ended.transport.abort()
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
-        self._idle.pop(handler, None)
+        self._open.pop(handler, None)
         super().connection_lost(handler, exc)
 
 
 class _Handshakes:
     """Bounds the number of connections before the end of the TLS handshake.
 
-    The protocol of a connection learns nothing of a handshake that fails.
+    A new one ends the one that keeps its place from others for longest. The protocol of a
+    connection learns nothing of a handshake that fails.
     """
 
     def __init__(self, max_handshakes: int) -> None:
         self._max_handshakes = max_handshakes
-        self._pending: dict[int, _AcceptedSocket] = {}  # by descriptor, the oldest first
+        self._pending: dict[int, _AcceptedSocket] = {}  # by descriptor
 
     def begin(self, accepted: "_AcceptedSocket") -> None:
-        """Add a connection; a client that holds the oldest one open for long loses it."""
+        """Add a connection, and end another one if there are too many."""
         if len(self._pending) >= self._max_handshakes:
-            oldest = self._pending.pop(next(iter(self._pending)))
-            with contextlib.suppress(OSError):  # the client has closed it
-                oldest.shutdown(socket.SHUT_RDWR)
+            holdings = {number: each.holding for number, each in self._pending.items()}
+            ended = find_greediest(holdings, time.monotonic())
+            if ended is not None:
+                with contextlib.suppress(OSError):  # the client has closed it
+                    self._pending.pop(ended).shutdown(socket.SHUT_RDWR)
         self._pending[accepted.fileno()] = accepted
 
     def complete(self, accepted: Any) -> None:  # noqa: ANN401  # a socket, or asyncio's view of one
@@ -130,6 +170,7 @@ class _ListeningSocket(socket.socket):
             accepted.family, accepted.type, accepted.proto, fileno=accepted.detach()
         )
         tracked.handshakes = self.handshakes
+        tracked.holding = Holding(find_peer(address[0]), time.monotonic())
         self.handshakes.begin(tracked)
         return tracked, address
 
@@ -138,6 +179,7 @@ class _AcceptedSocket(socket.socket):
     """A connection that tells of its end."""
 
     handshakes: _Handshakes
+    holding: Holding
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,13 +1,18 @@
 """Reads the bodies of HTTP requests with limits: size, time, and the total size of all bodies."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Final
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_TYPE
 from aiohttp.web_protocol import RequestPayloadError
 
+from drawbridge.process.network_peers import Holding, find_greediest, find_peer
+
 JSON: Final = "application/json"
+_SMALL: Final = 64 * 1024
 
 
 class RejectedRequestError(Exception):
@@ -19,13 +24,44 @@ class RejectedRequestError(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-class RequestBodies:
-    """Reads bodies. `held` is the total size of the bodies that are being read or handled."""
+class _ArrivingBody:
+    """A body of which parts are missing."""
 
-    def __init__(self, most: int, most_in_total: int, seconds: float) -> None:
+    def __init__(self, peer: str, since: float, timer: asyncio.Timeout) -> None:
+        self.peer = peer
+        self.since = since
+        self.received = bytearray()
+        self.is_refused = False
+        self._timer = timer
+
+    def refuse(self) -> None:
+        """Stop to read the body."""
+        self.is_refused = True
+        self._timer.reschedule(0)
+
+
+class RequestBodies:
+    """Reads bodies. `held` is the total size of the bodies that are being handled.
+
+    Bodies that are still arriving have a part of the memory for themselves. If it is full, the peer
+    that keeps it for longest loses a body. No such peer can therefore get a body refused that
+    arrives at once.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        most_in_total: int,
+        seconds: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._most = most
-        self._most_in_total = most_in_total
+        self._most_arriving = max(most, most_in_total // 4)
+        self._most_held = most_in_total - self._most_arriving
         self._seconds = seconds
+        self._now = now
+        self._arriving: dict[_ArrivingBody, None] = {}
+        self._bytes_arriving = 0
         self.held = 0
 
     async def read(self, request: web.BaseRequest, seconds: float) -> bytes:
@@ -40,10 +76,14 @@ class RequestBodies:
             raise self._too_large()
         await _send_continue(request)
         timeout = min(seconds, self._seconds)
+        timer = asyncio.timeout(timeout)
+        arriving = _ArrivingBody(find_peer(request.remote or ""), self._now(), timer)
         try:
-            async with asyncio.timeout(timeout):
-                return await self._read_chunks(request)
+            async with timer:
+                return await self._read_chunks(content, arriving)
         except TimeoutError:
+            if arriving.is_refused:
+                raise _too_many_bytes() from None
             message = f"the body did not arrive within {timeout:g} seconds"
             raise RejectedRequestError(408, message, Connection="close") from None
         except RequestPayloadError as error:
@@ -51,8 +91,11 @@ class RequestBodies:
             raise RejectedRequestError(400, message, Connection="close") from None
 
     def hold(self, body: bytes) -> None:
-        """Count a body that is being handled, until `let_go`; raises RejectedRequestError."""
-        if self.held + len(body) > self._most_in_total:
+        """Count a body that is being handled, until `let_go`; raises RejectedRequestError.
+
+        A small body is never refused: the number of requests limits the memory of all of them.
+        """
+        if len(body) > _SMALL and self.held + len(body) > self._most_held:
             raise _too_many_bytes()
         self.held += len(body)
 
@@ -60,20 +103,39 @@ class RequestBodies:
         """Count a body no more."""
         self.held -= len(body)
 
-    async def _read_chunks(self, request: web.BaseRequest) -> bytes:
+    async def _read_chunks(self, content: StreamReader, arriving: _ArrivingBody) -> bytes:
         """Read a body in chunks. The total size of all such bodies is bounded."""
-        body = bytearray()
+        self._arriving[arriving] = None
+        received = arriving.received
         try:
-            while chunk := await request.content.readany():
-                body += chunk
-                self.held += len(chunk)
-                if len(body) > self._most:
+            while chunk := await content.readany():
+                received += chunk
+                self._bytes_arriving += len(chunk)
+                if len(received) > self._most:
                     raise self._too_large()
-                if self.held > self._most_in_total:
+                self._make_room()
+                if arriving.is_refused:
                     raise _too_many_bytes()
         finally:
-            self.held -= len(body)
-        return bytes(body)
+            self._remove(arriving)
+        return bytes(received)
+
+    def _make_room(self) -> None:
+        """Refuse bodies until the others fit."""
+        while self._bytes_arriving > self._most_arriving:
+            holdings = {
+                body: Holding(body.peer, body.since, len(body.received)) for body in self._arriving
+            }
+            greediest = find_greediest(holdings, self._now())
+            if greediest is None:
+                return
+            greediest.refuse()
+            self._remove(greediest)
+
+    def _remove(self, body: _ArrivingBody) -> None:
+        if body in self._arriving:
+            del self._arriving[body]
+            self._bytes_arriving -= len(body.received)
 
     def _too_large(self) -> RejectedRequestError:
         message = f"the body must not exceed {self._most} bytes"

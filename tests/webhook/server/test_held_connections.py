@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.process.http_client import Connection, Response, request, review
 from tests.webhook.server.served import WebhookServer, serve
+from webhook.server.http_handler import RequestLimits
 
 HELLO = b"\x16\x03\x01\x02\x00\x01"  # the first bytes of a TLS handshake
 HEAD, END = request(body=review()).split(b"\r\n\r\n")
@@ -74,6 +75,47 @@ def test_a_client_that_sends_bodies_slowly_loses_one_of_them(tmp_path: Path) -> 
 
     kept, newest = asyncio.run(play())
     assert (kept.status, newest.status) == (200, 200)
+
+
+def test_unfinished_bodies_leave_room_for_those_that_arrive_at_once(tmp_path: Path) -> None:
+    body = review(padding=90_000)
+    limits = RequestLimits(body=100_000, total_bytes=400_000)
+    held_head = request(headers={"Content-Length": "100000"})
+
+    async def play() -> list[int]:
+        async with (
+            serve(tmp_path, limits=limits) as server,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            for _ in range(20):
+                attacker = await stack.enter_async_context(server.connect())
+                await attacker.send(held_head + b"x" * 95_000)
+            innocent = await stack.enter_async_context(server.connect())
+            requests = [request(body=body)] * 5
+            return [(await innocent.send_request(each)).status for each in requests]
+
+    assert asyncio.run(play()) == [200] * 5
+
+
+def test_connections_without_a_request_end_before_those_that_are_used(tmp_path: Path) -> None:
+    async def play() -> tuple[Response, bool]:
+        async with (
+            serve(tmp_path, max_connections=2) as server,
+            server.connect() as used,
+        ):
+            await used.send_request(request(body=review()))
+            async with server.connect() as unused:
+                assert (await unused.send_request(request(path="/"))).status == 404
+                loop = asyncio.get_running_loop()
+                now = loop.time
+                loop.time = lambda: now() + 5  # type: ignore[method-assign]
+                async with server.connect() as newest:
+                    await newest.send_request(request(body=review()))
+                    ended = await unused.wait_closed()
+                    return await used.send_request(request(body=review())), ended
+
+    answer, ended = asyncio.run(play())
+    assert (answer.status, ended) == (200, True)
 
 
 def test_a_request_that_has_arrived_is_answered_above_the_limit(tmp_path: Path) -> None:
