@@ -11,12 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol, TypeVar
 
 from drawbridge.finding import Finding
+from drawbridge.process.fair_turns import FairTurns, NoTurnError
 from drawbridge.process.review import AdmissionRequest
-from webhook.admission.protocols import WorkerError
 from webhook.judging.handler import JudgeBusyError
 from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings, PendingChanges
 from webhook.judging.reviews import judge_review
-from webhook.server.fair_turns import FairTurns
 
 T = TypeVar("T")
 # The judgements that wait keep their objects in memory.
@@ -69,7 +68,7 @@ class JudgeThread:
         try:
             async with asyncio.timeout(seconds), self._turns.take(request.namespace):
                 return await self._run(judge_object)
-        except WorkerError as error:
+        except NoTurnError as error:
             raise JudgeBusyError from error
 
     async def run(self) -> None:

@@ -18,8 +18,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO, Final, TypeVar, TypeVarTuple, Unpack
 
+from drawbridge.process.fair_turns import FairTurns, NoTurnError
 from webhook.admission.protocols import WorkerError
-from webhook.server.fair_turns import FairTurns
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -44,9 +44,12 @@ class WorkerProcess:
         process ends. An exception of the function becomes a RuntimeError. A cancelled call ends the
         process.
         """
-        async with self._turns.take(key):
-            result: T = await self._call(pickle.dumps((function, args)))
-            return result
+        try:
+            async with self._turns.take(key):
+                result: T = await self._call(pickle.dumps((function, args)))
+                return result
+        except NoTurnError as error:
+            raise WorkerError(str(error)) from None
 
     async def start(self) -> None:
         """Start the process, so that the first call does not wait for it."""

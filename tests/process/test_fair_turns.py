@@ -1,11 +1,10 @@
-"""Turns of the worker: keys take turns, and a key with many calls loses its last one."""
+"""Turns: keys take turns, and a key with many calls loses its last one."""
 
 import asyncio
 
 import pytest
 
-from webhook.admission.protocols import WorkerError
-from webhook.server.fair_turns import FairTurns
+from drawbridge.process.fair_turns import FairTurns
 
 pytestmark = pytest.mark.asyncio
 
@@ -53,7 +52,7 @@ async def test_a_key_with_one_call_waits_for_one_call_of_each_other_key() -> Non
 
 async def test_a_full_queue_makes_room_for_a_key_with_fewer_calls() -> None:
     callers = Callers(max_waiting=3)
-    assert await hold(callers, "a1", "a2", "a3", "b1") == {"a3": "WorkerError"}
+    assert await hold(callers, "a1", "a2", "a3", "b1") == {"a3": "NoTurnError"}
     assert callers.order == ["a1", "b1", "a2"]
 
 
@@ -65,7 +64,7 @@ async def test_a_full_queue_refuses_a_call_that_would_take_the_place_of_an_equal
     names: tuple[str, ...], refused: str
 ) -> None:
     callers = Callers(max_waiting=3)
-    assert await hold(callers, *names) == {refused: "WorkerError"}
+    assert await hold(callers, *names) == {refused: "NoTurnError"}
 
 
 async def test_a_cancelled_call_gives_up_its_place() -> None:
@@ -92,8 +91,8 @@ async def test_a_call_that_is_cancelled_when_its_turn_comes_passes_it_on() -> No
 
 async def test_an_exception_passes_the_turn_on() -> None:
     turns = FairTurns(1)
-    with pytest.raises(WorkerError):
+    with pytest.raises(LookupError):
         async with turns.take("a"):
-            raise WorkerError("lost")
+            raise LookupError("lost")
     async with turns.take("b"):
         assert len(turns) == 0

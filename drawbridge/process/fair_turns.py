@@ -9,9 +9,14 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 
-from webhook.admission.protocols import WorkerError
-
 _Turn = asyncio.Future[None]
+
+
+class NoTurnError(Exception):
+    """Too many callers wait for a turn."""
+
+    def __init__(self) -> None:
+        super().__init__("too many calls wait")
 
 
 class FairTurns:
@@ -29,7 +34,7 @@ class FairTurns:
     async def take(self, key: str) -> AsyncIterator[None]:
         """Wait for a turn, and pass it on when the context ends.
 
-        Raise WorkerError if too many callers wait, also while waiting.
+        Raise NoTurnError if too many callers wait, also while waiting.
         """
         await self._wait(key)
         try:
@@ -58,10 +63,10 @@ class FairTurns:
         """End the last call of the key with most of them, unless the new call belongs there."""
         most = max(self._waiting, key=lambda each: len(self._waiting[each]), default=key)
         if len(self._waiting.get(most, ())) <= len(self._waiting.get(key, ())) + 1:
-            raise WorkerError("too many calls wait")
+            raise NoTurnError
         last = self._waiting[most][-1]
         self._remove(most, last)
-        last.set_exception(WorkerError("too many calls wait"))
+        last.set_exception(NoTurnError())
 
     def _pass_on(self) -> None:
         while self._waiting:
