@@ -24,7 +24,7 @@ from allocator.writes.api_server import ApiServerWrites
 from allocator.writes.binding import BindingTimes, PodBinder
 from allocator.writes.prepare_failures import PrepareFailures
 from allocator.writes.recovery import Recovery
-from allocator.writes.reports import ConflictReporter
+from allocator.writes.reports import ClaimReporter
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.client import ResourceClient, decode_object
@@ -83,6 +83,7 @@ class _Parts:
         self.recorder = EventRecorder(events, "drawbridge.dev/allocator", host)
         self.changed = asyncio.Event()
         self.streams = ActivationStreams()
+        self.report = ClaimReporter(self.recorder, lambda: settings.current).report
         self.state = self._make_state(settings)
         writes = ApiServerWrites(session, self.lease)
         self.binder = self._make_binder(writes, session.clock.now, options.binding)
@@ -99,13 +100,12 @@ class _Parts:
         caches.events.subscribe(failures.on_event)
 
     def _make_state(self, settings: Settings) -> LiveState:
-        reporter = ConflictReporter(self.recorder, lambda: settings.current)
         return LiveState(
             self.caches,
             lambda: settings.current,
             on_rebuild=self._start_again,
             on_change=self.changed.set,
-            report=reporter.report,
+            report=self.report,
             pause_collection=CollectionPause(pause_garbage_collection),
         )
 
@@ -119,16 +119,21 @@ class _Parts:
             server_time=server_time,
             wake=self.streams.publish,
             penalise=self._penalise,
+            report=self.report,
             times=times,
         )
 
     def _make_term(self, writes: ApiServerWrites) -> TermKeeper:
-        recovery = Recovery(
-            self.state, writes, stop_writes=self.binder.start_term, now=time.monotonic
+        self.recovery = Recovery(
+            self.state,
+            writes,
+            stop_writes=self.binder.start_term,
+            report=self.report,
+            now=time.monotonic,
         )
         return TermKeeper(
             self.lease,
-            recovery,
+            self.recovery,
             claims=lambda: (each.value for each in self.caches.claims.all()),
             finish_failed_writes=self.binder.finish_failed_writes,
             is_ready=lambda: self.state.ready and not self.state.find_problems(),
@@ -163,6 +168,7 @@ class _Parts:
             metrics.ALLOCATOR_LEADING.set(self.term.leading)
             ready = self.state.ready and not self.state.find_problems()
             metrics.ALLOCATOR_READY.set(ready)
+            metrics.ALLOCATOR_NOT_UNDONE.set(self.recovery.failing + self.binder.failing)
             await asyncio.sleep(1)
 
 

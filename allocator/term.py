@@ -47,7 +47,7 @@ class TermKeeper:
         recovery: Recovery,
         *,
         claims: Callable[[], Iterable[Claim]],
-        finish_failed_writes: Callable[[], Awaitable[None]],
+        finish_failed_writes: Callable[[], Awaitable[bool]],
         is_ready: Callable[[], bool],
         on_leading: Callable[[], None],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -90,8 +90,8 @@ class TermKeeper:
             try:
                 await self._recover_if_needed()
                 if self.leading and since_clean_up >= _CLEAN_UP_SECONDS:
-                    since_clean_up = 0.0
-                    await self._clean_up()
+                    is_unfinished = await self._clean_up()
+                    since_clean_up = _CLEAN_UP_SECONDS if is_unfinished else 0.0
                 backoff.reset()
             except (ApiError, NotLeadingError) as error:
                 self.problem = f"{error}"
@@ -113,12 +113,10 @@ class TermKeeper:
             log_event(_LOG, logging.INFO, "leading", holder=term.holder)
             self._on_leading()
 
-    async def _clean_up(self) -> None:
-        await self._finish_failed_writes()
-        removed = await self._recovery.remove_abandoned_marks(self._claims())
-        if removed:
-            log_event(_LOG, logging.INFO, "removed abandoned marks", claims=removed)
-        self.problem = ""
+    async def _clean_up(self) -> bool:
+        """Undo what earlier writes left behind; return whether more can be undone now."""
+        more_writes = await self._finish_failed_writes()
+        return await self._recovery.remove_abandoned_marks(self._claims()) or more_writes
 
 
 _: tuple[type[Leadership], type[Lease]] = (TermKeeper, SchedulerLease)

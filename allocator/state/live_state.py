@@ -265,6 +265,11 @@ class LiveState:
         self.decisions.state.observe_claim(claim)
         self._on_change()
 
+    def hold_marked(self, claim: Claim) -> None:
+        """Hold the devices in the mark of a claim until it has another version."""
+        self.decisions.state.ledger.hold_marked(claim)
+        self._on_change()
+
     def begin_term(self) -> None:
         """Forget all reservations."""
         self.decisions.begin_term()

@@ -29,16 +29,18 @@ from allocator.writes.claims import (
 )
 from allocator.writes.cluster_writes import ClusterWrites, PodName
 from allocator.writes.prepare_failures import PENALTY_SECONDS
+from allocator.writes.undoing import CONCURRENT_WRITES, Undoing
+from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import Consumer
-from drawbridge.dra.claim import Claim
+from drawbridge.dra.claim import CLAIM, Claim
+from drawbridge.dra.validation import format_object_name
+from drawbridge.finding import Finding
 from drawbridge.ledger.ledger import DeviceID
 from drawbridge.names import ALLOCATION_ANNOTATION
 
 _LOG: Final = logging.getLogger("allocator.writes.binding")
-# Other pods wait, because the API server is the bottleneck of a burst.
-CONCURRENT_WRITES: Final = 32
 BINDING_ATTEMPTS: Final = 3
 # The time after which the API server ends a request, by default.
 LATE_SECONDS: Final = 60.0
@@ -60,7 +62,8 @@ class PodBinder:
     """Binds pods, with one call at a time for each pod.
 
     `wake` has pods tried again whose claims could not be released, and `penalise` has other devices
-    than a failed one preferred for some seconds.
+    than a failed one preferred for some seconds. `report` is told about claims whose writes cannot
+    be undone.
     """
 
     def __init__(  # noqa: PLR0913  # all but three by name
@@ -72,6 +75,7 @@ class PodBinder:
         server_time: Callable[[], float],
         wake: Callable[[tuple[str, ...]], None],
         penalise: Callable[[DeviceID, float], None],
+        report: Callable[[Finding, Claim], None],
         times: BindingTimes,
     ) -> None:
         self._state = state
@@ -80,12 +84,16 @@ class PodBinder:
         self._server_time = server_time
         self._wake = wake
         self._penalise = penalise
+        self._report = report
         self._times = times
+        # Other pods wait, because the API server is the bottleneck of a burst.
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         self._term = 0
         # Failed writes whose effect is unknown, or whose marks could not be removed.
-        self._unfinished: dict[str, PodReservation] = {}
+        self._undoing: Undoing[PodReservation] = Undoing(
+            self._undo_later, self._report_unfinished, _loop_time
+        )
         # Until when bindings without a response can arrive, and those of an earlier term.
         self._late_bindings: dict[str, float] = {}
         self._earlier_bindings = float("-inf")
@@ -96,7 +104,7 @@ class PodBinder:
     def start_term(self) -> None:
         """End all calls in progress before their next write: their reservations are gone."""
         self._term += 1
-        self._unfinished.clear()
+        self._undoing.clear()
         self._late_bindings.clear()
         self._allocated_now.clear()
         self._earlier_bindings = asyncio.get_running_loop().time() + self._times.late
@@ -114,7 +122,7 @@ class PodBinder:
                 return BindReply(bound=False, message=message)
             if refusal := self._state.reservations.begin_write(pod_uid):
                 return BindReply(bound=False, message=refusal)
-            self._unfinished.pop(pod_uid, None)
+            self._undoing.discard(pod_uid)
             return await self._bind_reserved(reservation, self._term)
 
     async def release(self, pod_uid: str) -> PostFilterReply:
@@ -168,30 +176,29 @@ class PodBinder:
                     await self._bind(reservation, term)
         except (BindRefusedError, ApiError, NotLeadingError) as error:
             if self._term == term:
-                self._unfinished[reservation.uid] = reservation
-                await self._undo(reservation)
+                self._undoing.add(reservation.uid, reservation.namespace, reservation)
+                await self._undo_now(reservation)
             return BindReply(bound=False, message=f"{error}")
         except BaseException:
             # After a bug, what was written is undone later.
             if self._term == term:
-                self._unfinished[reservation.uid] = reservation
+                self._undoing.add(reservation.uid, reservation.namespace, reservation)
             raise
         if self._term == term:
             self._state.reservations.end_write(reservation.uid, written=True)
         return BindReply(bound=not waiting, message=waiting)
 
-    async def finish_failed_writes(self) -> None:
-        """Undo failed writes that could not be undone before, until one cannot be undone now."""
+    @property
+    def failing(self) -> int:
+        """How many failed writes could not be undone so far."""
+        return self._undoing.failing
+
+    async def finish_failed_writes(self) -> bool:
+        """Undo failed writes that could not be undone before; return whether more can be now."""
         now = asyncio.get_running_loop().time()
         late = {uid: until for uid, until in self._late_bindings.items() if until > now}
         self._late_bindings = late
-        for uid, reservation in tuple(self._unfinished.items()):
-            # A call that began meanwhile continues or undoes it.
-            if self.is_writing(uid) or self._unfinished.get(uid) is not reservation:
-                continue
-            async with self._locked(uid):
-                if not await self._undo(reservation):
-                    return
+        return await self._undoing.run_turn()
 
     def _check_term(self, term: int) -> None:
         if self._term != term:
@@ -287,25 +294,41 @@ class PodBinder:
             raise BindRefusedError(f"the pod is already bound to node {current}")
         return current == node
 
-    async def _undo(self, reservation: PodReservation) -> bool:
-        """Remove the marks of claims that have no allocation, and their reservations.
-
-        The devices stay reserved until the claim can be read. By then, the reservation of
-        an allocated claim has ended, because its allocation was observed. Returns whether the API
-        server did.
-        """
-        term = self._term
-        claims = self._make_claim_writer(term)
+    async def _undo_now(self, reservation: PodReservation) -> None:
         try:
-            for claim in reservation.claims:
-                await claims.unmark(claim)
+            await self._undo(reservation)
         except (ApiError, NotLeadingError) as error:
             name = f"{reservation.namespace}/{reservation.name}"
             _LOG.info("cannot undo the failed write for pod %s yet: %s", name, error)
-            return False
-        if self._term == term and self._unfinished.pop(reservation.uid, None) is not None:
+
+    async def _undo_later(self, reservation: PodReservation) -> None:
+        async with self._locked(reservation.uid):
+            # A call that began meanwhile continues or undoes it.
+            if self._undoing.find(reservation.uid) is reservation:
+                await self._undo(reservation)
+
+    async def _undo(self, reservation: PodReservation) -> None:
+        """Remove the marks of claims that have no allocation, and their reservations.
+
+        The devices stay reserved until the claim can be read. By then, the reservation of
+        an allocated claim has ended, because its allocation was observed.
+        """
+        term = self._term
+        claims = self._make_claim_writer(term)
+        for claim in reservation.claims:
+            await claims.unmark(claim)
+        if self._term == term and self._undoing.find(reservation.uid) is reservation:
+            self._undoing.discard(reservation.uid)
             self._state.reservations.end_write(reservation.uid, written=False)
-        return True
+
+    def _report_unfinished(self, reservation: PodReservation, problem: str) -> None:
+        name = f"{reservation.namespace}/{reservation.name}"
+        for reserved in reservation.claims:
+            claim = self._cache.get(reserved.namespace, reserved.name)
+            if claim is not None:
+                message = f"the devices for pod {name} stay reserved: {problem}"
+                about = format_object_name(CLAIM, claim.metadata)
+                self._report(codes.WRITE_NOT_UNDONE.at("metadata", message, object=about), claim)
 
     # --- taking back ---
 
@@ -346,6 +369,10 @@ class PodBinder:
         never = float("-inf")
         earlier = never if claim_uid in self._allocated_now else self._earlier_bindings
         return max(earlier, self._late_bindings.get(pod_uid, never))
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _version(claim: Claim) -> int:

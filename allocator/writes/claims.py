@@ -77,6 +77,10 @@ class WrittenState(Protocol):
         """Take over a claim from a response."""
         ...
 
+    def hold_marked(self, claim: Claim) -> None:
+        """Hold the devices in the mark of a claim until it has another version."""
+        ...
+
     def begin_term(self) -> None:
         """Forget all reservations."""
         ...

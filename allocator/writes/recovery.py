@@ -2,22 +2,27 @@
 
 At the start of a term, before the first allocation, the claims are read from the API server, and
 every mark without an allocation is removed. This changes the version of the claim, so that an
-allocation that an earlier leader sent before it was stopped cannot arrive any more. An allocation
-that was written counts: its pod is scheduled again and finds it.
+allocation that an earlier leader sent before it was stopped cannot arrive any more. Until a claim
+has another version, the devices in its mark count as held, so that one mark that cannot be removed
+does not delay the term. An allocation that was written counts: its pod is scheduled again and finds
+it.
 
 Later the same happens to marks whose write no process continues. Claims without a mark are never
 written.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from allocator.writes.claims import WrittenState
 from allocator.writes.cluster_writes import ClusterWrites
+from allocator.writes.undoing import Undoing
+from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
-from drawbridge.dra.claim import Claim
+from drawbridge.dra.claim import CLAIM, Claim
+from drawbridge.dra.validation import format_object_name
+from drawbridge.finding import Finding
 from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.process import metrics
 
@@ -25,9 +30,6 @@ _LOG: Final = logging.getLogger("allocator.writes.recovery")
 ATTEMPTS: Final = 5
 # A write takes seconds, also if the API server is slow.
 ABANDONED_SECONDS: Final = 30.0
-CONCURRENT_WRITES: Final = 32
-# A tenant can write marks, so that each run does a bounded number of writes.
-MAX_REMOVED_PER_RUN: Final = 64
 
 
 def has_unfinished_mark(claim: Claim) -> bool:
@@ -36,10 +38,17 @@ def has_unfinished_mark(claim: Claim) -> bool:
     return marked and claim.status.allocation is None
 
 
+def describe_unremoved(claim: Claim, problem: str) -> Finding:
+    """Report a mark that cannot be removed."""
+    path = f"metadata.annotations[{ALLOCATION_ANNOTATION}]"
+    name = format_object_name(CLAIM, claim.metadata)
+    return codes.MARK_NOT_REMOVED.at(path, f"cannot remove the mark: {problem}", object=name)
+
+
 class Recovery:
     """Removes unfinished marks. `stop_writes` ends the writes of an earlier term in this process.
 
-    `now` is a monotonic time.
+    `now` is a monotonic time. `report` is told about each mark that cannot be removed.
     """
 
     def __init__(
@@ -48,13 +57,22 @@ class Recovery:
         writes: ClusterWrites,
         *,
         stop_writes: Callable[[], None],
+        report: Callable[[Finding, Claim], None],
         now: Callable[[], float],
     ) -> None:
         self._state = state
         self._stop_writes = stop_writes
         self._writes = writes
-        self._now = now
-        self._first_seen: dict[str, float] = {}
+        self._undoing: Undoing[Claim] = Undoing(
+            self._remove_mark,
+            lambda claim, problem: report(describe_unremoved(claim, problem), claim),
+            now,
+        )
+
+    @property
+    def failing(self) -> int:
+        """How many marks could not be removed so far."""
+        return self._undoing.failing
 
     async def begin_term(self) -> None:
         """Prepare for the first allocation; raises if that is not possible now."""
@@ -62,48 +80,32 @@ class Recovery:
         # sent later, because the reservations are forgotten at once.
         self._stop_writes()
         self._state.begin_term()
+        self._undoing.clear()
         claims = await self._writes.list_claims()
         for claim in claims:
             self._state.observe_claim(claim)
         unfinished = [each for each in claims if has_unfinished_mark(each)]
-        await self._remove_marks(unfinished)
+        for claim in unfinished:
+            self._state.hold_marked(claim)
+            self._undoing.add(claim.metadata.uid, claim.metadata.namespace, claim)
         if unfinished:
-            _LOG.info("removed %d unfinished marks of an earlier term", len(unfinished))
+            # Their pods find free devices if this succeeds before the first allocation.
+            await self._undoing.run_turn()
+            _LOG.info("found %d unfinished marks of an earlier term", len(unfinished))
 
-    async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> int:
-        """Remove marks without an allocation that no write continues; return their number."""
-        now = self._now()
-        unfinished = {
-            marked.metadata.uid: marked
-            for marked in claims
-            if has_unfinished_mark(marked)
-            and not self._state.reservations.is_reserved(marked.metadata.uid)
-        }
-        self._first_seen = {uid: self._first_seen.get(uid, now) for uid in unfinished}
-        abandoned = [
-            claim
-            for uid, claim in unfinished.items()
-            if now - self._first_seen[uid] >= ABANDONED_SECONDS
-        ]
-        await self._remove_marks(abandoned[:MAX_REMOVED_PER_RUN])
-        return len(abandoned[:MAX_REMOVED_PER_RUN])
-
-    async def _remove_marks(self, claims: Iterable[Claim]) -> None:
-        """Remove marks, several at a time, because a tenant can write any number of them."""
-        slots = asyncio.Semaphore(CONCURRENT_WRITES)
-
-        async def remove(claim: Claim) -> None:
-            async with slots:
-                await self._remove_mark(claim)
-
-        results = await asyncio.gather(*map(remove, claims), return_exceptions=True)
-        for error in results:
-            if error is not None:
-                raise error
+    async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> bool:
+        """Remove marks that no write continues; return whether more can be removed now."""
+        for claim in claims:
+            if has_unfinished_mark(claim) and not self._is_reserved(claim):
+                metadata = claim.metadata
+                self._undoing.add(metadata.uid, metadata.namespace, claim, after=ABANDONED_SECONDS)
+        return await self._undoing.run_turn()
 
     async def _remove_mark(self, claim: Claim) -> None:
         """Remove a mark; a claim that changed meanwhile is read again."""
         for attempt in range(1, ATTEMPTS + 1):
+            if self._is_reserved(claim):
+                return  # a write continues it
             try:
                 self._state.observe_claim(await self._writes.unmark(claim))
                 metrics.ALLOCATOR_MARKS_REMOVED.inc()
@@ -120,3 +122,6 @@ class Recovery:
                 claim = current
             else:
                 return
+
+    def _is_reserved(self, claim: Claim) -> bool:
+        return self._state.reservations.is_reserved(claim.metadata.uid)

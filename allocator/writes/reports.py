@@ -1,4 +1,4 @@
-"""Reports double allocations and forged marks: a log line, and an event on the claim."""
+"""Reports what is wrong with the allocation of a claim: a log line, and an event on the claim."""
 
 import logging
 from collections.abc import Callable
@@ -21,8 +21,8 @@ _LOG: Final = logging.getLogger("allocator.writes.reports")
 _MAX_REPORTED: Final = 4096
 
 
-class ConflictReporter:
-    """Reports each double allocation once for each pair of claims, and each forged mark once."""
+class ClaimReporter:
+    """Reports each finding about a claim once: a device that another claim holds, for example."""
 
     def __init__(self, recorder: EventRecorder, configuration: Callable[[], Configuration]) -> None:
         self._recorder = recorder
@@ -30,7 +30,7 @@ class ConflictReporter:
         self._reported: BoundedCache[tuple[str, Finding], None] = BoundedCache(_MAX_REPORTED)
 
     def report(self, finding: Finding, claim: Claim) -> None:
-        """Report that a device of a claim is held by another one, too, or its forged mark."""
+        """Report a finding about a claim."""
         key = (claim.metadata.uid, finding)
         if key in self._reported:
             return

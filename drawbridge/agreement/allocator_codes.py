@@ -93,3 +93,38 @@ SEARCH_CONTINUES = CODES.define(
     example="examined 1000 of 5000 nodes; the search continues",
     remedy="No action is needed. The pod is tried again when a node is found.",
 )
+MARK_NOT_REMOVED = CODES.define(
+    "MarkNotRemoved",
+    Severity.WARNING,
+    text=(
+        "A claim has the annotation drawbridge.dev/allocation, but no allocation, and the API "
+        "server refuses to remove the annotation. After a restart or a change of the leader, its "
+        "devices are given to no other claim until the claim changes. The allocator tries again, "
+        "at most every five minutes."
+    ),
+    example=(
+        "metadata.annotations[drawbridge.dev/allocation]: cannot remove the mark: 500 "
+        "InternalError: failed calling webhook claims.example.com"
+    ),
+    remedy=(
+        "Repair the webhook or the policy that the message names, or delete the claim if no pod "
+        "needs it."
+    ),
+)
+WRITE_NOT_UNDONE = CODES.define(
+    "WriteNotUndone",
+    Severity.WARNING,
+    text=(
+        "A binding failed, and the API server does not let the allocator remove what it wrote to "
+        "the claim before. The devices stay reserved. The allocator tries again, at most every "
+        "five minutes."
+    ),
+    example=(
+        "metadata: the devices for pod default/train stay reserved: 500 InternalError: failed "
+        "calling webhook claims.example.com"
+    ),
+    remedy=(
+        "Repair the webhook or the policy that the message names, or delete the claim if no pod "
+        "needs it."
+    ),
+)

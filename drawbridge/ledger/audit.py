@@ -53,10 +53,12 @@ def find_conflicts(ledger: Ledger, claim_uid: str) -> Iterator[Finding]:
     double allocation cannot be prevented, only reported.
     """
     record = ledger.claims.get(claim_uid)
-    for hold in record.holds if record else ():
+    for hold in record.holds if record and record.allocation else ():
         device = DeviceID(hold.pool, hold.device)
         holders = {
-            uid: holds for uid, holds in ledger.holders(device).items() if uid in ledger.claims
+            uid: holds
+            for uid, holds in ledger.holders(device).items()
+            if _is_allocated(ledger, uid)
         }
         shared = all(each.shared for holds in holders.values() for each in holds)
         if len(holders) > 1 and not shared:
@@ -68,12 +70,24 @@ def find_conflicts(ledger: Ledger, claim_uid: str) -> Iterator[Finding]:
             )
 
 
+def _is_allocated(ledger: Ledger, uid: str) -> bool:
+    record = ledger.claims.get(uid)
+    return record is not None and record.allocation is not None
+
+
 def _audit(ledger: Ledger, world: World | None, claims: Iterable[Claim]) -> Iterator[Finding]:
     yield from _check_index(ledger)
     yield from (each.unreadable for each in ledger.claims.values() if each.unreadable is not None)
     pools: dict[PoolID, dict[str, _Holders]] = {}
     for device in ledger.devices():
-        holders = ledger.holders(device)
+        # What a mark names is not allocated.
+        holders = {
+            uid: holds
+            for uid, holds in ledger.holders(device).items()
+            if uid not in ledger.claims or uid in ledger.reservations or _is_allocated(ledger, uid)
+        }
+        if not holders:
+            continue
         pools.setdefault(device.pool, {})[device.name] = holders
         yield from _check_exclusive(ledger, device, holders)
     if world is None:

@@ -9,6 +9,7 @@ from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.device import Counter, CounterUse
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.quantity import Quantity
+from drawbridge.dra.quota import MAX_RESULTS
 from drawbridge.ledger.allocation_mark import UNMARKED, Mark, MarkedDevice
 
 
@@ -37,14 +38,31 @@ def read_holds(
     )
 
 
+def read_marked_holds(mark: Mark) -> tuple[Hold, ...]:
+    """Return the devices in the mark of a claim without an allocation, each as a whole.
+
+    Amounts of shares count only in an allocation, because a tenant can write the mark. No
+    allocation has more than MAX_RESULTS devices.
+    """
+    if len(mark.devices) > MAX_RESULTS:
+        return ()
+    return tuple(
+        Hold(PoolID(each.driver, each.pool), each.device, marked_draw=_read_marked_draw(each))
+        for each in mark.devices
+    )
+
+
 def _read_hold(result: AllocationResult, marked: MarkedDevice | None, *, sharing: bool) -> Hold:
     pool = PoolID(result.driver, result.pool)
     shared = sharing and result.share_id is not None
     consumed = result.consumed_capacity if shared else {}
     if marked is None:
         return Hold(pool, result.device, shared, consumed)
-    marked_draw = tuple(map(_without_negative_amounts, marked.consumes_counters))
-    return Hold(pool, result.device, shared, consumed, marked_draw)
+    return Hold(pool, result.device, shared, consumed, _read_marked_draw(marked))
+
+
+def _read_marked_draw(marked: MarkedDevice) -> tuple[CounterUse, ...]:
+    return tuple(map(_without_negative_amounts, marked.consumes_counters))
 
 
 def merge_marked_draws(several: Iterable[Hold]) -> tuple[CounterUse, ...]:

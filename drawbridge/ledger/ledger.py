@@ -19,7 +19,7 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.layered_map import LayeredMap
 from drawbridge.finding import Finding
 from drawbridge.ledger.allocation_mark import UNMARKED, Mark, read_mark
-from drawbridge.ledger.holdings import Hold, read_holds
+from drawbridge.ledger.holdings import Hold, read_holds, read_marked_holds
 from drawbridge.ledger.pool_use import replace_uses, updated_use
 from drawbridge.solver.world import UNUSED, View
 
@@ -54,7 +54,7 @@ class ActiveReservation(NamedTuple):
 
 
 class ClaimRecord(NamedTuple):
-    """The latest observed state of a claim."""
+    """The latest observed state of a claim; without an allocation it can hold what is marked."""
 
     name: str
     version: int
@@ -156,6 +156,25 @@ class Ledger:
         """Accept claims without a version, which exist in a simulation only, from now on."""
         self._observed_to = -1
         self._deleted.clear()
+
+    def hold_marked(self, claim: Claim) -> None:
+        """Hold the devices in the mark of a claim without an allocation, at this version only.
+
+        A write that was sent before can allocate them as long as the claim has this version.
+        """
+        uid, record = uid_of(claim), self._records.get(uid_of(claim))
+        mark = read_mark(claim.metadata)
+        if (
+            record is None
+            or record.version != _parse_version(claim.metadata.resource_version)
+            or record.allocation is not None
+            or not isinstance(mark, Mark)
+        ):
+            return
+        held = read_marked_holds(mark)
+        self._remove_holds(uid, record.holds)
+        self._records[uid] = record._replace(holds=held)
+        self._add_holds(uid, held)
 
     # --- reservations ---
 

@@ -250,6 +250,11 @@ ALLOCATOR_MARKS_REMOVED: Final = Counter(
     "Marks without an allocation that were removed, because no process continued the write.",
     registry=REGISTRY,
 )
+ALLOCATOR_NOT_UNDONE: Final = Gauge(
+    "drawbridge_allocator_writes_not_undone",
+    "Unfinished writes that could not be undone yet: their devices can be held meanwhile.",
+    registry=REGISTRY,
+)
 OTHER_WEBHOOKS: Final = Gauge(
     "drawbridge_other_webhooks",
     "Known webhooks of other projects that act on the same pods.",

@@ -5,6 +5,7 @@ import asyncio
 from allocator.writes.binding import BindingTimes, PodBinder
 from allocator.writes.recovery import Recovery
 from drawbridge.dra.claim import Claim
+from drawbridge.finding import Finding
 from tests.allocator.fake_cluster import FakeCluster, FakeReservations
 
 NOW = 1_700_000_000.0
@@ -22,6 +23,7 @@ class Rig:
         self.time = 0.0
         self.woken: asyncio.Queue[str] = asyncio.Queue()
         self.penalised: list[str] = []
+        self.reported: list[str] = []
         self.start()
 
     def start(self) -> None:
@@ -34,14 +36,20 @@ class Rig:
             server_time=lambda: NOW,
             wake=lambda pods: [self.woken.put_nowait(each) for each in pods],
             penalise=lambda device, _: self.penalised.append(device.name),
+            report=self.report,
             times=BindingTimes(wait=0, timeout=600),
         )
         self.recovery = Recovery(
             self.reservations,
             self.cluster,
             stop_writes=self.binder.start_term,
+            report=self.report,
             now=lambda: self.time,
         )
+
+    def report(self, finding: Finding, claim: Claim) -> None:
+        """Note a report."""
+        self.reported.append(f"{finding.code} {claim.metadata.name}: {finding.message}")
 
     async def bind(self, pod: str = "pod") -> str:
         """Bind a pod; returns the message, empty if it is bound."""

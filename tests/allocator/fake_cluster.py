@@ -40,14 +40,14 @@ class FakeCluster(MemoryWrites):
         self.is_down = False
         self._version = 100
 
-    def add_claim(self, name: str) -> Claim:
-        """Create a claim in namespace n."""
+    def add_claim(self, name: str, namespace: str = "n") -> Claim:
+        """Create a claim."""
         request = {"name": "r", "exactly": {"deviceClassName": "g"}}
         read = _READER.read(
             {
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceClaim",
-                "metadata": {"name": name, "namespace": "n", "uid": f"uid-{name}"},
+                "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"},
                 "spec": {"devices": {"requests": [request]}},
             }
         )
@@ -59,7 +59,7 @@ class FakeCluster(MemoryWrites):
         self._version += 1
         metadata = replace(claim.metadata, resource_version=f"{self._version}")
         stored = replace(claim, metadata=metadata)
-        self.claims["n", metadata.name] = stored
+        self.claims[metadata.namespace, metadata.name] = stored
         return stored
 
     def is_clean(self, name: str) -> bool:
@@ -107,7 +107,7 @@ class FakeCluster(MemoryWrites):
     async def change(self, action: str, claim: Claim, change: Change) -> Claim:
         """Change this version of a claim, unless a fault hits the write."""
         fault = self._begin(f"{action} {claim.metadata.name}")
-        current = self.claims.get(("n", claim.metadata.name))
+        current = self.claims.get((claim.metadata.namespace, claim.metadata.name))
         if current is None:
             raise ApiError(404, "NotFound", "not found")
         if current.metadata.resource_version != claim.metadata.resource_version:
@@ -150,6 +150,7 @@ class FakeReservations:
         self.begun: list[str] = []
         self.ended: list[tuple[str, bool]] = []
         self.observed: list[Claim] = []
+        self.held: list[str] = []
 
     def reserve(self, pod: str, *claims: str, node: str = "node-1", device: str = "gpu-0") -> None:
         """Reserve a device for each claim of a pod; an allocated claim keeps its allocation."""
@@ -188,6 +189,10 @@ class FakeReservations:
         self.ended.append((pod_uid, written))
         if not written:
             del self.pods[pod_uid]
+
+    def hold_marked(self, claim: Claim) -> None:
+        """Record a claim whose marked devices count as held."""
+        self.held.append(claim.metadata.name)
 
     def begin_term(self) -> None:
         """Forget all reservations."""

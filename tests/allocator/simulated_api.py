@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import random
 import selectors
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -289,10 +289,7 @@ class SimulatedWrites(MemoryWrites):
         await self._runs.wait()
 
 
-def run_virtually(main: Callable[[], Awaitable[None]]) -> None:
-    """Run a simulation to its end."""
-    loop = VirtualLoop()
-    try:
-        loop.run_until_complete(main())
-    finally:
-        loop.close()
+def run_virtually(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a simulation to its end; what still runs then is cancelled."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())

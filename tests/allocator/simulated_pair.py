@@ -76,6 +76,7 @@ class SimulatedPair:
             reservations=self.decisions.reservations,
             claims_of=self.decisions.claims_of,
             observe_claim=self.state.observe_claim,
+            hold_marked=self.state.ledger.hold_marked,
             begin_term=self.decisions.begin_term,
         )
         self.binder = PodBinder(
@@ -85,10 +86,17 @@ class SimulatedPair:
             server_time=lambda: 1_700_000_000 + time(),
             wake=self._activate,
             penalise=lambda device, seconds: self.state.penalise(device, time() + seconds),
+            report=lambda *_: None,
             # Longer than a request can take here.
             times=BindingTimes(wait=110, timeout=600, late=8),
         )
-        recovery = Recovery(written, writes, stop_writes=self.binder.start_term, now=time)
+        recovery = Recovery(
+            written,
+            writes,
+            stop_writes=self.binder.start_term,
+            report=lambda *_: None,
+            now=time,
+        )
         self.keeper = TermKeeper(
             self,
             recovery,

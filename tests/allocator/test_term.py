@@ -26,6 +26,7 @@ class Rig:
         self.synced = True
         self.story: list[str] = []
         self.failures: list[Exception] = []
+        self.unfinished = False
         self.pauses: list[float] = []
         self.keeper = TermKeeper(
             self,
@@ -46,14 +47,15 @@ class Rig:
         self.story.append("recover")
         self._fail()
 
-    async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> int:
+    async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> bool:
         """Clean up."""
         self.story.append(f"clean up {len(list(claims))}")
-        return 0
+        return self.unfinished
 
-    async def finish(self) -> None:
+    async def finish(self) -> bool:
         """Finish failed writes."""
         self.story.append("finish")
+        return False
 
     def _fail(self) -> None:
         if self.failures:
@@ -168,3 +170,10 @@ async def test_the_leader_cleans_up_every_five_seconds(rig: Rig) -> None:
     rig.term = FIRST
     cleaning = ["finish", "clean up 0"]
     assert await rig.run(53) == ["recover", "lead", *cleaning, *cleaning]
+
+
+async def test_the_leader_cleans_up_again_at_once_if_more_can_be_undone(rig: Rig) -> None:
+    rig.term = FIRST
+    rig.unfinished = True
+    cleaning = ["finish", "clean up 0"]
+    assert await rig.run(29) == ["recover", "lead", *cleaning * 4]

@@ -2,10 +2,13 @@
 
 import pytest
 
+from drawbridge.dra.claim import Claim
 from drawbridge.dra.quantity import parse
+from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, MarkedDevice, format_mark
+from drawbridge.ledger.audit import audit, find_conflicts
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
 from drawbridge.solver.world import View
-from tests.ledger.claims import allocation, claim
+from tests.ledger.claims import DRIVER, POOL, allocation, claim
 from tests.ledger.ledgers import LATER, P, held, of, reserve
 
 # --- events of the API server ---
@@ -121,6 +124,56 @@ def test_claims_of_files_need_no_uid_and_no_version() -> None:
     plain = claim("", 0, "x")
     assert ledger.observe(plain)
     assert held(ledger) == {"x": ["default/claim-"]}
+
+
+# --- marks that a write left behind ---
+
+
+def marked(version: int, *devices: str, uid: str = "a") -> Claim:
+    named = tuple(MarkedDevice(driver=DRIVER, pool=POOL, device=each) for each in devices)
+    return claim(uid, version, mark=format_mark(Mark(ALLOCATOR, named)))
+
+
+def test_a_marked_claim_holds_the_devices_in_its_mark_until_it_changes() -> None:
+    ledger = of()
+    ledger.observe(marked(5, "x", "y"))
+    assert held(ledger) == {}
+    ledger.hold_marked(marked(5, "x", "y"))
+    assert held(ledger) == {"x": ["a"], "y": ["a"]}
+    assert not audit(ledger)
+    assert not ledger.observe(marked(5, "x", "y"))
+    assert held(ledger) == {"x": ["a"], "y": ["a"]}
+    ledger.observe(marked(6, "x", "y"))
+    assert held(ledger) == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        marked(6, "x"),
+        claim("a", 5, "y", mark="{}"),
+        claim("a", 5, mark="{"),
+        claim("unknown", 5, mark="{}"),
+        marked(5, *(f"d{number}" for number in range(33))),
+    ],
+    ids=["another version", "no devices", "unreadable", "unknown", "more than an allocation has"],
+)
+def test_a_mark_that_no_write_can_have_left_holds_nothing(other: Claim) -> None:
+    ledger = of()
+    ledger.observe(marked(5))
+    ledger.hold_marked(other)
+    assert held(ledger) == {}
+
+
+def test_a_marked_claim_holds_no_device_twice() -> None:
+    ledger = of()
+    ledger.observe(claim("b", 4, "x"))
+    ledger.observe(marked(5, "x"))
+    ledger.hold_marked(marked(5, "x"))
+    assert not audit(ledger)
+    assert not [*find_conflicts(ledger, "a"), *find_conflicts(ledger, "b")]
+    ledger.observe_deletion("b", "6")
+    assert held(ledger) == {"x": ["a"]}
 
 
 # --- reservations ---

@@ -1,0 +1,113 @@
+"""What cannot be undone delays nothing else: neither a term nor what is undone beside it."""
+
+import asyncio
+import itertools
+from collections.abc import Collection
+
+from allocator.writes.cluster_writes import FINALIZER
+from drawbridge.api_error import ApiError
+from drawbridge.dra.claim import Claim
+from drawbridge.names import ALLOCATION_ANNOTATION
+from tests.allocator.binding_rig import Rig
+from tests.allocator.memory_writes import Change
+from tests.allocator.simulated_api import run_virtually
+
+MARK = '{"allocator":"drawbridge"}'
+
+
+def _refuse(rig: Rig, names: Collection[str], seconds: float = 0.0) -> None:
+    """Let a webhook refuse the removal of marks from claims, after some seconds."""
+    original = rig.cluster.change
+
+    async def change(action: str, claim: Claim, change: Change) -> Claim:
+        if action == "unmark" and claim.metadata.name in names:
+            await asyncio.sleep(seconds)
+            raise ApiError(500, "InternalError", "failed calling webhook", unknown=False)
+        return await original(action, claim, change)
+
+    rig.cluster.change = change  # type: ignore[method-assign]  # the webhook
+
+
+def test_a_term_starts_beside_a_mark_that_cannot_be_removed() -> None:
+    async def story() -> None:
+        rig = Rig()
+        for name in ("a", "b"):
+            await rig.cluster.mark(rig.claim(name), MARK)
+        _refuse(rig, {"a"})
+        await rig.recovery.begin_term()
+        assert rig.reservations.held == ["a", "b"]
+        assert rig.claim("a").metadata.annotations == {ALLOCATION_ANNOTATION: MARK}
+        assert rig.claim("a").metadata.finalizers == (FINALIZER,)
+        assert rig.cluster.is_clean("b")
+        assert rig.recovery.failing == 1
+
+    run_virtually(story)
+
+
+def test_a_mark_that_cannot_be_removed_is_tried_again_later_and_later_and_reported_once() -> None:
+    async def story() -> None:
+        rig = Rig()
+        await rig.cluster.mark(rig.claim("a"), MARK)
+        _refuse(rig, {"a"})
+        await rig.recovery.begin_term()
+        attempts, unmark = [0.0], rig.cluster.unmark
+
+        async def count(claim: Claim) -> Claim:
+            attempts.append(rig.time)
+            return await unmark(claim)
+
+        rig.cluster.unmark = count  # type: ignore[method-assign]  # counts
+        for rig.time in range(2000):
+            await rig.recovery.remove_abandoned_marks(())
+        pauses = [after - before for before, after in itertools.pairwise(attempts)]
+        assert pauses == [5, 10, 20, 40, 80, 160, 300, 300, 300, 300, 300]
+        assert rig.reported == [
+            "MarkNotRemoved a: cannot remove the mark: 500 InternalError: failed calling webhook"
+        ]
+
+    run_virtually(story)
+
+
+def test_marks_that_are_not_answered_delay_neither_the_term_nor_those_of_other_namespaces() -> None:
+    async def story() -> None:
+        rig = Rig()
+        names = [f"c{number}" for number in range(100)]
+        for name in names:
+            await rig.cluster.mark(rig.cluster.add_claim(name, "hostile"), MARK)
+        await rig.cluster.mark(rig.claim("a"), MARK)
+        _refuse(rig, names, seconds=30.0)
+        began = asyncio.get_running_loop().time()
+        await rig.recovery.begin_term()
+        assert asyncio.get_running_loop().time() - began <= 1.0
+        assert rig.cluster.is_clean("a")
+
+    run_virtually(story)
+
+
+def test_a_failed_binding_that_cannot_be_undone_delays_no_other_one() -> None:
+    async def story() -> None:
+        rig = Rig()
+        refused = {"a", "b"}
+        _refuse(rig, refused)
+        for pod, name in (("first", "a"), ("second", "b")):
+            rig.reservations.reserve(pod, name)
+            rig.cluster.faults[len(rig.cluster.writes) + 2] = "refuse"
+            assert await rig.bind(pod) == "403 Forbidden: forbidden"
+        assert rig.reservations.ended == []
+        refused.discard("b")
+        assert not await rig.binder.finish_failed_writes()
+        assert rig.reservations.ended == [("uid-second", False)]
+        assert rig.cluster.is_clean("b")
+        for _ in range(30):
+            await rig.binder.finish_failed_writes()
+            await asyncio.sleep(1)
+        assert rig.binder.failing == 1
+        (reported,) = rig.reported
+        assert reported.startswith("WriteNotUndone a: the devices for pod n/first stay reserved: 5")
+        refused.clear()
+        await asyncio.sleep(60)
+        await rig.binder.finish_failed_writes()
+        assert rig.reservations.ended == [("uid-second", False), ("uid-first", False)]
+        assert rig.binder.failing == 0
+
+    run_virtually(story)
