@@ -2,6 +2,7 @@
 
 import logging
 import random
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,13 @@ settings.load_profile("drawbridge")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Accept a seed; `make test-random` gives one."""
     parser.addoption("--order", type=int, metavar="SEED", help="run the tests in random order")
+
+
+def pytest_configure() -> None:
+    """Handle signals as a terminal does: a job in the background of a shell starts without them."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
