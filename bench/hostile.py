@@ -19,6 +19,7 @@ from bench.translate import cluster
 from drawbridge.config.model import Configuration, Legacy
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.pods import TranslationContext, translate
+from drawbridge.translate.work_budget import WorkBudget
 
 SIZES: Final = scaled((64 * 1024, 1024 * 1024), (64 * 1024,))
 ROUNDS: Final = scaled(3, 1)
@@ -50,7 +51,7 @@ def contexts() -> Mapping[str, TranslationContext]:
 
 def work(value: Pod, context: TranslationContext) -> None:
     """Do what a review or the controller does with a pod."""
-    original = restore_original(value)
+    original = restore_original(value, WorkBudget(value, context.inline_units))
     translate(value if original is None else original, context)
 
 

@@ -69,6 +69,18 @@ def _init_spanning(count: int) -> Pod:
     )
 
 
+def _init_kinds(count: int) -> Pod:
+    """Let init containers share devices of several kinds."""
+    kinds = {f"nvidia.com/mig-1g.{i}gb": 1 for i in range(8)} | {"rdma/hca": 1}
+    few = max(1, count // 16)
+    return pod(
+        {
+            "initContainers": [container(f"i{i}", kinds) for i in range(few)],
+            "containers": [container(f"c{i}", kinds) for i in range(few)],
+        }
+    )
+
+
 def _init_of_many(count: int) -> Pod:
     each = [container(f"i{i}", {"nvidia.com/gpu": 256}) for i in range(count)]
     main = container("main", {"nvidia.com/gpu": 256})
@@ -129,6 +141,11 @@ def _tolerations(count: int) -> Pod:
     return pod({"containers": [container("main", limits)], "tolerations": each})
 
 
+def _devices_by_name(count: int) -> Pod:
+    env = [{"name": "CUDA_VISIBLE_DEVICES", "value": f"{i}"} for i in range(count)]
+    return pod({"containers": [container("main", share(1), env=env)]})
+
+
 def _volumes(count: int) -> Pod:
     each = [{"name": f"v{i}", "hostPath": {"path": "/dev/infiniband/x"}} for i in range(count)]
     return pod({"volumes": each})
@@ -173,6 +190,19 @@ def _hint_types(count: int) -> Pod:
     hint = {f"type-{i}": {"requiredTopologyScope": "x"} for i in range(count)}
     main = container("main", {"koordinator.sh/gpu": 100})
     return pod({"containers": [main]}, {f"{KOORDINATOR}device-allocate-hint": json.dumps(hint)})
+
+
+def _joint_types(count: int) -> Pod:
+    joint = {"deviceTypes": ["gpu", *(f"type-{i}" for i in range(count))]}
+    main = container("main", {"koordinator.sh/gpu": 100})
+    return pod({"containers": [main]}, {f"{KOORDINATOR}device-joint-allocate": json.dumps(joint)})
+
+
+def _counts(count: int) -> Pod:
+    prefix = "tensor-fusion.ai/"
+    counts = json.dumps({f"c{i}": i for i in range(count)})
+    notes = {f"{prefix}enabled": "true", f"{prefix}gpu-count-per-container": counts}
+    return pod({}, notes | {f"{prefix}tflops-request": "1", f"{prefix}vram-request": "1Gi"})
 
 
 def _nested(count: int) -> Pod:
@@ -307,6 +337,12 @@ def _undo_comparisons(count: int) -> Pod:
     return _undo(1, [step] * 8, volumes=volumes)
 
 
+def _undo_objects(count: int) -> Pod:
+    value = {f"k{i}": [{}] for i in range(count)}
+    step = {"op": "test", "path": "/spec/containers/0/args", "value": value}
+    return _undo(1, [step])
+
+
 def _undo_merges(count: int) -> Pod:
     steps = [
         {"op": "add", "path": "/spec/containers/0/args", "value": [f"{i}"]}
@@ -324,6 +360,7 @@ SHAPES: Final[Mapping[str, Callable[[int], Pod]]] = {
     "init containers that share one device": _init_sharing,
     "init containers that span all devices": _init_spanning,
     "init containers with 256 GPUs each": _init_of_many,
+    "init containers with several kinds": _init_kinds,
     "resource names in one container": _resource_names,
     "unknown resource names": _unknown_names,
     "RDMA tokens in one container": _tokens,
@@ -331,6 +368,7 @@ SHAPES: Final[Mapping[str, Callable[[int], Pod]]] = {
     "variables to remove": _environment,
     "variables to remove between others": _environment_mixed,
     "variables to add": _priorities,
+    "variables with names of devices": _devices_by_name,
     "tolerations beside resource names": _tolerations,
     "volumes": _volumes,
     "claims of the pod": _claims,
@@ -340,6 +378,8 @@ SHAPES: Final[Mapping[str, Callable[[int], Pod]]] = {
     "networks as objects": _network_objects,
     "labels of devices": _hints,
     "types of devices": _hint_types,
+    "types of a joint allocation": _joint_types,
+    "counts of containers": _counts,
     "nested annotation": _nested,
     "UUIDs for many containers": _uuids,
     "products for many containers": _products,
@@ -361,4 +401,5 @@ SHAPES: Final[Mapping[str, Callable[[int], Pod]]] = {
     "undo: items that move": _undo_moves,
     "undo: comparisons": _undo_comparisons,
     "undo: merged lists": _undo_merges,
+    "undo: objects": _undo_objects,
 }

@@ -11,7 +11,7 @@ POD_TOO_COMPLEX = CODES.define(
         "The translation of the pod takes more work than its size allows. The limit keeps one pod "
         "from delaying others."
     ),
-    example="spec: the work exceeds the limit of 40400 units for 2000 bytes",
+    example="spec: the work exceeds the limit of 20400 units for 2000 bytes",
     remedy="Request the devices in fewer containers, or with fewer selectors.",
 )
 TOO_MANY_CLAIMS = CODES.define(

@@ -77,6 +77,7 @@ class TranslationContext(msgspec.Struct, frozen=True):
     outcomes: OutcomeCache | None = None
     translations: BoundedCache[bytes, "Translation"] | None = None  # by pod essence
     admin_access: Mapping[str, bool] = {}  # of the namespaces whose labels are known
+    inline_units: int | None = None  # more work raises WorkPostponedError
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -95,6 +96,7 @@ def make_context(
     digest: str = "",
     *,
     caches_pods: bool = True,
+    inline_units: int | None = None,
 ) -> TranslationContext:
     """Build a context with empty caches; computes the hash of the facts once for all pods.
 
@@ -107,6 +109,7 @@ def make_context(
         digest or (serialized.facts_hash(facts) if facts else ""),
         BoundedCache(MAX_KINDS_OF_PODS),
         BoundedCache(MAX_KINDS_OF_PODS, _MAX_KEY_BYTES) if caches_pods else None,
+        inline_units=inline_units,
     )
 
 
@@ -122,7 +125,7 @@ def translate(
     Networks are looked up in `namespace`, which a template does not contain. `admin_access` is
     whether the namespace has the label that allows admin access, by default as in the context.
     Pods with the same essence share one cached translation. The work is limited by the size of the
-    pod.
+    pod. Raises WorkPostponedError if it exceeds the `inline_units` of the context.
     """
     if admin_access is None:
         admin_access = context.admin_access.get(namespace)
@@ -135,7 +138,8 @@ def translate(
     if cached is not None:
         return cached
     try:
-        translation = _translate_rest(PodInput(pod, namespace, admin_access), context)
+        budget = WorkBudget(pod, context.inline_units)
+        translation = _translate_rest(PodInput(pod, namespace, admin_access), context, budget)
     except WorkLimitError as limit:
         translation = Translation(findings=(POD_TOO_COMPLEX.at("spec", f"{limit}"),))
     if context.translations is not None and key is not None:
@@ -143,12 +147,14 @@ def translate(
     return translation
 
 
-def _translate_rest(given: PodInput, context: TranslationContext) -> Translation:
+def _translate_rest(
+    given: PodInput, context: TranslationContext, budget: WorkBudget
+) -> Translation:
     """Translate a pod without the requests that other webhooks put back after a translation."""
-    rest = remove_returned_requests(given.pod, context.configuration.legacy)
+    rest = remove_returned_requests(given.pod, context.configuration.legacy, budget)
     if _has_error(rest.findings):
         return Translation(findings=rest.findings)
-    translation = _translate(given._replace(pod=rest.pod), context)
+    translation = _translate(given._replace(pod=rest.pod), context, budget)
     findings = (*rest.findings, *translation.findings)
     if not rest.edits:
         return translation
@@ -162,8 +168,8 @@ def _translate_rest(given: PodInput, context: TranslationContext) -> Translation
     )
 
 
-def _translate(given: PodInput, context: TranslationContext) -> Translation:
-    pod, budget = given.pod, WorkBudget(given.pod)
+def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget) -> Translation:
+    pod = given.pod
     requests = read_pod(with_namespace(pod, given.namespace), context.configuration.legacy, budget)
     if not requests.asks:
         return _translate_own_claims(pod, requests.findings, context, budget)

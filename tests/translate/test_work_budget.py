@@ -1,11 +1,13 @@
 """The work for one pod is limited by its size, whatever its shape."""
 
+import contextlib
 import json
 import sys
 from types import FrameType
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from bench.hostile import contexts, make_pod, work
 from bench.hostile_shapes import SHAPES, container, pod, share
@@ -21,8 +23,10 @@ from drawbridge.translate.targets.claims import MAX_CLAIMS
 from drawbridge.translate.work_budget import (
     BASE_UNITS,
     BYTES_PER_UNIT,
+    INLINE_UNITS,
     WorkBudget,
     WorkLimitError,
+    WorkPostponedError,
     count_values,
 )
 from tests.tables import YamlValue
@@ -44,7 +48,8 @@ def count_calls(value: YamlValue, context: TranslationContext) -> int:
 
     sys.setprofile(count)
     try:
-        work(value, context)
+        with contextlib.suppress(WorkPostponedError):
+            work(value, context)
     finally:
         sys.setprofile(None)
     return calls
@@ -56,6 +61,22 @@ def test_no_shape_takes_more_work_than_its_size_allows(name: str) -> None:
     limit = CALLS_PER_UNIT * (BASE_UNITS + SIZE // BYTES_PER_UNIT) + CALLS_PER_BYTE * SIZE
     for context in contexts().values():
         assert count_calls(msgspec.json.decode(text), context) <= limit
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_work_that_is_postponed_ends_early(name: str) -> None:
+    size = 30 * 1024
+    limit = CALLS_PER_UNIT * INLINE_UNITS + size
+    for context in contexts().values():
+        inline = replace(context, inline_units=INLINE_UNITS)
+        assert count_calls(msgspec.json.decode(make_pod(SHAPES[name], size)), inline) <= limit
+
+
+def test_postponed_work_has_the_result_of_all_work() -> None:
+    inline = replace(CLUSTER, inline_units=INLINE_UNITS)
+    with pytest.raises(WorkPostponedError):
+        translate(claims_of(32), inline)
+    assert translate(claims_of(4), inline) == translate(claims_of(4), CLUSTER)
 
 
 def test_a_larger_pod_gets_more_units() -> None:
@@ -145,6 +166,19 @@ def test_undo_with_too_much_work_leaves_the_pod_as_it_is() -> None:
     few = pod({"containers": [main]}, {"drawbridge.dev/original": json.dumps([step] * 40)})
     restored: YamlValue = restore_original(few)
     assert len(restored["spec"]["containers"][0]["args"]) == 200_040
+
+
+def test_a_message_names_a_few_of_many_containers() -> None:
+    init = [container("init", {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 10})]
+    limits = {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 20}
+    main = [container("main", limits)]
+    others = [container(f"other-{i}", limits) for i in range(20)]
+    value = pod({"initContainers": [*others, *init], "containers": main})
+    messages = [each.message for each in read_pod(value, Configuration().legacy).findings]
+    shared = "main, other-0, other-1, other-2, other-3, other-4, other-5, other-6 and 13 more"
+    assert messages == [
+        f"init container init shares the devices of {shared} and sees more than it requests"
+    ]
 
 
 def test_reading_with_too_much_work_is_a_finding() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cel.dra import Selectors
@@ -79,7 +80,8 @@ class ClaimSummaries:
                 inputs,
                 tuple(make_context(configuration, each, caches_pods=False) for each in others),
             )
-        yield from self._older[1]
+        for older in self._older[1]:
+            yield replace(older, inline_units=context.inline_units)
 
     def _read(self, template: ClaimTemplate) -> ClaimSummary:
         read = read_template(template.object, self._reader)

@@ -49,7 +49,11 @@ def judge_pod(
     errors = (each for each in decision.findings if each.severity is Severity.ERROR)
     found = apply_policies([_describe(decision)], context.configuration.findings)
     findings = (*found, *errors)
-    if recent.is_complete and _is_sent(guarded, recent) and _is_always_handled(guarded, recent):
+    if (
+        recent.is_complete
+        and _is_sent(guarded, recent)
+        and _is_always_handled(guarded, recent, context.inline_units)
+    ):
         return findings
     return tuple(msgspec.structs.replace(each, severity=Severity.WARNING) for each in findings)
 
@@ -100,18 +104,21 @@ def _conditions_match(
     )
 
 
-def _is_always_handled(guarded: GuardedPod, recent: RecentInputs) -> bool:
+def _is_always_handled(guarded: GuardedPod, recent: RecentInputs, inline_units: int | None) -> bool:
     """Return whether all recent inputs translate or deny the pod."""
     return bool(recent.configurations and recent.facts) and all(
         _is_included(guarded, context.configuration) and _is_handled(guarded, context)
-        for context in _build_contexts(recent)
+        for context in _build_contexts(recent, inline_units)
     )
 
 
-def _build_contexts(recent: RecentInputs) -> Iterator[TranslationContext]:
+def _build_contexts(recent: RecentInputs, inline_units: int | None) -> Iterator[TranslationContext]:
+    """Yield a context for each recent configuration and facts. They share the inline work."""
+    if inline_units is not None:
+        inline_units //= len(recent.configurations) * len(recent.facts)
     for configuration in recent.configurations:
         for facts in recent.facts:
-            yield TranslationContext(configuration, facts)
+            yield TranslationContext(configuration, facts, inline_units=inline_units)
 
 
 def _is_included(guarded: GuardedPod, configuration: Configuration) -> bool:

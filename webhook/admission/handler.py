@@ -363,7 +363,9 @@ class AdmissionHandler:
             return compose_reply(request, _ALLOWED)
         context = self._cluster.translation_context() or TranslationContext()
         try:
-            edits, found = updates.preserve_translation(old, new, context.configuration.legacy)
+            edits, found = updates.preserve_translation(
+                old, new, context.configuration.legacy, context.inline_units
+            )
         except RecursionError:
             return reply_invalid(request, _TOO_DEEP)
         findings = tuple(apply_policies(found, context.configuration.findings))

@@ -1,8 +1,9 @@
-"""Handle reviews of large bodies in another process, so that they do not delay other reviews.
+"""Handle reviews that take long in another process, so that they do not delay other reviews.
 
-The work of a review grows with its bytes, and a thread would still hold the interpreter while it
-decodes. The event loop reads everything that the review needs of the cluster, the other process
-runs the same handler on that snapshot, and the event loop ensures the templates that it names.
+These are the reviews of large bodies, and those whose translation takes more units of work than
+the event loop may spend. A thread would still hold the interpreter while it decodes. The event loop
+reads everything that the review needs of the cluster, the other process runs the same handler on
+that snapshot, and the event loop ensures the templates that it names.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from drawbridge.process import review
 from drawbridge.process.review import Malformed, RequestEnvelope
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.pods import TranslationContext
+from drawbridge.translate.work_budget import WorkPostponedError
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import EXISTING, TEMPLATE_TIMEOUT, AdmissionHandler
 from webhook.admission.limit_ranges import LimitRange
@@ -40,18 +42,15 @@ from webhook.admission.replies import (
     reply_unreviewed,
 )
 
-# A body of this size takes at most about 25 ms, whatever it contains.
+# A body of this size takes at most about two milliseconds before its translation.
 MAX_INLINE_BYTES: Final = 32 * 1024
-# The guard decides once more for each recent configuration and version of the facts. All of these
-# decisions together take at most about 50 ms.
+# The guard decides once more for each recent configuration and version of the facts.
 _MAX_INLINE_GUARD_BYTES: Final = 2 * MAX_INLINE_BYTES
-# Each pod template of a workload takes a few milliseconds more, however small it is.
-_MAX_INLINE_SPECS: Final = 6
-_SPEC: Final = b'"spec"'
 # The API server writes the namespace before the user and the objects. A quote within a value is
 # escaped, so no other value can contain this.
 _NAMESPACE: Final = re.compile(rb'"namespace":"([^"\\]{1,63})"')
 _MAX_HEAD_BYTES: Final = 4096
+_WORKLOAD: Final = "review_workload"
 TemplateStates = Mapping[str, TemplateState]
 
 
@@ -164,36 +163,56 @@ class ReviewDispatcher:
 
     def review_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of a pod."""
-        if len(body) <= MAX_INLINE_BYTES:
-            return self._handler.review_pod(body, seconds)
-        return self._review_large("review_pod", body, seconds)
+        if len(body) > MAX_INLINE_BYTES:
+            return self._review_elsewhere("review_pod", body, seconds)
+        return self._review_inline("review_pod", body, seconds)
 
     def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of a pod after all mutating webhooks."""
         recent = self._cluster.recent_inputs()
         decisions = 1 + len(recent.configurations) * len(recent.facts)
-        if len(body) <= MAX_INLINE_BYTES and len(body) * decisions <= _MAX_INLINE_GUARD_BYTES:
-            return self._handler.review_guarded_pod(body, seconds)
-        return self._review_large("review_guarded_pod", body, seconds)
+        if len(body) > MAX_INLINE_BYTES or len(body) * decisions > _MAX_INLINE_GUARD_BYTES:
+            return self._review_elsewhere("review_guarded_pod", body, seconds)
+        return self._review_inline("review_guarded_pod", body, seconds)
 
     def review_workload(self, body: bytes, seconds: float | None = None) -> PendingReply:
         """Handle the review of an object that creates pods."""
-        if len(body) <= MAX_INLINE_BYTES and body.count(_SPEC) <= _MAX_INLINE_SPECS:
-            return self._handler.review_workload(body, seconds)
-        return self._review_large_workload(body, seconds)
+        if len(body) > MAX_INLINE_BYTES:
+            return self._review_elsewhere(_WORKLOAD, body, seconds)
+        return self._await_inline(
+            self._handler.review_workload(body, seconds), _WORKLOAD, body, seconds
+        )
 
-    async def _review_large(self, method: str, body: bytes, seconds: float | None) -> Reply:
+    def _review_inline(
+        self, method: str, body: bytes, seconds: float | None
+    ) -> Reply | PendingReply:
+        """Handle a review in the event loop, unless its translation takes too long there."""
+        try:
+            reply: Reply | PendingReply = getattr(self._handler, method)(body, seconds)
+        except WorkPostponedError:
+            return self._review_elsewhere(method, body, seconds)
+        return (
+            reply if isinstance(reply, Reply) else self._await_inline(reply, method, body, seconds)
+        )
+
+    async def _await_inline(
+        self, pending: PendingReply, method: str, body: bytes, seconds: float | None
+    ) -> Reply:
+        try:
+            return await pending
+        except WorkPostponedError:
+            return await self._review_elsewhere(method, body, seconds)
+
+    async def _review_elsewhere(self, method: str, body: bytes, seconds: float | None) -> Reply:
+        """Handle a review in the other process. A workload does not need it to be free.
+
+        The pods of a workload are reviewed again.
+        """
         try:
             return await self._review_in_worker(method, body, seconds)
         except WorkerError:
-            return reply_busy(review.read_uid(body))
-
-    async def _review_large_workload(self, body: bytes, seconds: float | None) -> Reply:
-        """Handle a workload. Its pods are reviewed again, so it does not need a free worker."""
-        try:
-            return await self._review_in_worker("review_workload", body, seconds)
-        except WorkerError:
-            return reply_unreviewed(review.read_uid(body))
+            reply = reply_unreviewed if method == _WORKLOAD else reply_busy
+            return reply(review.read_uid(body))
 
     async def _review_in_worker(self, method: str, body: bytes, seconds: float | None) -> Reply:
         key = _find_namespace(body)
@@ -213,7 +232,9 @@ class ReviewDispatcher:
         context = cluster.translation_context()
         if context is not None:
             # The caches of the context stay in this process.
-            context = msgspec.structs.replace(context, outcomes=None, translations=None)
+            context = msgspec.structs.replace(
+                context, outcomes=None, translations=None, inline_units=None
+            )
             configured = context.configuration.scope
             decided = await self._handler.scopes.read(namespace, configured, seconds)
             labels = None if decided is None else decided.labels

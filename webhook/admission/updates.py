@@ -24,6 +24,7 @@ from drawbridge.translate.legacy.pod_view import (
     is_device_resource,
 )
 from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.work_budget import WorkBudget, WorkPostponedError
 
 
 class _Absent:
@@ -33,6 +34,7 @@ class _Absent:
 ABSENT: Final = _Absent()
 OptionalValue = Value | _Absent
 
+_CONTAINER_UNITS: Final = 30  # of work, to compare a container with that of the update
 _CONTAINER_LISTS: Final = ("initContainers", "containers")
 _CONTAINER_FIELDS: Final = ("resources", "env")
 # Node selectors and affinity are separate: other clients may narrow them while a pod is gated.
@@ -47,12 +49,20 @@ def is_translated(pod: Value) -> bool:
 
 
 def preserve_translation(
-    old: Value, new: Value, legacy: Legacy
+    old: Value, new: Value, legacy: Legacy, inline_units: int | None = None
 ) -> tuple[tuple[Edit, ...], tuple[Finding, ...]]:
-    """Return edits of an update that keep the translation, and findings about other changes."""
-    restored = restore_original(old)
+    """Return edits of an update that keep the translation, and findings about other changes.
+
+    Raise WorkPostponedError if it takes more than `inline_units`.
+    """
+    budget = WorkBudget(old, inline_units)
+    restored = restore_original(old, budget)
     original: Value = old if restored is None else restored
-    names = _find_read_names(original, legacy)
+    names = _find_read_names(original, legacy, budget)
+    containers = [as_list(get_value(new, ("spec", part))) for part in _CONTAINER_LISTS]
+    units = _CONTAINER_UNITS * sum(map(len, containers))
+    if inline_units is not None and units > inline_units:
+        raise WorkPostponedError
     edits = [
         *_edit_metadata(old, original, new, names),
         *_edit_spec(old, original, new, names),
@@ -65,10 +75,12 @@ def preserve_translation(
     return tuple(edits), findings
 
 
-def _find_read_names(original: Value, legacy: Legacy) -> Mapping[Path, tuple[str, ...]]:
+def _find_read_names(
+    original: Value, legacy: Legacy, budget: WorkBudget
+) -> Mapping[Path, tuple[str, ...]]:
     """Return the annotations, labels and node labels that dialects read in the original pod."""
     found: dict[Path, list[str]] = {}
-    for field in read_pod(original, legacy).source_fields:
+    for field in read_pod(original, legacy, budget).source_fields:
         found.setdefault(field.path, []).append(str(field.name))
     return {path: tuple(names) for path, names in found.items()}
 

@@ -50,6 +50,7 @@ def respond(request: AdmissionRequest, context: WorkloadContext) -> PartialRespo
     all_places = find_places(new)
     places = [each for each in all_places if not scope.is_opted_out(_read_labels(each))]
     places = places[:MAX_TEMPLATES]
+    context = _share_inline_work(context, len(places))
     decisions = [(place, _decide(place, request.namespace, context)) for place in places]
     findings = tuple(dict.fromkeys(each for one in decisions for each in _move_findings(*one)))
     if any(one.edits for _, one in decisions):
@@ -62,6 +63,15 @@ def respond(request: AdmissionRequest, context: WorkloadContext) -> PartialRespo
         return compose_refusal(findings)
     lines = list(_describe_claims((one for _, one in decisions), mode))
     return _compose_warnings(lines, findings, _build_command(request))
+
+
+def _share_inline_work(context: WorkloadContext, templates: int) -> WorkloadContext:
+    """Divide the work of one review among its pod templates."""
+    units = context.translation.inline_units
+    if units is None or templates < 2:
+        return context
+    translation = replace(context.translation, inline_units=units // templates)
+    return context._replace(translation=translation)
 
 
 def _decide(place: Place, namespace: str, context: WorkloadContext) -> PodDecision:

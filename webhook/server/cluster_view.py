@@ -21,10 +21,12 @@ from drawbridge.cluster.resources import (
 from drawbridge.cluster.session import Session
 from drawbridge.config.model import Configuration
 from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from drawbridge.process.watched_facts import WatchedFacts
 from drawbridge.translate.pods import TranslationContext, make_context
+from drawbridge.translate.work_budget import INLINE_UNITS
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import ClusterView, RecentInputs
 from webhook.server.recent_state import SETTLE_SECONDS, RecentState
@@ -92,10 +94,7 @@ class WatchedClusterView:
         self._configuration, self._inactive_conditions = configuration, None
         self._recent.configurations.set(configuration)
         if self._context is not None:
-            context = self._context
-            self._context = make_context(
-                configuration, context.facts, context.facts_digest, caches_pods=False
-            )
+            self._renew_context(self._context.facts, self._context.facts_digest)
 
     def translation_context(self) -> TranslationContext | None:
         """Return configuration and facts, or None until the facts have been loaded."""
@@ -163,8 +162,12 @@ class WatchedClusterView:
         return self._recent.read()
 
     def _on_facts(self) -> None:
+        self._renew_context(self._facts.facts, self._facts.digest)
+
+    def _renew_context(self, facts: Facts | None, digest: str) -> None:
+        """Make the context of the event loop. More work per pod is done elsewhere."""
         self._context = make_context(
-            self._configuration, self._facts.facts, self._facts.digest, caches_pods=False
+            self._configuration, facts, digest, caches_pods=False, inline_units=INLINE_UNITS
         )
 
     def _on_namespace(

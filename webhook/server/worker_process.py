@@ -24,7 +24,7 @@ from webhook.admission.protocols import WorkerError
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 # The calls that wait keep their bodies in memory.
-MAX_WAITING: Final = 16
+MAX_WAITING: Final = 64
 _LENGTH: Final = struct.Struct(">Q")
 _READ_BUFFER: Final = 1024 * 1024
 _CLOSE_SECONDS: Final = 5.0

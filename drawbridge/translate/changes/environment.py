@@ -23,6 +23,7 @@ from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.tolerations import add_toleration
 from drawbridge.translate.legacy.asks import Ask, EnvironmentVariable, Kind
 from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+from drawbridge.translate.work_budget import WorkBudget
 
 _VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 _NONE_VISIBLE: Final = frozenset({"", "none", "void"})
@@ -38,6 +39,7 @@ _NAMED: Final = frozenset(
 _PREFIXED: Final = "NCCL_IB_HCA"  # a prefix such as mlx5 stays valid; lists and exclusions do not
 _INFINIBAND: Final = "/dev/infiniband/"
 _CONTAINERS: Final = ("initContainers", "containers")
+_REPORT_UNITS: Final = 10  # of work, to report a field
 # The variables whose values a translation reads.
 DEVICE_VARIABLES: Final = _NAMED | {_VISIBLE, _PREFIXED}
 _Variables = Sequence[tuple[int, Mapping[str, Value]]]
@@ -53,6 +55,7 @@ def change_environment(
     spec = as_mapping(as_mapping(patch.pod).get("spec"))
     containers = _containers(spec)
     chosen = {path: each for path, one in containers.items() if (each := _variables(one))}
+    patch.budget.charge(_REPORT_UNITS * sum(map(len, chosen.values())))
     findings = _report_containers(containers, users, chosen)
     runtime = spec.get("runtimeClassName")
     if isinstance(runtime, str) and runtime.startswith("nvidia"):
@@ -64,7 +67,7 @@ def change_environment(
             ),
         )
     if not any(ask.kind is Kind.NIC for ask in all_asks):
-        findings += _report_host_rdma(spec)
+        findings += _report_host_rdma(spec, patch.budget)
     for path in users:
         findings += _remove_visible(patch, path, chosen.get(path, ()))
     for ask in asks:
@@ -139,11 +142,12 @@ def _report_visible(path: Path, chosen: _Variables) -> Iterator[Finding]:
             )
 
 
-def _report_host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
+def _report_host_rdma(spec: Mapping[str, Value], budget: WorkBudget) -> Iterator[Finding]:
     """Report RDMA devices that the pod accesses through hostPath volumes."""
     for number, volume in enumerate(as_list(spec.get("volumes"))):
         if not isinstance(volume, dict) or "hostPath" not in volume:
             continue
+        budget.charge(_REPORT_UNITS)
         path = as_mapping(volume["hostPath"]).get("path")
         if isinstance(path, str) and f"{path.rstrip('/')}/".startswith(_INFINIBAND):
             yield RDMA_BY_HOST_ACCESS.at(

@@ -6,7 +6,7 @@ so it is never trusted.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -32,6 +32,9 @@ from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 _ENCODER: Final = msgspec.json.Encoder()
 _EDIT_UNITS: Final = 20  # of work, to compose an edit and its undo steps
+# To parse an undo patch.
+_UNDO_BYTES_PER_UNIT: Final = 16
+_UNDO_VALUE_UNITS: Final = 2
 _ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 
 
@@ -327,18 +330,26 @@ def restore_original(pod: Value, budget: WorkBudget | None = None) -> Value | No
 
     Later changes of others stay. A copied or forged annotation has no other effect than its result.
     """
-    steps = parse_undo(get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION)))
-    if not steps:
-        return None
+    budget = budget or WorkBudget(pod)
     try:
-        return apply_undo(pod, steps, budget or WorkBudget(pod))[0]
+        steps = _parse_undo(pod, budget)
+        return apply_undo(pod, steps, budget)[0] if steps else None
     except EditError:
         return None
 
 
+def _parse_undo(pod: Value, budget: WorkBudget) -> Sequence[UndoStep]:
+    """Parse the undo patch of a pod, for units by its size."""
+    text = get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION))
+    if not isinstance(text, str):
+        return ()
+    budget.charge(len(text) // _UNDO_BYTES_PER_UNIT + _UNDO_VALUE_UNITS * text.count(","))
+    return parse_undo(text)
+
+
 def _read_undo(pod: Value, budget: WorkBudget) -> list[UndoStep]:
     """Return the undo steps on a pod, with current indices; empty if they do not fit."""
-    steps = parse_undo(get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION)))
+    steps = _parse_undo(pod, budget)
     try:
         return apply_undo(pod, steps, budget)[1] if steps else []
     except WorkLimitError:

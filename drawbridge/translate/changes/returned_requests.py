@@ -21,7 +21,7 @@ from drawbridge.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
 from drawbridge.translate.changes.codes import REQUEST_RETURNED
 from drawbridge.translate.changes.patch import Patch, restore_original
 from drawbridge.translate.changes.undo import Operation
-from drawbridge.translate.legacy.asks import PodRequests
+from drawbridge.translate.legacy.asks import NO_REQUESTS, PodRequests
 from drawbridge.translate.legacy.codes import REQUESTS_CONTRADICT
 from drawbridge.translate.legacy.pod_view import (
     Container,
@@ -31,6 +31,7 @@ from drawbridge.translate.legacy.pod_view import (
     view_pod,
 )
 from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.work_budget import WorkBudget
 
 # The fields of an ask that describe its devices.
 _DEVICES: Final = attrgetter(
@@ -60,13 +61,14 @@ class _Comparison(NamedTuple):
     original: Value
     original_requests: Mapping[Path, Mapping[str, DeviceResource]]  # by container and name
     legacy: Legacy
+    budget: WorkBudget
 
     def find_original(self, request: DeviceResource) -> DeviceResource | None:
         """Return the request of the same container for the same resource before."""
         return self.original_requests.get(request.container, {}).get(request.name)
 
 
-def remove_returned_requests(pod: Value, legacy: Legacy) -> PodWithoutReturned:
+def remove_returned_requests(pod: Value, legacy: Legacy, budget: WorkBudget) -> PodWithoutReturned:
     """Remove the requests for which their container already has a claim.
 
     A request for other devices than those of the claim is an error.
@@ -74,23 +76,24 @@ def remove_returned_requests(pod: Value, legacy: Legacy) -> PodWithoutReturned:
     annotations = as_mapping(as_mapping(as_mapping(pod).get("metadata")).get("annotations"))
     if not isinstance(annotations.get(ORIGINAL_ANNOTATION), str):
         return PodWithoutReturned(pod)
-    requests = _find_beside_claims(pod, legacy)
-    original = restore_original(_remove(pod, requests).pod) if requests else None
+    requests = _find_beside_claims(pod, legacy, budget)
+    original = restore_original(_remove(pod, requests, budget).pod, budget) if requests else None
     if original is None:
         return PodWithoutReturned(pod)
-    idle = _find_idle(pod, requests, legacy)
-    without_idle = _remove(pod, idle).pod
+    idle = _find_idle(pod, requests, legacy, budget)
+    without_idle = _remove(pod, idle, budget).pod
     comparison = _Comparison(
         without_idle,
-        _find_beside_claims(without_idle, legacy),
+        _find_beside_claims(without_idle, legacy, budget),
         original,
-        {each.user.path: each.resources for each in view_pod(original, legacy).containers},
+        {each.user.path: each.resources for each in view_pod(original, legacy, budget).containers},
         legacy,
+        budget,
     )
     if findings := tuple(_find_contradictions(comparison)):
         return PodWithoutReturned(pod, findings=findings)
     removed = [*idle, *_find_returned(comparison)]
-    patch = _remove(pod, removed)
+    patch = _remove(pod, removed, budget)
     return PodWithoutReturned(
         patch.pod, tuple(patch.edits), tuple(patch.operations), tuple(map(_report, removed))
     )
@@ -104,13 +107,13 @@ def _report(request: DeviceResource) -> Finding:
     )
 
 
-def _find_beside_claims(pod: Value, legacy: Legacy) -> list[DeviceResource]:
+def _find_beside_claims(pod: Value, legacy: Legacy, budget: WorkBudget) -> list[DeviceResource]:
     """Return the device requests of the containers that also use a claim of Drawbridge."""
-    held = _find_held_containers(pod, legacy)
+    held = _find_held_containers(pod, legacy, budget)
     return [request for container in held for request in container.resources.values()]
 
 
-def _find_held_containers(pod: Value, legacy: Legacy) -> Iterator[Container]:
+def _find_held_containers(pod: Value, legacy: Legacy, budget: WorkBudget) -> Iterator[Container]:
     """Yield the containers that use a claim from a template of Drawbridge."""
     spec = as_mapping(as_mapping(pod).get("spec"))
     ours = {
@@ -118,15 +121,17 @@ def _find_held_containers(pod: Value, legacy: Legacy) -> Iterator[Container]:
         for claim in as_list(spec.get("resourceClaims"))
         if str(as_mapping(claim).get("resourceClaimTemplateName")).startswith(TEMPLATE_PREFIX)
     }
-    for container in view_pod(pod, legacy).containers if ours else ():
+    for container in view_pod(pod, legacy, budget).containers if ours else ():
         used = as_list(as_mapping(container.raw.get("resources")).get("claims"))
         if any(as_mapping(one).get("name") in ours for one in used):
             yield container
 
 
-def _find_idle(pod: Value, requests: list[DeviceResource], legacy: Legacy) -> list[DeviceResource]:
+def _find_idle(
+    pod: Value, requests: list[DeviceResource], legacy: Legacy, budget: WorkBudget
+) -> list[DeviceResource]:
     """Return the requests of containers that request no devices, for example by a count of 0."""
-    current = read_pod(pod, legacy)
+    current = read_pod(pod, legacy, budget)
     with_asks = {user.path for ask in current.asks for user in ask.users}
     removed = _list_removed(current)
     return [
@@ -145,8 +150,8 @@ def _is_among(request: DeviceResource, fields: set[tuple[Path, str | int]]) -> b
     return any((field.path, field.name) in fields for field in request.source_fields())
 
 
-def _remove(pod: Value, resources: list[DeviceResource]) -> Patch:
-    patch = Patch(pod)
+def _remove(pod: Value, resources: list[DeviceResource], budget: WorkBudget) -> Patch:
+    patch = Patch(pod, budget)
     for request in resources:
         for field in request.source_fields():
             patch.remove((*field.path, field.name))
@@ -162,8 +167,10 @@ def _find_contradictions(compared: _Comparison) -> Iterator[Finding]:
             changed = True
             why = f"for {request.name}: {before.amount_text}"
             yield _contradict(compared.pod, request, why)
-    asks_before = _count_asks(compared.original, compared.legacy)
-    if changed or not asks_before - _count_asks(restore_original(compared.pod), compared.legacy):
+    if changed:
+        return
+    restored = restore_original(compared.pod, compared.budget)
+    if not _count_asks(compared.original, compared) - _count_asks(restored, compared):
         return
     for request in compared.requests:
         if compared.find_original(request) is None:
@@ -185,9 +192,10 @@ def _find_returned(compared: _Comparison) -> list[DeviceResource]:
 
     A request that adds an ask is a new one, or one that was left to its device plugin.
     """
-    legacy, restored = compared.legacy, restore_original(compared.pod)
-    adds_no_ask = _count_asks(restored, legacy) == _count_asks(compared.original, legacy)
-    removed = _list_removed(read_pod(restored, legacy)) if adds_no_ask else set()
+    restored = restore_original(compared.pod, compared.budget)
+    adds_no_ask = _count_asks(restored, compared) == _count_asks(compared.original, compared)
+    read = read_pod(restored, compared.legacy, compared.budget) if adds_no_ask else NO_REQUESTS
+    removed = _list_removed(read)
     return [
         request
         for request in compared.requests
@@ -195,6 +203,6 @@ def _find_returned(compared: _Comparison) -> list[DeviceResource]:
     ]
 
 
-def _count_asks(pod: Value, legacy: Legacy) -> Counter[object]:
+def _count_asks(pod: Value, compared: _Comparison) -> Counter[object]:
     """Count the asks of a pod, whatever the dialect and the resources that express them."""
-    return Counter(map(_DEVICES, read_pod(pod, legacy).asks))
+    return Counter(map(_DEVICES, read_pod(pod, compared.legacy, compared.budget).asks))

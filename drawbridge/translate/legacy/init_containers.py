@@ -5,7 +5,8 @@ of its largest init container and the sum of its app containers, plus its sideca
 init container shares devices by referring to the same request as an app container.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -23,22 +24,33 @@ from drawbridge.translate.legacy.asks import (
 from drawbridge.translate.legacy.codes import INIT_ADDS_UP, INIT_SEES_MORE
 from drawbridge.translate.work_budget import WorkBudget
 
-_MERGE_UNITS: Final = 20  # of work, to let one container use the devices of another
+# Of work: to compare two asks, and to let one container use the devices of another.
+_COMPARISON_UNITS: Final = 2
+_MERGE_UNITS: Final = 20
+_MAX_NAMES: Final = 8  # of containers in a message
 AskNames = Mapping[str, tuple[str, ...]]
 
 
 class _HeldAsk:
     """An ask whose devices later init containers can share, with the asks that do."""
 
-    __slots__ = ("ask", "sharing")
+    __slots__ = ("ask", "sharing", "users")
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
         self.sharing: list[Ask] = []
+        self.users: list[DeviceUser] = [*ask.users]
 
-    @property
-    def users(self) -> tuple[DeviceUser, ...]:
-        return (*self.ask.users, *(user for each in self.sharing for user in each.users))
+    def share(self, ask: Ask) -> None:
+        """Let an init container use the devices as well."""
+        self.sharing.append(ask)
+        self.users += ask.users
+
+    def describe_users(self) -> str:
+        """Return the names of the containers, the first ones if there are many."""
+        names = ", ".join([user.name for user in self.users[:_MAX_NAMES]])
+        more = len(self.users) - _MAX_NAMES
+        return f"{names} and {more} more" if more > 0 else names
 
     def merge(self) -> Ask:
         """Return the ask with the users and the resource names of all."""
@@ -47,7 +59,7 @@ class _HeldAsk:
         asks = (self.ask, *self.sharing)
         return replace(
             self.ask,
-            users=self.users,
+            users=tuple(self.users),
             resources=tuple(dict.fromkeys(name for each in asks for name in each.resources)),
             amounts=tuple(dict.fromkeys(name for each in asks for name in each.amounts)),
         )
@@ -66,19 +78,24 @@ def share_devices(
     original = tuple(asks)
     if not any(map(_is_init_only, original)):
         return original, {}, ()
+    properties = [_shared_properties(ask) for ask in original]
+    budget.charge(_estimate_work(original, properties))
     held: list[_HeldAsk] = []
     pool: _AskPool = {}
-    for ask in original:
-        if not _is_init_only(ask):
-            _hold(ask, held, pool)
+    inits: list[tuple[Ask, object]] = []
+    for ask, alike in zip(original, properties, strict=True):
+        if _is_init_only(ask):
+            inits.append((ask, alike))
+        else:
+            _hold(ask, alike, held, pool)
     kinds = {each.ask.kind for each in held}
     findings: list[Finding] = []
     merged: dict[str, tuple[str, ...]] = {each.ask.name: (each.ask.name,) for each in held}
-    for ask in filter(_is_init_only, original):
-        into, missing, reported = _share(ask, pool.get(_shared_properties(ask), ()), budget)
+    for ask, alike in inits:
+        into, missing, reported = _share(ask, pool.get(alike, ()), budget)
         findings += reported
         if missing != 0:
-            _hold(replace(ask, count=missing), held, pool)
+            _hold(replace(ask, count=missing), alike, held, pool)
             if not into and ask.kind in kinds:
                 findings.append(_adds_up(ask))
             into.append(ask.name)
@@ -86,10 +103,25 @@ def share_devices(
     return tuple([each.merge() for each in held]), merged, tuple(findings)
 
 
-def _hold(ask: Ask, held: list[_HeldAsk], pool: _AskPool) -> None:
+def _estimate_work(asks: Sequence[Ask], properties: Sequence[object]) -> int:
+    """Return the units of work to share devices at most."""
+    units = 0
+    candidates = Counter(
+        alike for ask, alike in zip(asks, properties, strict=True) if not _is_init_only(ask)
+    )
+    for ask, alike in zip(asks, properties, strict=True):
+        if _is_init_only(ask):
+            others = candidates[alike]
+            merged = others if ask.count is None else min(ask.count, others)
+            units += _COMPARISON_UNITS * others + _MERGE_UNITS * merged
+            candidates[alike] += 1  # it may hold devices of its own
+    return units
+
+
+def _hold(ask: Ask, alike: object, held: list[_HeldAsk], pool: _AskPool) -> None:
     held_ask = _HeldAsk(ask)
     held.append(held_ask)
-    pool.setdefault(_shared_properties(ask), []).append(held_ask)
+    pool.setdefault(alike, []).append(held_ask)
 
 
 def _share(
@@ -100,18 +132,16 @@ def _share(
     findings: list[Finding] = []
     missing = ask.count
     for held_ask in candidates:
-        budget.charge(1)
         if missing == 0:
             break
         if not _satisfies(held_ask.ask, ask) or _may_repeat(ask, held_ask.ask):
             continue
-        budget.charge(_MERGE_UNITS)
         if missing is None:
             missing = 0
         else:
             findings += _report_excess(ask, missing, held_ask, budget)
             missing = max(0, missing - (held_ask.ask.count or missing))
-        held_ask.sharing.append(ask)
+        held_ask.share(ask)
         into.append(held_ask.ask.name)
     return into, missing, findings
 
@@ -178,9 +208,7 @@ def _report_excess(ask: Ask, missing: int, held_ask: _HeldAsk, budget: WorkBudge
     more_devices = other.count is None or other.count > missing
     if not more_devices and ask.share == other.share:
         return []
-    users = held_ask.users
-    budget.charge(len(users))
-    names = ", ".join([user.name for user in users])
+    names = held_ask.describe_users()
     budget.charge_moved(len(names))
     return [
         INIT_SEES_MORE.at(

@@ -17,6 +17,7 @@ from drawbridge.facts.model import NetworkFacts
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy import annotation_json
 from drawbridge.translate.legacy.pod_view import PodView, as_list, as_mapping, format_value
+from drawbridge.translate.work_budget import WorkBudget
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 DEFAULT: Final = "v1.multus-cni.io/default-network"
@@ -55,8 +56,10 @@ def read_networks(pod: PodView) -> tuple[tuple[PodNetwork, ...], tuple[Finding, 
         if not text:
             continue
         pod.budget.charge(_NETWORK_UNITS * text.count(","))
-        parse = _parse_json if text[0] in "[{" else _parse_names
-        read, problem = parse(key, text, home)
+        if text[0] in "[{":
+            read, problem = _parse_json(key, text, home, pod.budget)
+        else:
+            read, problem = _parse_names(key, text, home)
         if problem:
             problems.append(problem)
         else:
@@ -79,8 +82,10 @@ def _parse_names(key: str, text: str, home: str) -> tuple[list[PodNetwork], Find
     return networks, None
 
 
-def _parse_json(key: str, text: str, home: str) -> tuple[list[PodNetwork], Finding | None]:
-    value, problem = annotation_json.parse_annotation(key, text)
+def _parse_json(
+    key: str, text: str, home: str, budget: WorkBudget
+) -> tuple[list[PodNetwork], Finding | None]:
+    value, problem = annotation_json.parse_annotation(key, text, budget)
     if problem is not None:
         return [], problem
     networks = []

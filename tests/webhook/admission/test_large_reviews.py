@@ -11,10 +11,13 @@ import pytest
 
 from drawbridge.agreement.match_conditions import derive_conditions
 from drawbridge.config.model import Configuration
+from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.values import Value
-from drawbridge.translate.pods import make_context
+from drawbridge.translate.pods import make_context, translate
+from drawbridge.translate.work_budget import INLINE_UNITS
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import (
+    ENFORCE,
     AdmissionHarness,
     facts,
     pod,
@@ -59,7 +62,9 @@ class DispatcherHarness(AdmissionHarness):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.worker = InlineWorker()
-        self.cluster.context = make_context(Configuration(), FACTS)
+        self.cluster.context = make_context(
+            Configuration(), FACTS, caches_pods=False, inline_units=INLINE_UNITS
+        )
         self.dispatcher = ReviewDispatcher(
             self.admission, self.cluster, self.templates, self.worker
         )
@@ -240,7 +245,60 @@ async def test_a_workload_with_many_templates_is_not_handled_in_the_event_loop(
     assert len(body) <= MAX_INLINE_BYTES
     reply = await harness.dispatcher.review_workload(body)
     assert bool(harness.worker.calls) is is_large
+    harness.cluster.context = make_context(Configuration(), FACTS, caches_pods=False)
     assert reply == await harness.admission.review_workload(body)
+
+
+def gpus(containers: int) -> YamlValue:
+    """Return a pod of so many containers with a GPU each."""
+    made = pod({"nvidia.com/gpu": "1"})
+    (main,) = made["spec"]["containers"]
+    made["spec"]["containers"] = [main | {"name": f"c{i}"} for i in range(containers)]
+    return made
+
+
+def translated(object_: YamlValue) -> YamlValue:
+    """Return a pod as the webhook changes it."""
+    return apply_edits(object_, translate(object_, make_context(Configuration(), FACTS)).edits)
+
+
+EXPENSIVE: dict[str, tuple[str, YamlValue, YamlValue]] = {
+    "a pod": ("review_pod", gpus(32), {}),
+    "a pod in an unknown namespace": ("review_pod", gpus(32), {"namespace": "later"}),
+    "a guarded pod": ("review_guarded_pod", gpus(32), {}),
+    "a workload": ("review_workload", deployment(gpus(32)), {}),
+    "an update": (
+        "review_pod",
+        gpus(40),
+        {"operation": "UPDATE", "old": translated(gpus(40))},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", EXPENSIVE.values(), ids=list(EXPENSIVE))
+async def test_a_small_body_with_much_work_is_not_handled_in_the_event_loop(
+    case: tuple[str, YamlValue, YamlValue],
+) -> None:
+    method, object_, request = case
+    object_["metadata"].pop("annotations", None)
+    harness, alone = DispatcherHarness(), DispatcherHarness()
+    alone.cluster.context = make_context(Configuration(), FACTS, caches_pods=False)
+    for each in (harness, alone):
+        each.cluster.unwatched = {"later": ENFORCE}
+        each.cluster.recent = recent()
+    body = review(object_, **request)
+    assert len(body) <= MAX_INLINE_BYTES
+    reply = await await_reply(getattr(harness.dispatcher, method)(body))
+    assert "review_snapshot" in harness.worker.calls
+    assert reply == await await_reply(getattr(alone.admission, method)(body))
+
+
+@pytest.mark.parametrize("method", ["review_pod", "review_guarded_pod", "review_workload"])
+async def test_an_ordinary_pod_is_handled_in_the_event_loop(method: str) -> None:
+    harness = DispatcherHarness()
+    harness.cluster.recent = recent()
+    await await_reply(getattr(harness.dispatcher, method)(review(gpus(4))))
+    assert not harness.worker.calls
 
 
 async def test_a_large_malformed_body_gets_status_400() -> None:
@@ -282,6 +340,7 @@ async def test_a_guarded_pod_with_many_decisions_is_not_handled_in_the_event_loo
     body = review(object_)
     reply = await await_reply(harness.dispatcher.review_guarded_pod(body))
     assert bool(harness.worker.calls) is is_large
+    harness.cluster.context = make_context(Configuration(), FACTS, caches_pods=False)
     assert reply == await await_reply(harness.admission.review_guarded_pod(body))
 
 
