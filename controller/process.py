@@ -81,7 +81,8 @@ SCHEDULES: Final = {
     # Each change of the mirrored quota makes the quota controller count again from its own cache. A
     # pod is charged before that cache has it, and a count without the pod stays for minutes.
     "quota": Schedule(debounce=0.3, min_interval=0.2, resync=3, max_retry=30),
-    "conditions": Schedule(min_interval=0.5, resync=60, max_retry=30),
+    # No watch tells that the webhook is rolled out, and until then nobody guards.
+    "conditions": Schedule(min_interval=0.5, resync=5, max_retry=30),
     # Its own alarm wakes it up when time alone changes the decision.
     "certificates": Schedule(min_interval=0.2, resync=60, max_retry=10),
     # The Secret is read, not watched. A certificate is due days before it expires.

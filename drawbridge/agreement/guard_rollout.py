@@ -37,12 +37,16 @@ class _Deployment(msgspec.Struct, frozen=True):
 
 
 def serves_guard(deployment: Mapping[str, Any] | None) -> bool:
-    """Return whether all replicas serve the guard: the rollout of a version with it is complete."""
+    """Return whether all replicas that answer serve the guard: no other version has a replica.
+
+    A replica that never becomes ready gets no requests, so the guard does not wait for it.
+    """
     read = msgspec.convert(deployment or {}, _Deployment)
     served = (read.spec.template.metadata.annotations or {}).get(SERVES_ANNOTATION)
     status = read.status
     return (
         served == GUARD
         and status.observed_generation >= read.metadata.generation
-        and 0 < status.replicas == status.updated_replicas == status.ready_replicas
+        and status.replicas == status.updated_replicas
+        and status.ready_replicas > 0
     )

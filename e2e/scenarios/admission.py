@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from e2e.controlplane.processes import Process
 from e2e.installed import manifest
 from e2e.installed.installation import (
-    NAMESPACE,
     installed,
     set_mode,
     template_names,
@@ -292,7 +291,7 @@ def installing_a_second_time_keeps_the_managed_fields(stage: Stage) -> None:
     assert [each["name"] for each in before[0]["matchConditions"]] == ["asks-for-devices"]
     rendered = cluster.kubectl("kustomize", str(manifest.BASE)).check().out
     cluster.kubectl("apply", "-f", "-", stdin=rendered).check()
-    cluster.kubectl.inside(NAMESPACE)("scale", "deployment", "--all", "--replicas=0").check()
+    cluster.replace_pods()
     after = cluster.kubectl.get("mutatingwebhookconfiguration", "drawbridge")["webhooks"]
     assert after == before
 

@@ -91,8 +91,7 @@ def has_other_facts(cluster: Installation, before: str) -> bool:
 def wait_for_guard(stage: Stage, cluster: Installation) -> None:
     """Wait until the conditions are active and the guard denies pods."""
     stage.wait("the controller applies the conditions", lambda: conditions(stage))
-    # The policy follows the rollout of the webhook, which is read every minute.
-    stage.wait("the guard denies", lambda: guard(stage).get("failurePolicy") == "Fail", seconds=100)
+    stage.wait("the guard denies", lambda: guard(stage).get("failurePolicy") == "Fail")
     stage.wait(
         "the API server uses the conditions",
         lambda: not is_sent_to_webhook(stage, cluster, plain_pod(stage)),

@@ -147,8 +147,7 @@ def the_chart_is_installed_upgraded_rolled_back_and_uninstalled(stage: Stage) ->
         for words in revisions:
             cluster.helm(*words).check()
             stage.wait("the rollout is complete", lambda: is_rolled_out(cluster))
-            # The policy of the guard follows the rollout, which is read every minute.
-            stage.wait(f"kept by {words}", lambda: managed_fields(stage) == before, seconds=100)
+            stage.wait(f"kept by {words}", lambda: managed_fields(stage) == before)
             other = legacy_pod(stage, f"after-{words[0]}")
             assert ORIGINAL in kubectl.apply(other, words=("--dry-run=server", "-o", "json")).out
         held = devices(stage, "train")

@@ -30,7 +30,10 @@ CASES: dict[str, tuple[dict[str, Any] | None, bool]] = {
     "an additional old replica": (deployment(replicas=2, updatedReplicas=2) | {
         "status": {"observedGeneration": 3, "replicas": 3, "updatedReplicas": 2,
                    "readyReplicas": 3}}, False),
-    "a new replica is not ready": (deployment(readyReplicas=1), False),
+    "a new replica is not ready": (deployment(readyReplicas=1), True),
+    "no replica is ready": (deployment(readyReplicas=0), False),
+    "an old replica beside a new one that is not ready": (
+        deployment(updatedReplicas=1, readyReplicas=1), False),
     "scaled to zero": (deployment(replicas=0), False),
     "without a status": ({"metadata": {"generation": 1}}, False),
 }  # fmt: skip

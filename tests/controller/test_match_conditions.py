@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
+from controller.process import SCHEDULES
 from controller.protocols import Gauge, Unstructured
+from controller.reconcile import run_reconciler
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.match_conditions import (
     CONDITION_NAME,
@@ -332,11 +334,57 @@ def test_the_guard_fails_only_once_it_can_deny_no_pod_by_mistake(
     assert scene.guard["matchConditions"]
 
 
+class RolloutClock:
+    """A virtual clock: at a second, the rollout of the webhook completes. No event tells of it."""
+
+    def __init__(self, scene: Scene, second: float) -> None:
+        self._scene = scene
+        self._second = second
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        """Return the virtual time."""
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Advance; ends the run once the guard fails, or after ten virtual minutes."""
+        self.seconds += seconds
+        if self.seconds >= self._second:
+            self._scene.deployment = ROLLED_OUT
+        if self._scene.guard["failurePolicy"] == "Fail" or self.seconds > 600:
+            raise asyncio.CancelledError
+
+    async def wait_for(self, event: asyncio.Event, seconds: float) -> None:
+        """Advance by the whole time, because no event comes."""
+        assert not event.is_set()
+        await self.sleep(seconds)
+
+
+@pytest.mark.parametrize("second", [0.6, 4, 61, 300])
+def test_the_guard_fails_seconds_after_the_rollout_without_any_event(second: float) -> None:
+    scene = Scene(asks())
+    scene.put_guard("Q0E=")
+    scene.deployment = {**ROLLED_OUT, "status": {**ROLLED_OUT["status"], "updatedReplicas": 1}}
+    clock = RolloutClock(scene, second)
+    schedule = SCHEDULES["conditions"]
+    run = run_reconciler(
+        scene.reconciler, asyncio.Event(), schedule, lambda _, error: check_no(error), clock
+    )
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run)
+    assert scene.guard["failurePolicy"] == "Fail"
+    assert clock.seconds < second + 10
+
+
+def check_no(error: Exception | None) -> None:
+    assert error is None
+
+
 def test_the_guard_keeps_failing_during_the_next_rollout() -> None:
     scene = Scene(asks())
     scene.put_guard("Q0E=")
     scene.reconcile()
-    status = {**ROLLED_OUT["status"], "readyReplicas": 1}
+    status = {**ROLLED_OUT["status"], "updatedReplicas": 1}
     scene.deployment = {**ROLLED_OUT, "status": status}
     assert scene.reconcile() == []
     assert scene.guard["failurePolicy"] == "Fail"
