@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import yaml
 
@@ -42,6 +43,9 @@ GUARD = "guard.drawbridge.dev"
 # Runs after Drawbridge: the API server sorts webhooks by the names of their configurations.
 AFTER = "zz-adds-gpu"
 INJECT = "inject"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TRANSLATE = "drawbridge.dev/translate"
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
 PODS, WRITERS = 2000, 8
 NODES = {"a": "lab-2g2n", "b": "dgx-a100", "c": "hgx-h100", "d": "koordinator-h800"}
 REMEDIES = ("sorts after", "admission.everyPod")
@@ -161,6 +165,44 @@ def with_every_pod_a_device_request_added_later_is_translated(stage: Stage) -> N
         assert LEGACY not in container["resources"]["limits"], container
         stage.wait_running("train")
     wait_for_guard(stage, cluster)
+
+
+@scenario("smoke", rig="installed", needs=NEEDS)
+def a_policy_refuses_an_opt_out_that_another_webhook_adds(stage: Stage) -> None:
+    """Without the policy the pod keeps its late request; with it, nobody opts a pod out."""
+    cluster = installed(stage)
+    add_gpu_nodes(stage, cluster)
+    wait_for_guard(stage, cluster)
+    body = injected_pod(stage, "probe")
+    with other_webhook(stage, AFTER, add_gpu_and_opt_out):
+        labels = stage.wait("the webhook is called", lambda: opted_out_labels(stage, body))
+        assert labels[TRANSLATE] == "off"
+        policy, binding = yaml.safe_load_all((EXAMPLES / "opt-out-policy.yaml").read_text("utf-8"))
+        stage.cluster_object(f"{POLICIES}/validatingadmissionpolicies", policy)
+        stage.cluster_object(f"{POLICIES}/validatingadmissionpolicybindings", binding)
+        error = stage.wait("the pod is refused", lambda: error_of(lambda: dry_run(stage, body)))
+        assert "must not opt out" in error, error
+    dry_run(stage, plain_pod(stage))
+    opted_out = plain_pod(stage, labels={TRANSLATE: "off"})
+    assert error_of(lambda: dry_run(stage, opted_out))
+    set_mode(stage, "report")
+    stage.wait(
+        "report mode refuses nothing", lambda: not error_of(lambda: dry_run(stage, opted_out))
+    )
+
+
+def add_gpu_and_opt_out(pod: JSON) -> list[JSON]:
+    """Add a GPU and the label with which a pod opts out."""
+    label = {"op": "add", "path": f"/metadata/labels/{TRANSLATE.replace('/', '~1')}"}
+    return [*operations, {**label, "value": "off"}] if (operations := add_gpu(pod)) else []
+
+
+def opted_out_labels(stage: Stage, body: JSON) -> JSON:
+    """Return the labels of an admitted pod that requests a GPU; empty if it requests none."""
+    pod = dry_run(stage, body)
+    limits = pod["spec"]["containers"][0]["resources"].get("limits", {})
+    labels: JSON = pod["metadata"]["labels"] if LEGACY in limits else {}
+    return labels
 
 
 def is_admitted_and_translated(stage: Stage, body: JSON) -> bool:
