@@ -130,7 +130,9 @@ class VictimSearch:
     def _candidates(self, node: PreemptionNode) -> tuple[PotentialVictim, ...]:
         priority = self._search.pod.priority
         pods = (node.pods or ())[:MAX_PODS_PER_NODE]
-        return tuple(each for each in pods if each.priority < priority)
+        # Another eviction does not end a pod that was deleted.
+        lingers = self._state.pods.is_lingering
+        return tuple(each for each in pods if each.priority < priority and not lingers(each.uid))
 
     def _describe(self, best: NodeVictims, for_devices: Iterable[PotentialVictim]) -> DeviceVictims:
         pods = tuple(pod.uid for pod in for_devices)

@@ -11,15 +11,22 @@ from drawbridge.dra.claim import Claim
 from drawbridge.ledger.pods import FINISHED, Pod
 
 MAX_GONE_PODS: Final = 16384
+# A tenant sets the grace period of its pods. While a pod terminates, others wait for its devices
+# instead of preempting, so one that may take longer does not count as terminating.
+MAX_GRACE_SECONDS: Final = 600
 
 
 class PodRecord(NamedTuple):
-    """What the allocator keeps of a pod that uses claims."""
+    """What the allocator keeps of a pod that uses claims.
+
+    A pod that `lingers` was deleted and ends at a time that others must not wait for.
+    """
 
     name: str
     node: str
     ended: bool
     terminating: bool
+    lingers: bool
     claim_names: tuple[str, ...]
 
 
@@ -111,6 +118,11 @@ class PodRecords:
             return uid in self._gone
         return record.ended or record.terminating
 
+    def is_lingering(self, uid: str) -> bool:
+        """Whether a pod was deleted and may need longer than others wait for it."""
+        record = self._records.get(uid)
+        return record is not None and record.lingers and not record.ended
+
     def is_bound(self, uid: str) -> bool:
         """Whether a pod is known to have a node."""
         record = self._records.get(uid)
@@ -141,10 +153,13 @@ def _read_record(pod: Pod) -> PodRecord:
         resource_claim.resource_claim_name or generated.get(resource_claim.name)
         for resource_claim in pod.spec.resource_claims
     )
+    is_deleted = pod.metadata.deletion_timestamp is not None
+    lingers = is_deleted and (pod.metadata.deletion_grace_period_seconds or 0) > MAX_GRACE_SECONDS
     return PodRecord(
         name=f"{pod.namespace}/{pod.metadata.name}",
         node=pod.spec.node_name,
         ended=pod.status.phase in FINISHED,
-        terminating=pod.metadata.deletion_timestamp is not None,
+        terminating=is_deleted and not lingers,
+        lingers=lingers,
         claim_names=tuple(f"{pod.namespace}/{name}" for name in names if name),
     )

@@ -180,8 +180,15 @@ func isLower(other, pod *v1.Pod) bool {
 	return corev1helpers.PodPriority(other) < corev1helpers.PodPriority(pod)
 }
 
-// isTerminatingVictim returns whether a pod terminates because the scheduler preempted it.
+// maxGraceSeconds is MAX_GRACE_SECONDS of the allocator, which waits no longer for a terminating pod.
+const maxGraceSeconds = 600
+
+// isTerminatingVictim returns whether a pod terminates because the scheduler preempted it, and not for longer than others
+// wait for it: a tenant sets the grace period of its pods.
 func isTerminatingVictim(pod *v1.Pod) bool {
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > maxGraceSeconds {
+		return false
+	}
 	return pod.DeletionTimestamp != nil && slices.ContainsFunc(pod.Status.Conditions, func(each v1.PodCondition) bool {
 		return each.Type == v1.DisruptionTarget && each.Status == v1.ConditionTrue && each.Reason == v1.PodReasonPreemptionByScheduler
 	})

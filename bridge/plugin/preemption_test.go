@@ -175,17 +175,27 @@ func TestAPodWithThePreemptionPolicyNeverAsksForNoVictims(t *testing.T) {
 }
 
 func TestAPodWaitsForTerminatingVictimsOnItsNominatedNode(t *testing.T) {
-	for _, reason := range []string{v1.PodReasonPreemptionByScheduler, "EvictionByEvictionAPI"} {
+	cases := []struct {
+		reason string
+		grace  int64
+		waits  bool
+	}{
+		{v1.PodReasonPreemptionByScheduler, maxGraceSeconds, true},
+		{v1.PodReasonPreemptionByScheduler, maxGraceSeconds + 1, false},
+		{"EvictionByEvictionAPI", maxGraceSeconds, false},
+	}
+	for _, c := range cases {
 		a := newPreemptionCluster(t, "n1")
 		a.pod.Status.NominatedNodeName = "n1"
 		victim := a.run("victim", "n1", lowPriority, "1", "a")
 		now := metav1.Now()
 		victim.DeletionTimestamp, victim.Finalizers = &now, []string{"test"}
-		victim.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: reason}}
+		victim.DeletionGracePeriodSeconds = &c.grace
+		victim.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: c.reason}}
 		a.run("other", "n1", lowPriority, "1", "b")
 		a.answer(protocol.PreemptReply{Node: "n1", Victims: []string{"other"}})
 		a.schedule(t)
-		if reason == v1.PodReasonPreemptionByScheduler {
+		if c.waits {
 			checkTexts(t, a.evicted(t))
 		} else {
 			checkTexts(t, a.evicted(t), "other")

@@ -95,10 +95,16 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     resource_claim_statuses: tuple[GeneratedClaimStatus, ...] = ()
 
 
+class NamedPodMetadata(ClaimMetadata, frozen=True, rename="camel"):
+    """The metadata of a pod."""
+
+    deletion_grace_period_seconds: int | None = None
+
+
 class Pod(Object, frozen=True, rename="camel", kw_only=True):
     """A Pod."""
 
-    metadata: ClaimMetadata
+    metadata: NamedPodMetadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 

@@ -52,10 +52,13 @@ class Contest:
         allocation = allocation_on(node, *devices)
         self.cluster.add_claim(claim(name, len(devices), allocation=allocation, pods=pods))
 
-    def evict(self, uid: str) -> None:
+    def evict(self, uid: str, grace: int = 30) -> None:
         """Delete a pod gracefully: it terminates, and keeps its devices until it ends."""
-        name = f"of-{uid}"
-        self.cluster.add(pod(uid, name, node="any", deletionTimestamp="2026-01-01T00:00:00Z"))
+        times = {
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "deletionGracePeriodSeconds": grace,
+        }
+        self.cluster.add(pod(uid, f"of-{uid}", node="any", **times))
 
     def end(self, uid: str) -> None:
         """End a pod: it is gone, and its claim is deallocated."""

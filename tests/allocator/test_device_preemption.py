@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from allocator.scheduler.protocol import PreemptReply, PreemptRequest
+from allocator.state.pod_records import MAX_GRACE_SECONDS
 from allocator.state.preemptors import KEEP_SECONDS
 from tests.allocator.clusters import allocation_on, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest, full_node
@@ -173,6 +174,24 @@ def test_a_preemptor_waits_for_its_victim_and_takes_no_second_one(full: Contest)
 def test_devices_that_are_being_released_need_no_victim(full: Contest) -> None:
     full.evict("first")
     assert not full.is_preemptible("high")
+    assert full.preempt("high").waiting
+
+
+def test_nobody_waits_for_a_pod_with_a_long_grace_period(full: Contest) -> None:
+    full.evict("second", grace=MAX_GRACE_SECONDS + 1)
+    assert full.is_preemptible("high")
+    assert full.victims("high") == ["first"]
+    assert full.victims("next") == []
+
+
+def test_a_pod_within_the_longest_grace_period_is_waited_for(full: Contest) -> None:
+    full.evict("second", grace=MAX_GRACE_SECONDS)
+    assert full.preempt("high").waiting
+
+
+def test_a_pod_with_a_long_grace_period_that_has_ended_is_waited_for(full: Contest) -> None:
+    full.evict("second", grace=MAX_GRACE_SECONDS + 1)
+    full.gone("second")
     assert full.preempt("high").waiting
 
 

@@ -84,6 +84,13 @@ def test_a_preemptor_whose_victims_stay_can_try_again(full: Contest) -> None:
     assert full.victims("high") == ["second"]
 
 
+def test_a_victim_with_a_long_grace_period_is_replaced_by_another(full: Contest) -> None:
+    assert full.victims("high") == ["second"]
+    full.evict("second", grace=31_536_000)
+    assert full.woken(at=EVICTION_SECONDS) == ["high"]
+    assert full.victims("high") == ["first"]
+
+
 def test_a_victim_that_takes_long_to_terminate_is_waited_for(full: Contest) -> None:
     full.victims("high")
     full.evict("second")
