@@ -1,56 +1,25 @@
 """Finds out who sends a request, from its client certificate or its bearer token.
 
-Token buckets limit how often a user or an address may ask the API server.
+Token buckets limit how often a tenant or an address may ask the API server.
 """
 
 import re
 import ssl
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from aiohttp import web
 
 from allocator.api.messages import ApiFailureError, FailureCode
 from allocator.api.reviews import Action, Caller, Reviews
-from drawbridge.bounded_cache import BoundedCache
-
-MAX_KEYS: Final = 4096
-
-
-class Rate(NamedTuple):
-    """How much is allowed in a second, and how much at once."""
-
-    per_second: float
-    burst: float
-
-
-class KeyedRates:
-    """What keys, such as users and addresses, have left of a rate. Reads no clock."""
-
-    def __init__(self, rate: Rate, max_keys: int = MAX_KEYS) -> None:
-        self._rate = rate
-        # What is left, at which time.
-        self._left: BoundedCache[Hashable, tuple[float, float]] = BoundedCache(max_keys)
-
-    def take(self, key: Hashable, now: float, cost: float = 1) -> float:
-        """Use some of what a key has left; return the seconds to wait, and use nothing, or 0."""
-        per_second, burst = self._rate
-        left, at = self._left.get(key) or (burst, now)
-        left = min(burst, left + (now - at) * per_second)
-        is_allowed = left >= min(cost, burst)
-        self._left.put(key, (left - cost if is_allowed else left, now))
-        return 0.0 if is_allowed else (min(cost, burst) - left) / per_second
-
-    def __len__(self) -> int:
-        """Return the number of keys."""
-        return len(self._left)
-
+from allocator.api.tenants import KeyedRates, Rate, Share, SharedRates, Tenant, too_many
+from drawbridge.process.network_peers import find_peer
 
 # Each unknown token, and each unknown right, is a request to the API server.
-_TOKENS_PER_ADDRESS: Final = Rate(5, 20)
+_TOKENS_OF_ADDRESS: Final = Rate(5, 20)
 _TOKENS: Final = Rate(50, 100)
-_RIGHTS_PER_CALLER: Final = Rate(20, 100)
+_REVIEWS_OF_TENANT: Final = Rate(20, 100)
 _LOCAL: Final = Caller("system:local", trusted=True)
 # Every user that the API server knows has this group.
 _AUTHENTICATED: Final = "system:authenticated"
@@ -71,9 +40,8 @@ class CallerAccess:
         self._reviews = reviews
         self._is_local = is_local
         self._now = now
-        self._tokens_of_address = KeyedRates(_TOKENS_PER_ADDRESS)
-        self._tokens = KeyedRates(_TOKENS, max_keys=1)
-        self._rights = KeyedRates(_RIGHTS_PER_CALLER)
+        self._unknown_tokens = SharedRates(_TOKENS_OF_ADDRESS, _TOKENS)
+        self._reviews_of_tenant = KeyedRates(_REVIEWS_OF_TENANT)
 
     async def authenticate(self, request: web.BaseRequest) -> Caller:
         """Return who sends a request; raises ApiFailureError."""
@@ -88,7 +56,9 @@ class CallerAccess:
             raise ApiFailureError(FailureCode.UNAUTHORIZED, text)
         token = header[len(_BEARER) :].strip()
         address = _find_address(request)
-        accepted = await self._reviews.find_caller(token, lambda: self._count_token(address))
+        accepted = await self._reviews.find_caller(
+            token, lambda tenant: self._count_token(tenant, address)
+        )
         if accepted is None:
             text = "the API server does not accept the bearer token"
             raise ApiFailureError(FailureCode.UNAUTHORIZED, text)
@@ -96,7 +66,9 @@ class CallerAccess:
 
     async def is_allowed(self, caller: Caller, action: Action) -> bool:
         """Whether a caller may do something; raises ApiFailureError."""
-        return await self._reviews.is_allowed(caller, action, lambda: self._count_right(caller))
+        return await self._reviews.is_allowed(
+            caller, action, lambda: self._count_review(caller.tenant)
+        )
 
     async def require(self, caller: Caller, action: Action) -> None:
         """Raise ApiFailureError unless a caller may do something."""
@@ -104,17 +76,19 @@ class CallerAccess:
             text = f"{caller.name} may not {action}, which this call requires"
             raise ApiFailureError(FailureCode.FORBIDDEN, text)
 
-    def _count_token(self, address: str) -> None:
-        now = self._now()
-        seconds = self._tokens_of_address.take(address, now) or self._tokens.take("", now)
-        if seconds:
-            text = "too many unknown tokens"
-            raise ApiFailureError(FailureCode.TOO_MANY_REQUESTS, text, retry_after=seconds)
+    def _count_token(self, tenant: Tenant | None, address: str) -> None:
+        """Count a review of a token, which is that of a tenant if it was accepted before.
 
-    def _count_right(self, caller: Caller) -> None:
-        if seconds := self._rights.take(caller.name, self._now()):
-            text = "too many access reviews"
-            raise ApiFailureError(FailureCode.TOO_MANY_REQUESTS, text, retry_after=seconds)
+        Strangers who guess tokens therefore take nothing from those who have one.
+        """
+        if tenant is not None:
+            self._count_review(tenant)
+        elif seconds := self._unknown_tokens.take(Share.USERS, address, self._now()):
+            raise too_many("too many unknown tokens", seconds)
+
+    def _count_review(self, tenant: Tenant) -> None:
+        if seconds := self._reviews_of_tenant.take(tenant, self._now()):
+            raise too_many("too many access reviews", seconds)
 
 
 def _check_local_host(request: web.BaseRequest) -> None:
@@ -156,4 +130,4 @@ def _values(fields: list[tuple[str, str]], wanted: str) -> Iterator[str]:
 def _find_address(request: web.BaseRequest) -> str:
     transport = request.transport
     peer = transport.get_extra_info("peername") if transport is not None else None
-    return f"{peer[0]}" if isinstance(peer, tuple) else ""
+    return find_peer(f"{peer[0]}") if isinstance(peer, tuple) else ""

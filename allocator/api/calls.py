@@ -123,7 +123,7 @@ class ApiCalls:
         explanation, how_far = describe_missing(namespace, claims), find_pod_state(pod, claims)
         if how_far is PodState.WAITING and not explanation.reasons:
             run = functools.partial(search_for_pod, state, pod)
-            explanation = await self._searches.run(caller.name, run, PodSearch)
+            explanation = await self._searches.run(caller, run, PodSearch)
             how_far = PodState.FITS if explanation.fitting else how_far
         return PodExplanation(
             namespace=namespace,
@@ -148,7 +148,7 @@ class ApiCalls:
         if request.preempt and (problem := self._preemption.find_problem()):
             raise ApiFailureError(FailureCode.NOT_READY, problem, "preempt", retry_after=1)
         run = functools.partial(_read_and_simulate, self._current(), request, self._preemption)
-        done = await self._searches.run(caller.name, run, _Simulation)
+        done = await self._searches.run(caller, run, _Simulation)
         if done.failure is not None:
             failure = done.failure
             raise ApiFailureError(failure.code, failure.message, failure.path)

@@ -9,15 +9,14 @@ import ipaddress
 import logging
 import math
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from aiohttp import web
 
-from allocator.api.callers import CallerAccess, KeyedRates, Rate
+from allocator.api.callers import CallerAccess
 from allocator.api.calls import ApiCalls
 from allocator.api.messages import (
     EXPLAIN,
@@ -32,6 +31,7 @@ from allocator.api.messages import (
 )
 from allocator.api.openapi import render_openapi
 from allocator.api.reviews import Caller
+from allocator.api.tenants import Places, Rate, SharedRates, too_many
 from drawbridge.process import metrics
 from drawbridge.process.addresses import Address
 from drawbridge.process.listener import TLSListener
@@ -45,16 +45,18 @@ from drawbridge.process.tls import CertificateSource
 
 _LOG: Final = logging.getLogger("allocator.api")
 MAX_BODY_BYTES: Final = 1 << 20
-_MAX_BYTES_IN_TOTAL: Final = 8 << 20
+_MAX_ARRIVING_BYTES: Final = 2 << 20
+_BYTES_OF_TENANT: Final = 2 << 20
+_BYTES_OF_SHARE: Final = 8 << 20
 _BODY_SECONDS: Final = 10.0
-_MAX_IN_FLIGHT: Final = 64
-_MAX_IN_FLIGHT_OF_CALLER: Final = 8
+_IN_FLIGHT_OF_TENANT: Final = 8
+_IN_FLIGHT_OF_SHARE: Final = 32
 _MAX_CONNECTIONS: Final = 200
 _CLOSE_SECONDS: Final = 1.0
 _MAX_PARAMETERS: Final = 16
 # One search counts as several reads.
-_REQUESTS_PER_CALLER: Final = Rate(20, 100)
-_REQUESTS: Final = Rate(200, 400)
+_REQUESTS_OF_TENANT: Final = Rate(20, 100)
+_REQUESTS_OF_SHARE: Final = Rate(100, 200)
 _SEARCH_COST: Final = 5
 _OPENAPI: Final = render_openapi().encode()
 _UNKNOWN: Final = "unknown"
@@ -87,10 +89,11 @@ class ApiHandler:
     ) -> None:
         self._access = access
         self._now = now
-        self._bodies = RequestBodies(MAX_BODY_BYTES, _MAX_BYTES_IN_TOTAL, _BODY_SECONDS)
-        self._in_flight: Counter[str] = Counter()
-        self._rates = KeyedRates(_REQUESTS_PER_CALLER)
-        self._total = KeyedRates(_REQUESTS, max_keys=1)
+        # It does not count bodies that have arrived.
+        self._bodies = RequestBodies(MAX_BODY_BYTES, 4 * _MAX_ARRIVING_BYTES, _BODY_SECONDS)
+        self._in_flight = Places(_IN_FLIGHT_OF_TENANT, _IN_FLIGHT_OF_SHARE, "concurrent requests")
+        self._bytes = Places(_BYTES_OF_TENANT, _BYTES_OF_SHARE, "bytes in concurrent requests")
+        self._rates = SharedRates(_REQUESTS_OF_TENANT, _REQUESTS_OF_SHARE)
         self._routes = (
             _Route(LIST_ALLOCATIONS, lambda r: calls.list_allocations(r.caller, r.query)),
             _Route(GET_NODE, lambda r: calls.get_node(r.caller, r.name)),
@@ -122,42 +125,27 @@ class ApiHandler:
         route, name = _choose(found, request.method)
         self._count(caller, route.cost)
         arguments = _parse_query(query, route.call)
-        with self._running(caller.name):
+        with self._in_flight.hold(caller.tenant):
             body = await self._read_body(request, route.call)
-            try:
+            with self._bytes.hold(caller.tenant, len(body)):
                 reply = await route.handler(ApiRequest(caller, name or "", arguments, body))
-            finally:
-                self._bodies.let_go(body)
         return _response(200, msgspec.json.encode(reply))
 
-    @contextlib.contextmanager
-    def _running(self, caller: str) -> Iterator[None]:
-        """Count a request that runs; raises ApiFailureError if too many do."""
-        counts = self._in_flight
-        if counts[caller] >= _MAX_IN_FLIGHT_OF_CALLER or counts.total() >= _MAX_IN_FLIGHT:
-            raise _too_many("too many concurrent requests", 1)
-        counts[caller] += 1
-        try:
-            yield
-        finally:
-            counts[caller] -= 1
-            counts += Counter()  # removes callers without requests
-
     def _count(self, caller: Caller, cost: float) -> None:
-        """Raise ApiFailureError if a caller, or all together, send too many requests."""
-        now = self._now()
-        seconds = 0.0 if caller.trusted else self._rates.take(caller.name, now, cost)
-        seconds = seconds or self._total.take("", now, cost)
+        """Raise ApiFailureError if a tenant, or its share, sends too many requests."""
+        tenant, now = caller.tenant, self._now()
+        if caller.trusted:  # all processes of this machine
+            seconds = self._rates.take_of_share(tenant.share, now, cost)
+        else:
+            seconds = self._rates.take(tenant.share, tenant, now, cost)
         if seconds:
-            raise _too_many("too many requests", seconds)
+            raise too_many("too many requests", seconds)
 
     async def _read_body(self, request: web.BaseRequest, call: ApiCall) -> bytes:
         if call.request is None:
             return b""
         check_content(request)
-        body = await self._bodies.read(request, _BODY_SECONDS)
-        self._bodies.hold(body)
-        return body
+        return await self._bodies.read(request, _BODY_SECONDS)
 
 
 async def _get_openapi(_: ApiRequest) -> msgspec.Raw:
@@ -197,10 +185,6 @@ def _parse_query(query: str, call: ApiCall) -> Mapping[str, str]:
         if name in (other for other, _ in pairs[:number]):
             raise ApiFailureError(FailureCode.BAD_REQUEST, "the parameter is repeated", name)
     return dict(pairs)
-
-
-def _too_many(text: str, seconds: float) -> ApiFailureError:
-    return ApiFailureError(FailureCode.TOO_MANY_REQUESTS, text, retry_after=seconds)
 
 
 # --- responses ---

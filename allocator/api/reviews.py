@@ -13,6 +13,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import msgspec
 
 from allocator.api.messages import ApiFailureError, FailureCode
+from allocator.api.tenants import Tenant, find_tenant
 from drawbridge.api_error import ApiError
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cluster.session import Session
@@ -45,6 +46,11 @@ class Caller(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
     trusted: bool = False
+
+    @property
+    def tenant(self) -> Tenant:
+        """Whose requests count together with these."""
+        return find_tenant(self.name)
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -139,15 +145,30 @@ class Reviews:
         self._audiences = [audience] if audience else []
         self._key = secrets.token_bytes(32)
         self._callers: _Results[Caller] = _Results(now)
+        self._accepted: BoundedCache[bytes, Tenant] = BoundedCache(MAX_RESULTS)
         self._allowed: _Results[bool] = _Results(now)
 
-    async def find_caller(self, token: str, before_review: Callable[[], None]) -> Caller | None:
-        """Return whose token it is; None if the API server does not accept it."""
+    async def find_caller(
+        self, token: str, before_review: Callable[[Tenant | None], None]
+    ) -> Caller | None:
+        """Return whose token it is; None if the API server does not accept it.
+
+        `before_review` gets the tenant of a token that was accepted before.
+        """
         raw = token.encode("utf-8", "surrogateescape")
         if not raw or len(raw) > MAX_TOKEN_BYTES:
             return None
         key = hashlib.blake2b(raw, key=self._key).digest()
-        return await self._callers.find(key, lambda: self._review_token(raw), before_review)
+        caller = await self._callers.find(
+            key,
+            lambda: self._review_token(raw),
+            lambda: before_review(self._accepted.get(key)),
+        )
+        if caller is None:
+            self._accepted.pop(key)
+        else:
+            self._accepted.put(key, caller.tenant)
+        return caller
 
     async def is_allowed(
         self, caller: Caller, action: Action, before_review: Callable[[], None]

@@ -1,4 +1,7 @@
-"""Runs the searches of callers, one at a time and each on a copy of the process."""
+"""Runs the searches of callers, one at a time and each on a copy of the process.
+
+The shares take turns, and in a share the tenants.
+"""
 
 import asyncio
 import logging
@@ -16,10 +19,13 @@ from allocator.api.forked import (
     run_forked,
 )
 from allocator.api.messages import ApiFailureError, FailureCode
+from allocator.api.reviews import Caller
+from allocator.api.tenants import Share, too_many
+from drawbridge.process.fair_turns import FairTurns, NoTurnError
 
 _LOG: Final = logging.getLogger("allocator.api")
-# Each waits at most for the time of the others.
-MAX_SEARCHES: Final = 8
+# Of a share. If it is full, the tenant with most of them loses one to a tenant with fewer.
+MAX_WAITING: Final = 16
 T = TypeVar("T")
 
 
@@ -29,20 +35,21 @@ class ApiSearches:
     def __init__(self, limits: ForkLimits = DEFAULT_FORK_LIMITS) -> None:
         self._limits = limits
         self._callers: set[str] = set()
-        self._turn = asyncio.Lock()
+        self._turns = {share: FairTurns(MAX_WAITING) for share in Share}
+        # Only the next search of each share waits for it.
+        self._copy = asyncio.Lock()
 
-    async def run(self, caller: str, search: Callable[[], T], kind: type[T]) -> T:
+    async def run(self, caller: Caller, search: Callable[[], T], kind: type[T]) -> T:
         """Return the result of a search; raises ApiFailureError."""
-        if caller in self._callers:
-            raise _too_many("a search of this caller is running; send the next one after it")
-        if len(self._callers) >= MAX_SEARCHES:
-            raise _too_many(
-                f"{MAX_SEARCHES} searches run or wait already; send this one again later"
-            )
-        self._callers.add(caller)
+        if caller.name in self._callers:
+            raise too_many("a search of this caller is running; send the next one after it", 1)
+        self._callers.add(caller.name)
+        tenant = caller.tenant
         try:
-            async with self._turn:
+            async with self._turns[tenant.share].take(tenant.name), self._copy:
                 encoded = await run_forked(lambda: msgspec.json.encode(search()), self._limits)
+        except NoTurnError:
+            raise too_many("too many searches wait; send this one again later", 1) from None
         except ForkEndedError as error:
             text = f"{error}; send fewer pods, or simpler claims"
             raise ApiFailureError(FailureCode.TOO_MUCH_WORK, text) from None
@@ -54,9 +61,5 @@ class ApiSearches:
             text = "unhandled exception; the log of the allocator has more"
             raise ApiFailureError(FailureCode.BUG, text) from None
         finally:
-            self._callers.discard(caller)
+            self._callers.discard(caller.name)
         return msgspec.json.decode(encoded, type=kind)
-
-
-def _too_many(text: str) -> ApiFailureError:
-    return ApiFailureError(FailureCode.TOO_MANY_REQUESTS, text, retry_after=1)

@@ -6,6 +6,7 @@ import pytest
 
 from allocator.api import calls
 from allocator.api.forked import ForkLimits
+from allocator.api.reviews import Caller
 from allocator.api.searches import ApiSearches
 from allocator.state.preemptors import key_of
 from drawbridge.dra.inventory import PoolID
@@ -306,5 +307,5 @@ async def test_the_process_that_searches_is_a_copy() -> None:
         state["changed"] = True
         return "done"
 
-    assert await ApiSearches().run("a", search, str) == "done"
+    assert await ApiSearches().run(Caller("a"), search, str) == "done"
     assert not state["changed"]
