@@ -9,6 +9,7 @@ it longer: they empty the caches of the processor.
 import asyncio
 import contextlib
 import json
+import math
 import re
 import signal
 import statistics
@@ -16,15 +17,17 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bench._api_server import ApiServer, serve_api
 from bench._scale import scaled
 from bench.solver import DEVICES, GPU, NIC, slices
 from drawbridge.agreement.published_facts import build_data_key
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Cluster, Facts
+from drawbridge.names import SCHEDULER_LEASE
+from tests.cluster.fake.api import FakeApi
 
 Json = dict[str, Any]
 SYSTEM, HOST, NAMESPACE = "drawbridge-system", "host-a", "team"
@@ -81,24 +84,37 @@ def make_facts() -> Json:
     return make("ConfigMap", "drawbridge-facts", namespace=SYSTEM, data=data)
 
 
-def make_server(nodes: int) -> ApiServer:
+def make_server(nodes: int) -> FakeApi:
     """Return an API server with nodes of 8 GPUs and 8 NICs."""
-    server = ApiServer()
+    server = FakeApi()
     published = [slices(number) for number in range(nodes)]
     names = [gpus["spec"]["nodeName"] for gpus, _ in published]
     typed = (
         {"apiVersion": DRA, "kind": "ResourceSlice", **each} for both in published for each in both
     )
-    server.load("resourceslices", typed)
-    server.load("nodes", map(make_node, names))
-    server.load("deviceclasses", map(make_class, (GPU, NIC)))
-    server.load("configmaps", [make_facts()])
-    server.lease = {
+    server.load(typed)
+    server.load(map(make_node, names))
+    server.load(map(make_class, (GPU, NIC)))
+    server.load([make_facts()])
+    server.when(lambda: server.put(make_lease()), part="/leases/", times=math.inf)
+    return server
+
+
+def make_lease() -> Json:
+    """Return the Lease of the scheduler, renewed now."""
+    spec = {
         "holderIdentity": f"{HOST}_1",
         "leaseDurationSeconds": 15,
         "leaseTransitions": 1,
+        "renewTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
     }
-    return server
+    metadata = {"name": SCHEDULER_LEASE, "namespace": SYSTEM}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 class Process:
@@ -155,16 +171,18 @@ class Connection:
 
 
 @contextlib.asynccontextmanager
-async def allocator(server: ApiServer, *options: str) -> AsyncIterator[Process]:
+async def allocator(server: FakeApi, *options: str) -> AsyncIterator[Process]:
     """Run the allocator until the context exits."""
     with tempfile.TemporaryDirectory() as folder:
-        async with serve_api(server) as kubeconfig:
+        configuration = Path(folder) / "config.yaml"
+        configuration.write_text(CONFIGURATION, encoding="utf-8")
+        async with server:
             running = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-m", "cli.main", "serve", "allocator", f"--namespace={SYSTEM}"),
                 *(f"--host={HOST}", f"--socket={folder}/allocator.sock"),
-                f"--config={written(folder, 'config.yaml', CONFIGURATION)}",
-                f"--kubeconfig={written(folder, 'kubeconfig', kubeconfig)}",
+                f"--config={configuration}",
+                f"--kubeconfig={server.kubeconfig(Path(folder) / 'kubeconfig')}",
                 *("--health=127.0.0.1:0", "--metrics=127.0.0.1:0", *options),
                 stderr=asyncio.subprocess.DEVNULL,
             )
@@ -175,17 +193,10 @@ async def allocator(server: ApiServer, *options: str) -> AsyncIterator[Process]:
                 await running.wait()
 
 
-def written(folder: str, name: str, text: str) -> Path:
-    """Write a file, and return its path."""
-    path = Path(folder) / name
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 class Scheduler:
     """Creates pods, and schedules them with the calls of the plugin."""
 
-    def __init__(self, server: ApiServer, process: Process, requests: Json) -> None:
+    def __init__(self, server: FakeApi, process: Process, requests: Json) -> None:
         self._server = server
         self._process = process
         self._requests = requests
@@ -197,10 +208,11 @@ class Scheduler:
         """Create a pod with a claim; return the request of its prefilter."""
         spec = {"devices": self._requests}
         claim = make("ResourceClaim", name, namespace=NAMESPACE, spec=spec)
-        claim = self._server.put("resourceclaims", claim)
+        claim = self._server.put(claim)
+        del claim["metadata"]["managedFields"]  # kube-scheduler does not keep them
         pod_spec = {"resourceClaims": [{"name": "d", "resourceClaimName": name}], "containers": []}
         pod = make("Pod", name, namespace=NAMESPACE, spec=pod_spec, status={"phase": "Pending"})
-        uid = self._server.put("pods", pod)["metadata"]["uid"]
+        uid = self._server.put(pod)["metadata"]["uid"]
         toleration = {"key": FENCE["key"], "operator": "Exists"}
         identity = {"namespace": NAMESPACE, "name": name, "uid": uid, "tolerations": [toleration]}
         return {"pod": identity, "claims": [claim], "maxNodes": MAX_NODES}

@@ -1,6 +1,6 @@
 """Measures how long `drawbridge serve judge` takes until it is ready, and its memory.
 
-An API server of this process streams the objects over plain HTTP from prepared bytes.
+The API server of the tests, in this process, streams the objects over plain HTTP.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
-from bench._api_server import ApiServer, serve_api
 from bench._scale import scaled
 from drawbridge.agreement.published_facts import build_data_key
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Facts
+from tests.cluster.fake.api import FakeApi
 from tests.process.key_pairs import create_pair, write_pair
 
 SLICES, DEVICES, CLAIMS, TEMPLATES = scaled((10_000, 8, 20_000, 5_000), (20, 8, 40, 10))
@@ -101,39 +101,32 @@ def make_facts() -> Json:
     return make("ConfigMap", "drawbridge-facts", namespace="drawbridge-system", data=data)
 
 
-def make_server() -> ApiServer:
+def make_server() -> FakeApi:
     """Return a server with everything that is judged."""
     selector = [{"cel": {"expression": 'device.driver == "gpu.nvidia.com"'}}]
-    server = ApiServer()
-    server.load("resourceslices", map(make_slice, range(SLICES)))
-    server.load(
-        "deviceclasses", [make("DeviceClass", "gpu.nvidia.com", spec={"selectors": selector})]
-    )
-    server.load("nodes", (make("Node", f"node-{i:05}") for i in range(NODES)))
-    server.load("resourceclaims", map(make_claim, range(CLAIMS)))
+    server = FakeApi()
+    server.load(map(make_slice, range(SLICES)))
+    server.load([make("DeviceClass", "gpu.nvidia.com", spec={"selectors": selector})])
+    server.load(make("Node", f"node-{i:05}") for i in range(NODES))
+    server.load(map(make_claim, range(CLAIMS)))
     spec = {"spec": make_spec()}
     server.load(
-        "resourceclaimtemplates",
-        (
-            make("ResourceClaimTemplate", f"t-{i}", namespace="team", spec=spec)
-            for i in range(TEMPLATES)
-        ),
+        make("ResourceClaimTemplate", f"t-{i}", namespace="team", spec=spec)
+        for i in range(TEMPLATES)
     )
-    server.load("namespaces", [make("Namespace", "team")])
-    server.load("configmaps", [make_facts()])
+    server.load((make("Namespace", "team"), make_facts()))
     return server
 
 
 async def measure() -> None:
     """Start the process, and print when it is ready and its largest resident memory."""
-    async with serve_api(make_server()) as kubeconfig:
-        with tempfile.TemporaryDirectory() as folder:
-            await _measure(Path(folder), kubeconfig)
+    with tempfile.TemporaryDirectory() as folder:
+        async with make_server() as server:
+            await _measure(Path(folder), server)
 
 
-async def _measure(folder: Path, kubeconfig: str) -> None:
-    access = folder / "kubeconfig"
-    access.write_text(kubeconfig, encoding="utf-8")
+async def _measure(folder: Path, server: FakeApi) -> None:
+    access = server.kubeconfig(folder / "kubeconfig")
     certificate, key = write_pair(folder, create_pair())
     started = time.perf_counter()
     process = await asyncio.create_subprocess_exec(

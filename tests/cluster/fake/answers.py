@@ -1,6 +1,6 @@
 """Request handlers of the fake API server: discovery, reads, writes and watches."""
 
-import copy
+import itertools
 import json
 import re
 import secrets
@@ -10,7 +10,7 @@ import yaml
 from aiohttp import web
 
 from tests.cluster.fake import kinds, status
-from tests.cluster.fake.kinds import JSON, Kind
+from tests.cluster.fake.kinds import JSON, Kind, copied
 from tests.cluster.fake.selectors import selects
 from tests.cluster.fake.status import RefusedError
 from tests.cluster.fake.store import Watcher, encoded
@@ -108,7 +108,7 @@ def _bind(api: "FakeApi", kind: Kind, target: Target, binding: JSON) -> web.Resp
         raise status.conflict(kind, target.name, "uid mismatch")
     if node := before["spec"].get("nodeName"):
         raise status.conflict(kind, target.name, f"pod is already assigned to node {node}")
-    after = copy.deepcopy(before)
+    after = copied(before)
     after["spec"]["nodeName"] = binding["target"]["name"]
     api.store.update(kind, before, after, _manager(target))
     return _shown({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)
@@ -214,7 +214,7 @@ def _patch(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Respon
     if content == "application/json-patch+json":
         import jsonpatch  # noqa: PLC0415  # rarely needed, slow to import
 
-        after = jsonpatch.apply_patch(copy.deepcopy(before), patch)
+        after = jsonpatch.apply_patch(copied(before), patch)
     else:
         after = merged(before, patch)
     after["metadata"].setdefault("resourceVersion", before["metadata"]["resourceVersion"])
@@ -225,7 +225,7 @@ def _patch(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Respon
 def merged(value: Any, patch: Any) -> Any:  # noqa: ANN401  # JSON
     """Apply a merge patch; the tests do not patch where a strategic merge patch would differ."""
     if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
+        return copied(patch)
     result = dict(value) if isinstance(value, dict) else {}
     for name, item in patch.items():
         if item is None:
@@ -312,13 +312,16 @@ async def _watch(
     await response.prepare(request)
     api.store.watchers.append(watcher)
     api.tell()
+    end: bytes | None = b""
     try:
-        while (line := await watcher.lines.get()) is not None:
-            if line == CUT:
-                if request.transport:
-                    request.transport.abort()
-                break
-            await response.write(line)
+        while end == b"":
+            queued = [await watcher.lines.get()]
+            queued += (watcher.lines.get_nowait() for _ in range(watcher.lines.qsize()))
+            end = next((line for line in queued if line in (None, CUT)), b"")
+            lines = itertools.takewhile(lambda line: line not in (None, CUT), queued)
+            await response.write(b"".join(line for line in lines if line))
+        if end == CUT and request.transport:
+            request.transport.abort()
     except ConnectionError:
         pass  # the client closed the watch
     finally:

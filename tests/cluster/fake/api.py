@@ -1,15 +1,14 @@
-"""A fake API server for tests: HTTP on loopback, versions, conflicts, watches and apply.
+"""A fake API server of tests and benches: HTTP on loopback, versions, conflicts, watches, apply.
 
     async with FakeApi() as api:
         api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
         session = await Session.open(str(api.kubeconfig(tmp_path / "config")))
 
-`put`, `get`, `all` and `remove` access the objects directly and send watch events. The server does
-not validate objects, set defaults or call webhooks.
+`put`, `get`, `all` and `remove` access the objects directly and send watch events; `load` stores
+many objects as they are. The server does not validate objects, set defaults or call webhooks.
 """
 
 import asyncio
-import copy
 import json
 import ssl
 from collections.abc import Callable, Iterable
@@ -20,7 +19,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from tests.cluster.fake import answers, kinds, port_forward
-from tests.cluster.fake.kinds import JSON
+from tests.cluster.fake.kinds import JSON, copied
 from tests.cluster.fake.status import RefusedError
 from tests.cluster.fake.store import Saved, Store
 from tests.cluster.fake.trouble import Seen, Trouble
@@ -112,9 +111,16 @@ class FakeApi:
 
     # --- objects -------------------------------------------------------------------------------
 
+    def load(self, values: Iterable[JSON]) -> None:
+        """Store new objects as they are, without copies, events and managed fields."""
+        for value in values:
+            metadata, stored = value["metadata"], self.store.objects
+            objects = stored.setdefault(kinds.of_object(value), {})
+            objects[metadata.get("namespace", ""), metadata["name"]] = value
+
     def put(self, value: JSON) -> JSON:
         """Create or replace an object with its status; creates a missing namespace."""
-        value = copy.deepcopy(value)
+        value = copied(value)
         kind, metadata = kinds.of_object(value), value["metadata"]
         if kind.namespaced:
             space = metadata.setdefault("namespace", "default")
@@ -127,17 +133,17 @@ class FakeApi:
             metadata.pop("resourceVersion", None)
             made = self.store.update(kind, before, value, MANAGER)
         self.tell()
-        return copy.deepcopy(made)
+        return copied(made)
 
     def get(self, kind: str, name: str, namespace: str = "") -> JSON | None:
         """Return an object by plural or kind; the default namespace is `default`."""
         which = kinds.named(kind)
         space = (namespace or "default") if which.namespaced else ""
-        return copy.deepcopy(self.store.find(which, space, name))
+        return copied(self.store.find(which, space, name))
 
     def all(self, kind: str, namespace: str = "") -> list[JSON]:
         """Return all objects of a kind, or those of one namespace."""
-        return copy.deepcopy([*self.store.among(kinds.named(kind), namespace, "", "")])
+        return copied([*self.store.among(kinds.named(kind), namespace, "", "")])
 
     def remove(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object; one with finalizers only gets a deletion timestamp."""

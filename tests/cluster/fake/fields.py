@@ -4,12 +4,11 @@ Maps are merged; lists are merged by key where the API says so for the kinds use
 are one value. A field is a path of names; an item of a keyed list is its key: `k:{"name":"x"}`.
 """
 
-import copy
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.cluster.fake.kinds import JSON
+from tests.cluster.fake.kinds import JSON, copied
 
 Path = tuple[str, ...]
 Owned = dict[str, frozenset[Path]]
@@ -141,8 +140,8 @@ def _merged(live: Any, wanted: Any, name: str = "") -> Any:  # noqa: ANN401  # J
         if _is_keyed(name, live + wanted):
             new = {_key(name, item): item for item in wanted}
             kept = [_merged(item, new.pop(_key(name, item), {})) for item in live]
-            return kept + [copy.deepcopy(item) for item in new.values()]
-    return copy.deepcopy(wanted)
+            return kept + [copied(item) for item in new.values()]
+    return copied(wanted)
 
 
 def _remove(place: Any, path: Path) -> None:  # noqa: ANN401  # JSON

@@ -5,6 +5,13 @@ from typing import Any, NamedTuple
 JSON = dict[str, Any]
 
 
+def copied(value: Any) -> Any:  # noqa: ANN401  # JSON
+    """Copy a JSON value; much faster than `copy.deepcopy`."""
+    if isinstance(value, dict):
+        return {key: copied(inner) for key, inner in value.items()}
+    return [copied(inner) for inner in value] if isinstance(value, list) else value
+
+
 class Kind(NamedTuple):
     """A kind of object; `frozen` lists its immutable fields."""
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from tests.cluster.fake import fields, status
-from tests.cluster.fake.kinds import JSON, Kind
+from tests.cluster.fake.kinds import JSON, Kind, copied
 from tests.cluster.fake.selectors import selects
 
 Key = tuple[str, str]
@@ -207,10 +207,11 @@ class Store:
         *,
         dry: bool = False,
     ) -> JSON:
-        after = copy.deepcopy(after)
+        after = copied(after)
         metadata = after["metadata"]
         if before is not None and _content(before) == _content(after):
-            self._owners[kind, key] = self._owners[kind, key] if dry else owners
+            if not dry:
+                self._owners[kind, key] = owners
             return before  # a write without changes keeps the version
         if before is not None and "generation" in metadata:
             metadata["generation"] += before.get("spec") != after.get("spec")
