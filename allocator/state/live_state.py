@@ -24,10 +24,9 @@ from drawbridge.agreement.owned_pools import (
     decide_pool,
     drivers_by_resource,
     find_local_pool,
-    find_unfenced_nodes,
     find_withheld_drivers,
     owned_pools,
-    report_unfenced_nodes,
+    report_all_unfenced,
 )
 from drawbridge.cluster.cache import CachedObject
 from drawbridge.cluster.store import pause_garbage_collection
@@ -166,17 +165,17 @@ class LiveState:
         return self._find_missing_fences(configuration)
 
     def _find_missing_fences(self, configuration: Configuration) -> list[str]:
-        """Return which nodes lack the fence, until all nodes had it once since the start.
+        """Return which nodes lack the fence, until one owned node had it since the start.
 
-        A node that joins later does not stop the others: its pools are not used without the taint.
-        Computed once for each state of the nodes.
+        A node without the taint does not stop the others: its pools are not used. Computed once for
+        each state of the nodes.
         """
         if self._was_fenced:
             return []
         key = (self._caches.nodes.revision, configuration)
         if self._fences is None or self._fences[0] != key[0] or self._fences[1] is not key[1]:
             nodes = (each.value for each in self._caches.nodes.all())
-            missing = report_unfenced_nodes(find_unfenced_nodes(owned_pools(configuration), nodes))
+            missing = report_all_unfenced(owned_pools(configuration), nodes)
             self._fences = (*key, [missing.message] if missing else [])
             self._was_fenced = missing is None
         return self._fences[2]

@@ -158,7 +158,7 @@ FENCE_MISSING = CODES.define(
     Severity.ERROR,
     text=(
         "Nodes with owned pools do not have the taint that keeps pods of other schedulers away, so "
-        "another scheduler can allocate the same devices. The allocator does not start."
+        "another scheduler can allocate the same devices. The allocator does not use these pools."
     ),
     example="nodes gpu-a, gpu-b lack the taint drawbridge.dev/owned:NoSchedule",
     remedy=(

@@ -234,13 +234,20 @@ def has_fence(taints: Iterable[Taint]) -> bool:
 
 
 def report_unfenced_nodes(names: Sequence[str]) -> Finding | None:
-    """Report owned nodes without the taint. The allocator does not start while there are any."""
+    """Report owned nodes without the taint. The allocator does not use their pools."""
     if not names:
         return None
     verb = "lacks" if len(names) == 1 else "lack"
     return FENCE_MISSING.at(
         "spec.taints", f"{_list_nodes(names)} {verb} the taint {OWNED_TAINT}:{FENCE.effect}"
     )
+
+
+def report_all_unfenced(owned: Sequence[OwnedPool], nodes: Iterable[Node]) -> Finding | None:
+    """Report the owned nodes without the taint if the allocator can use no other node."""
+    owned_nodes = [node for node in nodes if decide_node(owned, node.labels).owned]
+    unfenced = find_unfenced_nodes(owned, owned_nodes)
+    return report_unfenced_nodes(unfenced) if len(unfenced) == len(owned_nodes) else None
 
 
 def report_disagreement(nodes: Mapping[str, NodeOwnership]) -> Finding | None:

@@ -14,6 +14,7 @@ from drawbridge.agreement.owned_pools import (
     decide_pool,
     find_unfenced_nodes,
     find_withheld_drivers,
+    report_all_unfenced,
     report_disagreement,
     report_shared_pool,
     report_unfenced_nodes,
@@ -135,6 +136,24 @@ def test_an_owned_node_needs_the_taint(taints: tuple[Taint, ...], *, lacks: bool
         Node("theirs", {}),
     )
     assert find_unfenced_nodes(owned, nodes) == (("ours",) if lacks else ())
+
+
+@pytest.mark.parametrize(
+    ("others", "reported"),
+    [
+        ((), True),
+        ((Node("theirs", {}),), True),
+        ((Node("fenced", {"a": ""}, taints=(FENCE,)),), False),
+        ((Node("unfenced", {"b": ""}),), False),
+    ],
+)
+def test_a_node_without_the_taint_stops_the_allocator_only_if_there_is_no_other(
+    others: tuple[Node, ...], *, reported: bool
+) -> None:
+    owned = configured(entry("a"), entry("b", unfenced=True)).owned_pools
+    found = report_all_unfenced(owned, (Node("bare", {"a": ""}), *others))
+    assert (found is not None) is reported
+    assert report_all_unfenced(owned, others) is None
 
 
 def test_the_finding_about_missing_taints_names_ten_nodes() -> None:
