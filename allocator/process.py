@@ -116,6 +116,7 @@ class _Parts:
             self.state,
             writes,
             self.caches,
+            leads=lambda: self.term.leading,
             server_time=server_time,
             wake=self.streams.publish,
             penalise=self._penalise,

@@ -61,6 +61,7 @@ class BindingTimes(NamedTuple):
 class PodBinder:
     """Binds pods, with one call at a time for each pod.
 
+    `leads` tells whether the recovery of the current term has finished.
     `wake` has pods tried again whose claims could not be released, and `penalise` has other devices
     than a failed one preferred for some seconds. `report` is told about claims whose writes cannot
     be undone.
@@ -72,6 +73,7 @@ class PodBinder:
         writes: ClusterWrites,
         claims: ClaimCache,
         *,
+        leads: Callable[[], bool],
         server_time: Callable[[], float],
         wake: Callable[[tuple[str, ...]], None],
         penalise: Callable[[DeviceID, float], None],
@@ -81,6 +83,7 @@ class PodBinder:
         self._state = state
         self._writes = writes
         self._cache = claims
+        self._leads = leads
         self._server_time = server_time
         self._wake = wake
         self._penalise = penalise
@@ -201,8 +204,9 @@ class PodBinder:
         return await self._undoing.run_turn()
 
     def _check_term(self, term: int) -> None:
-        if self._term != term:
-            raise BindRefusedError("another term of the scheduler started during the binding")
+        # Another scheduler may have led meanwhile, also if this one leads again by now.
+        if self._term != term or not self._leads():
+            raise BindRefusedError("the term of the scheduler ended during the binding")
 
     def _make_claim_writer(self, term: int) -> ClaimWriter:
         return ClaimWriter(

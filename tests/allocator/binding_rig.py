@@ -21,6 +21,7 @@ class Rig:
         self.cluster.add_claim("a")
         self.cluster.add_claim("b")
         self.time = 0.0
+        self.leads = True
         self.woken: asyncio.Queue[str] = asyncio.Queue()
         self.penalised: list[str] = []
         self.reported: list[str] = []
@@ -33,6 +34,7 @@ class Rig:
             self.reservations,
             self.cluster,
             self.cluster,
+            leads=lambda: self.leads,
             server_time=lambda: NOW,
             wake=lambda pods: [self.woken.put_nowait(each) for each in pods],
             penalise=lambda device, _: self.penalised.append(device.name),

@@ -83,6 +83,7 @@ class SimulatedPair:
             written,
             writes,
             self,
+            leads=lambda: self.keeper.leading,
             server_time=lambda: 1_700_000_000 + time(),
             wake=self._activate,
             penalise=lambda device, seconds: self.state.penalise(device, time() + seconds),

@@ -7,7 +7,8 @@ from allocator.writes.cluster_writes import FINALIZER, PodName
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import ClaimStatus, Condition, Consumer, DeviceStatus
 from drawbridge.dra.claim import Claim
-from tests.allocator.binding_rig import Rig
+from tests.allocator.binding_rig import ORDER, Rig
+from tests.allocator.fake_cluster import Fault
 
 pytestmark = pytest.mark.asyncio
 
@@ -71,6 +72,22 @@ async def test_the_reservations_of_an_earlier_term_end_before_the_claims_are_lis
     rig.cluster.list_claims = bind_meanwhile  # type: ignore[method-assign]  # a call that waited
     await rig.recovery.begin_term()
     assert rig.cluster.writes == []
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+async def test_a_call_writes_no_more_when_the_lease_comes_back_before_the_recovery(
+    rig: Rig, number: int
+) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    original = rig.cluster._end  # noqa: SLF001  # another pair leads and ends during this response
+
+    def lose_and_regain(fault: Fault | None) -> None:
+        rig.leads = rig.leads and len(rig.cluster.writes) != number
+        original(fault)
+
+    rig.cluster._end = lose_and_regain  # type: ignore[method-assign]  # noqa: SLF001  # the same
+    assert await rig.bind() == "the term of the scheduler ended during the binding"
+    assert [each for each in rig.cluster.writes if "unmark" not in each] == ORDER[:number]
 
 
 async def test_clean_up_tries_each_write_whatever_happens_to_the_others(
