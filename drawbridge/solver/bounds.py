@@ -166,15 +166,16 @@ class SearchBounds:
         self.search.add_work(2 * self.active_rules.step_cost(option.request_index) - 2)
         profile.eligible |= bit
         for index in option.constraint_indexes:
-            name = self.demand.constraints[option.claim][index].name
-            attribute = self.initial.attribute(option, candidate, name)
+            constraint = self.demand.constraints[option.claim][index]
+            attribute = self.initial.attribute(option, candidate, constraint.name)
             if attribute is not None:
-                profile.note(index, candidate, attribute, bit)
+                profile.note(index, candidate, attribute, constraint.values(attribute), bit)
         device = self.initial.rule_device(option, candidate)
         for name in self.active_rules.attributes_of(option.request_index):
             attribute = device.find_attribute(name)
-            if attribute is not None and typed_values(attribute):
-                profile.note(name, candidate, attribute, bit)
+            values = typed_values(attribute) if attribute is not None else ()
+            if attribute is not None and values:
+                profile.note(name, candidate, attribute, values, bit)
 
     def _device_kind(self, candidate: Candidate) -> Hashable:
         bit = self.bit[candidate]
@@ -317,7 +318,7 @@ class SearchBounds:
         used: set[Hashable] = set()
         now = state.constraints[claim][index]
         for attribute in now if isinstance(now, tuple) else ():
-            used |= typed_values(attribute)
+            used |= self.demand.constraints[claim][index].values(attribute)
         wanted: dict[Bits, int] = {}
         for need in needs:
             union = 0
@@ -372,7 +373,8 @@ class SearchBounds:
         }
         # The devices that are chosen already fix the values. Before the first one, all count.
         now = state.constraints[claim][index]
-        values = typed_values(now) if isinstance(now, Attribute) else now
+        constraint = self.demand.constraints[claim][index]
+        values = constraint.values(now) if isinstance(now, Attribute) else now
         assert values is None or isinstance(values, frozenset)  # noqa: S101  # the state of a MatchConstraint
         values = values or frozenset(value for devices in by_value.values() for value in devices)
         choices = (

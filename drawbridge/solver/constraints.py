@@ -14,6 +14,7 @@ TypedValue: TypeAlias = tuple[str, object]
 TypedValues: TypeAlias = frozenset[TypedValue]
 
 _SCALARS = ("string", "integer", "boolean", "version")
+_TYPES = {"string": "string", "integer": "int", "boolean": "bool", "version": "version"}
 _BY_PRECEDENCE = (
     ("int", "integers", "integer"),
     ("bool", "booleans", "boolean"),
@@ -35,6 +36,14 @@ def typed_values(attribute: Attribute) -> TypedValues:
     return frozenset()
 
 
+def _compared_values(attribute: Attribute, *, lists: bool) -> TypedValues:
+    """Return the values that a constraint compares; none of a list if it ignores lists."""
+    if lists:
+        return typed_values(attribute)
+    field, value = _scalar(attribute)
+    return frozenset({(_TYPES[field], value)}) if field else frozenset()
+
+
 class MatchConstraint:
     """All devices have a value in common. The state holds the values of the devices so far."""
 
@@ -43,6 +52,10 @@ class MatchConstraint:
     def __init__(self, name: str, *, lists: bool) -> None:
         self.name = name
         self.lists = lists
+
+    def values(self, attribute: Attribute) -> TypedValues:
+        """Return the values that the constraint compares."""
+        return _compared_values(attribute, lists=self.lists)
 
     def extend(self, state: object, attribute: Attribute) -> object | None:
         """Return the state with one more device; None if the device violates the constraint."""
@@ -65,6 +78,10 @@ class DistinctConstraint:
     def __init__(self, name: str, *, lists: bool) -> None:
         self.name = name
         self.lists = lists
+
+    def values(self, attribute: Attribute) -> TypedValues:
+        """Return the values that the constraint compares."""
+        return _compared_values(attribute, lists=self.lists)
 
     def extend(self, state: object, attribute: Attribute) -> object | None:
         """Return the state with one more device; None if the device violates the constraint."""

@@ -3,12 +3,11 @@
 Sets of candidates or values are bits of an integer.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from drawbridge.dra.device import Attribute
 from drawbridge.solver.candidates import Candidate
-from drawbridge.solver.constraints import typed_values
 from drawbridge.solver.demand import Option
 
 Bits: TypeAlias = int
@@ -36,12 +35,21 @@ class OptionProfile:
         self.attributes: dict[int | str, dict[Candidate, Attribute]] = {key: {} for key in keys}
         self.by_value: dict[int | str, dict[Hashable, Bits]] = {}
 
-    def note(self, key: int | str, candidate: Candidate, attribute: Attribute, bit: Bits) -> None:
-        """Add the attribute of a candidate for a constraint or a rule."""
+    def note(
+        self,
+        key: int | str,
+        candidate: Candidate,
+        attribute: Attribute,
+        values: Collection[Hashable],
+        bit: Bits,
+    ) -> None:
+        """Add the attribute of a candidate for a constraint or a rule, with the values it counts.
+
+        An attribute without such values equals no other.
+        """
         self.attributes[key][candidate] = attribute
         by_value = self.by_value.setdefault(key, {})
-        # An attribute of unknown type equals no other.
-        for value in typed_values(attribute) or (candidate,):
+        for value in values or (candidate,):
             by_value[value] = by_value.get(value, 0) | bit
 
 

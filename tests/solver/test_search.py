@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from drawbridge.solver import search
@@ -85,6 +85,26 @@ def expand_case(case: dict[str, Any]) -> dict[str, Any]:
     return scenario(case | {"nodes": nodes, "slices": slices, "allocated": held})
 
 
+# Without lists, an attribute with a list has no value that another device could have, too.
+LISTS_WITHOUT_THEIR_GATE = {
+    "name": "lists without their gate",
+    "gates": {"DRADeviceCompatibilityGroups": True, "DRAListTypeAttributes": False},
+    "claims": [
+        {
+            "requests": {"r0": {"class": "gpu"}, "r1": {"class": "gpu"}},
+            "distinct": ["gpu.example.com/root"],
+        }
+    ],
+    "devices": [
+        {"attributes": {"root": "a"}, "shared": False},
+        {"attributes": {"root": ["a", "b"]}, "shared": False},
+    ],
+    "held": [],
+    "slots": 0,
+}
+
+
+@example(case=LISTS_WITHOUT_THEIR_GATE)
 @pytest.mark.parametrize("deviations", [OURS, UPSTREAM], ids=["ours", "upstream"])
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
