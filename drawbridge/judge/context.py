@@ -25,6 +25,7 @@ from drawbridge.facts.fleet import (
 )
 from drawbridge.judge.devices.device_index import DeviceIndex, SliceNumbers
 from drawbridge.judge.devices.published_classes import find_published_classes
+from drawbridge.judge.progress import Progress
 from drawbridge.judge.slices.expressions import declares_compatibility
 from drawbridge.judge.work import Work
 from drawbridge.solver.memo import Memo
@@ -76,6 +77,11 @@ class JudgeCaches:
         self.current = Memo(selectors)
         self.numbers = SliceNumbers()
 
+    def limit_time(self, out_of_time: Callable[[], bool] | None) -> None:
+        """Let judgements raise OutOfTimeError when they are `out_of_time`; None sets no limit."""
+        for memo in (self.proofs, self.with_taints, self.current):
+            memo.limit_time(out_of_time)
+
 
 class JudgeContext(msgspec.Struct, frozen=True, eq=False):
     """The cluster, and what is known about its completeness; `build_context` makes one.
@@ -102,6 +108,8 @@ class JudgeContext(msgspec.Struct, frozen=True, eq=False):
     has_rules: bool = False
     # What is left of the work of a question; without a limit outside of a judgement.
     work: Work = msgspec.field(default_factory=Work)
+    # Of a judgement that is made in parts.
+    progress: Progress | None = None
 
     @property
     def selectors(self) -> Selectors:

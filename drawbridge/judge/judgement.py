@@ -7,7 +7,7 @@ its work before it does it (`drawbridge.judge.work`), so that one object cannot 
 of all others.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -52,7 +52,7 @@ def limit_work() -> dict[Question, Work]:
 
 
 def judge_subject(
-    subject: Subject, context: JudgeContext, limits: Mapping[Question, Work] | None = None
+    subject: Subject, context: JudgeContext, limits: dict[Question, Work] | None = None
 ) -> tuple[Finding, ...]:
     """Return all findings about a subject, in the order of the questions, each once.
 
@@ -60,12 +60,25 @@ def judge_subject(
     `limits` of their work.
     """
     limits = limits or limit_work()
-    findings = (
-        finding
-        for question, work in limits.items()
-        for finding in _ask(question, subject, replace(context, work=work))
-    )
+    findings: list[Finding | DeviceFinding] = []
+    for question, work in list(limits.items()):
+        answer, limits[question] = _answer(question, subject, context, work)
+        findings += answer
     return tuple(dict.fromkeys(settle_all(findings, subject, context)))
+
+
+def _answer(
+    question: Question, subject: Subject, context: JudgeContext, work: Work
+) -> tuple[tuple[Finding | DeviceFinding, ...], Work]:
+    """Return the answer to a question, from a part of the judgement that ended before."""
+    if context.progress is None:
+        return tuple(_ask(question, subject, replace(context, work=work))), work
+
+    def ask() -> tuple[tuple[Finding | DeviceFinding, ...], Work]:
+        own = work.copy()  # a question that does not end is asked again
+        return tuple(_ask(question, subject, replace(context, work=own))), own
+
+    return context.progress.answer(ask)
 
 
 def _ask(

@@ -37,6 +37,12 @@ class Work:
         self.weights: dict[Hashable, int] = {}
         self._paid: set[Hashable] = set()
 
+    def copy(self) -> "Work":
+        """Return the same work left, which is spent apart."""
+        other = Work(self.left)
+        other.weights, other._paid = dict(self.weights), set(self._paid)
+        return other
+
     @property
     def search_limit(self) -> int | None:
         """The work of one search on one node at most."""

@@ -1,13 +1,14 @@
 """Turns that callers take one at a time, so that no key delays the callers of the others.
 
-Keys take turns; within a key the first caller is first. The number of callers that wait is bounded.
-A key with many of them loses its last one to a key with few.
+Keys take turns; within a key the first caller is first. Keys that come last have a turn when no
+other key waits. The number of callers that wait is bounded. A key with many of them loses its last
+one to a key with few.
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 _Turn = asyncio.Future[None]
 
@@ -22,13 +23,21 @@ class NoTurnError(Exception):
 class FairTurns:
     """Grants one turn at a time. Holds nothing of a key without callers."""
 
-    def __init__(self, max_waiting: int) -> None:
+    def __init__(
+        self, max_waiting: int, comes_last: Callable[[str], bool] = lambda _key: False
+    ) -> None:
         self._max_waiting = max_waiting
+        self._comes_last = comes_last
         self._waiting: dict[str, deque[_Turn]] = {}
         self._is_taken = False
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
+
+    def is_awaited(self, key: str) -> bool:
+        """Return whether another key should have the turn that this key has. For any thread."""
+        others = [each for each in list(self._waiting) if each != key]
+        return bool(others) and (self._comes_last(key) or not all(map(self._comes_last, others)))
 
     @contextlib.asynccontextmanager
     async def take(self, key: str) -> AsyncIterator[None]:
@@ -70,7 +79,8 @@ class FairTurns:
 
     def _pass_on(self) -> None:
         while self._waiting:
-            key = next(iter(self._waiting))
+            first = (each for each in self._waiting if not self._comes_last(each))
+            key = next(first, next(iter(self._waiting)))
             turns = self._waiting.pop(key)
             turn = turns.popleft()
             if turns:

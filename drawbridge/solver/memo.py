@@ -45,6 +45,7 @@ class Memo:
     def __init__(self, selectors: Selectors | None = None) -> None:
         self._selectors = selectors
         self.before_node = do_nothing
+        self._interrupt = do_nothing
         self._settings: tuple[object, ...] = ()
         self._world: World | None = None
         self.demands: dict[bytes, Any] = {}
@@ -77,12 +78,15 @@ class Memo:
         Neither the first node nor the first evaluation is interrupted, so that each call decides
         something.
         """
-        self.before_node = _end_after_first(out_of_time)
-        self.expressions.interrupt = _end_after_first(out_of_time)
+        self.before_node = end_after_first(out_of_time)
+        self._interrupt = end_after_first(out_of_time)
+        if self._world is not None:
+            self.expressions.interrupt = self._interrupt
 
     def _clear(self, world: World) -> None:
         self.demands = {}
         self.expressions = ExpressionEvaluator(world.gates, self._selectors)
+        self.expressions.interrupt = self._interrupt
         self.candidates = CandidateCache(world, self.expressions)
         self._gates = world.gates
         self._deviations = world.deviations
@@ -186,7 +190,8 @@ class Memo:
         return Baseline(use, counters, group_states)
 
 
-def _end_after_first(out_of_time: Callable[[], bool] | None) -> Callable[[], None]:
+def end_after_first(out_of_time: Callable[[], bool] | None) -> Callable[[], None]:
+    """Return a function that raises OutOfTimeError when `out_of_time`, except in its first call."""
     if out_of_time is None:
         return do_nothing
     calls = itertools.count()

@@ -50,6 +50,37 @@ async def test_a_key_with_one_call_waits_for_one_call_of_each_other_key() -> Non
     assert callers.order == ["a1", "b1", "c1", "a2", "a3"]
 
 
+async def test_a_key_that_comes_last_waits_for_all_others() -> None:
+    callers = Callers()
+    callers.turns = FairTurns(16, lambda key: key in {"a", "b"})
+    assert await hold(callers, "a1", "b1", "b2", "c1", "c2", "d1") == {}
+    assert callers.order == ["c1", "d1", "c2", "a1", "b1", "b2"]
+
+
+@pytest.mark.parametrize(
+    ("key", "waiting", "is_awaited"),
+    [
+        ("c", (), False),
+        ("c", ("c1",), False),
+        ("c", ("d1",), True),
+        ("c", ("a1",), False),  # it comes last
+        ("a", ("b1",), True),
+        ("a", ("c1",), True),
+    ],
+)
+async def test_a_turn_is_awaited_by_keys_that_come_before_it(
+    key: str,
+    waiting: tuple[str, ...],
+    is_awaited: bool,  # noqa: FBT001  # a column
+) -> None:
+    callers = Callers()
+    callers.turns = FairTurns(16, lambda key: key in {"a", "b"})
+    async with callers.turns.take(key):
+        await callers.call(*waiting)
+        assert callers.turns.is_awaited(key) is is_awaited
+    await callers.finish()
+
+
 async def test_a_full_queue_makes_room_for_a_key_with_fewer_calls() -> None:
     callers = Callers(max_waiting=3)
     assert await hold(callers, "a1", "a2", "a3", "b1") == {"a3": "NoTurnError"}

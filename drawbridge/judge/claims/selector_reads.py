@@ -153,7 +153,7 @@ def _find_failures(
     expressions = context.caches.proofs.expressions
     for driver, pool, device in _different_devices(nodes, context):
         for number, text in enumerate(selectors):
-            outcome = expressions.selects(text, driver, device)
+            outcome = expressions.selects(text, driver, device, of_request=True)
             if isinstance(outcome, EvaluationFailure):
                 of_class = number < len(own)
                 local = number if of_class else number - len(own)

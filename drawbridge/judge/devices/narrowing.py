@@ -79,7 +79,8 @@ def _make_acceptance(
         accepted = accepted_values.get(attribute)
         if accepted is None:
             device = Device("any", attributes={} if attribute is None else {name: attribute})
-            accepted = accepted_values[attribute] = expressions.selects(term, "", device) is True
+            outcome = expressions.selects(term, "", device, of_request=True)
+            accepted = accepted_values[attribute] = outcome is True
         return accepted
 
     return accepts

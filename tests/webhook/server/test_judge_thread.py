@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
+from drawbridge.finding import Finding
 from drawbridge.judge.context import JudgeContext
 from drawbridge.process.review import AdmissionRequest, Malformed, decode_review
-from tests.webhook.judging.harness import review
+from tests.tables import YamlValue
+from tests.webhook.judging.harness import change, review
 from webhook.judging.handler import JudgeBusyError
 from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings, PendingChanges
 from webhook.server.judge_thread import JudgeThread
@@ -148,3 +150,150 @@ def test_a_judgement_that_never_ends_makes_the_process_unready(
         assert thread.find_problem() == ""
 
     asyncio.run(play())
+
+
+DRIVER, DEVICES, NODES = "gpu.example.com", 8, 40
+ATTRIBUTES = f'device.attributes["{DRIVER}"]'
+EXPENSIVE = {
+    "an evaluation on each device": f'{ATTRIBUTES}.uuid + {ATTRIBUTES}.row == "none"',
+    "an error on each device": f"{ATTRIBUTES}.uuid + {ATTRIBUTES}.row == {ATTRIBUTES}.missing",
+    "a near-unique value": f'{ATTRIBUTES}.uuid.matches("none.*")',
+}
+
+
+class CountingClock:
+    """A clock that advances by a millisecond whenever somebody asks."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        self.asked += 1
+        return self.asked / 1000
+
+
+def publish(node: int) -> YamlValue:
+    """Return the slice of a node; each device has values of its own."""
+    devices = [
+        {
+            "name": f"d{i}",
+            "attributes": {
+                "uuid": {"string": f"{node}-{i}"},
+                "row": {"string": f"{node % 7}-{i}"},
+            },
+        }
+        for i in range(DEVICES)
+    ]
+    pool = {"name": f"n{node}", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": f"n{node}", "pool": pool, "devices": devices}
+    return {"kind": "ResourceSlice", "metadata": {"name": f"s{node}"}, "spec": spec}
+
+
+def make_cluster() -> JudgedCluster:
+    selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
+    published: list[YamlValue] = [
+        {"kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {"selectors": [selector]}},
+        *(publish(node) for node in range(NODES)),
+    ]
+    cluster = JudgedCluster()
+    cluster.apply([change(None, each) for each in published])
+    return cluster
+
+
+def request_claim(namespace: str, expression: str) -> AdmissionRequest:
+    exactly = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": expression}}]}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": namespace},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    }
+    decoded = decode_review(review(claim, namespace=namespace))
+    assert not isinstance(decoded, Malformed)
+    return decoded
+
+
+@pytest.mark.parametrize("expression", EXPENSIVE.values(), ids=list(EXPENSIVE))
+def test_a_judgement_of_much_work_has_its_turns_between_those_of_others(expression: str) -> None:
+    clock = CountingClock()
+    thread = JudgeThread(make_cluster(), EmptyView(), now=clock)
+    ended: list[str] = []
+
+    async def judge(namespace: str, text: str) -> tuple[Finding, ...]:
+        found = await thread.judge(request_claim(namespace, text), {}, 60)
+        ended.append(namespace)
+        return found
+
+    async def play() -> tuple[int, list[tuple[Finding, ...]]]:
+        attack = [asyncio.create_task(judge("attacker", expression)) for _ in range(3)]
+        await asyncio.sleep(0)
+        before = clock.asked
+        found = await judge("innocent", "false")
+        waited = clock.asked - before
+        assert [each.code for each in found] == ["DeviceNeverMatches"]
+        return waited, list(await asyncio.gather(*attack))
+
+    waited, found = asyncio.run(play())
+    assert ended[0] == "innocent"
+    assert waited < 100  # milliseconds of this clock
+    alone = asyncio.run(
+        JudgeThread(make_cluster(), EmptyView()).judge(
+            request_claim("attacker", expression), {}, 60
+        )
+    )
+    assert alone
+    assert found == [alone] * 3
+
+
+def test_a_namespace_beyond_its_budget_comes_last() -> None:
+    clock = CountingClock()
+    thread = JudgeThread(make_cluster(), EmptyView(), now=clock)
+    ended: list[str] = []
+
+    async def judge(namespace: str, text: str) -> None:
+        await thread.judge(request_claim(namespace, text), {}, 60)
+        ended.append(namespace)
+
+    async def play() -> None:
+        expensive = EXPENSIVE["an evaluation on each device"]
+        await judge("attacker", expensive)
+        tasks = [judge("attacker", f"{expensive} || {each} > 2") for each in range(3)]
+        tasks += [judge(f"team-{each}", "false") for each in range(3)]
+        await asyncio.gather(*tasks)
+
+    asyncio.run(play())
+    assert ended == ["attacker", "team-0", "team-1", "team-2", *["attacker"] * 3]
+
+
+class StoppingClock(CountingClock):
+    """A clock that stops the judgement until the test continues."""
+
+    def __init__(self, stop: int) -> None:
+        super().__init__()
+        self.stop = stop
+        self.stopped, self.continued = threading.Event(), threading.Event()
+
+    def __call__(self) -> float:
+        """Return the time; wait at one of the calls."""
+        if self.asked == self.stop:
+            self.stopped.set()
+            self.continued.wait(10)
+        return super().__call__()
+
+
+def test_a_judgement_that_nobody_waits_for_ends_early() -> None:
+    clock = StoppingClock(20)
+    thread = JudgeThread(make_cluster(), EmptyView(), now=clock)
+
+    async def play() -> int:
+        expensive = request_claim("attacker", EXPENSIVE["an evaluation on each device"])
+        running = asyncio.create_task(thread.judge(expensive, {}, 60))
+        assert await asyncio.to_thread(clock.stopped.wait, 10)
+        running.cancel()
+        await asyncio.wait([running])
+        clock.continued.set()
+        await thread.judge(request_claim("innocent", "false"), {}, 60)
+        return clock.asked
+
+    assert asyncio.run(play()) < DEVICES * NODES // 2
