@@ -1,10 +1,12 @@
 """Scenarios: the API of the allocator, asked by ServiceAccounts of two tenants with real rights."""
 
 import base64
+import contextlib
 import http.client
 import json
 import socket
 import ssl
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from e2e.bridge.pair import Pair
@@ -31,9 +33,9 @@ class Answer(NamedTuple):
     body: JSON
 
 
-def ask(stage: BridgeStage, pair: Pair, call: str, token: str, body: JSON | None = None) -> Answer:
-    """Call the API of an allocator over TLS, as a client of the Service does."""
-    method, _, path = call.partition(" ")
+@contextlib.contextmanager
+def connected(stage: BridgeStage, pair: Pair) -> Iterator[http.client.HTTPConnection]:
+    """Connect to the API of an allocator over TLS, as a client of the Service does."""
     secret = stage.client.get(SECRET)["data"]
     authority = ssl.create_default_context(cadata=base64.b64decode(secret["ca.crt"]).decode())
     with (
@@ -42,22 +44,37 @@ def ask(stage: BridgeStage, pair: Pair, call: str, token: str, body: JSON | None
     ):
         connection = http.client.HTTPConnection(HOST)
         connection.sock = encrypted
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        connection.request(method, path, json.dumps(body) if body else None, headers)
-        response = connection.getresponse()
-        return Answer(response.status, json.loads(response.read()))
+        yield connection
 
 
-def tenant(stage: BridgeStage, name: str, rules: list[JSON]) -> str:
-    """Create an account with rights in the namespace of the stage; return a token."""
-    stage.client.create(stage.path("serviceaccounts"), {"metadata": {"name": name}})
-    roles = f"{ROLES}/namespaces/{stage.namespace}"
+def send(
+    connection: http.client.HTTPConnection, call: str, token: str, body: JSON | None = None
+) -> Answer:
+    """Send one request, and read the response."""
+    method, _, path = call.partition(" ")
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    connection.request(method, path, json.dumps(body) if body else None, headers)
+    response = connection.getresponse()
+    return Answer(response.status, json.loads(response.read()))
+
+
+def ask(stage: BridgeStage, pair: Pair, call: str, token: str, body: JSON | None = None) -> Answer:
+    """Call the API of an allocator on a connection of its own."""
+    with connected(stage, pair) as connection:
+        return send(connection, call, token, body)
+
+
+def tenant(stage: BridgeStage, name: str, rules: list[JSON], namespace: str = "") -> str:
+    """Create an account with rights in a namespace, else that of the stage; return a token."""
+    own = namespace or stage.namespace
+    stage.client.create(f"/api/v1/namespaces/{own}/serviceaccounts", {"metadata": {"name": name}})
+    roles = f"{ROLES}/namespaces/{own}"
     stage.client.create(f"{roles}/roles", {"metadata": {"name": name}, "rules": rules})
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": stage.namespace}
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": own}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
     stage.client.create(f"{roles}/rolebindings", binding)
-    return stage.processes.account_token(stage.namespace, name)
+    return stage.processes.account_token(own, name)
 
 
 class Asked:
