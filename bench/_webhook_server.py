@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from bench._cluster import MemoryTemplateStore, SampleClusterView
+from bench._cluster import SampleClusterView, template_store
 from cli.input.cluster_objects import sort_documents
 from cli.input.files import read_documents
 from drawbridge.config.model import Configuration
@@ -64,7 +64,7 @@ async def serve(certificate: str, key: str) -> None:
     """Serve until killed."""
     pair = ServingCertificate(certificate, key)
     pair.refresh()
-    made = TemplateCache(MemoryTemplateStore(), lambda: datetime.now(UTC))
+    made = TemplateCache(template_store(), lambda: datetime.now(UTC))
     reviews = AdmissionHandler(SampleClusterView(sampled()), made, AnswerCache())
     handler = AdmissionHTTPHandler(list_endpoints(reviews), list)
 

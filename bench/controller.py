@@ -39,7 +39,7 @@ from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.process.collection import CollectionPause
 from drawbridge.translate.changes.template import make_template
 from drawbridge.translate.pods import make_context, translate
-from tests.controller.harness import FakeStore
+from tests.cluster.memory_store import MemoryStore
 
 NODES: Final = scaled(5_000, 20)
 NAMESPACES: Final = scaled(1_000, 10)
@@ -60,7 +60,7 @@ class _Delay(NamedTuple):
     cpu: float
 
 
-def fill(store: FakeStore[T], objects: Iterable[Unstructured]) -> FakeStore[T]:
+def fill(store: MemoryStore[T], objects: Iterable[Unstructured]) -> MemoryStore[T]:
     """Store objects, and return the store."""
     for stored in objects:
         store.put(stored)
@@ -157,7 +157,7 @@ async def _row(title: str, reconciler: Reconciler) -> None:
 async def _measure_all() -> None:
     configuration, reporter = Configuration(), SilentReporter()
     namespaces = fill(
-        FakeStore(PartialObject),
+        MemoryStore(PartialObject),
         ({"metadata": {"name": f"team-{i}", "labels": _ENFORCE}} for i in range(NAMESPACES)),
     )
     scope = AdmissionScope(namespaces, lambda: _WEBHOOK, lambda: configuration)
@@ -167,7 +167,7 @@ async def _measure_all() -> None:
     for title, value in _waiting(scope, reporter).items():
         await _row(title, value)
     await _row(f"garbage collection of {TEMPLATES:,} templates", _collector(scope, reporter))
-    quotas = fill(FakeStore(WatchedQuota), map(_quota, range(NAMESPACES)))
+    quotas = fill(MemoryStore(WatchedQuota), map(_quota, range(NAMESPACES)))
     mirror = QuotaMirrorReconciler(
         quotas,
         namespaces,
@@ -194,13 +194,13 @@ def _facts(configuration: Configuration, reporter: SilentReporter) -> FactsRecon
 
     classes: Iterable[Any] = [{"metadata": {"name": "gpu.nvidia.com"}, "spec": {}}]
     sources = FactsSources(
-        fill(FakeStore(None, decode=slice_reader().read), map(_slice, range(NODES))),
-        fill(FakeStore(None, decode=class_reader().read), classes),
-        fill(FakeStore(PartialObject), map(_node, range(NODES))),
+        fill(MemoryStore(None, decode=slice_reader().read), map(_slice, range(NODES))),
+        fill(MemoryStore(None, decode=class_reader().read), classes),
+        fill(MemoryStore(PartialObject), map(_node, range(NODES))),
     )
     return FactsReconciler(
         sources,
-        FakeStore(PartialObject),
+        MemoryStore(PartialObject),
         "drawbridge-system",
         configuration=lambda: configuration,
         server_support=support,
@@ -215,10 +215,10 @@ def _slice(number: int) -> Unstructured:
 
 def _waiting(scope: AdmissionScope, reporter: SilentReporter) -> dict[str, Reconciler]:
     def make(pods: Iterable[Unstructured]) -> Reconciler:
-        templates = FakeStore(PartialObject)
+        templates = MemoryStore(PartialObject)
         context = make_context(Configuration())
         return MissingTemplateReconciler(
-            fill(FakeStore(WatchedPod), pods),
+            fill(MemoryStore(WatchedPod), pods),
             templates,
             templates,
             scope=scope,
@@ -235,8 +235,8 @@ def _waiting(scope: AdmissionScope, reporter: SilentReporter) -> dict[str, Recon
 
 
 def _collector(scope: AdmissionScope, reporter: SilentReporter) -> Reconciler:
-    templates = fill(FakeStore(PartialObject), _templates())
-    pods = fill(FakeStore(WatchedPod), (_translated(_pod(i)) for i in range(PODS)))
+    templates = fill(MemoryStore(PartialObject), _templates())
+    pods = fill(MemoryStore(WatchedPod), (_translated(_pod(i)) for i in range(PODS)))
     return TemplateGarbageCollector(
         templates,
         pods,
@@ -248,11 +248,11 @@ def _collector(scope: AdmissionScope, reporter: SilentReporter) -> Reconciler:
 
 
 def _dual(facts: FactsReconciler, reporter: SilentReporter) -> Reconciler:
-    nodes = fill(FakeStore(WatchedNode), map(_node, range(NODES)))
+    nodes = fill(MemoryStore(WatchedNode), map(_node, range(NODES)))
     read: Callable[[], Any] = lambda: facts.dual_nodes  # noqa: E731
     return DualNodeReconciler(
         nodes,
-        DualNodeStores(nodes, FakeStore(WatchedPod)),
+        DualNodeStores(nodes, MemoryStore(WatchedPod)),
         dual_nodes=read,
         context=lambda: facts.context,
         reporter=reporter,

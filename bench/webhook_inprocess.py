@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bench._cluster import IN, OUT, MemoryTemplateStore, SampleClusterView
+from bench._cluster import IN, OUT, SampleClusterView, template_store
 from bench._scale import scaled
 from bench.webhook import pod as written
 from drawbridge.config.model import Configuration
@@ -100,7 +100,7 @@ def make_review_function() -> Callable[[bytes], Reply | PendingReply]:
     """Return the function of a new handler that reviews the body of a request."""
     return AdmissionHandler(
         SampleClusterView(make_context(Configuration(), FACTS)),
-        TemplateCache(MemoryTemplateStore(), lambda: datetime(2026, 1, 1, tzinfo=UTC)),
+        TemplateCache(template_store(), lambda: datetime(2026, 1, 1, tzinfo=UTC)),
         AnswerCache(),
     ).review_pod
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from bench._cluster import MemoryTemplateStore, SampleClusterView
+from bench._cluster import SampleClusterView, template_store
 from bench._scale import scaled
 from bench.webhook_inprocess import FACTS, build_body
 from drawbridge.config.model import Configuration
@@ -67,7 +67,7 @@ def _print(name: str, waits: list[float]) -> None:
 
 async def _print_rows() -> None:
     cluster = SampleClusterView(make_context(Configuration(), FACTS))
-    templates = TemplateCache(MemoryTemplateStore(), lambda: datetime.now(UTC))
+    templates = TemplateCache(template_store(), lambda: datetime.now(UTC))
     handler = AdmissionHandler(cluster, templates, AnswerCache())
     async with contextlib.aclosing(WorkerProcess()) as worker:
         await worker.start()

@@ -1,4 +1,9 @@
-"""Writes of claims in memory: what each write changes. Where and when is decided by who stores."""
+"""Writes of claims in memory: what each write changes. Where and when is decided by who stores.
+
+They stand apart from `tests.cluster.memory_store`, because they implement `ClusterWrites`, whose
+writes are steps of the protocol for allocations and not requests: a fault hits one of these steps,
+and a simulation plays hundreds of thousands of them with decoded claims.
+"""
 
 import abc
 from collections.abc import Callable, Sequence

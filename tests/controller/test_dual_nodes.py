@@ -13,7 +13,8 @@ from drawbridge.dra.nodes import Node
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.served_names import DualNode
 from drawbridge.translate.pods import make_context
-from tests.controller.harness import FakeReporter, FakeStore
+from tests.cluster.memory_store import MemoryStore
+from tests.controller.harness import FakeReporter
 from tests.facts import clusters
 
 NAME = "nvidia.com/gpu"
@@ -25,8 +26,8 @@ class Scene:
 
     def __init__(self, **labels: dict[str, str]) -> None:
         self.nodes, self.pods, self.reporter = (
-            FakeStore(PartialObject),
-            FakeStore(WatchedPod),
+            MemoryStore(PartialObject),
+            MemoryStore(WatchedPod),
             FakeReporter(),
         )
         for name, each in labels.items():

@@ -14,8 +14,9 @@ from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import PartialObject, WatchedPod, WatchedQuota
 from drawbridge.config.model import Configuration
 from drawbridge.translate.pods import make_context
+from tests.cluster.memory_store import START, MemoryStore
 from tests.controller import test_template_gc
-from tests.controller.harness import START, FakeClock, FakeReporter, FakeStore
+from tests.controller.harness import FakeClock, FakeReporter
 from tests.controller.waiting_pods import TEAM, Scene, translated
 
 OBJECTS: Final = 40
@@ -52,7 +53,7 @@ class TurnScope:
 
 
 def make_missing_templates(turns: Turns) -> Reconciler:
-    pods, templates = FakeStore(WatchedPod), FakeStore(PartialObject)
+    pods, templates = MemoryStore(WatchedPod), MemoryStore(PartialObject)
     for number in range(OBJECTS):
         pods.put(translated(name=f"pod-{number}")[0])
     return MissingTemplateReconciler(
@@ -83,12 +84,12 @@ def make_garbage_collector(turns: Turns) -> Reconciler:
 
 
 def make_quota_mirror(turns: Turns) -> Reconciler:
-    quotas = FakeStore(WatchedQuota)
+    quotas = MemoryStore(WatchedQuota)
     for number in range(OBJECTS):
         quotas.put({"metadata": {"name": "quota", "namespace": f"team-{number}"}})
     return QuotaMirrorReconciler(
         quotas,
-        FakeStore(PartialObject),
+        MemoryStore(PartialObject),
         quotas,
         is_enforced=turns.decide,
         context=lambda: make_context(Configuration()),

@@ -11,7 +11,8 @@ from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject
 from drawbridge.api_error import ApiError
 from drawbridge.facts.gather import GATE_OF_FIELD
-from tests.controller.harness import FakeReporter, FakeStore
+from tests.cluster.memory_store import MemoryStore
+from tests.controller.harness import FakeReporter
 
 ALL = tuple(sorted(FIELD_PROBES))
 
@@ -20,7 +21,7 @@ class Scene:
     """A reconciler with a server that drops some fields and rejects invalid objects."""
 
     def __init__(self, *dropped: str, version: str = "1.36") -> None:
-        self.templates, self.reporter = FakeStore(PartialObject), FakeReporter()
+        self.templates, self.reporter = MemoryStore(PartialObject), FakeReporter()
         self.version = version
         self.templates.admit = lambda value: drop_fields(value, dropped)
         self.reconciler = FieldProbeReconciler(self.templates, self._version, self.reporter)

@@ -28,7 +28,8 @@ from drawbridge.config.model import Configuration, LabelSelector, Legacy, Placem
 from drawbridge.config.string_formats import NetworkName, ResourceName
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK, WEBHOOK_CONFIGURATION
 from drawbridge.translate.interest import covers, derive_interest
-from tests.controller.harness import FakeReporter, FakeStore
+from tests.cluster.memory_store import MemoryStore
+from tests.controller.harness import FakeReporter
 from tests.tables import YamlValue
 from tests.translate.test_interest import PODS as ANY_PODS
 from tests.translate.test_interest import pods
@@ -240,7 +241,7 @@ ROLLED_OUT: dict[str, Any] = {
 }
 
 
-class WebhookStore(FakeStore[PartialObject]):
+class WebhookStore(MemoryStore[PartialObject]):
     """Merges applied webhooks by name, as the API server does."""
 
     async def apply(self, value: Unstructured, namespace: str = "") -> Unstructured:

@@ -11,7 +11,8 @@ from controller.watched_objects import WatchedNode
 from drawbridge.api_error import ApiError
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
-from tests.controller.harness import FakeReporter, FakeStore
+from tests.cluster.memory_store import MemoryStore
+from tests.controller.harness import FakeReporter
 
 OWNED = {"pool": "bridge"}
 FENCE = {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}
@@ -35,7 +36,7 @@ class Scene:
     """A reconciler over nodes with labels and taints."""
 
     def __init__(self, *entries: dict[str, Any]) -> None:
-        self.nodes, self.reporter = FakeStore(WatchedNode), FakeReporter()
+        self.nodes, self.reporter = MemoryStore(WatchedNode), FakeReporter()
         self.configuration = configured(*entries) if entries else Configuration()
         self.reconciler = OwnedNodeReconciler(
             self.nodes,

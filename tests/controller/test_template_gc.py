@@ -16,7 +16,8 @@ from drawbridge.api_error import ApiError
 from drawbridge.documents.values import Value
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.translate.changes.template import make_template
-from tests.controller.harness import START, FakeClock, FakeReporter, FakeStore
+from tests.cluster.memory_store import START, MemoryStore
+from tests.controller.harness import FakeClock, FakeReporter
 
 MADE = make_template(
     {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "gpus"}}]}}
@@ -36,7 +37,7 @@ class Scene:
 
     def __init__(self, **metadata: Any) -> None:  # noqa: ANN401  # plain JSON
         metadata = {"managedFields": [OURS], "annotations": ago(days=2), **metadata}
-        self.templates, self.pods = FakeStore(PartialObject), FakeStore(WatchedPod)
+        self.templates, self.pods = MemoryStore(PartialObject), MemoryStore(WatchedPod)
         self.reporter, self.clock = FakeReporter(), FakeClock(START)
         self.stored: Unstructured = {**MADE.object}
         self.stored["metadata"] = {"name": MADE.name, "namespace": TEAM, **metadata}

@@ -10,12 +10,14 @@ from controller.admission_scope import AdmissionScope
 from controller.missing_templates import MissingTemplateReconciler
 from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject, WatchedPod
+from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.translate.changes.patch import to_operations
 from drawbridge.translate.pods import TranslationContext, make_context, translate
-from tests.controller.harness import FakeClock, FakeObject, FakeReporter, FakeStore
+from tests.cluster.memory_store import MemoryStore
+from tests.controller.harness import FakeClock, FakeReporter
 
 TEAM = "team"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -64,13 +66,13 @@ class Scene:
     """A reconciler over the pods and templates of a namespace."""
 
     def __init__(self, *facts: TranslationContext, now: TranslationContext | None = NEW) -> None:
-        self.pods, self.templates = FakeStore(WatchedPod), FakeStore(PartialObject)
+        self.pods, self.templates = MemoryStore(WatchedPod), MemoryStore(PartialObject)
         self.reporter, self.known = (
             FakeReporter(),
             {each.facts_digest: each.facts for each in facts},
         )
         self.context, self.clock = now, FakeClock()
-        self.namespaces = FakeStore(PartialObject)
+        self.namespaces = MemoryStore(PartialObject)
         for name in (TEAM, "full", "one", "two"):
             self.label(name, "enforce")
         self.configuration = Configuration()
@@ -91,7 +93,7 @@ class Scene:
         labels = {NAMESPACE_NAME: namespace, **({TRANSLATE_LABEL: mode} if mode else {})}
         self.namespaces.put({"metadata": {"name": namespace, "labels": labels}})
 
-    def put(self, pod: Unstructured) -> FakeObject[WatchedPod]:
+    def put(self, pod: Unstructured) -> CachedObject[WatchedPod]:
         """Store a pod and send its event to the reconciler."""
         stored = self.pods.put(pod)
         self.reconciler.pod_changed(None, stored)

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from certs.serving import make_certificate
+from drawbridge.cluster.client import ResourceClient, decode_object
+from drawbridge.cluster.resources import TEMPLATES
 from drawbridge.cluster.session import Session
 from drawbridge.names import WEBHOOK_SERVICE
 from drawbridge.process import metrics
@@ -73,7 +75,9 @@ class _Webhook:
         settings.subscribe(self.cluster.configure)
         self.answers = AnswerCache()
         self.worker = WorkerProcess()
-        store = WatchedTemplateStore(self.cluster.templates, session)
+        store = WatchedTemplateStore(
+            self.cluster.templates, ResourceClient(session, TEMPLATES, decode_object)
+        )
         templates = TemplateCache(store, lambda: datetime.now(UTC), _count)
         handler = AdmissionHandler(self.cluster, templates, self.answers)
         self.reviews = ReviewDispatcher(handler, self.cluster, templates, self.worker)

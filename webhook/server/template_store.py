@@ -3,16 +3,16 @@
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from drawbridge.agreement.owned_templates import has_owned_name
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.cache import Cache, CachedObject
-from drawbridge.cluster.client import ResourceClient, decode_object
-from drawbridge.cluster.resources import TEMPLATES
-from drawbridge.cluster.session import Session
+from drawbridge.cluster.client import ResourceClient
+from drawbridge.cluster.resources import ApiObject
+from drawbridge.cluster.store import ChangeListener
 from drawbridge.documents.values import Value
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.process.logs import log_event
@@ -33,12 +33,37 @@ class WatchedTemplate(msgspec.Struct, frozen=True):
     metadata: AnnotatedMetadata = AnnotatedMetadata()
 
 
+class TemplateWatch(Protocol):
+    """The templates as the watch shows them."""
+
+    def get(self, name: str, namespace: str = "") -> CachedObject[WatchedTemplate] | None:
+        """Return a template, or None if it is not there."""
+
+    def subscribe(self, listener: ChangeListener[WatchedTemplate]) -> None:
+        """Call `listener` for every change from now on."""
+
+
+class TemplateRequests(Protocol):
+    """The requests about templates. All raise ApiError."""
+
+    async def create(
+        self, value: ApiObject, namespace: str = "", *, dry_run: bool = False
+    ) -> ApiObject:
+        """Create a template and return the stored form."""
+
+    async def read(self, name: str, namespace: str = "") -> ApiObject | None:
+        """Read a template; None if it does not exist."""
+
+    async def merge(self, name: str, value: ApiObject, namespace: str = "") -> ApiObject:
+        """Apply a JSON merge patch."""
+
+
 class WatchedTemplateStore:
     """Reads templates from the watch cache, and sends other requests to the API server."""
 
-    def __init__(self, cache: Cache[WatchedTemplate], session: Session) -> None:
+    def __init__(self, cache: TemplateWatch, client: TemplateRequests) -> None:
         self._cache = cache
-        self._client = ResourceClient(session, TEMPLATES, decode_object)
+        self._client = client
         self._unused: dict[str, set[str]] = {}  # names by namespace
         cache.subscribe(self._on_template)
 
@@ -73,7 +98,7 @@ class WatchedTemplateStore:
         """Create a template and return the stored object, or None if the name exists."""
         with _logged("create", namespace, _read_name(value)):
             try:
-                return await self._client.create(value, namespace, dry_run=dry_run)
+                return await self._client.create({**value}, namespace, dry_run=dry_run)
             except ApiError as error:
                 if error.exists:
                     return None
@@ -96,7 +121,11 @@ class WatchedTemplateStore:
                     raise
 
 
-_: type[TemplateStore] = WatchedTemplateStore
+_: tuple[type[TemplateStore], type[TemplateWatch], type[TemplateRequests]] = (
+    WatchedTemplateStore,
+    Cache[WatchedTemplate],
+    ResourceClient[ApiObject],
+)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ import asyncio
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -16,14 +15,12 @@ from drawbridge.api_error import ApiError
 from drawbridge.config.available_fields import AVAILABLE_FIELDS
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
-from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
 from drawbridge.facts.serialized import read_facts
 from drawbridge.finding import Finding
-from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.pods import TranslationContext, make_context
+from tests.cluster.memory_store import MemoryStore
 from tests.tables import YamlValue
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
@@ -31,6 +28,7 @@ from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import RecentInputs
 from webhook.admission.replies import Reply, await_reply
 from webhook.admission.templates import TemplateCache
+from webhook.server.template_store import WatchedTemplate, WatchedTemplateStore
 
 HEAD = {"apiVersion": "drawbridge.dev/v1alpha1"}
 ENFORCE = {"drawbridge.dev/translate": "enforce"}
@@ -66,69 +64,52 @@ class Clock:
         self.moment += timedelta(**by)
 
 
-class FakeTemplateStore:
-    """Stores templates like an API server, with configurable failures."""
+class MemoryTemplates(WatchedTemplateStore):
+    """The store of templates over an API server in memory, with configurable failures.
+
+    `watch` is what the watch has delivered: what a test stores there.
+    """
 
     def __init__(self) -> None:
-        self.stored: dict[tuple[str, str], dict[str, Value]] = {}
-        self.watched: dict[tuple[str, str], dict[str, Value]] = {}
-        self._raw: dict[tuple[str, str], tuple[dict[str, Value], bytes]] = {}
-        self.calls: list[str] = []
+        self.server = MemoryStore(WatchedTemplate, before_write=self._fail, admit=self._drop_fields)
+        self.watch = MemoryStore(WatchedTemplate)
         self.dropped_fields: tuple[str, ...] = ()  # fields of `exactly`
         self.is_failing = False
         self.refusal = ""
-        self.unblocked = asyncio.Event()
-        self.unblocked.set()
+        super().__init__(self.watch, self.server)
 
-    def get_cached(self, namespace: str, name: str) -> bytes | None:
-        key = (namespace, name)
-        if key not in self.watched:
-            return None
-        watched, raw = self._raw.get(key, (None, b""))
-        if watched is not self.watched[key]:
-            watched, raw = self.watched[key], msgspec.json.encode(self.watched[key])
-            self._raw[key] = (watched, raw)
-        return raw
+    @property
+    def stored(self) -> dict[tuple[str, str], YamlValue]:
+        """The templates on the API server."""
+        return self.server.objects
 
-    def count_unused(self, namespace: str) -> int:
-        stored = [each for (own, _), each in self.watched.items() if own == namespace]
-        notes = [as_mapping(get_value(each, ("metadata", "annotations"))) for each in stored]
-        return sum("drawbridge.dev/used" not in each for each in notes)
+    @property
+    def calls(self) -> list[str]:
+        """The verbs of the requests."""
+        return [verb for verb, _ in self.server.requests]
 
-    async def create(
-        self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False
-    ) -> Mapping[str, Value] | None:
-        await self._record("dry" if dry_run else "create")
-        stored: YamlValue = deepcopy(dict(value))
-        key = (namespace, stored["metadata"]["name"])
-        if key in self.stored:
-            return None
-        stored["metadata"] |= {"uid": "u1", "resourceVersion": "7"}
-        for request in stored["spec"]["spec"]["devices"]["requests"]:
-            for field_name in self.dropped_fields:
-                request.get("exactly", {}).pop(field_name, None)
-        if not dry_run:
-            self.stored[key] = stored
-        result: dict[str, Value] = stored
-        return result
+    @property
+    def unblocked(self) -> asyncio.Event:
+        """Whether requests are answered."""
+        return self.server.unblocked
 
-    async def read(self, namespace: str, name: str) -> Mapping[str, Value] | None:
-        await self._record("read")
-        return self.stored.get((namespace, name))
+    def deliver(self) -> None:
+        """Let the watch show what the API server has."""
+        for stored in self.stored.values():
+            self.watch.put(stored)
 
-    async def touch(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
-        await self._record("touch")
-        stored: YamlValue = self.stored.get((namespace, name))
-        if stored:
-            stored["metadata"].setdefault("annotations", {}).update(annotations)
-
-    async def _record(self, call: str) -> None:
-        self.calls.append(call)
-        await self.unblocked.wait()
+    def _fail(self, verb: str, value: YamlValue) -> None:
+        del verb, value
         if self.is_failing:
             raise ApiError(503, "ServiceUnavailable", "no")
         if self.refusal:
             raise ApiError(403, "Forbidden", self.refusal)
+
+    def _drop_fields(self, template: YamlValue) -> YamlValue:
+        for request in template["spec"]["spec"]["devices"]["requests"]:
+            for name in self.dropped_fields:
+                request.get("exactly", {}).pop(name, None)
+        return template
 
 
 @dataclass
@@ -177,7 +158,7 @@ class AdmissionHarness:
     """An admission handler with fakes for everything that it needs."""
 
     cluster: FakeClusterView = field(default_factory=FakeClusterView)
-    store: FakeTemplateStore = field(default_factory=FakeTemplateStore)
+    store: MemoryTemplates = field(default_factory=MemoryTemplates)
     clock: Clock = field(default_factory=Clock)
     answers: AnswerCache = field(default_factory=AnswerCache)
 

@@ -11,7 +11,7 @@ from tests.webhook.admission.harness import (
     AdmissionHarness,
     Clock,
     FakeClusterView,
-    FakeTemplateStore,
+    MemoryTemplates,
     pod,
 )
 from webhook.admission import answer_cache, claim_summary, namespace_scopes, templates
@@ -19,7 +19,7 @@ from webhook.admission import answer_cache, claim_summary, namespace_scopes, tem
 pytestmark = pytest.mark.asyncio
 BOUND: Final = 16
 # Stands for the cluster and the time, not for memory of the process.
-_OUTSIDE: Final = (FakeClusterView, FakeTemplateStore, Clock)
+_OUTSIDE: Final = (FakeClusterView, MemoryTemplates, Clock)
 _OURS: Final = ("webhook.", "drawbridge.", "tests.webhook.")
 _CONTAINERS: Final = (dict, list, set)
 

@@ -201,7 +201,8 @@ async def test_a_template_with_other_content_denies_a_large_pod() -> None:
     object_ = large({"nvidia.com/gpu": "1"})
     await await_reply(harness.dispatcher.review_pod(review(object_)))
     (key,) = harness.store.stored
-    harness.store.watched[key] = {"spec": {"spec": {}}}
+    metadata = {"namespace": key[0], "name": key[1]}
+    harness.store.watch.put({"metadata": metadata, "spec": {"spec": {}}})
     response = read_response(
         await await_reply(harness.dispatcher.review_pod(review(object_))), object_
     )

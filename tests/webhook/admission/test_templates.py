@@ -8,9 +8,8 @@ from drawbridge.agreement.template_objects import find_dropped_field
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.translate.changes.template import ClaimTemplate, make_template
-from drawbridge.translate.legacy.pod_view import as_mapping
 from tests.tables import YamlValue
-from tests.webhook.admission.harness import Clock, FakeTemplateStore
+from tests.webhook.admission.harness import Clock, MemoryTemplates
 from webhook.admission.protocols import TemplateState, TemplateStatus, await_states
 from webhook.admission.templates import MAX_AHEAD, TemplateCache
 
@@ -22,11 +21,16 @@ def build_template(count: int = 1, **exactly: YamlValue) -> ClaimTemplate:
     return make_template({"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}})
 
 
+def in_team(template: YamlValue) -> YamlValue:
+    """Return the object of a template in the namespace of the tests."""
+    return {**template, "metadata": {**template["metadata"], "namespace": "team"}}
+
+
 class TemplateHarness:
     """A template cache over a fake store."""
 
     def __init__(self) -> None:
-        self.store = FakeTemplateStore()
+        self.store = MemoryTemplates()
         self.clock = Clock()
         self.templates = TemplateCache(self.store, self.clock)
 
@@ -78,20 +82,19 @@ async def test_a_deleted_template_is_created_again() -> None:
 
 async def test_a_watched_template_needs_no_request() -> None:
     harness = TemplateHarness()
-    key = ("team", build_template().name)
-    harness.store.watched[key] = harness.store.stored[key] = build_template().object
+    harness.store.server.put(in_team(build_template().object))
+    harness.store.deliver()
     assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
     harness.clock.advance(minutes=59)
     await harness.run_background()
-    assert set(harness.store.calls) <= {"touch"}
+    assert set(harness.store.calls) <= {"merge"}
 
 
 async def test_a_watched_deletion_takes_effect_at_once() -> None:
     harness = TemplateHarness()
-    key = ("team", build_template().name)
-    harness.store.watched[key] = build_template().object
+    harness.store.watch.put(in_team(build_template().object))
     await harness.ensure(build_template())
-    del harness.store.watched[key]
+    harness.store.watch.remove(build_template().name, "team")
     assert await harness.ensure(build_template()) is TemplateStatus.CREATED
 
 
@@ -101,7 +104,7 @@ async def test_different_content_is_a_conflict_until_it_is_deleted() -> None:
         **build_template(8).object,
         "metadata": {"name": build_template().name, "namespace": "team"},
     }
-    harness.store.stored["team", build_template().name] = other
+    harness.store.server.put(other)
     assert await harness.ensure(build_template()) is TemplateStatus.CONFLICT
     calls = len(harness.store.calls)
     assert await harness.ensure(build_template()) is TemplateStatus.CONFLICT
@@ -114,7 +117,9 @@ async def test_different_content_is_a_conflict_until_it_is_deleted() -> None:
 async def test_a_watched_change_is_a_conflict_at_once() -> None:
     harness = TemplateHarness()
     await harness.ensure(build_template())
-    harness.store.watched["team", build_template().name] = {**build_template(8).object}
+    other: YamlValue = in_team(build_template(8).object)
+    other["metadata"]["name"] = build_template().name
+    harness.store.watch.put(other)
     assert await harness.ensure(build_template()) is TemplateStatus.CONFLICT
 
 
@@ -201,17 +206,16 @@ async def test_a_preview_creates_no_template() -> None:
 
 def mark_used(harness: TemplateHarness) -> None:
     """Record the first use as the controller does, and deliver it by the watch."""
-    ((key, stored),) = harness.store.stored.items()
-    metadata: YamlValue = {**as_mapping(stored["metadata"])}
-    metadata["annotations"] = {USED_ANNOTATION: "2026-11-20T12:00:00Z"}
-    harness.store.watched[key] = harness.store.stored[key] = {**stored, "metadata": metadata}
+    (stored,) = harness.store.stored.values()
+    metadata = {**stored["metadata"], "annotations": {USED_ANNOTATION: "2026-11-20T12:00:00Z"}}
+    harness.store.server.put({**stored, "metadata": metadata})
+    harness.store.deliver()
 
 
 async def test_a_template_without_a_recorded_use_is_not_renewed() -> None:
     harness = TemplateHarness()
     await harness.ensure(build_template())
-    ((key, stored),) = harness.store.stored.items()
-    harness.store.watched[key] = stored
+    harness.store.deliver()
     for _ in range(3):
         harness.clock.advance(hours=25)
         await harness.ensure(build_template())
@@ -227,7 +231,7 @@ async def test_use_is_recorded_once_an_hour_in_the_background() -> None:
         harness.clock.advance(minutes=25)
         await harness.ensure(build_template())
     await harness.run_background()
-    assert harness.store.calls.count("touch") == 1
+    assert harness.store.calls.count("merge") == 1
     (made,) = harness.store.stored.values()
     metadata: YamlValue = made["metadata"]
     assert metadata["annotations"][USED_ANNOTATION] == "2026-11-20T13:15:00Z"
@@ -237,22 +241,19 @@ async def test_a_failed_use_record_is_ignored() -> None:
     harness = TemplateHarness()
     await harness.ensure(build_template())
     mark_used(harness)
-    harness.store.calls.clear()
+    harness.store.server.requests.clear()
     harness.clock.advance(hours=2)
     harness.store.is_failing = True
     assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
     await harness.run_background()
-    assert harness.store.calls == ["touch"]
+    assert harness.store.calls == ["merge"]
 
 
 async def test_an_invalid_use_annotation_is_ignored() -> None:
     harness = TemplateHarness()
-    key = ("team", build_template().name)
-    metadata = {
-        "name": build_template().name,
-        "annotations": {USED_ANNOTATION: "yesterday", "a": "b"},
-    }
-    harness.store.watched[key] = {**build_template().object, "metadata": metadata}
+    template = in_team(build_template().object)
+    template["metadata"]["annotations"] = {USED_ANNOTATION: "yesterday", "a": "b"}
+    harness.store.watch.put(template)
     assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
     await harness.run_background()
 
@@ -296,11 +297,13 @@ async def test_a_used_or_deleted_template_makes_room() -> None:
     harness = TemplateHarness()
     for count in range(1, MAX_AHEAD + 1):
         await harness.ensure(build_template(count))
-    harness.store.watched.update(harness.store.stored)
+    harness.store.deliver()
     assert await harness.ensure(build_template(100)) is TemplateStatus.PENDING
     (name, *_) = (key[1] for key in harness.store.stored)
     await harness.store.touch("team", name, {"drawbridge.dev/used": "2026-11-20T12:00:00Z"})
+    harness.store.deliver()
     assert await harness.ensure(build_template(100)) is TemplateStatus.CREATED
     harness.clock.advance(seconds=31)
-    harness.store.watched.clear()
+    for namespace, deleted in tuple(harness.store.watch.objects):
+        harness.store.watch.remove(deleted, namespace)
     assert await harness.ensure(build_template(101)) is TemplateStatus.CREATED

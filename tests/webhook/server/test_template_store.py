@@ -11,6 +11,7 @@ import pytest
 
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.resources import TEMPLATES
 from drawbridge.cluster.session import Session
 from tests.cluster.fake.api import FakeApi
@@ -41,8 +42,9 @@ async def run_store(folder: Path) -> AsyncIterator[StoreHarness]:
         cache = Cache(session, TEMPLATES, WatchedTemplate, labels=OWN_LABEL_SELECTOR)
         watch = asyncio.create_task(cache.run())
         await cache.wait_until_synced()
+        client = ResourceClient(session, TEMPLATES, decode_object)
         try:
-            yield StoreHarness(api, WatchedTemplateStore(cache, session), cache)
+            yield StoreHarness(api, WatchedTemplateStore(cache, client), cache)
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
