@@ -201,7 +201,7 @@ class PodDecisions:
 
     def expire(self, now: float) -> tuple[str, ...]:
         """Remove reservations whose time is over; return the UIDs of their pods."""
-        self._preemption.preemptors.expire(now)
+        self._preemption.expire(now)
         return self.reservations.expire(now)
 
     def take_pods_to_retry(self) -> tuple[str, ...]:

@@ -49,6 +49,13 @@ class DevicePreemption:
         """Let others wait for the devices that are being released, because the pod has some."""
         self._releases.forget(pod_uid)
 
+    def expire(self, now: float) -> None:
+        """Let pods preempt again that wait for what does not happen in time."""
+        if kept := self._state.pods.observe_time(now):
+            self.preemptors.give_up(kept, self._releases.give_up(kept))
+        self.preemptors.settle(now)
+        self.preemptors.expire(now)
+
     # --- a pod that asks for nodes ---
 
     def find_kept(self, pod_uid: str, search: NodeSearch) -> FittingNode | None:

@@ -121,6 +121,12 @@ def find_nodes(
     return shortlist
 
 
+def is_open(node: str, pod: SchedulingPod, state: AllocatorState) -> bool:
+    """Whether the scheduler can select a node for a pod, whatever devices it has."""
+    search = NodeSearch(pod=pod, claims=())
+    return bool(_open_nodes((node,), search, state, Counter()))
+
+
 def _reasons_beside_devices(
     search: NodeSearch, state: AllocatorState, unfit: Counter[str], candidates: int
 ) -> Iterator[Reason]:

@@ -1,9 +1,12 @@
 """The pods that use claims, and the claims that are being released because their pods are gone.
 
 A pod is gone when its deletion was seen, not while it is missing from a cache, which can be behind.
+A pod that was deleted releases its claims after its grace period. If that is too long, or something
+else keeps the pod, a finalizer for example, the pod lingers: nobody waits for it.
 """
 
 from collections.abc import Collection
+from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from drawbridge.bounded_cache import BoundedCache
@@ -14,6 +17,8 @@ MAX_GONE_PODS: Final = 16384
 # A tenant sets the grace period of its pods. While a pod terminates, others wait for its devices
 # instead of preempting, so one that may take longer does not count as terminating.
 MAX_GRACE_SECONDS: Final = 600
+# How long a pod may take to end after its grace period.
+TERMINATION_SECONDS: Final = 30.0
 
 
 class PodRecord(NamedTuple):
@@ -26,7 +31,7 @@ class PodRecord(NamedTuple):
     node: str
     ended: bool
     terminating: bool
-    lingers: bool
+    grace_seconds: int
     claim_names: tuple[str, ...]
 
 
@@ -40,6 +45,11 @@ class PodRecords:
         self._claims_of: dict[str, set[str]] = {}
         self._releasing: set[str] = set()
         self._settled: list[str] = []
+        # The pods that began to terminate since the last look at the clock, a heap of the times at
+        # which they should have ended, and those that have not.
+        self._terminating: list[str] = []
+        self._expected: list[tuple[float, str]] = []
+        self._lingering: set[str] = set()
 
     def apply(self, before: Pod | None, after: Pod | None) -> None:
         """Apply the change of a pod; a pod with another UID is another pod."""
@@ -50,13 +60,29 @@ class PodRecords:
             uid = after.metadata.uid
             record = _read_record(after)
             if self._records.get(uid) != record:
+                self._follow_termination(uid, self._records.get(uid), record)
                 self._records[uid] = record
                 self._update_claims_of(uid)
                 if record.node or record.ended:
                     self._settled.append(uid)
 
+    def _follow_termination(self, uid: str, before: PodRecord | None, after: PodRecord) -> None:
+        """Expect the end of a pod that was deleted, also with another grace period than before."""
+        if (
+            before is not None
+            and before.grace_seconds == after.grace_seconds
+            and before.terminating
+        ):
+            return
+        self._lingering.discard(uid)
+        if after.terminating and after.grace_seconds > MAX_GRACE_SECONDS:
+            self._lingering.add(uid)
+        elif after.terminating:
+            self._terminating.append(uid)
+
     def _remove(self, uid: str) -> None:
         self._records.pop(uid, None)
+        self._lingering.discard(uid)
         self._gone.put(uid, None)
         self._settled.append(uid)
         self._update_claims_of(uid)
@@ -100,11 +126,27 @@ class PodRecords:
         settled, self._settled = self._settled, []
         return settled
 
+    def observe_time(self, now: float) -> frozenset[str]:
+        """Note which pods did not end in time; return the claims that they keep."""
+        started, self._terminating = self._terminating, []
+        for uid in started:
+            if (record := self._records.get(uid)) is not None:
+                heappush(self._expected, (now + record.grace_seconds + TERMINATION_SECONDS, uid))
+        kept: set[str] = set()
+        while self._expected and self._expected[0][0] <= now:
+            _, uid = heappop(self._expected)
+            record = self._records.get(uid)
+            if record is not None and record.terminating and not record.ended:
+                self._lingering.add(uid)
+                self._update_claims_of(uid)
+                kept.update(self._claims_of.get(uid, ()))
+        return frozenset(kept)
+
     # --- questions ---
 
     @property
     def releasing(self) -> Collection[str]:
-        """The UIDs of allocated claims whose consumers are all gone, ended or terminating."""
+        """The UIDs of allocated claims whose pods are all gone, ended or terminating in time."""
         return self._releasing
 
     def is_gone(self, uid: str) -> bool:
@@ -112,16 +154,16 @@ class PodRecords:
         return uid in self._gone
 
     def is_leaving(self, uid: str) -> bool:
-        """Whether a pod is gone, ended or terminating."""
+        """Whether a pod is gone, ended or terminating in time."""
         record = self._records.get(uid)
         if record is None:
             return uid in self._gone
-        return record.ended or record.terminating
+        return record.ended or (record.terminating and uid not in self._lingering)
 
     def is_lingering(self, uid: str) -> bool:
-        """Whether a pod was deleted and may need longer than others wait for it."""
+        """Whether a pod was deleted and needs longer than others wait for it."""
         record = self._records.get(uid)
-        return record is not None and record.lingers and not record.ended
+        return uid in self._lingering and record is not None and not record.ended
 
     def is_bound(self, uid: str) -> bool:
         """Whether a pod is known to have a node."""
@@ -153,13 +195,11 @@ def _read_record(pod: Pod) -> PodRecord:
         resource_claim.resource_claim_name or generated.get(resource_claim.name)
         for resource_claim in pod.spec.resource_claims
     )
-    is_deleted = pod.metadata.deletion_timestamp is not None
-    lingers = is_deleted and (pod.metadata.deletion_grace_period_seconds or 0) > MAX_GRACE_SECONDS
     return PodRecord(
         name=f"{pod.namespace}/{pod.metadata.name}",
         node=pod.spec.node_name,
         ended=pod.status.phase in FINISHED,
-        terminating=is_deleted and not lingers,
-        lingers=lingers,
+        terminating=pod.metadata.deletion_timestamp is not None,
+        grace_seconds=pod.metadata.deletion_grace_period_seconds or 0,
         claim_names=tuple(f"{pod.namespace}/{name}" for name in names if name),
     )

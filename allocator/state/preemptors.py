@@ -5,13 +5,14 @@ in the ledger under a key of its own, so that no other pod is told about them. `
 before each decision: between the end of a claim and the next decision, no pod can get its devices.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
 
-from allocator.decisions.shortlist import NodeSearch
+from allocator.decisions.shortlist import NodeSearch, is_open
 from allocator.decisions.victims import DeviceVictims
+from allocator.scheduler.protocol import SchedulingPod
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.ledger.holdings import Hold
 from drawbridge.ledger.ledger import uid_of
@@ -34,14 +35,23 @@ class _Pending(NamedTuple):
 class Preemptor(msgspec.Struct, frozen=True):
     """A pod that preempts for its `claims`, and the claims whose release it waits for."""
 
-    uid: str
+    pod: SchedulingPod
     claims: frozenset[str]
-    priority: int
     node: str
     victims: frozenset[str]
     pending: tuple[_Pending, ...]
     holds: tuple[Hold, ...]
     until: float
+
+    @property
+    def uid(self) -> str:
+        """The UID of the pod."""
+        return self.pod.uid
+
+    @property
+    def priority(self) -> int:
+        """The priority of the pod."""
+        return self.pod.priority
 
     @property
     def key(self) -> str:
@@ -71,6 +81,7 @@ class Preemptors:
         self._state = state
         self._pods: dict[str, Preemptor] = {}
         self._settled: View | None = None
+        self._checked = 0  # the last change of a node that is taken into account
         self._to_retry: list[str] = []
 
     def __len__(self) -> int:
@@ -86,9 +97,8 @@ class Preemptors:
         pending = tuple(_Pending(uid, self._holds_of(uid)) for uid in devices.claims)
         self._put(
             Preemptor(
-                uid=pod_uid,
+                pod=search.pod,
                 claims=frozenset(map(uid_of, search.unallocated)),
-                priority=search.pod.priority,
                 node=devices.node,
                 victims=frozenset(devices.pods),
                 pending=pending,
@@ -114,6 +124,13 @@ class Preemptors:
         for uid in tuple(self._pods):
             self.forget(uid)
 
+    def give_up(self, claims: frozenset[str], others: Iterable[str]) -> None:
+        """Let pods preempt again that wait for claims which are not released, and `others`."""
+        for pod in tuple(self._pods.values()):
+            if not pod.waits_for.isdisjoint(claims):
+                self._end(pod)
+        self._to_retry += others
+
     def take_to_retry(self) -> tuple[str, ...]:
         """Return the pods that lost their devices since the last call, and can preempt again."""
         taken, self._to_retry = tuple(self._to_retry), []
@@ -122,7 +139,11 @@ class Preemptors:
     # --- following the claims ---
 
     def settle(self, now: float) -> None:
-        """Keep the devices of claims that were released since the last call."""
+        """Keep the devices of claims that were released since the last call.
+
+        As in DefaultPreemption, a pod that can no longer use its node preempts again.
+        """
+        self._leave_closed_nodes()
         if self._settled is self._state.ledger.view():
             return
         for pod in tuple(self._pods.values()):
@@ -133,6 +154,16 @@ class Preemptors:
                 until = now + KEEP_SECONDS
                 self._put(msgspec.structs.replace(pod, pending=left, holds=holds, until=until))
         self._settled = self._state.ledger.view()
+
+    def _leave_closed_nodes(self) -> None:
+        changes = self._state.changes
+        changed, self._checked = changes.changed_since(self._checked), changes.last
+        if changed is not None and not changed:
+            return
+        for pod in tuple(self._pods.values()):
+            is_changed = changed is None or pod.node in changed
+            if is_changed and not is_open(pod.node, pod.pod, self._state):
+                self._end(pod)
 
     def expire(self, now: float) -> None:
         """Forget the pods whose victims do not end, or that do not use their devices."""

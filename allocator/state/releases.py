@@ -59,6 +59,13 @@ class Releases:
         """Keep no devices for a pod any more."""
         self._claims_for.pop(pod_uid, None)
 
+    def give_up(self, claims: frozenset[str]) -> list[str]:
+        """Return the pods that wait for claims which are not released; they wait no more."""
+        pods = [pod for pod, each in self._claims_for.items() if not each.claims.isdisjoint(claims)]
+        for pod in pods:
+            self.forget(pod)
+        return pods
+
     def pair(
         self,
         pod_uid: str,

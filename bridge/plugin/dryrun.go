@@ -152,6 +152,11 @@ func (r *dryRun) fits(ctx context.Context) bool {
 	return r.handle.RunFilterPluginsWithNominatedPods(ctx, r.state, r.pod, r.node).IsSuccess()
 }
 
+// isHopeless returns whether the pod cannot use the node whatever pods are evicted.
+func (r *dryRun) isHopeless(ctx context.Context) bool {
+	return r.handle.RunFilterPluginsWithNominatedPods(ctx, r.state, r.pod, r.node).Code() == fwk.UnschedulableAndUnresolvable
+}
+
 func (r *dryRun) add(ctx context.Context, victim *potentialVictim) error {
 	r.node.AddPodInfo(victim.PodInfo)
 	return r.handle.RunPreFilterExtensionAddPod(ctx, r.state, r.pod, victim.PodInfo, r.node).AsError()

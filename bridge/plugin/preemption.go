@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
@@ -39,7 +40,7 @@ func newNodePreemption(plugin *Plugin, handle framework.Handle) *nodePreemption 
 // of the scheduler knows no devices.
 func (n *nodePreemption) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (*framework.PostFilterResult, *fwk.Status) {
 	metrics.PreemptionAttempts.Inc()
-	if reason := n.ineligible(pod); reason != "" {
+	if reason := n.ineligible(ctx, state, pod); reason != "" {
 		return nil, stop("preemption: " + reason)
 	}
 	budgets, err := n.budgets.List(labels.Everything())
@@ -77,8 +78,9 @@ func stop(reasons ...string) *fwk.Status {
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reasons...)
 }
 
-// ineligible returns why a pod may not preempt others now, as DefaultPreemption decides it.
-func (n *nodePreemption) ineligible(pod *v1.Pod) string {
+// ineligible returns why a pod may not preempt others now, as DefaultPreemption decides it, which
+// waits without a limit for victims that a finalizer keeps.
+func (n *nodePreemption) ineligible(ctx context.Context, state fwk.CycleState, pod *v1.Pod) string {
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
 		return "the preemptionPolicy of the pod is Never"
 	}
@@ -86,11 +88,12 @@ func (n *nodePreemption) ineligible(pod *v1.Pod) string {
 		return ""
 	}
 	nominated, err := n.handle.SnapshotSharedLister().NodeInfos().Get(pod.Status.NominatedNodeName)
-	if err != nil {
-		return "" // the node is gone
+	if err != nil || newDryRun(n.handle, state, pod, nominated).isHopeless(ctx) {
+		return "" // the node is gone, or cordoned for example
 	}
+	now := time.Now()
 	for _, other := range nominated.GetPods() {
-		if isLower(other.GetPod(), pod) && isTerminatingVictim(other.GetPod()) {
+		if isLower(other.GetPod(), pod) && isTerminatingVictim(other.GetPod(), now) {
 			return "the pod waits for terminating pods on its nominated node"
 		}
 	}
@@ -180,16 +183,24 @@ func isLower(other, pod *v1.Pod) bool {
 	return corev1helpers.PodPriority(other) < corev1helpers.PodPriority(pod)
 }
 
-// maxGraceSeconds is MAX_GRACE_SECONDS of the allocator, which waits no longer for a terminating pod.
-const maxGraceSeconds = 600
+const (
+	// maxGraceSeconds and terminationTime are MAX_GRACE_SECONDS and TERMINATION_SECONDS of the allocator, which waits no
+	// longer for a terminating pod.
+	maxGraceSeconds = 600
+	terminationTime = 30 * time.Second
+)
 
 // isTerminatingVictim returns whether a pod terminates because the scheduler preempted it, and not for longer than others
-// wait for it: a tenant sets the grace period of its pods.
-func isTerminatingVictim(pod *v1.Pod) bool {
+// wait for it: a tenant sets the grace period of its pods, and their finalizers.
+func isTerminatingVictim(pod *v1.Pod, now time.Time) bool {
 	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > maxGraceSeconds {
 		return false
 	}
-	return pod.DeletionTimestamp != nil && slices.ContainsFunc(pod.Status.Conditions, func(each v1.PodCondition) bool {
+	// The time of the deletion is the end of the grace period.
+	if pod.DeletionTimestamp == nil || !now.Before(pod.DeletionTimestamp.Add(terminationTime)) {
+		return false
+	}
+	return slices.ContainsFunc(pod.Status.Conditions, func(each v1.PodCondition) bool {
 		return each.Type == v1.DisruptionTarget && each.Status == v1.ConditionTrue && each.Reason == v1.PodReasonPreemptionByScheduler
 	})
 }

@@ -25,6 +25,7 @@ import (
 	schedulerframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeunschedulable"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
 	schedulerruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
@@ -88,7 +89,7 @@ func (a *preemptionCluster) protect(name string, allowed int32, selected string)
 	})
 }
 
-// open starts the scheduler's framework with the plugin and NodeResourcesFit.
+// open starts the scheduler's framework with the plugin, NodeResourcesFit and NodeUnschedulable.
 func (a *preemptionCluster) open(t *testing.T) {
 	t.Helper()
 	objects := []runtime.Object{a.pod}
@@ -106,6 +107,8 @@ func (a *preemptionCluster) open(t *testing.T) {
 		testingframework.RegisterPluginAsExtensions(Name, a.plugin, "PreFilter", "Filter", "Bind"),
 		testingframework.RegisterPluginAsExtensions(noderesources.Name,
 			schedulerruntime.FactoryAdapter(feature.Features{}, noderesources.NewFit), "PreFilter", "Filter"),
+		testingframework.RegisterPluginAsExtensions(nodeunschedulable.Name,
+			schedulerruntime.FactoryAdapter(feature.Features{}, nodeunschedulable.New), "Filter"),
 	}
 	opened, err := testingframework.NewFramework(t.Context(), plugins, "",
 		schedulerruntime.WithClientSet(a.client),

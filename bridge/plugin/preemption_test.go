@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -175,31 +176,39 @@ func TestAPodWithThePreemptionPolicyNeverAsksForNoVictims(t *testing.T) {
 }
 
 func TestAPodWaitsForTerminatingVictimsOnItsNominatedNode(t *testing.T) {
-	cases := []struct {
-		reason string
-		grace  int64
-		waits  bool
+	byScheduler, longest, tooLong := v1.PodReasonPreemptionByScheduler, int64(maxGraceSeconds), int64(maxGraceSeconds+1)
+	cases := map[string]struct {
+		reason   string
+		end      time.Duration
+		grace    *int64
+		cordoned bool
+		evicted  []string
 	}{
-		{v1.PodReasonPreemptionByScheduler, maxGraceSeconds, true},
-		{v1.PodReasonPreemptionByScheduler, maxGraceSeconds + 1, false},
-		{"EvictionByEvictionAPI", maxGraceSeconds, false},
+		"victim":                     {byScheduler, 0, &longest, false, nil},
+		"evicted by somebody else":   {"EvictionByEvictionAPI", 0, &longest, false, []string{"other"}},
+		"kept by a finalizer":        {byScheduler, -terminationTime, &longest, false, []string{"other"}},
+		"too long a grace period":    {byScheduler, 0, &tooLong, false, []string{"other"}},
+		"on a node that is cordoned": {byScheduler, 0, &longest, true, []string{"elsewhere"}},
 	}
-	for _, c := range cases {
-		a := newPreemptionCluster(t, "n1")
-		a.pod.Status.NominatedNodeName = "n1"
-		victim := a.run("victim", "n1", lowPriority, "1", "a")
-		now := metav1.Now()
-		victim.DeletionTimestamp, victim.Finalizers = &now, []string{"test"}
-		victim.DeletionGracePeriodSeconds = &c.grace
-		victim.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: c.reason}}
-		a.run("other", "n1", lowPriority, "1", "b")
-		a.answer(protocol.PreemptReply{Node: "n1", Victims: []string{"other"}})
-		a.schedule(t)
-		if c.waits {
-			checkTexts(t, a.evicted(t))
-		} else {
-			checkTexts(t, a.evicted(t), "other")
-		}
+	for name, each := range cases {
+		t.Run(name, func(t *testing.T) {
+			a := newPreemptionCluster(t, "n1", "n2")
+			a.pod.Status.NominatedNodeName = "n1"
+			a.nodes[0].Spec.Unschedulable = each.cordoned
+			victim := a.run("victim", "n1", lowPriority, "1", "a")
+			end := metav1.NewTime(time.Now().Add(each.end))
+			victim.DeletionTimestamp, victim.DeletionGracePeriodSeconds, victim.Finalizers = &end, each.grace, []string{"test"}
+			victim.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: each.reason}}
+			a.run("other", "n1", lowPriority, "1", "b")
+			a.run("elsewhere", "n2", lowPriority, "1", "c")
+			reply := protocol.PreemptReply{Node: "n1", Victims: []string{"other"}}
+			if each.cordoned {
+				reply = protocol.PreemptReply{Node: "n2", Victims: []string{"elsewhere"}}
+			}
+			a.answer(reply)
+			a.schedule(t)
+			checkTexts(t, a.evicted(t), each.evicted...)
+		})
 	}
 }
 

@@ -195,6 +195,29 @@ def test_a_pod_with_a_long_grace_period_that_has_ended_is_waited_for(full: Conte
     assert full.preempt("high").waiting
 
 
+def test_a_pod_that_a_finalizer_keeps_is_waited_for_only_for_a_time(full: Contest) -> None:
+    full.evict("second")
+    assert full.preempt("high").waiting
+    assert full.woken() == []
+    assert full.woken(at=59.0) == []
+    assert full.woken(at=60.0) == ["high"]
+    assert full.victims("high") == ["first"]
+    assert full.preempt("next").message
+    full.end("second")
+    assert "next" in full.woken()
+
+
+def test_a_claim_that_a_finalizer_keeps_is_not_released_by_its_other_pods() -> None:
+    contest = shared_by("kept", "low")
+    contest.enlist("low", "n1")
+    contest.cluster.add(pod("kept", "shared", node="n1", deletionTimestamp="2026-01-01T00:00:00Z"))
+    contest.woken()
+    contest.woken(at=60.0)
+    assert contest.victims("high") == []
+    contest.enlist("kept", "n1")
+    assert contest.victims("high") == []
+
+
 def test_each_preemptor_has_a_victim_of_its_own(full: Contest) -> None:
     assert full.victims("one") + full.victims("two") == ["second", "first"]
     assert full.victims("three") == []

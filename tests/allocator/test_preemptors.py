@@ -3,7 +3,9 @@
 import pytest
 
 from allocator.decisions.pod_devices import PROMISE_SECONDS
+from allocator.state.pod_records import TERMINATION_SECONDS
 from allocator.state.preemptors import EVICTION_SECONDS, KEEP_SECONDS
+from drawbridge.dra.nodes import Node
 from tests.allocator.clusters import claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest, full_node
 
@@ -91,12 +93,45 @@ def test_a_victim_with_a_long_grace_period_is_replaced_by_another(full: Contest)
     assert full.victims("high") == ["first"]
 
 
-def test_a_victim_that_takes_long_to_terminate_is_waited_for(full: Contest) -> None:
+def test_a_victim_with_a_long_grace_period_is_waited_for(full: Contest) -> None:
     full.victims("high")
-    full.evict("second")
-    assert full.woken(at=10 * KEEP_SECONDS) == []
+    full.evict("second", grace=300)
+    assert full.woken() == []
+    assert full.woken(at=300.0) == []
     full.end("second")
     assert full.woken() == ["high"]
+
+
+def test_a_victim_that_a_finalizer_keeps_is_replaced(full: Contest) -> None:
+    full.victims("high")
+    full.evict("second")
+    assert full.woken() == []
+    assert full.woken(at=30.0 + TERMINATION_SECONDS - 1) == []
+    assert full.woken(at=30.0 + TERMINATION_SECONDS) == ["high"]
+    assert full.victims("high") == ["first"]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_preemptor_whose_node_is_cordoned_preempts_again(*, ended: bool) -> None:
+    contest = Contest(n1=1, n2=1)
+    contest.run("first", "n1", 0)
+    contest.run("second", "n2", 0, priority=LOW + 1)
+    assert contest.victims("high") == ["first"]
+    contest.evict("first", grace=300)
+    if ended:
+        contest.end("first")
+        assert contest.woken() == ["high"]
+    contest.cluster.add(Node("n1", {"name": "n1"}, unschedulable=True))
+    assert contest.woken(at=1.0) == ["high"]
+    assert contest.victims("high") == ["second"]
+    assert contest.ask("contender", priority=LOW) == []
+
+
+def test_a_preemptor_whose_node_changes_otherwise_waits_on(full: Contest) -> None:
+    full.victims("high")
+    full.cluster.add(Node("n1", {"name": "n1", "other": "label"}))
+    assert full.woken() == []
+    assert not full.victims("high")
 
 
 def test_devices_that_a_preemptor_does_not_use_are_free_after_a_time(full: Contest) -> None:
