@@ -78,11 +78,10 @@ DAMAGED: Final = changed(lambda value: value["data"].update({"tls.key": "AAAA"})
 KEY_OF_ANOTHER: Final = changed(
     lambda value: value["data"].update({"tls.key": stored("a", 0)["data"]["tls.key"]})
 )
+OF_ANOTHER: Final = stored("b", 80)["data"]
 # Of another CA, and says that it is of this one.
 FORGED: Final = changed(
-    lambda value: value["data"].update(
-        {name: stored("b", 80)["data"][name] for name in ("tls.crt", "tls.key")}
-    )
+    lambda value: value.update(data={**OF_ANOTHER, "ca.crt": value["data"]["ca.crt"]})
 )
 
 # Name, Secret, the CAs, the day, and whether a certificate is signed.

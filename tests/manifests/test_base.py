@@ -118,6 +118,17 @@ def test_roles_have_no_wildcards_and_no_privileged_verbs(role: Json) -> None:
             assert "create" not in rule["verbs"], "resourceNames does not restrict create"
 
 
+def test_the_account_of_the_scheduler_reads_no_secret_but_its_certificate() -> None:
+    account = BASE.parent / "components" / "bridge" / "scheduler-account.yaml"
+    roles = [each for each in yaml.safe_load_all(account.read_text("utf-8")) if each.get("rules")]
+    rules = [rule for role in roles for rule in role["rules"] if "secrets" in rule["resources"]]
+    (rule,) = rules
+    assert (rule["resourceNames"], rule["verbs"]) == (
+        ["drawbridge-allocator-tls"],
+        ["list", "watch"],
+    )
+
+
 def test_write_permissions_are_restricted_by_name() -> None:
     """Drawbridge may write only its own webhook configuration, facts, lease and quotas."""
     writing = {"update", "patch", "delete"}
