@@ -7,6 +7,8 @@ that snapshot, and the event loop ensures the templates that it names.
 """
 
 import asyncio
+import functools
+import pickle
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -54,20 +56,58 @@ _WORKLOAD: Final = "review_workload"
 TemplateStates = Mapping[str, TemplateState]
 
 
+class SharedInputs(msgspec.Struct, frozen=True):
+    """What the reviews of all objects need of the cluster."""
+
+    context: TranslationContext | None
+    recent: RecentInputs
+
+
+class _UnpackedInputs(NamedTuple):
+    """The inputs in the other process, and the answers that they give."""
+
+    shared: SharedInputs
+    answers: AnswerCache
+
+
+@functools.lru_cache(maxsize=1)
+def _unpack(inputs: bytes) -> _UnpackedInputs:
+    """Return the same objects for the same inputs, so that they are decoded once."""
+    return _UnpackedInputs(pickle.loads(inputs), AnswerCache())  # noqa: S301  # our own
+
+
+class _InputsPacker:
+    """Pickles the inputs once until they change: facts are large."""
+
+    def __init__(self) -> None:
+        self._inputs = SharedInputs(None, RecentInputs())
+        self._pickled = pickle.dumps(self._inputs)
+
+    def pack(self, context: TranslationContext | None, recent: RecentInputs) -> bytes:
+        """Return the pickled inputs. Unchanged parts are the same objects."""
+        if self._inputs.context is not context or self._inputs.recent != recent:
+            self._inputs = SharedInputs(context, recent)
+            # The caches and the limit of the event loop stay in this process.
+            bare = context and msgspec.structs.replace(
+                context, outcomes=None, translations=None, inline_units=None
+            )
+            self._pickled = pickle.dumps(SharedInputs(bare, recent))
+        return self._pickled
+
+
 class ClusterSnapshot(msgspec.Struct, frozen=True):
     """What the review of one object needs of the cluster. Implements `ClusterView`."""
 
-    context: TranslationContext | None
+    inputs: bytes  # pickled SharedInputs
     labels: Mapping[str, str] | None
     ranges: Sequence[LimitRange]
     quotas: Sequence[ResourceQuota]
     webhook_findings: Sequence[Finding]
     condition_findings: Sequence[Finding]
-    recent: RecentInputs
 
     def translation_context(self) -> TranslationContext | None:
         """Return configuration and facts."""
-        return self.context
+        return _unpack(self.inputs).shared.context
 
     def namespace_labels(self, _name: str) -> Mapping[str, str] | None:
         """Return the labels of the namespace."""
@@ -95,7 +135,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True):
 
     def recent_inputs(self) -> RecentInputs:
         """Return what any replica may have used for a pod a short time ago."""
-        return self.recent
+        return _unpack(self.inputs).shared.recent
 
 
 class LargeReply(NamedTuple):
@@ -141,7 +181,7 @@ def review_snapshot(
 ) -> LargeReply:
     """Handle a review with the named method of the handler. Runs in the other process."""
     templates = _KnownTemplates(states)
-    handler = AdmissionHandler(snapshot, templates, AnswerCache())
+    handler = AdmissionHandler(snapshot, templates, _unpack(snapshot.inputs).answers)
     reply = asyncio.run(await_reply(getattr(handler, method)(body)))
     return LargeReply(reply, tuple(templates.needed.values()))
 
@@ -160,6 +200,7 @@ class ReviewDispatcher:
         self._cluster = cluster
         self._templates = templates
         self._worker = worker
+        self._packer = _InputsPacker()
 
     def review_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of a pod."""
@@ -231,21 +272,16 @@ class ReviewDispatcher:
         cluster, labels = self._cluster, None
         context = cluster.translation_context()
         if context is not None:
-            # The caches of the context stay in this process.
-            context = msgspec.structs.replace(
-                context, outcomes=None, translations=None, inline_units=None
-            )
             configured = context.configuration.scope
             decided = await self._handler.scopes.read(namespace, configured, seconds)
             labels = None if decided is None else decided.labels
         return ClusterSnapshot(
-            context,
+            self._packer.pack(context, cluster.recent_inputs()),
             labels,
             cluster.limit_ranges(namespace),
             cluster.resource_quotas(namespace),
             cluster.other_webhooks(),
             cluster.inactive_conditions(),
-            cluster.recent_inputs(),
         )
 
     async def _ensure(

@@ -324,9 +324,39 @@ async def test_the_snapshot_has_no_caches_of_the_event_loop() -> None:
     )
     await await_reply(dispatcher.review_pod(review(large({"nvidia.com/gpu": "1"}))))
     (snapshot,) = snapshots
-    assert snapshot.context is not None
-    assert snapshot.context.outcomes is None
-    assert snapshot.context.translations is None
+    context = snapshot.translation_context()
+    assert context is not None
+    assert (context.outcomes, context.translations, context.inline_units) == (None, None, None)
+
+
+async def test_the_inputs_of_all_reviews_are_pickled_once_until_they_change() -> None:
+    harness = DispatcherHarness()
+    inputs: list[bytes] = []
+
+    class RecordingWorker(InlineWorker):
+        async def run(self, function: Callable[..., Any], *args: Any, key: str = "") -> Any:  # noqa: ANN401
+            inputs.extend(
+                argument.inputs
+                for argument in args
+                if isinstance(argument, large_reviews.ClusterSnapshot)
+            )
+            return await super().run(function, *args, key=key)
+
+    dispatcher = ReviewDispatcher(
+        harness.admission, harness.cluster, harness.templates, RecordingWorker()
+    )
+
+    async def play() -> None:
+        await await_reply(dispatcher.review_pod(review(large({"nvidia.com/gpu": "1"}))))
+
+    await play()
+    await play()
+    harness.cluster.recent = recent()
+    await play()
+    harness.cluster.context = make_context(Configuration(), FACTS)
+    await play()
+    assert inputs[0] is inputs[1]
+    assert len({id(each) for each in inputs}) == 3
 
 
 @pytest.mark.parametrize(("versions", "is_large"), [(1, False), (3, False), (30, True)])
