@@ -1,6 +1,7 @@
 """Protocols for what the admission handlers need from the cluster.
 
-`webhook.server` implements them. Only `TemplateEnsurer` and `TemplateStore` call the API server.
+`webhook.server` says in code who implements them. Only `TemplateEnsurer` and `TemplateStore` call
+the API server.
 """
 
 import asyncio

@@ -9,7 +9,7 @@ from drawbridge.names import JUDGE_SERVICE
 from drawbridge.process import metrics
 from drawbridge.process.run import StopSignal, run_configured
 from drawbridge.process.settings import Settings
-from webhook.judging.handler import JudgeHandler
+from webhook.judging.handler import Judge, JudgeHandler
 from webhook.judging.judged_cluster import JudgedCluster
 from webhook.server.http_handler import MIB, Endpoint, RequestLimits
 from webhook.server.judge_thread import JudgedView, JudgeThread
@@ -50,4 +50,4 @@ def _make_service(options: ReviewOptions, settings: Settings, session: Session) 
     )
 
 
-_: type[JudgedView] = WatchedJudgeView
+_: tuple[type[Judge], type[JudgedView]] = (JudgeThread, WatchedJudgeView)

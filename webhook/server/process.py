@@ -17,7 +17,7 @@ from drawbridge.process.settings import Settings
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.large_reviews import ReviewDispatcher
-from webhook.admission.protocols import TemplateState, TemplateStatus
+from webhook.admission.protocols import TemplateEnsurer, TemplateState, TemplateStatus, Worker
 from webhook.admission.replies import PendingReply, Reply
 from webhook.admission.templates import TemplateCache
 from webhook.server.cluster_view import WatchedClusterView
@@ -105,4 +105,6 @@ async def _serve(
         await serve_reviews(options, certificate, stop, service)
 
 
-_: tuple[type[ReviewHandler], type[metrics.AnswerCacheStatistics]] = (ReviewDispatcher, AnswerCache)
+_: tuple[
+    type[ReviewHandler], type[TemplateEnsurer], type[Worker], type[metrics.AnswerCacheStatistics]
+] = (ReviewDispatcher, TemplateCache, WorkerProcess, AnswerCache)
