@@ -7,6 +7,9 @@ found. So 16 free devices wake 16 pods, in the order of priority and then of tim
 A pod can have devices and lack something else that only the scheduler knows, for example CPU. It is
 woken only for a node that its last answer did not have, and each time later.
 
+A pod that got no victims asks again when another pod has ended. It pauses between these attempts as
+well, but on a clock of its own: it never misses free devices because of them.
+
 The work of one turn is limited. After a change the first pods are tried again, and then those that
 follow the last one of the previous turn: however many pods wait and whatever changes, each has its
 turn.
@@ -24,6 +27,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from allocator.decisions.pauses import FIRST_PAUSE_SECONDS, Pauses
 from allocator.decisions.pod_devices import PodDecisions, Promise
 from allocator.decisions.shortlist import never
 
@@ -33,8 +37,6 @@ TRIES_PER_TURN: Final = 32
 # To pass over a pod that cannot be woken now takes microseconds.
 VISITS_PER_TURN: Final = 2048
 FEW_KEYS: Final = 64
-FIRST_BACK_OFF_SECONDS: Final = 1.0
-MAX_BACK_OFF_SECONDS: Final = 60.0
 # A pod that got nodes has this time to be reserved before another node is searched for it.
 SCHEDULING_SECONDS: Final = 1.0
 
@@ -70,11 +72,6 @@ class _WaitingPod(msgspec.Struct, frozen=True):
     tried: int = -1
 
 
-class _BackOff(NamedTuple):
-    wakes: int = 0
-    until: float = 0.0
-
-
 class _Work:
     """What one turn may still do, and the pods that it woke."""
 
@@ -100,12 +97,14 @@ class WaitingPods:
         self._pods: dict[str, _WaitingPod] = {}
         self._places: list[_Place] = []
         self._keys: Counter[bytes] = Counter()  # how many pods ask the same
-        self._back_offs: dict[str, _BackOff] = {}
-        self._ends: list[tuple[float, str]] = []  # a heap of the ends of back-offs
+        self._device_pauses = Pauses()
+        self._victim_pauses = Pauses()
         # Pods that wait for the end of a search; that got no victims; that ask for victims again.
-        self._unanswered: set[str] = set()
-        self._refused: set[str] = set()
-        self._to_retry: set[str] = set()
+        # They are in order, which a set of texts is not.
+        self._unanswered: dict[str, None] = {}
+        self._refused: dict[str, None] = {}
+        self._to_retry: dict[str, None] = {}
+        self._can_retry = False  # whether a pod that asks again may have no pause any more
         # A pass visits all pods; it takes as many turns as needed.
         self._passing = False
         self._reached: _Place | None = None
@@ -130,18 +129,21 @@ class WaitingPods:
         """Keep a pod that was answered, until it is reserved."""
         waiting = self._pods.get(uid)
         since = waiting.place.since if waiting else now
-        self._remove(uid)
         key = self._decisions.request_key(uid)
+        self._take(uid)
         if key is None or len(self._pods) >= MAX_WAITING:
+            self._remove(uid)
             return  # the scheduler itself tries it again, later
-        wakes, until = self._back_offs.get(uid, _BackOff())
         if fitting:
-            until = max(until, now + SCHEDULING_SECONDS)
-        if until > now:
-            self._back_off(uid, _BackOff(wakes, until))
+            self._device_pauses.extend(uid, now + SCHEDULING_SECONDS)
+            self._forget_preemption(uid)
+        else:
+            # It lacks nothing but devices, so that it must not miss those that become free.
+            self._device_pauses.shrink(uid, now + FIRST_PAUSE_SECONDS)
         self._insert(_WaitingPod(_Place(-priority, since, uid), key, frozenset(fitting)))
+        self._unanswered.pop(uid, None)
         if not fitting and not complete:
-            self._unanswered.add(uid)
+            self._unanswered[uid] = None
 
     def note_reservation(self, uid: str, *, reserved: bool) -> None:
         """Keep a pod no longer that is reserved; one that is refused can be woken for any node."""
@@ -161,14 +163,16 @@ class WaitingPods:
             self._remove(uid)
             self._insert(replace(pod, key=key, seen=(), tried=-1))
             if refused:
-                self._refused.add(uid)
+                self._refused[uid] = None
             if again:
-                self._to_retry.add(uid)
+                self._to_retry[uid] = None
+                self._can_retry = True
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound or deleted."""
         self._remove(uid)
-        self._back_offs.pop(uid, None)
+        self._device_pauses.forget(uid)
+        self._victim_pauses.forget(uid)
         self._decisions.forget(uid)
 
     def forget_settled(self) -> None:
@@ -176,8 +180,9 @@ class WaitingPods:
         settled = self._state.pods.take_settled()
         for uid in settled:
             self.forget(uid)
-        if settled:
+        if settled and self._refused:
             self._to_retry |= self._refused
+            self._can_retry = True
 
     # --- waking ---
 
@@ -187,10 +192,10 @@ class WaitingPods:
         """Promise free devices to waiting pods; the work is limited by searches and by time."""
         self.forget_settled()
         self._decisions.expire(now)
-        self._end_back_offs(now)
+        self._again |= self._device_pauses.take_ended(now, self._pods)
         work = _Work(now, out_of_time)
         work.woken += self._end_searches()
-        work.woken += self._retry_preemption(work)
+        work.woken += self._retry_preemption(now)
         if self._state.epoch() != self._first_epoch:
             self._first_epoch = self._state.epoch()
             work.tries = tries // 2
@@ -202,7 +207,8 @@ class WaitingPods:
             self._passing = self._position_behind(self._reached) < len(self._places)
             if work.is_over:
                 break
-        return Turn(tuple(dict.fromkeys(work.woken)), bool(self._places) and self._continue_pass())
+        unfinished = bool(self._places) and (self._continue_pass() or self._can_retry)
+        return Turn(tuple(sorted(set(work.woken), key=self._place_of)), unfinished)
 
     def _end_searches(self) -> list[str]:
         """Return the pods whose search has found nothing by now, so that they can preempt."""
@@ -211,19 +217,28 @@ class WaitingPods:
             for uid in islice(self._unanswered, VISITS_PER_TURN)
             if self._decisions.is_refused(self._pods[uid].key)
         ]
-        self._unanswered.difference_update(ended)
+        for uid in ended:
+            del self._unanswered[uid]
         return ended
 
-    def _retry_preemption(self, work: _Work) -> list[str]:
+    def _retry_preemption(self, now: float) -> list[str]:
         """Return the pods for which preemption may have another result now."""
         lost = [uid for uid in self._decisions.take_pods_to_retry() if uid in self._pods]
-        some = tuple(islice(self._to_retry, VISITS_PER_TURN))
-        for uid in (each for each in some if self._has_no_pause(each, work.now)):
-            self._to_retry.discard(uid)
-            self._refused.discard(uid)
-            self._pause(uid, work.now)
-            lost.append(uid)
-        return lost
+        self._can_retry |= self._victim_pauses.take_ended(now, self._pods)
+        if not self._can_retry:
+            return lost
+        due = [uid for uid in self._to_retry if self._victim_pauses.is_over(uid, now)]
+        some = heapq.nsmallest(VISITS_PER_TURN, due, key=self._place_of)
+        self._can_retry = len(some) < len(due)
+        for uid in some:
+            # It stays refused, and is woken again if this wake is lost.
+            del self._to_retry[uid]
+            self._victim_pauses.grow(uid, now)
+        return [*lost, *some]
+
+    def _place_of(self, uid: str) -> _Place:
+        pod = self._pods.get(uid)
+        return pod.place if pod else _BEHIND_ALL
 
     def _continue_pass(self) -> bool:
         """Begin a pass if something has changed; return whether one is unfinished."""
@@ -273,38 +288,15 @@ class WaitingPods:
         """Whether a pod may be woken now, and another answer is possible."""
         pod = self._pods[uid]
         return (
-            self._has_no_pause(uid, now)
+            self._device_pauses.is_over(uid, now)
             and pod.tried != self._state.epoch()
             and not self._decisions.is_refused(pod.key)
         )
 
     def next_time(self) -> float | None:
-        """Return when a waiting pod ends its back-off; None if none does."""
-        while self._ends:
-            until, uid = self._ends[0]
-            if uid in self._pods and self._back_offs.get(uid, _BackOff()).until == until:
-                return until
-            heapq.heappop(self._ends)
-        return None
-
-    def _has_no_pause(self, uid: str, now: float) -> bool:
-        return self._back_offs.get(uid, _BackOff()).until <= now
-
-    def _pause(self, uid: str, now: float) -> None:
-        """Let a pod that is woken now be woken again later and later."""
-        wakes = self._back_offs.get(uid, _BackOff()).wakes + 1
-        # A bounded exponent, because the number of wakes is not.
-        pause = min(FIRST_BACK_OFF_SECONDS * 2 ** min(wakes - 1, 10), MAX_BACK_OFF_SECONDS)
-        self._back_off(uid, _BackOff(wakes, now + pause))
-
-    def _back_off(self, uid: str, back_off: _BackOff) -> None:
-        self._back_offs[uid] = back_off
-        heapq.heappush(self._ends, (back_off.until, uid))
-
-    def _end_back_offs(self, now: float) -> None:
-        while (until := self.next_time()) is not None and until <= now:
-            heapq.heappop(self._ends)
-            self._again = True
+        """Return when the pause of a pod ends; None if none does."""
+        ends = (self._device_pauses.next_end(self._pods), self._victim_pauses.next_end(self._pods))
+        return min((end for end in ends if end is not None), default=None)
 
     def _promise(self, uid: str, work: _Work) -> Promise:
         pod = self._pods[uid]
@@ -315,7 +307,7 @@ class WaitingPods:
             _LOG.exception("unhandled exception while a pod is woken")
             promise = Promise(impossible=True)
         if promise.node:
-            self._pause(uid, work.now)
+            self._device_pauses.grow(uid, work.now)
             work.woken.append(uid)
         elif promise.impossible:
             # The scheduler itself tries the pod again when its claims change.
@@ -331,9 +323,17 @@ class WaitingPods:
         self._again = True
 
     def _remove(self, uid: str) -> None:
+        self._take(uid)
+        self._unanswered.pop(uid, None)
+        self._forget_preemption(uid)
+
+    def _forget_preemption(self, uid: str) -> None:
+        self._refused.pop(uid, None)
+        self._to_retry.pop(uid, None)
+
+    def _take(self, uid: str) -> None:
+        """Take a pod out of the order."""
         pod = self._pods.pop(uid, None)
-        for others in (self._unanswered, self._refused, self._to_retry):
-            others.discard(uid)
         if pod is not None:
             del self._places[bisect_left(self._places, pod.place)]
             self._keys[pod.key] -= 1

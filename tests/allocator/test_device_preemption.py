@@ -344,6 +344,41 @@ def test_a_pod_that_got_no_victims_asks_again_when_a_pod_ends() -> None:
     assert contest.victims("high") == ["low"]
 
 
+def test_a_pod_that_gets_no_victims_is_woken_at_once_for_free_devices() -> None:
+    contest = Contest(n1=2, n2=1)
+    contest.run("peer", "n1", 0, 1, priority=HIGH)
+    assert contest.ask("low", 2, priority=LOW) == []
+    assert contest.preempt("high", 2).message
+    for second in range(200):
+        contest.cluster.state.apply(pod("other", "of-other", node="n2"), None)
+        if "high" in contest.woken(at=float(second)):
+            assert contest.preempt("high", 2).message
+    contest.end("peer")
+    assert contest.woken(at=199.0) == ["high"]
+    assert contest.ask("high", 2) == ["n1"]
+
+
+def test_a_pod_that_did_not_ask_for_victims_after_a_wake_is_woken_again() -> None:
+    contest = Contest(n1=1)
+    contest.run("peer", "n1", 0, priority=HIGH)
+    assert contest.preempt("high").message
+    woken = []
+    for second in range(10):
+        contest.cluster.state.apply(pod(f"other-{second}", "of-other", node="n1"), None)
+        woken += contest.woken(at=float(second))
+        assert contest.ask("high") == []  # and the plugin asks for no victims
+    assert woken == ["high"] * 4
+
+
+def test_pods_that_got_no_victims_ask_again_in_the_order_of_their_priority() -> None:
+    contest = Contest(n1=1)
+    contest.run("peer", "n1", 0, priority=9)
+    for uid, priority in (("low", 1), ("high", 3), ("middle", 2)):
+        assert contest.preempt(uid, priority=priority).message
+    contest.cluster.state.apply(pod("other", "of-other", node="n1"), None)
+    assert contest.woken() == ["high", "middle", "low"]
+
+
 def test_a_pod_that_gets_no_victims_again_and_again_asks_less_and_less() -> None:
     contest = Contest(n1=1)
     contest.run("equal", "n1", 0, priority=HIGH)
