@@ -104,9 +104,9 @@ def _evaluate_all(world: World) -> float:
     evaluator = ExpressionEvaluator(world.gates)
     text = _PRODUCT.format("0")
     start = time.process_time()
-    for each in world.inventory.slices:
-        for device in each.devices:
-            evaluator.selects(text, each.driver, device)
+    for member in world.inventory.slices:
+        for device in member.devices:
+            evaluator.selects(text, member.driver, device)
     return (time.process_time() - start) * 1000
 
 

@@ -48,8 +48,8 @@ def nic(node: int, minor: int) -> dict[str, Any]:
 def slices(node: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Make the two slices of a node: GPUs of one of the products, and NICs."""
     gpus: dict[str, Any] = slice_(node)
-    for each in gpus["spec"]["devices"]:
-        each["attributes"]["productName"] = {"string": f"NVIDIA P{node % PRODUCTS}"}
+    for gpu in gpus["spec"]["devices"]:
+        gpu["attributes"]["productName"] = {"string": f"NVIDIA P{node % PRODUCTS}"}
     name = gpus["spec"]["nodeName"]
     nics = {
         "metadata": {"name": f"00000-{NIC}-{name}"},

@@ -116,8 +116,8 @@ def ours(scenario: Json, memo: Memo | None = None) -> list[Json]:
     claims = [each for each in map(read_claim, scenario["claims"]) if isinstance(each, Claim)]
     nodes = [Node(each["metadata"]["name"]) for each in scenario["nodes"]]
     held: dict[str, Claim] = {}
-    for each in scenario["allocated"]:
-        hold(held, each)
+    for allocated in scenario["allocated"]:
+        hold(held, allocated)
     use = dict(view_of_claims(held.values()).pools)
     ids = map("share-{}".format, itertools.count()).__next__
     rounds = []

@@ -172,15 +172,15 @@ def works(by: TranslationContext) -> dict[Row, Callable[[], object]]:
     asked = msgspec.structs.replace(by, translations=None)
     bare = msgspec.structs.replace(asked, outcomes=None)
     found: dict[Row, Callable[[], object]] = {}
-    for name, each in pods().items():
-        text = msgspec.json.encode(each)
+    for name, pod in pods().items():
+        text = msgspec.json.encode(pod)
         found[name, "decode"] = partial(msgspec.json.decode, text)
-        found[name, "read"] = partial(read_pod, each)
+        found[name, "read"] = partial(read_pod, pod)
         found[name, "first"] = partial(whole, text, bare)
         found[name, "as asked before"] = partial(whole, text, asked)
         found[name, "repeated"] = partial(again, text, by)
         found[name, "json.loads"] = partial(json.loads, text)
-        found[name, "deepcopy"] = partial(copy.deepcopy, each)
+        found[name, "deepcopy"] = partial(copy.deepcopy, pod)
     return found
 
 
@@ -192,8 +192,8 @@ def again(text: bytes, by: TranslationContext) -> object:
 def one_pod() -> None:
     """Print the time for one pod and its parts, and the time for its JSON."""
     by = make_context(Configuration(), cluster())
-    for name, each in pods().items():
-        if name != "asks for nothing" and apply_edits(each, translate(each, by).edits) == each:
+    for name, pod in pods().items():
+        if name != "asks for nothing" and apply_edits(pod, translate(pod, by).edits) == pod:
             raise SystemExit(f"{name} was not translated")
     timed = best(works(by))
     print(f"{'us':<20}" + "".join(f"{each:>16}" for each in COLUMNS))
@@ -227,8 +227,8 @@ def folder() -> None:
             "reading the YAML": [sys.executable, "-c", f"{_READS}{str(files)!r})"],
             "translate": [sys.executable, *ours.split()],
         }
-        for name, each in rows.items():
-            least, off = _process(each, Path(place, "compiled"))
+        for name, row in rows.items():
+            least, off = _process(row, Path(place, "compiled"))
             flag = "" if least < LIMIT_S else f"  above {LIMIT_S} s"
             print(f"{name:<20}{least:9.2f} +{off:5.2f} s{flag}")
 

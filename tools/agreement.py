@@ -133,18 +133,16 @@ def report(version: str) -> int:
     found: list[Difference] = []
     for case, differing in compare(version):
         total[case["category"]] += 1
-        for each in differing:
-            wrong[case["category"], each.field] += 1
+        for row in differing:
+            wrong[case["category"], row.field] += 1
         found += differing
     print(f"Kubernetes {version}: cases, and differences by field")
     print(f"{'category':12}{'cases':>7}" + "".join(f"{field[:11]:>12}" for field in FIELDS))
     for category in sorted(total):
         counts = "".join(f"{wrong[category, field]:12}" for field in FIELDS)
         print(f"{category:12}{total[category]:7}{counts}")
-    for each in found:
-        print(
-            f"{each.name}: {each.expected!r}, not {each.found!r}: {each.case['expression'][:120]}"
-        )
+    for row in found:
+        print(f"{row.name}: {row.expected!r}, not {row.found!r}: {row.case['expression'][:120]}")
     print(f"{len(found)} differences in {sum(total.values())} results")
     return len(found)
 

@@ -109,15 +109,15 @@ def build_table_in_use() -> str:
         "| machine | in use | requested | Koordinator | native | bridge |",
         "|---|---|---|---|---|---|",
     ]
-    for each in IN_USE:
-        native = answer(each.occupied, each.request, Placement.NATIVE)
+    for case in IN_USE:
+        native = answer(case.occupied, case.request, Placement.NATIVE)
         cells = (
-            each.shape,
-            _devices(each.occupied, each.gpus, each.nics) or "nothing",
-            _requested(each.request),
-            _taken(each.occupied, place(each.occupied, each.request)),
-            "refused" if native.refused else _taken(each.occupied, native.chosen),
-            _taken(each.occupied, answer(each.occupied, each.request).chosen),
+            case.shape,
+            _devices(case.occupied, case.gpus, case.nics) or "nothing",
+            _requested(case.request),
+            _taken(case.occupied, place(case.occupied, case.request)),
+            "refused" if native.refused else _taken(case.occupied, native.chosen),
+            _taken(case.occupied, answer(case.occupied, case.request).chosen),
         )
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)

@@ -78,10 +78,10 @@ def alike(found: list[Values]) -> bool:
 def distinct(found: list[Values]) -> bool:
     """No value twice; values of different types are different."""
     seen: set[tuple[str, object]] = set()
-    for number, (kind, each) in enumerate(found):
-        if number and (kind, each) == UNKNOWN:
+    for number, (kind, values) in enumerate(found):
+        if number and (kind, values) == UNKNOWN:
             return False
-        marked = {(kind, value) for value in each}
+        marked = {(kind, value) for value in values}
         if seen & marked:
             return False
         seen |= marked

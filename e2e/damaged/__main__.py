@@ -33,8 +33,8 @@ async def run(count: int, seed: int) -> list[str]:
     """Send both kinds of requests, print the counts, and return the errors."""
     with tempfile.TemporaryDirectory() as folder:
         async with FakeApi() as api:
-            for each in cluster():
-                api.put(each)
+            for value in cluster():
+                api.put(value)
             kubeconfig = api.kubeconfig(Path(folder) / "kubeconfig")
             async with started(Path(folder), kubeconfig) as process:
                 wrong = [

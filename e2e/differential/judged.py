@@ -92,13 +92,13 @@ def follow(asked: Json, original: Json, seed: int, tally: Tally, oracle: Oracle)
     """Tighten a satisfiable scenario until it is not, and judge both sides of the boundary."""
     name, tighter = tightened(asked, seed)
     last = None
-    for each in tighter:
-        satisfiable = is_satisfiable(each, oracle)
+    for demand in tighter:
+        satisfiable = is_satisfiable(demand, oracle)
         if satisfiable:
-            last = each
+            last = demand
             continue
         if satisfiable is False:
-            compare(each, original, name, tally, oracle, satisfiable=False)
+            compare(demand, original, name, tally, oracle, satisfiable=False)
         break
     if last is not None:
         compare(last, original, name, tally, oracle, satisfiable=True)

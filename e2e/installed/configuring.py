@@ -12,8 +12,8 @@ def configure_and_wait(cluster: Installation, configuration: str) -> None:
     """Change the configuration to another one; every process has read it afterwards."""
     before = [(each, len(each.messages(_USED))) for each in cluster.replicas]
     cluster.configure(configuration)
-    for each, known in before:
-        each.started_process().wait_ready(partial(_has_read, each, known))
+    for process, known in before:
+        process.started_process().wait_ready(partial(_has_read, process, known))
 
 
 def _has_read(replica: Replica, known: int) -> bool:

@@ -25,8 +25,8 @@ def main() -> int:
     blocks = [seeds[at : at + BLOCK] for at in range(0, len(seeds), BLOCK)]
     found = Compared()
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for each in pool.imap_unordered(compare_seeds, blocks):
-            found.add(each)
+        for compared in pool.imap_unordered(compare_seeds, blocks):
+            found.add(compared)
     _report(found, time.monotonic() - start)
     return 1 if found.differences else 0
 

@@ -105,8 +105,8 @@ class RealStage(Stage):
     def pod_object(self, name: str, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
         """Return a pod whose containers print what they have."""
         pod = super().pod_object(name, **spec)
-        for each in pod["spec"]["containers"]:
-            each.update(container())
+        for declared in pod["spec"]["containers"]:
+            declared.update(container())
         return pod
 
     def deployment(self, name: str, replicas: int, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec

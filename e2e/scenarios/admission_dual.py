@@ -80,8 +80,8 @@ def burst(stage: Stage, olds: str, old: int, new: int) -> None:
             if number < new:
                 body = legacy_pod(stage, f"new-{number}")
                 writing.append(pool.submit(create, stage.pod_path(), body))
-        for each in writing:
-            each.result()
+        for write in writing:
+            write.result()
 
 
 def unplug(stage: Stage, machine: Machine) -> None:

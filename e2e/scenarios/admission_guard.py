@@ -270,8 +270,8 @@ def pods_created_meanwhile(stage: Stage, most: int = PODS) -> Iterator[PodStream
         except BaseException:
             stream.end()
             raise
-        for each in running:
-            each.result()
+        for run in running:
+            run.result()
 
 
 @scenario("full", rig="installed", needs=NEEDS)

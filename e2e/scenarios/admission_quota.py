@@ -159,8 +159,8 @@ def rush(stage: Stage, lead: int) -> Counter[str]:
         writing = [pool.submit(create, stage, *each) for each in rest]
         while not all(each.done() for each in writing):
             most |= held(stage)
-    for each in writing:
-        each.result()
+    for write in writing:
+        write.result()
     return most
 
 

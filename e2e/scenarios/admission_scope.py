@@ -253,8 +253,8 @@ def check_both_revisions(stage: Stage, cluster: Installation, number: int, *, in
     second = deployment(legacy_pod(stage, name), 1)
     second["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/second"
     seen: dict[str, JSON] = {}
-    for each in (first, second):
-        ran = kubectl.apply(each).check()
+    for manifest in (first, second):
+        ran = kubectl.apply(manifest).check()
         assert any(LEGACY in line for line in ran.warnings) == inside, ran
         words = ("rollout", "status", f"deployment/{name}", "--timeout=30s")
         kubectl(*words).check()

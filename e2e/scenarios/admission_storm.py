@@ -200,8 +200,8 @@ def wait_settled(stage: Stage, size: Size) -> int:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_settled(stage, size):
         assert time.monotonic() < deadline, phases(stage)
-        for each in pods_with_wrong_claim(stage):
-            name = each["metadata"]["name"]
+        for pod in pods_with_wrong_claim(stage):
+            name = pod["metadata"]["name"]
             again += 1
             stage.delete_pod(name)
             if name.startswith("bare-"):
@@ -219,16 +219,16 @@ def check_pods(stage: Stage, size: Size) -> None:
     assert by_app == wanted, by_app - Counter(wanted)
     templates: set[str] = set()
     own: dict[str, str] = {}
-    for each in pods:
-        name = each["metadata"]["name"]
-        limits = each["spec"]["containers"][0]["resources"].get("limits", {})
-        assert ORIGINAL in each["metadata"]["annotations"], f"{name} is untranslated"
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        limits = pod["spec"]["containers"][0]["resources"].get("limits", {})
+        assert ORIGINAL in pod["metadata"]["annotations"], f"{name} is untranslated"
         assert LEGACY not in limits, f"{name} is untranslated"
-        (entry,) = each["spec"]["resourceClaims"]
+        (entry,) = pod["spec"]["resourceClaims"]
         templates.add(entry["resourceClaimTemplateName"])
-        (status,) = each["status"]["resourceClaimStatuses"]
-        assert status["name"] == entry["name"], each["status"]
-        own[status["resourceClaimName"]] = each["metadata"]["uid"]
+        (status,) = pod["status"]["resourceClaimStatuses"]
+        assert status["name"] == entry["name"], pod["status"]
+        own[status["resourceClaimName"]] = pod["metadata"]["uid"]
     assert len(own) == size.pods, "two pods have one claim"
     assert template_names(stage) == sorted(templates), templates
     assert len(templates) == len(KINDS), templates
@@ -290,8 +290,8 @@ def create_during_outages(stage: Stage, size: Size) -> None:
         plane.processes["kube-apiserver"].kill()
         plane.start_apiserver()
         back = datetime.now(UTC)
-        for each in writing:
-            each.result()
+        for write in writing:
+            write.result()
     wrote = time.monotonic() - began
     assert at < size.bare, "the storm was over before the API server died"
     again = wait_settled(stage, size)

@@ -81,11 +81,11 @@ def a_template_of_the_same_name_and_other_content_denies_the_pod(stage: Stage) -
     stage.template(name, claim_spec(request("gpu", GPU, count=2)))
     tried = kubectl.apply(body, words=("--dry-run=server",))
     ran = kubectl.apply(body)
-    for each in (tried, ran):
-        assert each.code == 1, each
+    for command in (tried, ran):
+        assert command.code == 1, command
         assert (
             f"TemplateTaken: spec.resourceClaims: ResourceClaimTemplate {stage.namespace}/{name}"
-            in each.err
+            in command.err
         )
     assert tried.err == ran.err
     remedy = f"delete resourceclaimtemplate -n {stage.namespace} {name}"

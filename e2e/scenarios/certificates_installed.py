@@ -67,8 +67,10 @@ def a_webhook_removed_from_the_manifests_leaves_no_incomplete_entry(stage: Stage
 def without(objects: list[Any]) -> list[Any]:
     """Return the manifests without the removed webhooks."""
     changed = json.loads(json.dumps(objects))
-    for each in changed:
-        each["webhooks"] = [hook for hook in each["webhooks"] if hook["name"] not in REMOVED]
+    for configuration in changed:
+        configuration["webhooks"] = [
+            hook for hook in configuration["webhooks"] if hook["name"] not in REMOVED
+        ]
     return list(changed)
 
 

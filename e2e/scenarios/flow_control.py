@@ -88,8 +88,8 @@ def a_flood_does_not_cost_the_leader_its_lease(stage: Stage) -> None:
             stage.wait("the flood lasts", lambda: time.monotonic() > ends, FLOOD_SECONDS + 5)
         finally:
             released.set()
-        for each in flood:
-            each.result()
+        for request in flood:
+            request.result()
     after = stage.client.get(LEASE)["spec"]
     keys = ("holderIdentity", "leaseTransitions")
     assert [after.get(key) for key in keys] == [before.get(key) for key in keys], after

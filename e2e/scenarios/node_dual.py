@@ -27,8 +27,8 @@ def legacy_pod(nodes: RealStage, name: str, *, translated: bool) -> JSON:
     pod = nodes.pod_object(name, limits={LEGACY: "1"}, nodeSelector={})
     if not translated:
         pod["metadata"]["labels"][MODE] = "off"
-    for each in pod["spec"]["containers"]:
-        each.update(container())
+    for declared in pod["spec"]["containers"]:
+        declared.update(container())
     pod["spec"]["terminationGracePeriodSeconds"] = 2
     return nodes.client.create(nodes.pod_path(), pod)
 

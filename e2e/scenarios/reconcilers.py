@@ -282,8 +282,8 @@ def a_quota_on_a_mapped_name_holds_under_load(stage: Stage) -> None:
         ]
         while not all(each.done() for each in writing):
             count_allocated(stage)
-    for each in writing:
-        each.result()
+    for write in writing:
+        write.result()
     stage.wait("all allowed devices are allocated", lambda: count_allocated(stage) == MOST, 120)
     stage.wait("all of them run", lambda: count_running(stage).total() == MOST)
     ran = count_running(stage)

@@ -154,8 +154,8 @@ def a_namespace_label_that_flaps_leaves_no_half_translated_pod(stage: Stage) -> 
         while not all(each.done() for each in created):
             for mode in (None, "enforce", "off", "enforce"):
                 set_mode(stage, mode)
-        for each in created:
-            each.result()
+        for creation in created:
+            creation.result()
     sys.stdout.write(f"      {dict(outcomes)}\n")
     assert outcomes.keys() <= {"translated", "unchanged", "denied"}, outcomes
     assert outcomes["translated"], outcomes

@@ -162,8 +162,8 @@ def a_pod_with_1600_gpu_shares_is_refused_before_any_write(stage: Stage) -> None
     check_not_delayed(
         "another team's pod", lambda: stage.client.create(path, innocent, dryRun="All"), attack
     )
-    for each in refused:
-        assert any(code in each for code in TOO_COMPLEX), each[:500]
+    for message in refused:
+        assert any(code in message for code in TOO_COMPLEX), message[:500]
     assert template_names(stage) == []
     assert lease_holder(stage) == holder
 

@@ -62,9 +62,9 @@ def pods_of_a_job_keep_their_finalizer(stage: Stage) -> None:
         found = stage.client.get(stage.pod_path(), labelSelector=selector)["items"]
         return found if len(found) == 2 else []
 
-    for each in stage.wait("both pods exist", job_pods):
-        assert ORIGINAL in each["metadata"]["annotations"]
-        assert each["metadata"]["finalizers"] == [TRACKING], each["metadata"]
+    for created in stage.wait("both pods exist", job_pods):
+        assert ORIGINAL in created["metadata"]["annotations"]
+        assert created["metadata"]["finalizers"] == [TRACKING], created["metadata"]
     options = {"propagationPolicy": "Background", "apiVersion": "v1", "kind": "DeleteOptions"}
     stage.client.call("DELETE", stage.path("jobs", "batch", "/apis/batch/v1"), options)
 

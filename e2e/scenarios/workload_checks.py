@@ -67,8 +67,8 @@ def running(stage: Stage, app: str, pods: int, count: int = 1) -> list[JSON]:
     found = stage.wait(what, settled)
     names = [each["metadata"]["name"] for each in found]
     held = {name: devices(stage, name) for name in names}
-    for each in found:
-        assert held[each["metadata"]["name"]] == stage.fleet.held_by(each)
+    for pod in found:
+        assert held[pod["metadata"]["name"]] == stage.fleet.held_by(pod)
     everything = [device for some in held.values() for device in some]
     assert len(set(everything)) == len(everything) == pods * count, held
     assert len({claim_of(stage, name)[0] for name in names}) == 1, names

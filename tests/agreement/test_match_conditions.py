@@ -61,8 +61,8 @@ class LiveWebhooks:
                 webhook.update(changed)
 
     def reach(self, configuration: Configuration) -> None:
-        for each in self.plan(configuration):
-            self.apply(each)
+        for step in self.plan(configuration):
+            self.apply(step)
 
     def conditions(self, name: str) -> dict[str, str]:
         live = [*self.mutating["webhooks"], *self.validating["webhooks"]]

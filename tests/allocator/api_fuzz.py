@@ -62,10 +62,10 @@ class RequestMaker:
         method, path, call = self._random.choice(self._calls)
         given = [(each, self._value(each["schema"])) for each in call["parameters"]]
         url = path
-        for each, value in given:
-            if each["in"] == "path":
+        for parameter, value in given:
+            if parameter["in"] == "path":
                 url = url.replace(
-                    f"{{{each['name']}}}", yarl.URL.build(path=f"/{value}").raw_path[1:]
+                    f"{{{parameter['name']}}}", yarl.URL.build(path=f"/{value}").raw_path[1:]
                 )
         query = [(e["name"], f"{v}") for e, v in given if e["in"] == "query" and self._chance(0.5)]
         if self._chance(0.1):

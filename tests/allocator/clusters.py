@@ -203,14 +203,14 @@ class Cluster:
         reservation = self.decisions.reservations.find(uid)
         assert reservation is not None
         assert not self.decisions.reservations.begin_write(uid)
-        for each in reservation.claims:
-            before = self.state.claims[each.uid]
+        for reserved in reservation.claims:
+            before = self.state.claims[reserved.uid]
             pods = [*(p.uid for p in before.status.reserved_for), uid]
-            allocation = each.allocation or before.status.allocation
+            allocation = reserved.allocation or before.status.allocation
             assert allocation is not None
             self.state.observe_claim(
                 as_claim(
-                    claim(each.uid, version=version, allocation=to_json(allocation), pods=pods)
+                    claim(reserved.uid, version=version, allocation=to_json(allocation), pods=pods)
                 )
             )
         self.decisions.reservations.end_write(uid, written=True)

@@ -157,9 +157,9 @@ class SimulatedApi:
 
     def _check_devices(self) -> None:
         holders: dict[Device, str] = {}
-        for each in self.claims.values():
-            for device in devices_of(each):
-                name = each.metadata.name
+        for stored in self.claims.values():
+            for device in devices_of(stored):
+                name = stored.metadata.name
                 self.expect(device not in holders, f"{device} has {holders.get(device)}, {name}")
                 holders[device] = name
                 for pod in self.pods.values():

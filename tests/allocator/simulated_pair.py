@@ -59,8 +59,8 @@ class SimulatedPair:
         self._pods: dict[str, Pod] = {}
         self._activated: asyncio.Queue[str] = asyncio.Queue()
         self.state = AllocatorState(Planner(), Ledger(), owns_all)
-        for each in (gpu_class(), *(Node(name, {"name": name}) for name in nodes)):
-            self.state.apply(None, each)
+        for value in (gpu_class(), *(Node(name, {"name": name}) for name in nodes)):
+            self.state.apply(None, value)
         for name, count in nodes.items():
             self.state.apply(None, gpu_slice(name, count))
         numbers = itertools.count()
@@ -169,8 +169,8 @@ class SimulatedPair:
     async def _watch(self) -> None:
         """Follow the claims and pods, behind by a random time."""
         self._cache, position = dict(self.api.claims), len(self.api.history)
-        for each in self._cache.values():
-            self.state.apply(None, each)
+        for claim in self._cache.values():
+            self.state.apply(None, claim)
         while True:
             self._follow_pods(self.api.pods.values())
             self.synced = True

@@ -111,8 +111,8 @@ async def test_a_pod_is_told_of_devices_that_are_being_released() -> None:
     reviews = ReviewServer({"t": "dev"}, {"dev": ["get pods in default"]})
     async with local(cluster) as served, serving_api(cluster, reviews) as other:
         cluster.add_claim(claim("new"))
-        for each in (served, other):
-            each.add_pod(pod("p", "new"))
+        for server in (served, other):
+            server.add_pod(pod("p", "new"))
         told, others = await explain(served, "p"), await explain(other, "p", "t")
     assert told["reasons"][0]["code"] == "DevicesBeingReleased"
     assert "on node n1" in told["message"]

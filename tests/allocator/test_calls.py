@@ -162,8 +162,8 @@ async def test_requests_for_victims_are_counted(priority: int, outcome: str) -> 
     contest.ask("pod", priority=priority)
     before = {each: preemptions(each) for each in ("victims", "none")}
     process.calls.preempt(contest.preemption("pod"))
-    for each, value in before.items():
-        assert preemptions(each) == value + (each == outcome)
+    for label, value in before.items():
+        assert preemptions(label) == value + (label == outcome)
 
 
 def preemptions(outcome: str) -> float:

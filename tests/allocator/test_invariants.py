@@ -120,13 +120,13 @@ class Allocator(RuleBasedStateMachine):
         claims = self.cluster.state.claims
         lost = any(each.uid not in claims for each in reservation.claims)
         if written and not lost:
-            for each in reservation.claims:
-                if claims[each.uid].status.allocation is None:
+            for reserved in reservation.claims:
+                if claims[reserved.uid].status.allocation is None:
                     plain = claim(
-                        each.uid,
+                        reserved.uid,
                         self.counts[uid],
                         version=self.next_version(),
-                        allocation=to_json(each.allocation or Allocation()),
+                        allocation=to_json(reserved.allocation or Allocation()),
                         pods=[uid],
                     )
                     self.cluster.add_claim(plain)
@@ -187,10 +187,14 @@ class Allocator(RuleBasedStateMachine):
         claims, reservations = self.cluster.state.claims, self.cluster.state.ledger.reservations
         for uid in PODS:
             reservation = self.decisions.reservations.find(uid)
-            for each in reservation.claims if reservation else ():
-                known = claims.get(each.uid)
-                if known and known.status.allocation is None and each.uid not in self.deallocated:
-                    assert each.uid in reservations
+            for reserved in reservation.claims if reservation else ():
+                known = claims.get(reserved.uid)
+                if (
+                    known
+                    and known.status.allocation is None
+                    and reserved.uid not in self.deallocated
+                ):
+                    assert reserved.uid in reservations
 
     @invariant()
     def a_refusal_is_what_a_new_allocator_would_say(self) -> None:

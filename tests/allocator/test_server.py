@@ -41,8 +41,8 @@ async def test_the_allocator_answers_as_the_case_says(case: Case, tmp_path: Path
     cluster = cluster_of([*CLUSTER, *case.objects])
     async with serving(cluster, tmp_path) as served:
         served.status, served.binder = case.status, case.binder
-        for each in case.before:
-            assert (await served.send(each))[0] == 200
+        for request in case.before:
+            assert (await served.send(request))[0] == 200
         status, version, body = await served.send(case.request)
     assert (status, version) == (case.reply["status"], case.reply["version"])
     expected = case.reply["body"] if "body" in case.reply else case.reply["lines"][0]

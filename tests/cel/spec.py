@@ -192,19 +192,19 @@ def _unchecked(plain: Plain, made: Environment) -> CelValue:
         if isinstance(each, Comprehension)
         for name in (each.variable, each.second_variable, each.accumulator)
     }
-    for each in walk(node):
-        if isinstance(each, Ident | Select):
-            if _spelt(each).partition(".")[0] in local:
-                names |= {each.id: ResolvedName(each.name, None)} if isinstance(each, Ident) else {}
+    for part in walk(node):
+        if isinstance(part, Ident | Select):
+            if _spelt(part).partition(".")[0] in local:
+                names |= {part.id: ResolvedName(part.name, None)} if isinstance(part, Ident) else {}
                 continue
-            spelt = [name for name in declared.candidates(_spelt(each)) if name in given]
-            if spelt or isinstance(each, Ident):
-                name = spelt[0] if spelt else _spelt(each)
-                names[each.id] = ResolvedName(name, None if spelt else declared.types.get(name))
-        elif isinstance(each, MessageLiteral):
-            names[each.id] = ResolvedName(each.name, None)
-        elif isinstance(each, Call):
-            calls[each.id] = _resolved(each, declared.functions)
+            spelt = [name for name in declared.candidates(_spelt(part)) if name in given]
+            if spelt or isinstance(part, Ident):
+                name = spelt[0] if spelt else _spelt(part)
+                names[part.id] = ResolvedName(name, None if spelt else declared.types.get(name))
+        elif isinstance(part, MessageLiteral):
+            names[part.id] = ResolvedName(part.name, None)
+        elif isinstance(part, Call):
+            calls[part.id] = _resolved(part, declared.functions)
     used = tuple(dict.fromkeys(name.name for name in names.values()))
     checked = Checked(node, {}, names, calls, aggregates=False)
     compiled = compile_tree(checked, used, made.limit, strict=True)

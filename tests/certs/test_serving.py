@@ -309,8 +309,12 @@ def test_only_a_client_with_a_certificate_of_the_given_ca_is_accepted(
         assert certificate.refresh()
         async with listen(certificate) as port:
             assert await send(port, accepted) == 200
-            for each in (without, present(signer, unknown, tmp_path / "unknown"), later_accepted):
-                await assert_refused(port, each)
+            for context in (
+                without,
+                present(signer, unknown, tmp_path / "unknown"),
+                later_accepted,
+            ):
+                await assert_refused(port, context)
             file.write_bytes(later.certificate)
             assert certificate.refresh()
             assert await send(port, later_accepted) == 200

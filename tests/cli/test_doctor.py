@@ -128,8 +128,8 @@ def with_condition(value: JSON, expression: str) -> JSON:
 
 
 def without(api: FakeApi, kind: str) -> None:
-    for each in api.all(kind):
-        api.remove(kind, each["metadata"]["name"])
+    for value in api.all(kind):
+        api.remove(kind, value["metadata"]["name"])
 
 
 def lose_a_slice(api: FakeApi) -> None:

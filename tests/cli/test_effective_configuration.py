@@ -65,8 +65,8 @@ def on(
 
     async def run_with_api() -> tuple[int, str, str]:
         async with FakeApi() as api:
-            for each in (CLASS, *objects):
-                api.put(each)
+            for value in (CLASS, *objects):
+                api.put(value)
             if forbidden:
                 api.fail(403, times=9, part=forbidden)
             access = ("--kubeconfig", str(api.kubeconfig(folder / "config")))
@@ -142,8 +142,8 @@ def test_an_unreachable_cluster_is_reported_once(tmp_path: Path) -> None:
 def test_facts_use_the_configuration_of_the_cluster(tmp_path: Path) -> None:
     async def run_with_api() -> tuple[int, str, str]:
         async with FakeApi() as api:
-            for each in (CLASS, registered()):
-                api.put(each)
+            for value in (CLASS, registered()):
+                api.put(value)
             return await asyncio.to_thread(
                 command, "facts", "--kubeconfig", str(api.kubeconfig(tmp_path / "config"))
             )

@@ -169,8 +169,8 @@ def test_translated_workloads_of_a_namespace_are_read_from_the_cluster(tmp_path:
 
     async def run_with_api() -> tuple[int, str, str]:
         async with FakeApi(version="1.36") as api:
-            for each in (pod, owned, plain):
-                api.put(each)
+            for value in (pod, owned, plain):
+                api.put(value)
             access = ("--context", "--kubeconfig", str(api.kubeconfig(tmp_path / "config")))
             return await asyncio.to_thread(run, "undo", "-n", "ml", *access)
 

@@ -42,8 +42,8 @@ OTHER: dict[str, Any] = {**MUTATING, "metadata": {"name": "other"}}
 def install(api: FakeApi) -> None:
     """Put the objects of an installation."""
     api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
-    for each in (MUTATING, VALIDATING, OTHER):
-        api.put(copy.deepcopy(each))
+    for configuration in (MUTATING, VALIDATING, OTHER):
+        api.put(copy.deepcopy(configuration))
 
 
 def secret(api: FakeApi) -> dict[str, Any] | None:

@@ -30,8 +30,8 @@ class Scene:
             MemoryStore(WatchedPod),
             FakeReporter(),
         )
-        for name, each in labels.items():
-            self.nodes.put({"metadata": {"name": name, "labels": each}})
+        for name, of_node in labels.items():
+            self.nodes.put({"metadata": {"name": name, "labels": of_node}})
         self.dual_nodes: tuple[DualNode, ...] | None = TWICE
         reference = ObjectReference("ConfigMap", "drawbridge-facts", "own")
         context = make_context(Configuration())

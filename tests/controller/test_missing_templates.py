@@ -155,8 +155,8 @@ def test_a_template_with_different_content_is_reported_on_every_pod_and_counted(
     pod, name = translated()
     spec = {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "cheap"}}]}}
     scene.templates.put({"metadata": {"name": name, "namespace": TEAM}, "spec": {"spec": spec}})
-    for each in ("one", "two", "two"):
-        scene.put({**pod, "metadata": {**pod["metadata"], "name": each}})
+    for pod_name in ("one", "two", "two"):
+        scene.put({**pod, "metadata": {**pod["metadata"], "name": pod_name}})
         scene.reconcile()
     assert scene.reporter.codes == ["TemplateTaken", "TemplateTaken"]
     assert scene.reporter.counts == {("templates", "taken"): 2}

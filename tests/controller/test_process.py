@@ -141,8 +141,8 @@ def test_it_reconciles_everything_and_releases_the_lease(tmp_path: Path) -> None
 async def _everything(tmp_path: Path) -> None:
     async with FakeApi() as api:
         api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
-        for each in (CLASS, SLICE, NODE, WEBHOOKS, TEAM):
-            api.put(each)
+        for value in (CLASS, SLICE, NODE, WEBHOOKS, TEAM):
+            api.put(value)
         async with running(api, tmp_path):
             await api.until(lambda: api.get("configmaps", FACTS, OWN))
             published = api.get("configmaps", FACTS, OWN)
@@ -172,8 +172,8 @@ def test_a_missing_and_a_deleted_template_are_created(tmp_path: Path) -> None:
 async def _templates(tmp_path: Path) -> None:
     async with FakeApi() as api:
         api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
-        for each in (CLASS, SLICE, WEBHOOKS, TEAM):
-            api.put(each)
+        for value in (CLASS, SLICE, WEBHOOKS, TEAM):
+            api.put(value)
         async with running(api, tmp_path):
             await api.until(lambda: api.get("configmaps", FACTS, OWN))
             waiting, name = translated(make_context(Configuration(), current(api)))
@@ -223,8 +223,8 @@ async def _renewed_during(
 ) -> None:
     async with FakeApi() as api:
         api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
-        for each in (CLASS, SLICE, WEBHOOKS, TEAM, LIMIT):
-            api.put(each)
+        for value in (CLASS, SLICE, WEBHOOKS, TEAM, LIMIT):
+            api.put(value)
         waiting, _ = translated(make_context(Configuration()))
         api.put(waiting)
 
@@ -265,8 +265,8 @@ async def _mirrored(tmp_path: Path) -> None:
     key = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
     async with FakeApi() as api:
         api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
-        for each in (CLASS, SLICE, WEBHOOKS, TEAM):
-            api.put(each)
+        for value in (CLASS, SLICE, WEBHOOKS, TEAM):
+            api.put(value)
         api.put(LIMIT)
 
         def mirrored() -> dict[str, str]:

@@ -257,7 +257,7 @@ def test_a_namespace_that_comes_back_is_reported_again() -> None:
     for _, name in held:
         scene.quotas.remove(name, TEAM)
     scene.reconcile()
-    for each in held.values():
-        scene.quotas.put(each)
+    for quota in held.values():
+        scene.quotas.put(quota)
     scene.reconcile()
     assert scene.reporter.codes == [*told, *told]

@@ -153,8 +153,8 @@ def test_the_first_pod_of_a_template_marks_it_as_used_once() -> None:
     scene = Scene()
     pod, name = translated()
     ahead(scene, name)
-    for each in ("one", "two"):
-        scene.put({**pod, "metadata": {**pod["metadata"], "name": each}})
+    for pod_name in ("one", "two"):
+        scene.put({**pod, "metadata": {**pod["metadata"], "name": pod_name}})
         scene.reconcile()
     assert read_use(scene, name) == "2026-03-01T12:00:00Z"
     assert scene.templates.requests == [("merge", name)]

@@ -154,12 +154,12 @@ def objects(value: object) -> Iterator[dict[str, Any]]:
         case str() if "\n" in value:
             yield from objects(yaml.safe_load(value))
         case list():
-            for each in value:
-                yield from objects(each)
+            for element in value:
+                yield from objects(element)
         case dict():
             yield value
-            for each in value.values():
-                yield from objects(each)
+            for inner in value.values():
+                yield from objects(inner)
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=ids)

@@ -47,8 +47,8 @@ def drawing(written: YamlValue) -> YamlValue:
 
 def admitted(case: YamlValue, unset: UnsetGroups) -> YamlValue:
     companies = initial_states((drawing(each) for each in case.get("allocated", [])), unset)
-    for each in case["take"]:
-        after = add_device(companies, *drawing(each), unset)
+    for device in case["take"]:
+        after = add_device(companies, *drawing(device), unset)
         yield after is not None
         companies = companies if after is None else after
 

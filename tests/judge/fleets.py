@@ -129,12 +129,12 @@ def quantities(amounts: YamlValue) -> YamlValue:
 def claim(short: YamlValue, name: str = "c") -> Claim:
     """A claim from its devices in the short form."""
     requests = []
-    for number, each in enumerate(short["requests"]):
-        if alternatives := each.get("firstAvailable"):
+    for number, asked in enumerate(short["requests"]):
+        if alternatives := asked.get("firstAvailable"):
             several = [{"name": f"s{i}"} | request(one) for i, one in enumerate(alternatives)]
             requests.append({"name": f"r{number}", "firstAvailable": several})
         else:
-            requests.append({"name": f"r{number}", "exactly": request(each)})
+            requests.append({"name": f"r{number}", "exactly": request(asked)})
     devices = {"requests": requests, "constraints": short.get("constraints", [])}
     plain = {"metadata": {"name": name, "namespace": "ns"}, "spec": {"devices": devices}}
     return sure(read_claim(plain), Claim)

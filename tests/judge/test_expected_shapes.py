@@ -31,10 +31,10 @@ def judge(case: YamlValue, requests: YamlValue) -> tuple[Finding, ...]:
 def test_a_request_that_an_expected_node_may_satisfy_is_only_warned_about(case: YamlValue) -> None:
     found = judge(case, case["may"])
     assert found
-    for each in found:
-        assert each.severity is Severity.WARNING
+    for finding in found:
+        assert finding.severity is Severity.WARNING
         expected = f"the configuration expects nodes with {case['shape']} for class gpu"
-        assert each.message.endswith(f"(not refused, because {expected})")
+        assert finding.message.endswith(f"(not refused, because {expected})")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

@@ -133,15 +133,15 @@ def only_with(only: str | list[str]) -> str:
 @pytest.mark.parametrize("case", EXCLUSIONS, ids=lambda case: case["name"])
 def test_rules_between_devices(case: YamlValue) -> None:
     read = []
-    for i, each in enumerate(case["devices"]):
+    for i, device in enumerate(case["devices"]):
         published = {
-            "name": each["name"],
-            "attributes": {"mode": {"string": each["name"].split("-")[0]}},
-            "allowMultipleAllocations": each.get("shared", False),
+            "name": device["name"],
+            "attributes": {"mode": {"string": device["name"].split("-")[0]}},
+            "allowMultipleAllocations": device.get("shared", False),
         }
-        if each.get("only") is not None:
-            published["compatibleOnlyWith"] = {"expression": only_with(each["only"])}
-        short = {"name": f"s{i}", "allNodes": None, "nodeName": each.get("node", "n1")}
+        if device.get("only") is not None:
+            published["compatibleOnlyWith"] = {"expression": only_with(device["only"])}
+        short = {"name": f"s{i}", "allNodes": None, "nodeName": device.get("node", "n1")}
         read.append(short_slice(short | {"devices": [published]}, len(case["devices"])))
     found = [each for each in slices.judge_slices(read, selectors=SELECTORS) if each.code in PAIRS]
     named = [(each.code, read[int(each.object[-1])].devices[0].name) for each in found]
@@ -181,8 +181,8 @@ def test_expressions_on_devices(case: YamlValue) -> None:
         found = slices.judge_slices(read, declarations=said, selectors=SELECTORS)
         found = tuple(each for each in found if each.code not in PAIRS)
     assert [(each.code, each.path) for each in found] == [tuple(each) for each in case["found"]]
-    for each, part in zip(found, case.get("says", []), strict=False):
-        assert part in each.message
+    for finding, part in zip(found, case.get("says", []), strict=False):
+        assert part in finding.message
 
 
 def test_every_code_of_the_judge_has_a_case() -> None:

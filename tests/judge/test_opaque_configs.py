@@ -65,14 +65,16 @@ def test_configuration_for_the_devices_of_a_request(case: YamlValue) -> None:
         for name, class_name in case["requests"].items()
     ]
     configs = []
-    for each in case["configs"]:
+    for described in case["configs"]:
         parameters = {
-            "apiVersion": each.get("version", "resource.nvidia.com/v1beta1"),
-            "kind": each["kind"],
+            "apiVersion": described.get("version", "resource.nvidia.com/v1beta1"),
+            "kind": described["kind"],
         }
-        if "sharing" in each:
-            parameters["sharing"] = each["sharing"]
-        configs.append(config(each.get("driver", NVIDIA), parameters, each.get("for", ())))
+        if "sharing" in described:
+            parameters["sharing"] = described["sharing"]
+        configs.append(
+            config(described.get("driver", NVIDIA), parameters, described.get("for", ()))
+        )
     context = class_context(case.get("classes", {}))
     found = findings(check_opaque_configs(subject_of(requests, configs=configs), context))
     expected = [(code, f"spec.devices.{path}") for code, path in case["found"]]

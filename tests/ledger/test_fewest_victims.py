@@ -15,8 +15,8 @@ def check_each(
 ) -> list[int]:
     """Keep each candidate that can be kept, one after the other."""
     removed = list(candidates)
-    for each in kept_first:
-        without = [other for other in removed if other != each]
+    for pod in kept_first:
+        without = [other for other in removed if other != pod]
         if fits_without(without):
             removed = without
     return removed

@@ -353,8 +353,8 @@ class Interleavings(RuleBasedStateMachine):
         if hasattr(self, "ledger"):
             found = audit(self.ledger, World(build_inventory(self.slices)))
             by_code: dict[str, set[str]] = {}
-            for each in found:
-                by_code.setdefault(each.code, set()).add(each.object.rpartition("/")[2])
+            for finding in found:
+                by_code.setdefault(finding.code, set()).add(finding.object.rpartition("/")[2])
             assert codes.LEDGER_INCONSISTENT.name not in by_code
             assert by_code.get(codes.DEVICE_LOST.name, set()) == self.lost()
             assert by_code.get(codes.CAPACITY_EXCEEDED.name, set()) <= {"nic", "x"}

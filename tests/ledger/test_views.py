@@ -60,8 +60,8 @@ def test_views_of_thousands_of_pools_copy_only_a_few_entries_for_a_change() -> N
 def test_a_view_equals_the_view_of_the_claims() -> None:
     claims = [claim("a", 1, "x", "nic:1=4G"), claim("b", 1, "nic:2=2G", "q/x", "x!")]
     ledger = of()
-    for each in claims:
-        ledger.observe(each)
+    for observed in claims:
+        ledger.observe(observed)
     assert plain(ledger.view()) == plain(view_of_claims(claims))
 
 

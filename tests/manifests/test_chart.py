@@ -27,8 +27,8 @@ def test_the_chart_and_kustomize_render_the_same_objects(case: Json, tmp_path: P
     del expected["Namespace", "", rendering.NAMESPACE]
     rendered = rendering.index(rendering.render_chart(case["values"], tmp_path))
     assert sorted(rendered) == sorted(expected)
-    for key, each in expected.items():
-        assert find_difference(normalize(rendered[key]), normalize(each)) == "", key
+    for key, value in expected.items():
+        assert find_difference(normalize(rendered[key]), normalize(value)) == "", key
 
 
 def find_difference(ours: object, theirs: object, path: str = "") -> str:
@@ -73,8 +73,8 @@ def test_another_namespace_is_used_everywhere(tmp_path: Path) -> None:
 def test_common_labels_and_annotations_are_on_every_object(tmp_path: Path) -> None:
     common = {"commonLabels": {"team": "a"}, "commonAnnotations": {"owner": "b"}}
     for tls in ({}, {"tls": {"mode": "cert-manager"}}):
-        for each in rendering.render_chart({**common, **tls}, tmp_path):
-            metadata = each["metadata"]
+        for value in rendering.render_chart({**common, **tls}, tmp_path):
+            metadata = value["metadata"]
             assert metadata["labels"]["team"] == "a", metadata
             assert metadata["annotations"]["owner"] == "b", metadata
 

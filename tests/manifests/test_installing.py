@@ -63,8 +63,8 @@ def test_every_component_has_a_row_and_its_values_exist() -> None:
     for name, values in rows:
         named = re.findall(r"`([\w.]+)(?::[^`]*)?`", values)
         assert named, name
-        for each in named:
-            assert has_value(each), each
+        for path in named:
+            assert has_value(path), path
 
 
 def test_uninstalling_selects_every_webhook_configuration_and_no_other(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_uninstalling_selects_every_webhook_configuration_and_no_other(tmp_path:
     kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
     found = [each for each in rendering.render_chart(values, tmp_path) if each["kind"] in kinds]
     assert len(found) == 3
-    for each in found:
-        assert each["metadata"]["labels"][selector[1]] == selector[2]
+    for value in found:
+        assert value["metadata"]["labels"][selector[1]] == selector[2]
 
 
 def test_labels_are_removed_before_the_webhooks_and_the_webhooks_before_the_processes() -> None:

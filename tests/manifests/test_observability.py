@@ -30,17 +30,17 @@ def read_metrics() -> dict[str, set[str]]:
     """Return the labels of every metric, by the name that Prometheus stores."""
     found: dict[str, set[str]] = dict(OTHERS)
     collectors = [*vars(metrics).values()]
-    for each in collectors:
-        family = getattr(each, "_family", None)
+    for published in collectors:
+        family = getattr(published, "_family", None)
         if family is not None:
             add(
                 found,
                 family[0],
-                (getattr(each, "_bounds", None) and "histogram") or "counter",
+                (getattr(published, "_bounds", None) and "histogram") or "counter",
                 family[2],
             )
-        elif hasattr(each, "_labelnames") and hasattr(each, "_type"):
-            add(found, each._name, each._type, each._labelnames)  # noqa: SLF001  # not public
+        elif hasattr(published, "_labelnames") and hasattr(published, "_type"):
+            add(found, published._name, published._type, published._labelnames)  # noqa: SLF001  # not public
     for collector in (
         metrics.CacheCollector(lambda: ()),
         metrics.AnswerCacheCollector(Nothing()),

@@ -33,9 +33,9 @@ def list_objects() -> list[Json]:
     found: dict[rendering.Key, Json] = {}
     for folder in (MANIFESTS / "base", *sorted((MANIFESTS / "components").iterdir())):
         for path in sorted(folder.glob("*.yaml")):
-            for each in yaml.safe_load_all(path.read_text("utf-8")):
-                if each["kind"] not in ("Kustomization", "Component"):
-                    found |= rendering.index([each])
+            for value in yaml.safe_load_all(path.read_text("utf-8")):
+                if value["kind"] not in ("Kustomization", "Component"):
+                    found |= rendering.index([value])
     return list(found.values())
 
 
@@ -74,10 +74,10 @@ def test_the_rendered_chart_has_the_schema_of_kubernetes(tmp_path: Path) -> None
             "affinity": {"nodeAffinity": {}},
         },
     }
-    for each in rendering.render_chart(values, tmp_path):
-        if each["kind"] not in CUSTOM:
+    for value in rendering.render_chart(values, tmp_path):
+        if value["kind"] not in CUSTOM:
             for version in VERSIONS:
-                kubernetes_validate.validate(each, version, strict=True)
+                kubernetes_validate.validate(value, version, strict=True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

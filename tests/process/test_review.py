@@ -53,8 +53,8 @@ def check_reply(reply: Reply) -> None:
 
 def replies(body: bytes) -> tuple[Reply, Reply]:
     both = asyncio.run(review_both(body))
-    for each in both:
-        check_reply(each)
+    for reply in both:
+        check_reply(reply)
     return both
 
 
@@ -153,11 +153,11 @@ def find_paths(
 ) -> Iterator[tuple[YamlValue, ...]]:
     yield path
     if isinstance(value, dict):
-        for key, each in value.items():
-            yield from find_paths(each, (*path, key))
+        for key, inner in value.items():
+            yield from find_paths(inner, (*path, key))
     if isinstance(value, list):
-        for number, each in enumerate(value):
-            yield from find_paths(each, (*path, number))
+        for number, element in enumerate(value):
+            yield from find_paths(element, (*path, number))
 
 
 GOOD_VALUE = json.loads(GOOD)
@@ -183,8 +183,8 @@ WRONG_VALUES: YamlValue = [
 def replace_value(path: tuple[YamlValue, ...], value: YamlValue) -> bytes:
     body = copy.deepcopy(GOOD_VALUE)
     parent = body
-    for each in path[:-1]:
-        parent = parent[each]
+    for key in path[:-1]:
+        parent = parent[key]
     parent[path[-1]] = value
     return json.dumps(body).encode()
 

@@ -39,8 +39,8 @@ def dialect_modules() -> dict[str, str]:
     """The name of every dialect and the name of its module."""
     package = drawbridge.translate.legacy.dialects
     found = {}
-    for each in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"{package.__name__}.{each.name}")
+    for module_info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{module_info.name}")
         if hasattr(module, "NAME"):
             found[module.NAME] = module.__name__
     return found
@@ -52,11 +52,11 @@ def pods_in(document: Any) -> Iterator[Any]:  # noqa: ANN401  # a manifest
         spec = document.get("spec")
         if isinstance(spec, dict) and "containers" in spec:
             yield document
-        for each in document.values():
-            yield from pods_in(each)
+        for inner in document.values():
+            yield from pods_in(inner)
     elif isinstance(document, list):
-        for each in document:
-            yield from pods_in(each)
+        for element in document:
+            yield from pods_in(element)
 
 
 def dialects_of(text: str) -> set[str]:

@@ -100,11 +100,11 @@ def blanked(before: Value, after: Value, path: Path = ()) -> Iterator[Path]:
 def test_a_translation_reads_no_field_that_the_essence_leaves_out() -> None:
     for placement in Placement:
         context = TranslationContext(Configuration(placement=placement))
-        for each in pods():
-            if not isinstance(each.get("spec"), dict):
+        for plain in pods():
+            if not isinstance(plain.get("spec"), dict):
                 continue
             reads: set[Path] = set()
-            pod = fill(each)
+            pod = fill(plain)
             translate(record(pod, (), reads), context, "team")
             left_out = {path for path in blanked(pod, reduce_to_essence(pod)) if "env" not in path}
             assert ("metadata", "uid") in left_out

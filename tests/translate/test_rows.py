@@ -77,8 +77,8 @@ def lines(made: ClaimTemplate) -> Iterator[str]:
         word = "match" if "matchAttribute" in constraint else "differ"
         attribute = constraint[f"{'match' if word == 'match' else 'distinct'}Attribute"]
         yield f"{' '.join(constraint['requests'])} {word} in {attribute}"
-    for each in devices.get("config", []):
-        yield f"{' '.join(each['requests'])} set up by {each['opaque']['driver']}"
+    for config in devices.get("config", []):
+        yield f"{' '.join(config['requests'])} set up by {config['opaque']['driver']}"
 
 
 def wanted(of: YamlValue) -> str:

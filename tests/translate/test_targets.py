@@ -116,11 +116,11 @@ def expressions(value: object) -> Iterator[str]:
         case {"expression": str(text)}:
             yield text
         case dict():
-            for each in value.values():
-                yield from expressions(each)
+            for inner in value.values():
+                yield from expressions(inner)
         case list():
-            for each in value:
-                yield from expressions(each)
+            for element in value:
+                yield from expressions(element)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -74,8 +74,8 @@ def renew_lock(cache: Path) -> None:
     known = set(debian.parse_lock(before))
     build.DEBIAN_LOCK.write_text(debian.format_lock(newest), encoding="utf-8")
     changed = [each for each in newest if each not in known]
-    for each in changed:
-        print(f"{each.architecture}  {each.name} {each.version}")
+    for package in changed:
+        print(f"{package.architecture}  {package.name} {package.version}")
     print(f"{build.DEBIAN_LOCK.name}: {len(changed)} of {len(newest)} packages changed")
 
 

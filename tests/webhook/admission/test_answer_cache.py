@@ -107,10 +107,10 @@ def test_cached_responses_equal_new_responses(
 
     async def compare() -> None:
         harness, fresh = AdmissionHarness(), []
-        for each in requested:
+        for request in requested:
             single = AdmissionHarness()
             single.configure({}, FACTS)
-            fresh.append(await single.pod(each))
+            fresh.append(await single.pod(request))
         harness.configure({}, FACTS)
         assert [await harness.pod(each) for each in requested] == fresh
 

@@ -121,8 +121,8 @@ async def test_a_large_object_gets_the_reply_of_a_small_one(
     body = review(object_, **request)
     assert len(body) > MAX_INLINE_BYTES
     harness, inline = DispatcherHarness(), DispatcherHarness()
-    for each in (harness, inline):
-        each.cluster.recent = recent()
+    for admission in (harness, inline):
+        admission.cluster.recent = recent()
     expected = await await_reply(getattr(inline.admission, method)(body))
     worker = WorkerProcess()
     harness.dispatcher = ReviewDispatcher(
@@ -284,9 +284,9 @@ async def test_a_small_body_with_much_work_is_not_handled_in_the_event_loop(
     object_["metadata"].pop("annotations", None)
     harness, alone = DispatcherHarness(), DispatcherHarness()
     alone.cluster.context = make_context(Configuration(), FACTS, caches_pods=False)
-    for each in (harness, alone):
-        each.cluster.unwatched = {"later": ENFORCE}
-        each.cluster.recent = recent()
+    for admission in (harness, alone):
+        admission.cluster.unwatched = {"later": ENFORCE}
+        admission.cluster.recent = recent()
     body = review(object_, **request)
     assert len(body) <= MAX_INLINE_BYTES
     reply = await await_reply(getattr(harness.dispatcher, method)(body))

@@ -53,8 +53,8 @@ def test_zero_is_kept_where_a_default_could_return(part: str) -> None:
         find_removed_requests(before, after), [build_range({"type": "Container", part: {GPU: 0}})]
     )
     done: YamlValue = apply_edits(after, edits)
-    for each in (*done["spec"]["containers"], *done["spec"]["initContainers"]):
-        assert each["resources"] == {
+    for container in (*done["spec"]["containers"], *done["spec"]["initContainers"]):
+        assert container["resources"] == {
             "limits": {"cpu": 1, GPU: "0"},
             "requests": {GPU: "0"},
             "claims": [],

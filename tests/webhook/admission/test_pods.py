@@ -61,8 +61,8 @@ async def test_pod_cases(case: YamlValue) -> None:
         assert response.warnings[0].startswith(case["warnings"][0]), response.warnings
     elif response.reply.outcome == "allowed":
         assert response.warnings == []
-    for each in case.get("message", []):
-        assert each in response.status["message"]
+    for part in case.get("message", []):
+        assert part in response.status["message"]
     if "resources" in case:
         resources = response.after["spec"]["containers"][0]["resources"]
         assert {k: v for k, v in resources.items() if k != "claims"} == case["resources"]

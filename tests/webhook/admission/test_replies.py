@@ -54,8 +54,8 @@ def test_warnings_are_valid_header_values(texts: list[str], rest: str) -> None:
     shown = select_warnings(texts, [finding(WARNING, each) for each in texts], rest)
     assert all(len(each) <= MAX_WARNING and each.isprintable() for each in shown)
     assert sum(map(len, shown)) <= MAX_TOTAL
-    for each in shown:
-        each.encode()
+    for warning in shown:
+        warning.encode()
 
 
 def test_if_warnings_do_not_fit_the_last_line_is_the_command() -> None:

@@ -69,8 +69,8 @@ def find_doubt(*changes: ObjectChange, seconds: float = 0) -> str:
     clock = Clock()
     cluster = JudgedCluster(settle_seconds=SETTLE, now=clock)
     cluster.apply([change(None, CLASS), change(None, OTHER)])
-    for each in changes:
-        cluster.apply([each])
+    for applied in changes:
+        cluster.apply([applied])
     clock.now += seconds
     return cluster.context().fleet["d"].reason
 
@@ -123,8 +123,8 @@ def test_what_adds_devices_or_taints_them_is_no_withdrawal() -> None:
         change(before, make("a", device("gpu-0"), generation=2)),
         change(None, make("new", device("gpu-0"), pool="q")),
     ]
-    for each in kept:
-        assert find_doubt(change(None, before), each) == ""
+    for member in kept:
+        assert find_doubt(change(None, before), member) == ""
 
 
 def test_a_class_of_another_driver_stays_closed() -> None:

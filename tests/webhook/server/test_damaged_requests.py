@@ -13,8 +13,8 @@ SEED, COUNT = 11, 250
 def test_damaged_requests_get_the_right_response_and_the_process_continues(tmp_path: Path) -> None:
     async def run() -> tuple[Outcome, list[str], int | None]:
         async with FakeApi() as api:
-            for each in cluster():
-                api.put(each)
+            for value in cluster():
+                api.put(value)
             kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
             async with started(tmp_path, kubeconfig) as process:
                 outcome = await send_cases(process.target, SEED, COUNT)

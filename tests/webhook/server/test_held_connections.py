@@ -25,10 +25,10 @@ async def hold_handshakes(server: WebhookServer, count: int) -> AsyncIterator[li
     try:
         yield held
     finally:
-        for each in held:
-            each.writer.close()
+        for opened in held:
+            opened.writer.close()
             with contextlib.suppress(ConnectionError):
-                await each.writer.wait_closed()
+                await opened.writer.wait_closed()
 
 
 def test_a_client_that_holds_handshakes_loses_the_oldest(tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_a_client_that_sends_bodies_slowly_loses_one_of_them(tmp_path: Path) -> 
             server.connect() as second,
         ):
             waits = {}
-            for each in (first, second):
-                await each.send(HEAD + b"\r\n\r\n" + END[:10])
-                waits[asyncio.create_task(each.wait_closed())] = each
+            for connection in (first, second):
+                await connection.send(HEAD + b"\r\n\r\n" + END[:10])
+                waits[asyncio.create_task(connection.wait_closed())] = connection
             async with server.connect() as third:
                 newest = await third.send_request(request(body=review()))
                 _, waiting = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -137,8 +137,8 @@ def test_claims_are_judged_by_the_devices_that_the_watches_show(tmp_path: Path) 
         async with FakeApi() as api:
             api.put(namespace("a", **{"drawbridge.dev/translate": "enforce"}))
             api.put(published(FIRST))
-            for each in (CLASS, make_slice("first", "40Gi")):
-                api.put(each)
+            for value in (CLASS, make_slice("first", "40Gi")):
+                api.put(value)
             kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
             async with webhook(tmp_path, kubeconfig, "--settle=0", command="judge") as process:
                 await process.wait_for_readyz(lambda answer: answer.status == 200)
