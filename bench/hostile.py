@@ -4,6 +4,7 @@ Each shape is repeated until the JSON has the wanted size. `tests/translate` cou
 the calls of functions for the same shapes, without timing.
 """
 
+import contextlib
 import itertools
 import json
 import statistics
@@ -19,10 +20,13 @@ from bench.translate import cluster
 from drawbridge.config.model import Configuration, Legacy
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.pods import TranslationContext, translate
-from drawbridge.translate.work_budget import WorkBudget
+from drawbridge.translate.work_budget import INLINE_UNITS, WorkBudget, WorkPostponedError
 
-SIZES: Final = scaled((64 * 1024, 1024 * 1024), (64 * 1024,))
+SIZES: Final = scaled((30 * 1024, 64 * 1024, 1024 * 1024), (64 * 1024,))
+# Of pods that the event loop of the webhook begins to translate.
+INLINE_SIZES: Final = scaled((2 * 1024, 8 * 1024, 30 * 1024), (8 * 1024,))
 ROUNDS: Final = scaled(3, 1)
+_SHOWN: Final = 10
 CONFIGURATION: Final = Configuration(
     legacy=Legacy(networks={"default/net-a": "openshift.io/sriov_a"})  # type: ignore[dict-item]  # checked text
 )
@@ -68,6 +72,21 @@ def time_shapes(
             yield f"{name}, {kind}", took * 1e3, took / read
 
 
+def time_inline(size: int) -> Iterator[tuple[str, float]]:
+    """Yield the name and the milliseconds until a translation ends, or is to be done elsewhere."""
+    for name, shape in SHAPES.items():
+        value = msgspec.json.decode(make_pod(shape, size))
+        for kind, context in contexts().items():
+            inline = msgspec.structs.replace(context, inline_units=INLINE_UNITS)
+            took = _best(lambda value=value, inline=inline: _begin(value, inline))  # type: ignore[misc]
+            yield f"{name}, {kind}", took * 1e3
+
+
+def _begin(value: Pod, context: TranslationContext) -> None:
+    with contextlib.suppress(WorkPostponedError):
+        work(value, context)
+
+
 def _best(call: Callable[[], object]) -> float:
     times = []
     for _ in range(ROUNDS):
@@ -86,3 +105,7 @@ def run() -> None:
         print(f"pods of {size // 1024} KiB")
         for name, took, ratio in itertools.islice(rows, 2 * len(SHAPES)):
             print(f"  {name:<52}{took:9.1f} ms{ratio:9.1f} times json.loads")
+    for size in INLINE_SIZES:
+        print(f"pods of {size // 1024} KiB, on an event loop")
+        for name, took in sorted(time_inline(size), key=lambda row: -row[1])[:_SHOWN]:
+            print(f"  {name:<52}{took:9.1f} ms")

@@ -8,8 +8,10 @@ nothing about devices within the first seconds, so a scenario first waits until 
 import contextlib
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from e2e.controlplane.client import ApiError
 from e2e.installed.installation import NAMESPACE, Installation, installed, set_mode
 from e2e.installed.judge import InstalledJudge, judged
 from e2e.installed.kubectl import CommandResult, Kubectl
@@ -17,6 +19,7 @@ from e2e.scenarios.admission import GPU, NEEDS, deployment, suspended
 from e2e.scenarios.objects import JSON, RESOURCE, claim_spec, opaque, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
+from e2e.scenarios.tenant import another_namespace, check_not_delayed
 
 CONFIGURATION: Final = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
 CLOSED: Final = f"{CONFIGURATION}fleet: [{{class: gpu.nvidia.com, closed: true}}]\n"
@@ -27,6 +30,7 @@ TOO_MUCH: Final = claim_spec(request("gpu", GPU, MEMORY.format("96Gi")))
 ENOUGH: Final = claim_spec(request("gpu", GPU, MEMORY.format("20Gi")))
 # The timeout of the webhook, and time for kubectl.
 SLOWEST: Final = 5.0
+ATTACKERS, CLAIMS = 4, 8
 REFUSED: Final = 'admission webhook "{}.judge.drawbridge.dev" denied the request: '
 MESSAGE: Final = "DeviceNeverMatches: spec.devices.requests[0].exactly.selectors[0]"
 
@@ -81,6 +85,17 @@ def check_refused(ran: CommandResult, hook: str, message: str) -> None:
     assert REFUSED.format(hook) in ran.err, ran
     assert message in ran.err, ran
     assert "the largest gpu.nvidia.com device has 40Gi of memory, 96Gi requested" in ran.err, ran
+
+
+def expensive_claim(number: int) -> JSON:
+    """Return a claim with 32 selectors of the highest cost, which no other claim has."""
+    loop = "[1,2,3,4,5,6,7,8,9,10]"
+    nested = f"{loop}.all(a,{loop}.all(b,{loop}.all(c,{loop}.all(d,a+b+c+d<{{}}))))"
+    texts = [nested.format(100_000 * (number + 1) + each) for each in range(32)]
+    return claim(
+        f"expensive-{number}",
+        claim_spec(*(request(f"r{each}", GPU, text) for each, text in enumerate(texts))),
+    )
 
 
 def pod_of(stage: Stage, name: str, wanted: str) -> JSON:
@@ -256,3 +271,31 @@ def a_judge_that_is_down_or_hangs_delays_nothing_beyond_its_timeout(stage: Stage
     stage.pod("runs", claims={"gpu": "fits"})
     stage.claim("fits", ENOUGH)
     stage.wait_running("runs")
+
+
+@scenario("full", rig="installed", since="1.36", needs=NEEDS)
+def expensive_claims_of_a_tenant_do_not_turn_the_judge_off(stage: Stage) -> None:
+    """Another team's impossible claims are all refused meanwhile, and the judge stays ready."""
+    _, judge, _ = enter(stage)
+    other = another_namespace(stage, "other", {"drawbridge.dev/translate": "enforce"})
+    path = f"/apis/{API}/namespaces/{{}}/resourceclaims"
+    sent: list[int] = []
+
+    def refuse() -> None:
+        why = "it was admitted"
+        try:
+            stage.client.create(path.format(other), claim("c", TOO_MUCH), dryRun="All")
+        except ApiError as problem:
+            why = str(problem)
+        assert "DeviceNeverMatches" in why, why
+        assert judge.running().request("health", "/readyz").code == 200
+
+    def attack(number: int) -> None:
+        with ThreadPoolExecutor(ATTACKERS) as pool:
+            for each in pool.map(expensive_claim, range(number * CLAIMS, (number + 1) * CLAIMS)):
+                sent.append(number)
+                with contextlib.suppress(ApiError):
+                    stage.client.create(path.format(stage.namespace), each, dryRun="All")
+
+    check_not_delayed("another team's claim", refuse, attack)
+    assert sent

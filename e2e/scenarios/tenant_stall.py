@@ -16,7 +16,7 @@ from e2e.scenarios.admission import FACTS, GPU, LEGACY, NEEDS, ORIGINAL, legacy_
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
-from e2e.scenarios.tenant import another_namespace, check_not_delayed, tenant_client
+from e2e.scenarios.tenant import ROUNDS, another_namespace, check_not_delayed, tenant_client
 
 HAMI = "hami-core-gpu.project-hami.io"
 MODE = "drawbridge.dev/translate"
@@ -25,6 +25,7 @@ ARGUMENTS, INSERTIONS, ATTACKERS, CONTAINERS = 200_000, 4_000, 4, 800
 # Of the 256 KiB that the API server accepts, what the pod's own annotations leave.
 ANNOTATIONS, ROOM = 256 << 10, 300
 MOST_CLAIMS = 64
+NAMESPACES, PODS_OF_EACH, SPANNED = 10, 3, 120
 TOO_COMPLEX, TOO_LARGE = ("PodTooComplex", "TooManyClaims"), "AnnotationsTooLarge"
 
 
@@ -135,6 +136,25 @@ def share_containers(prefix: str, megabytes: int, count: int) -> list[JSON]:
     ]
 
 
+def spanning_pod(stage: Stage, name: str, *, shares: bool) -> JSON:
+    """Return a pod of 30 KB whose init containers may use the devices of all containers.
+
+    Without `shares`, its containers request nothing that is translated.
+    """
+    pod = stage.pod_object(name)
+    limits = {LEGACY: f"{SPANNED}", "nvidia.com/gpumem": "1"}
+    init = [
+        {"name": f"i{number}", "image": "x", "resources": {"limits": limits}}
+        for number in range(SPANNED)
+    ]
+    containers = share_containers("c", 1, SPANNED)
+    if not shares:
+        for each in (*init, *containers):
+            each["resources"] = {"limits": {"cpu": "1", "example.io-not-a-device": "1"}}
+    pod["spec"] |= {"schedulerName": "nobody", "initContainers": init, "containers": containers}
+    return pod
+
+
 def refusal_of(client: Client, stage: Stage, pod: JSON) -> str:
     """Create a pod that must be refused, and return the message."""
     try:
@@ -166,6 +186,42 @@ def a_pod_with_1600_gpu_shares_is_refused_before_any_write(stage: Stage) -> None
         assert any(code in message for code in TOO_COMPLEX), message[:500]
     assert template_names(stage) == []
     assert lease_holder(stage) == holder
+
+
+@scenario("full", rig="installed", since="1.36", needs=NEEDS)
+def small_pods_that_are_expensive_to_translate_delay_nobody(stage: Stage) -> None:
+    """Pods of 30 KB from ten namespaces at once delay no other team's pod."""
+    cluster = installed(stage)
+    stage.node("a", "lab-2g2n", {HAMI: None, GPU: "full"})
+    namespace, innocent = innocent_pod(stage, cluster)
+    others = [
+        another_namespace(stage, f"attack-{each}", {MODE: "enforce"}) for each in range(NAMESPACES)
+    ]
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    codes: list[str] = []
+
+    def send(other: str, name: str, *, shares: bool) -> None:
+        pod = spanning_pod(stage, name, shares=shares)
+        pod["metadata"].pop("namespace", None)
+        assert len(json.dumps(pod)) < 32 << 10
+        try:
+            stage.client.create(f"/api/v1/namespaces/{other}/pods", pod, dryRun="All")
+        except ApiError as problem:
+            codes.append(str(problem))
+
+    def create_all(number: int, *, shares: bool) -> None:
+        with ThreadPoolExecutor(NAMESPACES) as pool:
+            for each in range(PODS_OF_EACH):
+                name = f"attack-{number}-{each}"
+                list(pool.map(lambda other: send(other, name, shares=shares), others))  # noqa: B023  # called at once
+
+    check_not_delayed(
+        "another team's pod",
+        lambda: stage.client.create(path, innocent, dryRun="All"),
+        lambda number: create_all(number, shares=True),
+        lambda: create_all(ROUNDS, shares=False),
+    )
+    assert any("PodTooComplex" in each for each in codes), codes[:3]
 
 
 @scenario("full", rig="installed", since="1.36", needs=NEEDS)
