@@ -22,10 +22,7 @@ TERMINATION_SECONDS: Final = 30.0
 
 
 class PodRecord(NamedTuple):
-    """What the allocator keeps of a pod that uses claims.
-
-    A pod that `lingers` was deleted and ends at a time that others must not wait for.
-    """
+    """What the allocator keeps of a pod that uses claims."""
 
     name: str
     node: str
