@@ -74,9 +74,11 @@ def cluster(asked: Json) -> Json:
     drawn = random.Random(1)
     published = [each for node in range(NODES) for each in slices(node)]
     everything = [
-        holder(each["spec"]["driver"], each["spec"]["pool"]["name"], one["name"])
-        for each in published
-        for one in each["spec"]["devices"]
+        holder(
+            published_slice["spec"]["driver"], published_slice["spec"]["pool"]["name"], one["name"]
+        )
+        for published_slice in published
+        for one in published_slice["spec"]["devices"]
     ]
     names = {each["metadata"]["name"]: each for each in everything}
     held = set(drawn.sample(sorted(names), len(names) // 2))

@@ -86,7 +86,7 @@ def _translate_document(document: Document, context: TranslationContext | None) 
 def _judge_translations(inputs: TranslationInput, result: EditResult) -> None:
     """Add the verdicts of the judge about the claims of this translation, with a cluster."""
     translated = [
-        each.document for each in result.objects if each.changed and each.result.templates
+        edited.document for edited in result.objects if edited.changed and edited.result.templates
     ]
     if inputs.context is None or inputs.cluster is None or not translated:
         return

@@ -27,9 +27,9 @@ def read_roles(file: Path) -> Iterator[Role]:
     """Yield the roles of a file with their reasons."""
     text = file.read_text("utf-8")
     bound = {
-        each["roleRef"]["name"]: each["subjects"][0]["name"]
-        for each in yaml.safe_load_all(text)
-        if "roleRef" in each
+        binding["roleRef"]["name"]: binding["subjects"][0]["name"]
+        for binding in yaml.safe_load_all(text)
+        if "roleRef" in binding
     }
     for part in re.split(r"^---$", text, flags=re.MULTILINE):
         source = yaml.safe_load(part)

@@ -93,10 +93,12 @@ class Undoing(Generic[T]):
         """Return what is due: what has failed least first, and the namespaces in turns."""
         now, turns = self._now(), Counter[tuple[str, int]]()
         due = []
-        for key, each in self._unfinished.items():
-            if each.due <= now and key not in self._running:
-                turns[each.namespace, each.failures] += 1
-                due.append((each.failures, turns[each.namespace, each.failures], key))
+        for key, unfinished in self._unfinished.items():
+            if unfinished.due <= now and key not in self._running:
+                turns[unfinished.namespace, unfinished.failures] += 1
+                due.append(
+                    (unfinished.failures, turns[unfinished.namespace, unfinished.failures], key)
+                )
         return [key for _, _, key in sorted(due)]
 
     def _start(self, key: str) -> bool:

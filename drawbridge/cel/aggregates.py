@@ -48,7 +48,7 @@ def plan_map(
     places = [(key, value, flag) for (key, value), flag in zip(entries, optional, strict=True)]
 
     def run(frame: Frame) -> object:
-        found: list[tuple[object, object]] = []
+        filled: list[tuple[object, object]] = []
         try:
             for key, value, flag in places:
                 name, content = key(frame), value(frame)
@@ -56,11 +56,11 @@ def plan_map(
                     if type(content) is not Optional:
                         raise no_such_overload("an optional entry is no optional")
                     if not content.present:
-                        found = [pair for pair in found if pair[0] != name]
+                        filled = [pair for pair in filled if pair[0] != name]
                         continue
                     content = content.value
-                found.append((name, content))
-            made = make(found)
+                filled.append((name, content))
+            made = make(filled)
         except EvaluationError as error:
             charge(frame, limit, MAP_COST)
             raise with_offset(error, offset) from None

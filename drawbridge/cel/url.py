@@ -83,7 +83,7 @@ def split_host(host: str) -> tuple[str, str]:
 
 def parse_query(query: str) -> dict[str, list[str]]:
     """Return the values of each parameter; invalid parameters are ignored."""
-    found: dict[str, list[str]] = {}
+    parameters: dict[str, list[str]] = {}
     for pair in query.split("&"):
         if not pair or ";" in pair:
             continue
@@ -92,8 +92,8 @@ def parse_query(query: str) -> dict[str, list[str]]:
             decoded = [_text(_unescape(part.replace("+", " "))) for part in (key, value)]
         except _MalformedError:
             continue
-        found.setdefault(decoded[0], []).append(decoded[1])
-    return found
+        parameters.setdefault(decoded[0], []).append(decoded[1])
+    return parameters
 
 
 class _MalformedError(Exception):

@@ -47,8 +47,10 @@ def read_marked_holds(mark: Mark) -> tuple[Hold, ...]:
     if len(mark.devices) > MAX_RESULTS:
         return ()
     return tuple(
-        Hold(PoolID(each.driver, each.pool), each.device, marked_draw=_read_marked_draw(each))
-        for each in mark.devices
+        Hold(
+            PoolID(device.driver, device.pool), device.device, marked_draw=_read_marked_draw(device)
+        )
+        for device in mark.devices
     )
 
 

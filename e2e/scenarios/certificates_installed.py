@@ -89,8 +89,8 @@ def read_policy(stage: Stage) -> str:
 def find_owners(stage: Stage) -> set[str]:
     """Return the field managers of the product in the webhook configurations."""
     return {
-        each["manager"]
+        entry["manager"]
         for path in trust.CONFIGURATIONS
-        for each in stage.client.get(path)["metadata"]["managedFields"]
-        if each["manager"].startswith("drawbridge")
+        for entry in stage.client.get(path)["metadata"]["managedFields"]
+        if entry["manager"].startswith("drawbridge")
     }

@@ -136,7 +136,9 @@ class SimulatedApi:
         """Do what the claim controller does: remove consumers that are gone, and deallocate."""
         for current in tuple(self.claims.values()):
             kept = tuple(
-                each for each in current.status.reserved_for if not self.pods[each.uid].deleted
+                consumer
+                for consumer in current.status.reserved_for
+                if not self.pods[consumer.uid].deleted
             )
             leaving = current.metadata.deletion_timestamp is not None and not kept
             if kept == current.status.reserved_for and not leaving:

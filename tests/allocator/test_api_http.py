@@ -114,8 +114,8 @@ async def test_reserved_and_released_devices_are_told_apart() -> None:
     assert states == {"kept": "Allocated", "ending": "Releasing", "new": "Reserved"}
     devices = {each["name"]: each for each in node["pools"][0]["devices"]}
     counts = {
-        name: (each["held"], each.get("reserved", 0), each.get("releasing", 0))
-        for name, each in devices.items()
+        name: (device["held"], device.get("reserved", 0), device.get("releasing", 0))
+        for name, device in devices.items()
     }
     assert counts == {"gpu-0": (1, 0, 0), "gpu-1": (1, 0, 1), "gpu-2": (1, 1, 0)}
     assert [each["claim"] for each in devices["gpu-2"]["claims"]] == ["new"]

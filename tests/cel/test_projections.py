@@ -126,7 +126,7 @@ def test_a_test_for_presence_does_not_read_the_value() -> None:
     found = projected(ENVIRONMENT.compile('"x" in device.attributes["d"]'))
     assert found is not None
     keys = [
-        found.of(DRIVER, Device("x", attributes=each))
-        for each in ({"x": VALUES[0]}, {"d/x": VALUES[1]}, {"y": VALUES[0]})
+        found.of(DRIVER, Device("x", attributes=attributes))
+        for attributes in ({"x": VALUES[0]}, {"d/x": VALUES[1]}, {"y": VALUES[0]})
     ]
     assert keys[0] == keys[1] != keys[2]

@@ -63,8 +63,8 @@ def bundles(api: FakeApi, name: str = "drawbridge") -> set[str]:
     found = [each for kind in kinds if (each := api.get(kind, name))]
     return {
         base64.b64decode(hook["clientConfig"].get("caBundle", "")).decode()
-        for each in found
-        for hook in each["webhooks"]
+        for configuration in found
+        for hook in configuration["webhooks"]
     }
 
 

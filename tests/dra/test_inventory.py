@@ -47,7 +47,7 @@ def shown(pool: Pool, expected: dict[str, Any], node: Node) -> dict[str, Any]:
         row["driver"] = pool.id.driver
     if "selected" in expected:
         row["selected"] = [
-            d.name for each, d in pool.devices() if is_device_for_node(each, d, node)
+            d.name for member, d in pool.devices() if is_device_for_node(member, d, node)
         ]
     return row
 

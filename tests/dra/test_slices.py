@@ -73,7 +73,7 @@ def test_all_api_versions_decode_to_the_same_slice() -> None:
     v1beta1 = good(devices=[{"name": "x", "basic": inside}])
     v1beta1["apiVersion"] = "resource.k8s.io/v1beta1"
     first, second, third = (
-        read_slice(json.dumps(each).encode()) for each in (v1, v1beta2, v1beta1)
+        read_slice(json.dumps(value).encode()) for value in (v1, v1beta2, v1beta1)
     )
     assert isinstance(first, Slice)
     assert first == second == third == read_slice(v1beta1)

@@ -51,9 +51,9 @@ def test_node_shapes_count_devices_with_a_common_root_or_numa_node(case: YamlVal
     words = case["devices"]
     slices = (*clusters.machine("n1", words), *clusters.machine("n2", list(reversed(words))))
     shapes = [
-        each
-        for each in gather_facts(FactsInput(slices)).facts.shapes
-        if each.nic or not case["nics"]
+        shape
+        for shape in gather_facts(FactsInput(slices)).facts.shapes
+        if shape.nic or not case["nics"]
     ]
     (shape,) = shapes
     assert (shape.gpus, shape.nics, shape.nodes) == (case["gpus"], case["nics"], 2)

@@ -63,9 +63,9 @@ def test_the_validator_finds_mistakes(document: Any) -> None:  # noqa: ANN401  #
 
 def test_every_package_of_the_locks_is_listed_with_its_hash(document: Any) -> None:  # noqa: ANN401  # JSON
     locked = {
-        each.name: (each.version, each.sha256)
-        for each in debian.parse_lock(DEBIAN_LOCK.read_text("utf-8"))
-        if each.architecture == debian.machine_architecture()
+        package.name: (package.version, package.sha256)
+        for package in debian.parse_lock(DEBIAN_LOCK.read_text("utf-8"))
+        if package.architecture == debian.machine_architecture()
     }
     found = {
         library["name"]: (library["version"], library["hashes"][0]["content"])

@@ -23,10 +23,10 @@ GATES = Gates(device_compatibility_groups=True, optional_node_operations=True)
 def context(fleet: YamlValue, /, **changes: YamlValue) -> JudgeContext:
     """The context of a fleet in the short form."""
     slices = [
-        each
+        slice_
         for node, classes in fleet["nodes"].items()
         for name, devices in classes.items()
-        for each in published(node, name, devices)
+        for slice_ in published(node, name, devices)
     ]
     world = World(build_inventory(slices, gates=GATES), device_classes()).as_upstream()
     provider = "aws:///i-1" if fleet.get("autoscaled") else ""

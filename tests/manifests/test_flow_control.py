@@ -19,9 +19,9 @@ def read(name: str) -> list[Json]:
 OBJECTS = read("flow-control.yaml")
 SCHEMAS = {each["metadata"]["name"]: each for each in OBJECTS if each["kind"] == "FlowSchema"}
 ACCOUNTS = {
-    (each["metadata"]["name"], each["metadata"].get("namespace", "drawbridge-system"))
-    for each in read("accounts.yaml")
-    if each["kind"] == "ServiceAccount"
+    (account["metadata"]["name"], account["metadata"].get("namespace", "drawbridge-system"))
+    for account in read("accounts.yaml")
+    if account["kind"] == "ServiceAccount"
 }
 
 

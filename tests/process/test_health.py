@@ -37,9 +37,9 @@ def get_all(stream: io.StringIO, missing: list[str], *wanted: tuple[str, str]) -
     async def play() -> list[Response]:
         async with serve_operations(ANY, ANY, lambda: missing):
             ports = {
-                each["name"]: int(each["address"].rpartition(":")[2])
-                for each in read(stream)
-                if each["msg"] == "listening"
+                line["name"]: int(line["address"].rpartition(":")[2])
+                for line in read(stream)
+                if line["msg"] == "listening"
             }
             answers = []
             for name, path in wanted:

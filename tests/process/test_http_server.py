@@ -34,9 +34,9 @@ def test_operations_do_not_tell_versions(
         async with serve_operations(ANY, ANY, list):
             read = map(json.loads, lines.getvalue().splitlines())
             (port,) = (
-                int(each["address"].rpartition(":")[2])
-                for each in read
-                if each["msg"] == "listening" and each["name"] == listener
+                int(line["address"].rpartition(":")[2])
+                for line in read
+                if line["msg"] == "listening" and line["name"] == listener
             )
             async with http_client.connect(port) as connection:
                 return await connection.send_request(data)

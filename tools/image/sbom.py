@@ -115,8 +115,8 @@ def _licences(metadata: Mapping[str, tuple[str, ...]]) -> Iterable[Mapping[str, 
         if text.strip() and len(text) < _MAX_NAME and "\n" not in text.strip():
             return [{"license": {"name": text.strip()}}]
     classifiers = [
-        each.rpartition(" :: ")[2]
-        for each in metadata.get("Classifier", ())
-        if each.startswith(_CLASSIFIER)
+        classifier.rpartition(" :: ")[2]
+        for classifier in metadata.get("Classifier", ())
+        if classifier.startswith(_CLASSIFIER)
     ]
     return [{"license": {"name": each}} for each in classifiers]

@@ -90,16 +90,16 @@ class Reads(msgspec.Struct, frozen=True):
 
 def find_reads(program: Program) -> Reads:
     """Return all reads of a program."""
-    found: dict[DevicePath, AttributeAccess] = {}
+    accesses: dict[DevicePath, AttributeAccess] = {}
     for path, guarded, presence in _accesses(program.checked.node):
-        known = found.get(path)
-        if known is None or (known.presence and not presence):
+        access = accesses.get(path)
+        if access is None or (access.presence and not presence):
             # A read of the value depends on its presence, too.
-            found[path] = AttributeAccess(path, guarded, presence)
-        elif known.presence == presence:
+            accesses[path] = AttributeAccess(path, guarded, presence)
+        elif access.presence == presence:
             # A path that is read twice is guarded only if both reads are.
-            found[path] = AttributeAccess(path, known.guarded and guarded, presence)
-    return Reads(tuple(sorted(found.values())))
+            accesses[path] = AttributeAccess(path, access.guarded and guarded, presence)
+    return Reads(tuple(sorted(accesses.values())))
 
 
 class _Place(NamedTuple):

@@ -107,7 +107,7 @@ def deep(value: CelValue) -> int:
     return _deep(value, {})
 
 
-def _deep(value: CelValue, known: dict[int, int]) -> int:
+def _deep(value: CelValue, sizes: dict[int, int]) -> int:
     if isinstance(value, str):
         return int(len(value.encode(errors="surrogatepass")) * TRAVERSAL)
     if isinstance(value, bytes):
@@ -115,16 +115,16 @@ def _deep(value: CelValue, known: dict[int, int]) -> int:
     if not isinstance(value, (list, tuple, dict, Map)):
         return 1
     # Values can contain the same value many times, so each is computed once and added each time.
-    total = known.get(id(value))
+    total = sizes.get(id(value))
     if total is None:
         if isinstance(value, (list, tuple)):
-            total = sum(_deep(element, known) for element in value)
+            total = sum(_deep(element, sizes) for element in value)
         elif isinstance(value, dict):
-            total = sum(_deep(key, known) + _deep(held, known) for key, held in value.items())
+            total = sum(_deep(key, sizes) + _deep(held, sizes) for key, held in value.items())
         else:
             keys = value.keys()
-            total = sum(_deep(key, known) + _deep(value.find(key), known) for key in keys)
-        known[id(value)] = total
+            total = sum(_deep(key, sizes) + _deep(value.find(key), sizes) for key in keys)
+        sizes[id(value)] = total
     return total
 
 

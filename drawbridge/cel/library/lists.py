@@ -91,13 +91,13 @@ def _best(name: str, sign: int) -> Callable[[_Elements], CelValue]:
     def best(elements: _Elements) -> CelValue:
         if not elements:
             raise EvaluationError("empty_list", f"{name} called on empty list")
-        found = elements[0]
-        _comparable(found)
+        best_value = elements[0]
+        _comparable(best_value)
         for element in elements[1:]:
             _comparable(element)
-            if order(found, element) == sign:
-                found = element
-        return found
+            if order(best_value, element) == sign:
+                best_value = element
+        return best_value
 
     return best
 
@@ -106,12 +106,12 @@ def _sum(
     zero: CelValue, add: Callable[..., CelValue], kind: type
 ) -> Callable[[_Elements], CelValue]:
     def total(elements: _Elements) -> CelValue:
-        found = zero
+        amount = zero
         for element in elements:
             if type(element) is not kind:
                 raise no_such_overload()
-            found = add(found, element)
-        return found
+            amount = add(amount, element)
+        return amount
 
     return total
 

@@ -380,7 +380,7 @@ async def test_the_reviews_of_a_namespace_wait_for_each_other(namespace: str) ->
     harness = DispatcherHarness()
     body = json.loads(review(large({"nvidia.com/gpu": "1"})))
     body["request"] = {"name": '"namespace":"forged"', "namespace": namespace} | {
-        name: each for name, each in body["request"].items() if name != "namespace"
+        name: field for name, field in body["request"].items() if name != "namespace"
     }
     await await_reply(
         harness.dispatcher.review_pod(json.dumps(body, separators=(",", ":")).encode())

@@ -292,7 +292,7 @@ async def test_translated_pods_get_findings_about_other_webhooks() -> None:
     about = TEMPLATE_LATER.at("", "another webhook adds devices later")
     harness.cluster.webhook_findings = (about,)
     lines = [
-        (await harness.pod(pod(each))).warnings for each in ({"nvidia.com/gpu": 1}, {"cpu": 1})
+        (await harness.pod(pod(limits))).warnings for limits in ({"nvidia.com/gpu": 1}, {"cpu": 1})
     ]
     assert any("another webhook adds devices" in each for each in lines[0])
     assert lines[1] == []
