@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, PodName
+from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, PodName, PodPlace
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.client import Fence, ObjectVersion, ResourceClient
 from drawbridge.cluster.nesting import DeepDecoder, without_deep_parts
@@ -20,8 +20,9 @@ from drawbridge.names import ALLOCATION_ANNOTATION
 _READER: Final = claim_reader()
 
 
-class _PodMetadata(msgspec.Struct):
+class _PodMetadata(msgspec.Struct, rename="camel"):
     uid: str = ""
+    resource_version: str = ""
 
 
 class _PodSpec(msgspec.Struct, rename="camel"):
@@ -86,19 +87,24 @@ class ApiServerWrites:
         status = {"allocation": None, "reservedFor": None, "devices": None}
         return await self._write_status(claim, status)
 
-    async def read_node_of(self, pod: PodName) -> str | None:
-        """Return the node of a pod, empty if it has none; None if the pod does not exist."""
+    async def read_place(self, pod: PodName) -> PodPlace | None:
+        """Return where a pod is; None if it does not exist."""
         current = await self._pods.read(pod.name, pod.namespace)
         if current is None or current.metadata.uid != pod.uid:
             return None
-        return current.spec.node_name
+        return PodPlace(current.spec.node_name, current.metadata.resource_version)
 
-    async def bind(self, pod: PodName, node: str) -> None:
-        """Bind a pod to a node."""
+    async def bind(self, pod: PodName, node: str, version: str) -> None:
+        """Bind a version of a pod to a node."""
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+            "metadata": {
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "uid": pod.uid,
+                "resourceVersion": version,
+            },
             "target": {"kind": "Node", "name": node},
         }
         await self._pods.create_subresource(pod.name, binding, "binding", pod.namespace)

@@ -27,7 +27,7 @@ from allocator.writes.claims import (
     ClaimWriter,
     WrittenState,
 )
-from allocator.writes.cluster_writes import ClusterWrites, PodName
+from allocator.writes.cluster_writes import ClusterWrites, PodName, PodPlace
 from allocator.writes.prepare_failures import PENALTY_SECONDS
 from allocator.writes.undoing import CONCURRENT_WRITES, Undoing
 from drawbridge.agreement import allocator_codes as codes
@@ -273,30 +273,48 @@ class PodBinder:
         return current
 
     async def _bind(self, reservation: PodReservation, term: int) -> None:
+        """Bind the pod as it was when this term was checked.
+
+        The pod changes when the next leader tries it, so that a request that is sent late fails.
+        """
         pod = PodName(reservation.namespace, reservation.name, reservation.uid)
+        version = self._last_version(pod)
         for attempt in range(1, BINDING_ATTEMPTS + 1):
+            if not version:
+                place = await self._read_unbound(pod, reservation.node)
+                if place is None:
+                    break
+                version = place.version
             self._check_term(term)
             try:
-                await self._writes.bind(pod, reservation.node)
+                await self._writes.bind(pod, reservation.node, version)
                 break
             except ApiError as error:
                 if error.unknown:
                     until = asyncio.get_running_loop().time() + self._times.late
                     self._late_bindings[pod.uid] = until
-                if await self._is_bound(pod, reservation.node):
-                    break  # by an earlier request
-                if not error.unknown or attempt == BINDING_ATTEMPTS:
+                place = await self._read_unbound(pod, reservation.node)
+                if place is None:
+                    break  # an earlier request has bound it
+                is_outdated = error.conflict and place.version != version
+                if not (error.unknown or is_outdated) or attempt == BINDING_ATTEMPTS:
                     raise
+                version = place.version
         self._late_bindings.pop(pod.uid, None)
 
-    async def _is_bound(self, pod: PodName, node: str) -> bool:
-        """Return whether a pod is bound to a node; raises BindRefusedError if it cannot be."""
-        current = await self._writes.read_node_of(pod)
-        if current is None:
+    def _last_version(self, pod: PodName) -> str:
+        """Return the version of a pod as last seen; empty if it was not."""
+        seen = self._state.find_pod(pod.namespace, pod.name)
+        return seen.metadata.resource_version if seen and seen.metadata.uid == pod.uid else ""
+
+    async def _read_unbound(self, pod: PodName, node: str) -> PodPlace | None:
+        """Read a pod; None if it is bound to a node. Raises BindRefusedError if it cannot be."""
+        place = await self._writes.read_place(pod)
+        if place is None:
             raise BindRefusedError("the pod was deleted")
-        if current not in ("", node):
-            raise BindRefusedError(f"the pod is already bound to node {current}")
-        return current == node
+        if place.node not in ("", node):
+            raise BindRefusedError(f"the pod is already bound to node {place.node}")
+        return None if place.node else place
 
     async def _undo_now(self, reservation: PodReservation) -> None:
         try:
@@ -356,7 +374,8 @@ class PodBinder:
         others = tuple(each for each in live.status.reserved_for if each.uid != pod_uid)
         for consumer in own:
             pod = PodName(metadata.namespace, consumer.name, consumer.uid)
-            if await self._writes.read_node_of(pod):
+            place = await self._writes.read_place(pod)
+            if place is not None and place.node:
                 return []
         if others and not own:
             return []

@@ -15,6 +15,7 @@ from allocator.writes.cluster_writes import FINALIZER, ClusterWrites
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
+from drawbridge.ledger.pods import Pod
 from drawbridge.names import ALLOCATION_ANNOTATION
 
 ATTEMPTS: Final = 5
@@ -71,6 +72,10 @@ class WrittenState(Protocol):
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of a pod, as last seen."""
+        ...
+
+    def find_pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod, as last seen."""
         ...
 
     def observe_claim(self, claim: Claim) -> None:

@@ -21,6 +21,13 @@ class PodName(NamedTuple):
     uid: str
 
 
+class PodPlace(NamedTuple):
+    """The node of a pod, empty if it has none, and the version of the pod that shows it."""
+
+    node: str
+    version: str
+
+
 class ClusterWrites(Protocol):
     """Reads and writes claims and binds pods. All methods raise ApiError.
 
@@ -58,10 +65,10 @@ class ClusterWrites(Protocol):
         """Remove the allocation and the consumers."""
         ...
 
-    async def read_node_of(self, pod: PodName) -> str | None:
-        """Return the node of a pod, empty if it has none; None if the pod does not exist."""
+    async def read_place(self, pod: PodName) -> PodPlace | None:
+        """Return where a pod is; None if it does not exist."""
         ...
 
-    async def bind(self, pod: PodName, node: str) -> None:
-        """Bind a pod to a node."""
+    async def bind(self, pod: PodName, node: str, version: str) -> None:
+        """Bind a version of a pod to a node."""
         ...

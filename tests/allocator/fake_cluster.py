@@ -4,12 +4,13 @@ A fault hits one of the writes, counted from 1. `refuse` fails before the write 
 after it, as if the response was lost, and `kill` ends the process at that point.
 """
 
+from collections import defaultdict
 from typing import Literal
 
 from msgspec.structs import replace
 
 from allocator.state.reserved_pods import ClaimReservation, PodReservation
-from allocator.writes.cluster_writes import PodName
+from allocator.writes.cluster_writes import PodName, PodPlace
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import (
@@ -19,6 +20,7 @@ from drawbridge.dra.allocation import (
     ClaimStatus,
 )
 from drawbridge.dra.claim import Claim, claim_reader
+from drawbridge.ledger.pods import NamedPodMetadata, Pod
 from tests.allocator.memory_writes import Change, MemoryWrites
 
 Fault = Literal["refuse", "lose", "kill before", "kill after", "not leading"]
@@ -35,6 +37,7 @@ class FakeCluster(MemoryWrites):
     def __init__(self) -> None:
         self.claims: dict[tuple[str, str], Claim] = {}
         self.nodes_of_pods: dict[str, str] = {}
+        self.versions_of_pods: defaultdict[str, str] = defaultdict(lambda: "1")
         self.writes: list[str] = []
         self.faults: dict[int, Fault] = {}
         self.is_down = False
@@ -90,17 +93,18 @@ class FakeCluster(MemoryWrites):
         self._reach()
         return list(self.claims.values())
 
-    async def read_node_of(self, pod: PodName) -> str | None:
-        """Return the node of a pod."""
+    async def read_place(self, pod: PodName) -> PodPlace | None:
+        """Return where a pod is."""
         self._reach()
-        return self.nodes_of_pods.get(pod.uid)
+        node = self.nodes_of_pods.get(pod.uid)
+        return None if node is None else PodPlace(node, self.versions_of_pods[pod.uid])
 
-    async def bind(self, pod: PodName, node: str) -> None:
+    async def bind(self, pod: PodName, node: str, version: str) -> None:
         """Bind a pod."""
         fault = self._begin("bind")
         current = self.nodes_of_pods.get(pod.uid)
-        if current is None or current:
-            raise ApiError(409, "Conflict", "the pod is gone or bound")
+        if current is None or current or self.versions_of_pods[pod.uid] != version:
+            raise ApiError(409, "Conflict", "the pod is gone, bound or changed")
         self.nodes_of_pods[pod.uid] = node
         self._end(fault)
 
@@ -174,6 +178,13 @@ class FakeReservations:
     def find(self, pod_uid: str) -> PodReservation | None:
         """Return what is reserved for a pod."""
         return self.pods.get(pod_uid)
+
+    def find_pod(self, namespace: str, name: str) -> Pod | None:
+        """Return the first version of a pod: the watch is behind."""
+        metadata = NamedPodMetadata(
+            name=name, namespace=namespace, uid=f"uid-{name}", resource_version="1"
+        )
+        return Pod(metadata=metadata) if f"uid-{name}" in self._cluster.nodes_of_pods else None
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of a pod."""

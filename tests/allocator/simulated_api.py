@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from allocator.writes.cluster_writes import FINALIZER, PodName
+from allocator.writes.cluster_writes import FINALIZER, PodName, PodPlace
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import ClaimStatus
@@ -64,6 +64,7 @@ class SimulatedPod:
     uid: str
     claims: tuple[str, ...]
     node: str = ""
+    version: int = 1
     deleted: bool = False
     prepared: frozenset[Device] = frozenset()
 
@@ -173,13 +174,13 @@ class SimulatedApi:
         if not holds:
             self.violations.append(text)
 
-    def bind(self, uid: str, node: str) -> None:
+    def bind(self, uid: str, node: str, version: str) -> None:
         """Bind a pod; its kubelet prepares what is allocated and reserved for it."""
         pod = self.pods[uid]
         if pod.deleted:
             raise ApiError(404, "NotFound", "the pod is gone")
-        if pod.node:
-            raise ApiError(409, "Conflict", "the pod is bound")
+        if pod.node or f"{pod.version}" != version:
+            raise ApiError(409, "Conflict", "the pod is bound or has changed")
         pod.node = node
         claims = [self.claims[name] for name in pod.claims if name in self.claims]
         own = [c for c in claims if any(each.uid == uid for each in c.status.reserved_for)]
@@ -255,19 +256,19 @@ class SimulatedWrites(MemoryWrites):
         """Return all claims."""
         return await self._read(lambda: list(self._api.claims.values()))
 
-    async def read_node_of(self, pod: PodName) -> str | None:
-        """Return the node of a pod."""
+    async def read_place(self, pod: PodName) -> PodPlace | None:
+        """Return where a pod is."""
 
-        def read() -> str | None:
+        def read() -> PodPlace | None:
             found = self._api.pods[pod.uid]
-            return None if found.deleted else found.node
+            return None if found.deleted else PodPlace(found.node, f"{found.version}")
 
         return await self._read(read)
 
-    async def bind(self, pod: PodName, node: str) -> None:
+    async def bind(self, pod: PodName, node: str, version: str) -> None:
         """Bind a pod."""
         await self._check()
-        await self._api.send(lambda: self._api.bind(pod.uid, node))
+        await self._api.send(lambda: self._api.bind(pod.uid, node, version))
         await self._runs.wait()
 
     async def change(self, _: str, claim: Claim, change: Change) -> Claim:

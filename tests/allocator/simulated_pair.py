@@ -75,6 +75,7 @@ class SimulatedPair:
         written: Any = SimpleNamespace(
             reservations=self.decisions.reservations,
             claims_of=self.decisions.claims_of,
+            find_pod=lambda _, name: self._pods.get(name),
             observe_claim=self.state.observe_claim,
             hold_marked=self.state.ledger.hold_marked,
             begin_term=self.decisions.begin_term,
@@ -196,7 +197,11 @@ class SimulatedPair:
                 del self._pods[pod.uid]
                 self.state.apply(before, None)
             elif not pod.deleted and (before is None or before.spec.node_name != pod.node):
-                after = _PODS.read(pod_fields(pod.uid, *pod.claims, node=pod.node))
+                after = _PODS.read(
+                    pod_fields(
+                        pod.uid, *pod.claims, node=pod.node, resourceVersion=f"{pod.version}"
+                    )
+                )
                 assert isinstance(after, Pod)
                 self._pods[pod.uid] = after
                 self.state.apply(before, after)

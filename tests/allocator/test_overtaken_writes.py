@@ -157,14 +157,35 @@ async def test_a_binding_without_a_response_is_sent_again(rig: Rig) -> None:
     bind, lost = rig.cluster.bind, ApiError(0, "", "no response", unknown=True)
     failures = [lost]
 
-    async def lose_first(pod: PodName, node: str) -> None:
+    async def lose_first(pod: PodName, node: str, version: str) -> None:
         if failures:
             raise failures.pop()
-        await bind(pod, node)
+        await bind(pod, node, version)
 
     rig.cluster.bind = lose_first  # type: ignore[method-assign]  # the first one does not arrive
     assert not await rig.bind()
     assert rig.cluster.nodes_of_pods["uid-pod"] == "node-1"
+
+
+async def test_a_pod_that_has_changed_since_it_was_seen_is_read_again(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.versions_of_pods["uid-pod"] = "2"
+    assert not await rig.bind()
+    assert rig.cluster.writes == ["mark a", "allocate a", "bind", "bind"]
+
+
+async def test_a_binding_that_is_sent_late_fails_if_the_pod_has_changed(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a")
+    bind = rig.cluster.bind
+
+    async def stop_before_it_is_sent(pod: PodName, node: str, version: str) -> None:
+        rig.leads = False  # the next leader tries the pod, and the scheduler reports that it waits
+        rig.cluster.versions_of_pods[pod.uid] = "2"
+        await bind(pod, node, version)
+
+    rig.cluster.bind = stop_before_it_is_sent  # type: ignore[method-assign]  # the process stops
+    assert await rig.bind() == "the term of the scheduler ended during the binding"
+    assert rig.cluster.nodes_of_pods["uid-pod"] == ""
 
 
 @pytest.mark.parametrize("when", ["in this term", "in an earlier term"])

@@ -100,6 +100,8 @@ class Story:
             name = self.random.choice(sorted(self.api.claims))
             key = self.random.choice(("note", ALLOCATION_ANNOTATION))
             self.api.touch(name, {key: self.random.choice(("{}", "x"))})
+            for pod in self.api.pods.values():
+                pod.version += name in pod.claims  # its status changes as well
 
     # --- the end ---
 
