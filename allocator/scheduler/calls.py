@@ -166,8 +166,14 @@ class SchedulerCalls:
         return UnreserveReply()
 
     async def bind(self, request: PodOnNode) -> BindReply:
-        """Allocate the claims of a pod, and bind it."""
-        self._decide()
+        """Allocate the claims of a pod, and bind it.
+
+        A reservation that has ended meanwhile, because a volume was slow for example, is made again
+        if its devices are still free.
+        """
+        decisions = self._decide()
+        if decisions.reservations.has_expired(request.pod_uid, request.node):
+            decisions.reserve(request.pod_uid, request.node, self._now())
         reply = await self._binder.bind(request.pod_uid, request.node)
         metrics.ALLOCATOR_BINDS.add("bound" if reply.bound else "failed")
         self._changed.set()

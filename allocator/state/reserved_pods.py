@@ -5,17 +5,21 @@ gives it back. The ledger has the devices; this module has the pods.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
 from allocator.decisions.pod_requests import PodRequest
 from allocator.state.cluster_state import AllocatorState
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID, find_published_pool
 from drawbridge.dra.taints import first_untolerated_taint
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.ledger import Reservation, ReservationRefusal, uid_of
+
+MAX_EXPIRED: Final = 4096
 
 
 class ClaimReservation(msgspec.Struct, frozen=True):
@@ -65,6 +69,8 @@ class ReservedPods:
         self._state = state
         self._pods: dict[str, _ReservedPod] = {}
         self._claims: dict[str, _PromisedClaim] = {}
+        # The nodes of the reservations that expired while the scheduler counted on them.
+        self._expired: BoundedCache[str, str] = BoundedCache(MAX_EXPIRED)
 
     # --- questions ---
 
@@ -72,6 +78,10 @@ class ReservedPods:
         """Return the reservation of a pod."""
         reserved = self._pods.get(pod_uid)
         return reserved.reservation if reserved else None
+
+    def has_expired(self, pod_uid: str, node: str) -> bool:
+        """Whether a reservation expired that was not given back, and none was made since."""
+        return pod_uid not in self._pods and self._expired.get(pod_uid) == node
 
     def is_writing(self, pod_uid: str) -> bool:
         """Whether the reservation of a pod is being written."""
@@ -166,6 +176,7 @@ class ReservedPods:
 
     def release(self, pod_uid: str) -> None:
         """Remove the reservation of a pod, unless it is being written."""
+        self._expired.pop(pod_uid)
         reserved = self._pods.get(pod_uid)
         if reserved is not None and not reserved.writing:
             self._remove(pod_uid)
@@ -178,7 +189,10 @@ class ReservedPods:
             if reservation.until <= now and not reservation.writing
         ]
         for uid in expired:
+            reserved = self._pods[uid]
             self._remove(uid)
+            if not reserved.promised:
+                self._expired.put(uid, reserved.reservation.node)
         return tuple(expired)
 
     def clear(self) -> None:
@@ -186,6 +200,7 @@ class ReservedPods:
         self._state.ledger.rollback(tuple(self._claims))
         self._pods.clear()
         self._claims.clear()
+        self._expired.clear()
 
     def _remove(self, pod_uid: str) -> None:
         reserved = self._pods.pop(pod_uid)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from allocator.decisions.pod_devices import PodDecisions
+from allocator.decisions.pod_devices import RESERVATION_SECONDS, PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.protocol import (
     BindReply,
+    PodOnNode,
     PodReference,
     PostFilterReply,
     PreFilterRequest,
@@ -60,9 +61,10 @@ class FakeProcess:
         """Nothing is wrong."""
         return ""
 
-    async def bind(self, *_: str) -> BindReply:
-        """Bind nothing."""
-        return BindReply(bound=False)
+    async def bind(self, pod_uid: str, node: str) -> BindReply:
+        """Bind a pod with a reservation on the node."""
+        reservation = self.decisions.reservations.find(pod_uid)
+        return BindReply(bound=reservation is not None and reservation.node == node)
 
     async def release(self, pod_uid: str) -> PostFilterReply:
         """Release when the test allows it."""
@@ -103,6 +105,27 @@ async def test_a_search_that_takes_long_continues_after_the_reply() -> None:
     assert process.changed.is_set()
     await process.run_until(lambda: process.published)
     assert process.published == ["p"]
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "taken", "unreserved", "filtered"])
+async def test_a_pod_whose_reservation_ended_is_bound_if_the_devices_are_still_free(
+    meanwhile: str,
+) -> None:
+    process = FakeProcess(Cluster(n1=1))
+    assert process.calls.prefilter(request("p", 1)).fit
+    node = PodOnNode(pod_uid="p", node="n1")
+    assert process.calls.reserve(node).reserved
+    process.cluster.decisions.expire(RESERVATION_SECONDS)
+    process.cluster.now = RESERVATION_SECONDS
+    match meanwhile:
+        case "taken":
+            process.calls.prefilter(request("q", 1))
+            assert process.calls.reserve(PodOnNode(pod_uid="q", node="n1")).reserved
+        case "unreserved":
+            process.calls.unreserve(PodReference(pod_uid="p"))
+        case "filtered":
+            process.calls.prefilter(request("p", 1))
+    assert (await process.calls.bind(node)).bound is (meanwhile == "nothing")
 
 
 async def test_a_release_that_takes_long_does_not_delay_the_scheduler() -> None:
