@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from drawbridge.cel import semver
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.net import parse_cidr, parse_ip
-from drawbridge.cel.numbers import format_fixed, format_shortest, parse_float
+from drawbridge.cel.numbers import format_fixed, format_shortest, parse_float, to_uint
 from drawbridge.cel.times import Duration, Timestamp, parse_duration, parse_timestamp
 from drawbridge.cel.types import (
     ANY,
@@ -237,6 +237,24 @@ def test_type_names_of_values() -> None:
 def test_a_formatted_double_parses_to_the_same_value(value: float) -> None:
     for text in (format_shortest(value), format_fixed(value)):
         assert parse_float(text) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "whole"),
+    [
+        (0.9, 0),
+        (-0.0, 0),
+        (1.9, 1),
+        (2.0**63, 2**63),
+        (-0.5, None),
+        (-1.0, None),
+        (2.0**64, None),
+        (math.nan, None),
+        (math.inf, None),
+    ],
+)
+def test_a_double_is_truncated_to_an_unsigned_integer(value: float, whole: int | None) -> None:
+    assert to_uint(value) == whole
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from drawbridge.config.available_fields import AVAILABLE_FIELDS, is_available, is_partly_available
 from drawbridge.config.load import configuration_to_plain, load_configuration
-from drawbridge.config.model import KIND, Configuration
+from drawbridge.config.model import KIND, Configuration, Policy
 from drawbridge.config.policy import apply_policies, compatibility_declarations
 from drawbridge.config.schema import PLACES, unavailable_rows
 from drawbridge.dra.compatibility import Declaration
@@ -62,6 +62,17 @@ def test_an_empty_file_has_the_defaults() -> None:
         "partitions": [],
         "ownedPools": [],
     }
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [{"Former": "off", "NameTwice": "warn"}, {"NameTwice": "warn", "Former": "off"}],
+    ids=["former first", "current first"],
+)
+def test_the_current_name_of_a_code_overrides_a_former_one(policies: dict[str, str]) -> None:
+    loaded = load_configuration({**HEAD, "findings": policies}, KNOWN | {"Former": "NameTwice"})
+    assert isinstance(loaded, Configuration)
+    assert loaded.findings == {"NameTwice": Policy.WARN}
 
 
 def test_every_finding_names_the_remedy_and_the_object() -> None:
