@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from drawbridge.documents.paths import Path, format_path, parse_index, parse_pointer
+from drawbridge.documents.paths import Path, format_path, parse_index
 from drawbridge.documents.values import Value
 
 
@@ -22,17 +22,6 @@ class Edit(msgspec.Struct, frozen=True):
     op: Literal["add", "replace", "remove"]
     path: Path
     value: Value = None
-
-
-def read_json_patch(patch: Iterable[Mapping[str, Value]]) -> tuple[Edit, ...]:
-    """Read a JSON patch (RFC 6902) of edits; raises EditError for other operations."""
-    edits = []
-    for operation in patch:
-        op, pointer = operation.get("op"), operation.get("path")
-        if op not in {"add", "replace", "remove"} or not isinstance(pointer, str):
-            raise EditError(f"operation {op} is not one of add, replace, remove")
-        edits.append(Edit(op, parse_pointer(pointer), operation.get("value")))  # type: ignore[arg-type]  # checked above
-    return tuple(edits)
 
 
 class EditedValue:

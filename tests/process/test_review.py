@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drawbridge.process.review import AdmissionRequest, Malformed, decode_review
+from drawbridge.process.review import (
+    AdmissionRequest,
+    Malformed,
+    decode_object,
+    decode_review,
+    decode_review_object,
+)
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import (
     ENFORCE,
@@ -146,6 +152,13 @@ def test_a_huge_pod_is_translated_but_its_bytes_are_not_cached() -> None:
     reply = asyncio.run(await_reply(harness.admission.review_pod(review(big))))
     assert reply.outcome == "translated"
     assert len(harness.answers) == 1, "the essence is cached, the bytes are not"
+
+
+@pytest.mark.parametrize("value", [b"[]", b"[{}]", b"1", b'"text"', b"true"])
+def test_a_value_that_is_not_an_object_is_malformed(value: bytes) -> None:
+    malformed = Malformed("the object is not a JSON object")
+    assert decode_object(msgspec.Raw(value)) == malformed
+    assert decode_review_object(b'{"request":{"object":' + value + b"}}") == malformed
 
 
 def find_paths(

@@ -87,6 +87,16 @@ def test_expressions_are_complete_by_default() -> None:
     assert f" where {GUARDED} " in line
 
 
+@pytest.mark.parametrize(("length", "shown"), [(64, "x" * 64), (65, "x" * 64 + "...")])
+def test_the_end_of_a_long_expression_is_replaced_by_dots(length: int, shown: str) -> None:
+    exactly: Value = {
+        "deviceClassName": "c",
+        "selectors": [{"cel": {"expression": "x" * length}}],
+    }
+    (line,) = describe_claim(claim([{"name": "a", "exactly": exactly}]), short_selectors)
+    assert line == f"1 device of class c where {shown}"
+
+
 def test_a_summary_has_all_requests_on_one_line_without_expressions() -> None:
     constraints: list[Value] = [{"requests": ["a", "b"], "matchAttribute": "x.io/root"}]
     assert summarize_claim(claim([*EQUAL, *SELECTED], constraints)) == (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawbridge.documents.patch import Edit, EditError, apply_edits, read_json_patch
+from drawbridge.documents.patch import Edit, EditError, apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import equal_json
 from drawbridge.names import ORIGINAL_ANNOTATION
@@ -41,9 +41,6 @@ def test_operations_are_a_json_patch() -> None:
         {"op": "replace", "path": "/b~1c", "value": None},
         {"op": "remove", "path": "/d/0"},
     ]
-    assert read_json_patch(to_operations(edits)) == tuple(
-        Edit(edit.op, tuple(map(str, edit.path)), edit.value) for edit in edits
-    )
 
 
 def test_missing_and_null_parents_are_created() -> None:
@@ -212,6 +209,6 @@ def test_any_edits_can_be_undone_and_written_as_a_json_patch(
             else:
                 patch.remove(path)
     patch.add_undo()
-    assert apply_edits(pod, read_json_patch(to_operations(patch.edits))) == patch.pod
+    assert jsonpatch.apply_patch(pod, to_operations(patch.edits)) == patch.pod
     if patch.edits:
         assert equal_json(restore_original(patch.pod), pod)

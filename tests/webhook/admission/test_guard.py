@@ -182,8 +182,9 @@ async def test_the_configuration_can_lower_the_denial_to_a_warning() -> None:
 
 async def test_a_request_that_can_never_work_is_denied_as_well() -> None:
     harness = build_harness(recent())
-    wrong = pod({"nvidia.com/gpu": "x"})
-    assert (await harness.pod(wrong)).allowed == (await harness.guarded_pod(wrong)).allowed
+    wrong = pod({"nvidia.com/gpu": "1.5"})
+    assert not (await harness.pod(wrong)).allowed
+    assert not (await harness.guarded_pod(wrong)).allowed
 
 
 async def test_the_guard_does_not_deny_a_claim_that_a_later_webhook_added() -> None:

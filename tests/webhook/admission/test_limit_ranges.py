@@ -24,6 +24,9 @@ def build_pods(case: YamlValue) -> tuple[YamlValue, YamlValue]:
     parts = {"containers": [container("main", case["main"], case.get("requests", case["main"]))]}
     if "init" in case:
         parts["initContainers"] = [container("init", case["init"], case["init"])]
+    if "sidecar" in case:
+        sidecar = container("sidecar", case["sidecar"], case["sidecar"])
+        parts["initContainers"] = [{**sidecar, "restartPolicy": "Always"}]
     bare = {
         part: [{**each, "resources": {"limits": {"cpu": 1}, "claims": []}} for each in listed]
         for part, listed in parts.items()
@@ -59,6 +62,13 @@ def test_zero_is_kept_where_a_default_could_return(part: str) -> None:
             "requests": {GPU: "0"},
             "claims": [],
         }
+
+
+@pytest.mark.parametrize("part", ["limits", "requests"])
+def test_a_name_that_stays_in_one_part_is_not_removed(part: str) -> None:
+    before, _ = build_pods({"main": 2})
+    kept = {**before["spec"]["containers"][0], "resources": {part: {GPU: 2}}}
+    assert find_removed_requests(before, {"spec": {"containers": [kept]}}).names == ()
 
 
 def test_nothing_is_kept_for_other_names_or_without_a_range() -> None:
