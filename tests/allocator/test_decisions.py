@@ -244,6 +244,13 @@ def test_a_penalised_device_is_used_last() -> None:
     assert cluster.nodes("q", claim("d")) == ["n1", "n2"]
 
 
+def test_a_reply_without_the_nodes_of_penalised_devices_says_that_more_nodes_fit() -> None:
+    cluster = Cluster(n1=1, n2=1)
+    cluster.state.penalise(device("n2"), until=60.0)
+    reply = cluster.prefilter("p", claim("c"))
+    assert ([each.node for each in reply.fit], reply.complete) == (["n1"], False)
+
+
 def test_a_penalty_ends() -> None:
     cluster = Cluster(n1=1, n2=1)
     cluster.state.penalise(device("n1"), until=60.0)

@@ -157,6 +157,14 @@ def test_a_pod_does_not_preempt_those_with_which_it_shares_its_claim() -> None:
     assert contest.cluster.decisions.preempt(contest.preemption("high"), 0.0).victims == ()
 
 
+def test_the_devices_of_its_own_shared_claim_are_not_free_for_another_claim_of_a_pod() -> None:
+    contest = shared_by("one")
+    contest.enlist("one", "n1")
+    claims = (claim("shared", version=2), claim("other"))
+    assert contest.cluster.nodes("high", *claims, priority=HIGH) == []
+    assert contest.cluster.decisions.preempt(contest.preemption("high"), 0.0).victims == ()
+
+
 # --- what the preemptor waits for ---
 
 

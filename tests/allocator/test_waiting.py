@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from allocator.decisions import waiting as waiting_pods
 from allocator.decisions.pauses import MAX_PAUSE_SECONDS
 from allocator.decisions.pod_devices import PROMISE_SECONDS, Promise
 from allocator.decisions.waiting import WaitingPods
@@ -62,6 +63,16 @@ def test_nobody_is_woken_while_nothing_changes() -> None:
     waiting = Waiting(held=1, n1=1)
     assert waiting.ask("p") == []
     assert waiting.wake() == []
+
+
+def test_a_pod_beyond_the_limit_is_left_to_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_pods, "MAX_WAITING", 2)
+    waiting = Waiting(held=3, n1=3)
+    for uid in ("a", "b", "c"):
+        waiting.ask(uid)
+    assert len(waiting.pods) == 2
+    waiting.free(0, 1, 2)
+    assert waiting.wake() == ["a", "b"]
 
 
 def test_as_many_pods_are_woken_as_devices_are_free() -> None:

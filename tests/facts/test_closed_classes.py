@@ -36,6 +36,7 @@ def _slice_by_device(*nodes: str | None) -> Slice:
     [
         ((), (), (), True),
         ((replace(CLOSED_BASE, name="s", pool="p", slice_count=2),), (), (), False),
+        ((replace(CLOSED_BASE, name="s", pool="p", slice_count=2, devices=()),), (), (), False),
         ((replace(CLOSED_BASE, name="s", pool="p", generation=1, slice_count=1),), (), (), True),
         (
             (

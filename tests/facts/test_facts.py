@@ -5,10 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration, Legacy
 from drawbridge.config.string_formats import ResourceName
-from drawbridge.dra.device import Attribute
+from drawbridge.dra.claim import Selector
+from drawbridge.dra.device import Attribute, CELExpression
 from drawbridge.dra.gates import gates_of_version
 from drawbridge.facts import serialized
 from drawbridge.facts.gather import FactsInput, gather_facts
@@ -140,11 +142,15 @@ def test_a_file_that_overrides_names_drops_the_counted_offers() -> None:
 def test_a_class_counts_the_devices_that_it_selects() -> None:
     cel = 'device.attributes["gpu.nvidia.com"].uuid in ["a", "b"]'
     devices = [clusters.gpu(f"gpu-{i}", uuid=Attribute(i)) for i in "abc"]
-    objects = FactsInput(
-        (clusters.slice_of("gpu.nvidia.com", "n1", devices),),
-        (clusters.device_class("two", cel=cel), clusters.device_class("broken", cel="device.")),
-    )
+    two = clusters.device_class("two", cel=cel)
+    broken = clusters.device_class("broken", cel="device.")
+    # Each of its selectors matches two devices, and both of them match one.
+    both = clusters.device_class("both", cel=cel)
+    other = Selector(CELExpression(cel.replace('"a"', '"c"')))
+    both = replace(both, spec=replace(both.spec, selectors=(*both.spec.selectors, other)))
+    objects = FactsInput((clusters.slice_of("gpu.nvidia.com", "n1", devices),), (two, broken, both))
     assert gather_facts(objects).facts.classes == (
+        ClassFacts("both", drivers=("gpu.nvidia.com",), devices=1, closed=True),
         ClassFacts("broken"),
         ClassFacts("two", drivers=("gpu.nvidia.com",), devices=2, closed=True),
     )

@@ -79,6 +79,8 @@ def subject_for(case: YamlValue, context: JudgeContext) -> Subject:
     spec = {"resourceClaims": entries}
     for field, key in (("containers", "containers"), ("initContainers", "init")):
         spec[field] = [{"resources": {"limits": each}} for each in case.get(key, [])]
+    for limits in case.get("sidecars", []):
+        spec["initContainers"].append({"restartPolicy": "Always", "resources": {"limits": limits}})
     pod = pod_reader().read({"metadata": METADATA, "spec": spec})
     assert isinstance(pod, Pod), pod
     return pod_subject(pod, context.lookups)
