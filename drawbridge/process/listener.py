@@ -22,7 +22,12 @@ from aiohttp.web_protocol import RequestHandler
 from drawbridge.process.health import Address, open_listening_socket
 from drawbridge.process.http_server import HTTPServer
 from drawbridge.process.logs import connection_logger, log_event
-from drawbridge.process.network_peers import Holding, find_greediest, find_peer
+from drawbridge.process.network_peers import (
+    OVERDUE_SECONDS,
+    Holding,
+    find_greediest,
+    find_peer,
+)
 from drawbridge.process.tls import CertificateSource
 
 _LOG: Final = logging.getLogger("drawbridge.process")
@@ -35,8 +40,6 @@ _TLS_SHUTDOWN_TIMEOUT: Final = 2.0
 # request is still read for a while.
 LINGER: Final = 1.0
 MAX_CONNECTIONS: Final = 800
-# The API server sends a request on a new connection at once.
-_OVERDUE: Final = 1.0
 # A handshake takes milliseconds, and no client has shown who it is.
 MAX_HANDSHAKES: Final = 128
 HandleFunction = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -114,7 +117,7 @@ class _BoundedServer(HTTPServer):
         overdue = {
             handler: holding
             for handler, holding in wanting.items()
-            if now - holding.since > _OVERDUE
+            if now - holding.since > OVERDUE_SECONDS
         }
         idle = {
             handler: Holding(connection.peer, connection.since)

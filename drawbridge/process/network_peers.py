@@ -9,6 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar
 
+# What the API server sends arrives within milliseconds. A client that is refused can send as much
+# again, so a shorter time costs more work.
+OVERDUE_SECONDS: Final = 3.0
 # The addresses of one node or machine usually share this prefix.
 _IPV6_PREFIX: Final = 64
 

@@ -1,6 +1,7 @@
 """Reads the bodies of HTTP requests with limits: size, time, and the total size of all bodies."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Final
@@ -9,10 +10,17 @@ from aiohttp import StreamReader, web
 from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_TYPE
 from aiohttp.web_protocol import RequestPayloadError
 
-from drawbridge.process.network_peers import Holding, find_greediest, find_peer
+from drawbridge.process.network_peers import (
+    OVERDUE_SECONDS,
+    Holding,
+    find_greediest,
+    find_peer,
+)
 
 JSON: Final = "application/json"
 _SMALL: Final = 64 * 1024
+# How often a body without room looks for one that is overdue by then.
+_ROOM_SECONDS: Final = 0.1
 
 
 class RejectedRequestError(Exception):
@@ -43,9 +51,10 @@ class _ArrivingBody:
 class RequestBodies:
     """Reads bodies. `held` is the total size of the bodies that are being handled.
 
-    Bodies that are still arriving have a part of the memory for themselves. If it is full, the peer
-    that keeps it for longest loses a body. No such peer can therefore get a body refused that
-    arrives at once.
+    Bodies that are arriving share a quarter of the memory. If it is full, they are not read on
+    until there is room: what is overdue is refused, first the body of the peer that keeps most of
+    it for longest. Another quarter is divided among the peers, so what arrives from a peer with
+    little is read at once. What is sent again after a refusal only waits.
     """
 
     def __init__(
@@ -57,11 +66,12 @@ class RequestBodies:
     ) -> None:
         self._most = most
         self._most_arriving = max(most, most_in_total // 4)
-        self._most_held = most_in_total - self._most_arriving
+        self._most_held = most_in_total - 2 * self._most_arriving
         self._seconds = seconds
         self._now = now
         self._arriving: dict[_ArrivingBody, None] = {}
         self._bytes_arriving = 0
+        self._removed = asyncio.Event()
         self.held = 0
 
     async def read(self, request: web.BaseRequest, seconds: float) -> bytes:
@@ -108,34 +118,50 @@ class RequestBodies:
         self._arriving[arriving] = None
         received = arriving.received
         try:
-            while chunk := await content.readany():
+            while not content.at_eof():
+                await self._wait_for_room(arriving)
+                chunk = await content.readany()
                 received += chunk
                 self._bytes_arriving += len(chunk)
                 if len(received) > self._most:
                     raise self._too_large()
-                self._make_room()
-                if arriving.is_refused:
-                    raise _too_many_bytes()
         finally:
             self._remove(arriving)
         return bytes(received)
 
-    def _make_room(self) -> None:
-        """Refuse bodies until the others fit."""
-        while self._bytes_arriving > self._most_arriving:
-            holdings = {
-                body: Holding(body.peer, body.since, len(body.received)) for body in self._arriving
+    async def _wait_for_room(self, arriving: _ArrivingBody) -> None:
+        """Wait until a body can be read on; refuses those that are overdue."""
+        while self._is_full_for(arriving.peer):
+            now = self._now()
+            overdue = {
+                body: Holding(body.peer, body.since, len(body.received))
+                for body in self._arriving
+                if body.received and now - body.since > OVERDUE_SECONDS
             }
-            greediest = find_greediest(holdings, self._now())
+            greediest = find_greediest(overdue, now)
             if greediest is None:
-                return
+                self._removed.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_ROOM_SECONDS):
+                        await self._removed.wait()
+                continue
             greediest.refuse()
             self._remove(greediest)
+            if greediest is arriving:
+                raise _too_many_bytes()
+
+    def _is_full_for(self, peer: str) -> bool:
+        if self._bytes_arriving < self._most_arriving:
+            return False
+        peers = {body.peer for body in self._arriving}
+        held = sum(len(body.received) for body in self._arriving if body.peer == peer)
+        return held * len(peers) >= self._most_arriving
 
     def _remove(self, body: _ArrivingBody) -> None:
         if body in self._arriving:
             del self._arriving[body]
             self._bytes_arriving -= len(body.received)
+            self._removed.set()
 
     def _too_large(self) -> RejectedRequestError:
         message = f"the body must not exceed {self._most} bytes"

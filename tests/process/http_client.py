@@ -63,12 +63,15 @@ class Connection:
 
 @contextlib.asynccontextmanager
 async def connect(
-    port: int, context: ssl.SSLContext | None = None, name: str | None = NAME
+    port: int,
+    context: ssl.SSLContext | None = None,
+    name: str | None = NAME,
+    local: tuple[str, int] | None = None,
 ) -> AsyncIterator[Connection]:
     """Open a connection. With a context it uses TLS, and `name` is the server name."""
     server = name if context else None
     reader, writer = await asyncio.open_connection(
-        "127.0.0.1", port, ssl=context, server_hostname=server, limit=1 << 24
+        "127.0.0.1", port, ssl=context, server_hostname=server, limit=1 << 24, local_addr=local
     )
     try:
         yield Connection(reader, writer)

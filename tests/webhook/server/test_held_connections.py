@@ -6,7 +6,9 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from tests.process import http_client
 from tests.process.http_client import Connection, Response, request, review
+from tests.process.key_pairs import create_client_context
 from tests.webhook.server.served import WebhookServer, serve
 from webhook.server.http_handler import RequestLimits
 
@@ -78,7 +80,7 @@ def test_a_client_that_sends_bodies_slowly_loses_one_of_them(tmp_path: Path) -> 
 
 
 def test_unfinished_bodies_leave_room_for_those_that_arrive_at_once(tmp_path: Path) -> None:
-    body = review(padding=90_000)
+    body = review(padding=30_000)
     limits = RequestLimits(body=100_000, total_bytes=400_000)
     held_head = request(headers={"Content-Length": "100000"})
 
@@ -87,9 +89,13 @@ def test_unfinished_bodies_leave_room_for_those_that_arrive_at_once(tmp_path: Pa
             serve(tmp_path, limits=limits) as server,
             contextlib.AsyncExitStack() as stack,
         ):
-            for _ in range(20):
-                attacker = await stack.enter_async_context(server.connect())
-                await attacker.send(held_head + b"x" * 95_000)
+            context = create_client_context(server.pair)
+            for number in range(20):
+                address = (f"127.0.0.{2 + number % 2}", 0)
+                attacker = await stack.enter_async_context(
+                    http_client.connect(server.listener.port, context, local=address)
+                )
+                attacker.writer.write(held_head + b"x" * 95_000)
             innocent = await stack.enter_async_context(server.connect())
             requests = [request(body=body)] * 5
             return [(await innocent.send_request(each)).status for each in requests]

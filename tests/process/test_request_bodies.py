@@ -1,0 +1,139 @@
+"""Bodies that are arriving, on a virtual clock: which are read, wait, or are refused."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from aiohttp import StreamReader
+from aiohttp.base_protocol import BaseProtocol
+
+from drawbridge.process.network_peers import OVERDUE_SECONDS
+from drawbridge.process.request_bodies import RejectedRequestError, RequestBodies
+
+# A quarter of the memory, 1,000 bytes, is for what arrives, and another one for its peers.
+MOST, TOTAL = 1000, 4000
+API_SERVER = "10.0.0.1"
+
+
+class Clients:
+    """Clients whose bodies are read, at a time that tests set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.bodies = RequestBodies(MOST, TOTAL, 3600, lambda: self.now)
+        self._streams: dict[str, StreamReader] = {}
+        self._tasks: dict[str, asyncio.Task[bytes]] = {}
+
+    async def send(self, name: str, peer: str, size: int, *, ends: bool = False) -> None:
+        """Send bytes of a body, which begins with them."""
+        loop = asyncio.get_running_loop()
+        stream = StreamReader(Mock(spec=BaseProtocol, _reading_paused=False), 1 << 20, loop=loop)
+        request: Any = SimpleNamespace(content=stream, content_length=None, headers={}, remote=peer)
+        self._streams[name] = stream
+        self._tasks[name] = asyncio.create_task(self.bodies.read(request, 3600))
+        await self.settle()
+        stream.feed_data(b"x" * size)
+        if ends:
+            stream.feed_eof()
+        await self.settle()
+
+    def finish(self, name: str) -> None:
+        """Send the end of a body."""
+        self._streams[name].feed_eof()
+
+    async def settle(self) -> None:
+        """Let the readers run until they wait."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    def state(self, name: str) -> str | int:
+        """How many bytes were read of a body, or that it waits or was refused."""
+        task = self._tasks[name]
+        if not task.done():
+            return "arrives"
+        error = task.exception()
+        if error is None:
+            return len(task.result())
+        assert isinstance(error, RejectedRequestError)
+        return error.status
+
+    async def end(self) -> None:
+        """End all readers."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+async def play_full(clients: Clients, peers: int) -> None:
+    """Let peers fill the memory for bodies that are arriving."""
+    for number in range(10):
+        await clients.send(f"held-{number}", f"10.1.0.{number % peers}", 100)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "peer", "size", "state"),
+    [
+        pytest.param(0.0, API_SERVER, 100, 100, id="a peer with little is read at once"),
+        pytest.param(0.0, "10.1.0.0", 100, "arrives", id="a peer with much waits"),
+        pytest.param(OVERDUE_SECONDS + 1, "10.1.0.0", 100, 100, id="until others are overdue"),
+        pytest.param(OVERDUE_SECONDS + 1, API_SERVER, 999, 999, id="and so does everybody"),
+    ],
+)
+def test_a_body_is_read_although_others_hold_the_memory(
+    seconds: float, peer: str, size: int, state: str | int
+) -> None:
+    async def play() -> str | int:
+        clients = Clients()
+        await play_full(clients, 2)
+        clients.now += seconds
+        await clients.send("next", peer, size, ends=True)
+        result = clients.state("next")
+        await clients.end()
+        return result
+
+    assert asyncio.run(play()) == state
+
+
+def test_of_the_bodies_that_are_overdue_as_few_as_needed_are_refused() -> None:
+    async def play() -> list[str | int]:
+        clients = Clients()
+        await play_full(clients, 2)
+        clients.now += OVERDUE_SECONDS + 1
+        await clients.send("next", "10.1.0.0", 100, ends=True)
+        states = [clients.state(f"held-{number}") for number in range(10)]
+        await clients.end()
+        return states
+
+    assert asyncio.run(play()) == [429, *["arrives"] * 9]
+
+
+def test_a_body_that_waits_is_read_when_another_one_has_arrived() -> None:
+    async def play() -> tuple[str | int, str | int]:
+        clients = Clients()
+        await play_full(clients, 1)
+        await clients.send("next", "10.1.0.0", 100, ends=True)
+        before = clients.state("next")
+        clients.finish("held-3")
+        await clients.settle()
+        states = before, clients.state("next")
+        await clients.end()
+        return states
+
+    assert asyncio.run(play()) == ("arrives", 100)
+
+
+def test_nothing_is_counted_after_the_end() -> None:
+    async def play() -> list[str | int]:
+        clients = Clients()
+        await play_full(clients, 2)
+        clients.now += OVERDUE_SECONDS + 1
+        await clients.send("next", "10.1.0.0", 100, ends=True)
+        await clients.end()
+        # All of the memory is there again.
+        await clients.send("first", "10.1.0.0", MOST, ends=True)
+        await clients.send("second", "10.1.0.0", MOST, ends=True)
+        return [clients.state("first"), clients.state("second")]
+
+    assert asyncio.run(play()) == [MOST, MOST]
