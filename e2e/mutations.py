@@ -14,8 +14,10 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from compileall import compile_dir
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -25,6 +27,11 @@ ROOT = Path(__file__).parent.parent
 LISTS = ROOT / "tests" / "mutations"
 LEFT_OUT = (".git", ".venv", ".cache", ".mypy_cache", ".ruff_cache", "__pycache__", ".hypothesis")
 PROCESSES = 2
+# The first failure is enough, and no smaller example of it is searched.
+_PYTEST = (
+    *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
+    "--hypothesis-profile=first-failure",
+)
 
 
 class Mutation(NamedTuple):
@@ -62,19 +69,20 @@ def applies(mutation: Mutation) -> bool:
 
 
 def copy_tree(folder: Path) -> Path:
-    """Copy the checkout; the copies share the build cache."""
+    """Copy the checkout and compile the copy; the copies share the build cache."""
     tree = folder / "tree"
     shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*LEFT_OUT))
     (tree / ".cache").symlink_to(ROOT / ".cache")
+    # Compared by seconds, byte code would outlive a mutation.
+    compile_dir(tree, quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
     return tree
 
 
 def first_failure(tree: Path, suite: Sequence[str]) -> str:
     """Run a suite in a copy and return the first failure; empty if it passes."""
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *suite],
+        [*_PYTEST, *suite],
         cwd=tree,
-        # Byte code is compared by seconds and would outlive a mutation.
         env=os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,

@@ -6,12 +6,13 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from tests.leftovers import LOGGERS, differences, process_state
 
 # No test asserts a duration: on a busy machine, a deadline fails at random.
 settings.register_profile("drawbridge", deadline=None)
+settings.register_profile("first-failure", deadline=None, phases=set(Phase) - {Phase.shrink})
 settings.load_profile("drawbridge")
 
 

@@ -116,6 +116,11 @@ def shared_by(*pods: str) -> Contest:
     return contest
 
 
+def allocated(*pods: str) -> dict[str, object]:
+    """Return the shared claim as the scheduler sends it."""
+    return claim("shared", allocation=allocation_on("n1", 0), pods=pods)
+
+
 def test_all_pods_that_share_a_claim_go_together() -> None:
     contest = shared_by("one", "two")
     contest.enlist("one", "n1")
@@ -133,7 +138,7 @@ def test_nobody_goes_if_an_important_pod_shares_the_claim() -> None:
 def test_nobody_goes_for_a_claim_that_a_pod_with_a_reservation_shares() -> None:
     contest = shared_by("low")
     contest.enlist("low", "n1")
-    assert contest.cluster.nodes("peer", claim("shared", version=2), priority=HIGH) == ["n1"]
+    assert contest.cluster.nodes("peer", allocated("low"), priority=HIGH) == ["n1"]
     assert not contest.cluster.reserve("peer", "n1")
     assert contest.victims("high") == []
 
@@ -152,7 +157,7 @@ def test_a_claim_with_a_consumer_that_is_no_pod_is_never_released() -> None:
 def test_a_pod_does_not_preempt_those_with_which_it_shares_its_claim() -> None:
     contest = shared_by("one")
     contest.enlist("one", "n1")
-    fitting = contest.cluster.nodes("high", claim("shared", version=2), priority=HIGH)
+    fitting = contest.cluster.nodes("high", allocated("one"), priority=HIGH)
     assert fitting == ["n1"]  # where the claim is allocated
     assert contest.cluster.decisions.preempt(contest.preemption("high"), 0.0).victims == ()
 
@@ -160,8 +165,7 @@ def test_a_pod_does_not_preempt_those_with_which_it_shares_its_claim() -> None:
 def test_the_devices_of_its_own_shared_claim_are_not_free_for_another_claim_of_a_pod() -> None:
     contest = shared_by("one")
     contest.enlist("one", "n1")
-    claims = (claim("shared", version=2), claim("other"))
-    assert contest.cluster.nodes("high", *claims, priority=HIGH) == []
+    assert contest.cluster.nodes("high", allocated("one"), claim("other"), priority=HIGH) == []
     assert contest.cluster.decisions.preempt(contest.preemption("high"), 0.0).victims == ()
 
 
