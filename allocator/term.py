@@ -7,6 +7,7 @@ unless another kube-scheduler held the Lease in between.
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
@@ -51,6 +52,7 @@ class TermKeeper:
         is_ready: Callable[[], bool],
         on_leading: Callable[[], None],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        random_fraction: Callable[[], float] = random.random,
     ) -> None:
         self._lease = lease
         self._recovery = recovery
@@ -59,6 +61,8 @@ class TermKeeper:
         self._is_ready = is_ready
         self._on_leading = on_leading
         self._pause = pause
+        # A recovery lists all claims, which an API server that is overloaded must not do often.
+        self._backoff = Backoff(_CHECK_SECONDS, _MAX_PAUSE_SECONDS, random_fraction=random_fraction)
         self._recovered: Term | None = None
         self._starts = 0
         self.problem = ""
@@ -83,8 +87,6 @@ class TermKeeper:
     async def run(self) -> None:
         """Recover whenever a term starts, and clean up while it lasts, until cancelled."""
         since_clean_up = 0.0
-        # A recovery lists all claims, which an API server that is overloaded must not do often.
-        backoff = Backoff(_CHECK_SECONDS, _MAX_PAUSE_SECONDS)
         while True:
             pause = _CHECK_SECONDS
             try:
@@ -92,11 +94,11 @@ class TermKeeper:
                 if self.leading and since_clean_up >= _CLEAN_UP_SECONDS:
                     is_unfinished = await self._clean_up()
                     since_clean_up = _CLEAN_UP_SECONDS if is_unfinished else 0.0
-                backoff.reset()
+                self._backoff.reset()
             except (ApiError, NotLeadingError) as error:
                 self.problem = f"{error}"
                 _LOG.info("the term cannot be prepared or cleaned up yet: %s", error)
-                pause = backoff.pause()
+                pause = self._backoff.pause()
             await self._pause(pause)
             since_clean_up += pause
 

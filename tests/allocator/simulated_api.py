@@ -214,16 +214,20 @@ class SimulatedApi:
             raise ApiError(429, "TooManyRequests", "too many requests")
         is_lost = (chance := chance - faults.lost) < 0
         is_repeated = not is_lost and chance - faults.repeated < 0
-        arriving = asyncio.ensure_future(self._arrive(request))
-        arriving.add_done_callback(_retrieve)
+        arriving = self._send(request)
         if is_lost:
             await asyncio.sleep(self.random.uniform(0.0, 0.2))
             raise ApiError(0, "", _UNDELIVERED, unknown=True)
         answer = await asyncio.shield(arriving)
         if is_repeated:
-            answer = await asyncio.shield(asyncio.ensure_future(self._arrive(request)))
+            answer = await asyncio.shield(self._send(request))
         await asyncio.sleep(self.random.expovariate(200))
         return answer
+
+    def _send(self, request: Callable[[], T]) -> "asyncio.Future[T]":
+        arriving = asyncio.ensure_future(self._arrive(request))
+        arriving.add_done_callback(_retrieve)
+        return arriving
 
     async def _arrive(self, request: Callable[[], T]) -> T:
         is_slow = self.random.random() < self.faults.slow

@@ -92,7 +92,7 @@ class SimulatedPair:
             # Longer than a request can take here.
             times=BindingTimes(wait=110, timeout=600, late=8),
         )
-        recovery = Recovery(
+        self.recovery = Recovery(
             written,
             writes,
             stop_writes=self.binder.start_term,
@@ -101,11 +101,12 @@ class SimulatedPair:
         )
         self.keeper = TermKeeper(
             self,
-            recovery,
+            self.recovery,
             claims=lambda: tuple(self._cache.values()),
             finish_failed_writes=self.binder.finish_failed_writes,
             is_ready=lambda: self.synced,
             on_leading=lambda: self._activate(tuple(each.uid for each in self._pods_to_bind())),
+            random_fraction=self.api.random.random,
         )
         self.calls = SchedulerCalls(
             state=self,
@@ -162,7 +163,11 @@ class SimulatedPair:
     async def kill(self) -> None:
         """End everything at once; what was sent still arrives."""
         self.runs.clear()
-        ending = (*self._tasks, *self.calls._releases)  # noqa: SLF001  # all that the process runs
+        undone = (self.binder._undoing, self.recovery._undoing)  # noqa: SLF001  # all that it runs
+        undoing = (task for each in undone for _, task in each._running.values())  # noqa: SLF001
+        ending: Any = (*self._tasks, *self.calls._releases, *undoing)  # noqa: SLF001
+        # In the order in which they began, which a set does not have.
+        ending = sorted(ending, key=lambda task: int(task.get_name().removeprefix("Task-")))
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)

@@ -28,7 +28,8 @@ STEPS = 250
 class Story:
     """Two pairs, and everything that can go wrong around them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, steps: int = STEPS) -> None:
+        self.steps = steps
         self.random = random.Random(seed)  # repeatable
         self.api = SimulatedApi(self.random, FAULTS)
         self.pairs: dict[str, SimulatedPair] = {}
@@ -41,7 +42,7 @@ class Story:
         steps = (self.create, self.delete, self.touch, self.lead, self.kill, self.stop)
         weights = (10, 8, 3, 1, 1, 2)
         await self.lead()
-        for _ in range(STEPS):
+        for _ in range(self.steps):
             (step,) = self.random.choices(steps, weights)
             await step()
             self.api.collect()
@@ -143,3 +144,14 @@ def test_no_device_has_two_owners_and_nothing_is_left_behind(seed: int) -> None:
     run_virtually(story.run)
     assert not story.api.violations
     assert story.api.evicted
+
+
+def test_a_story_depends_on_nothing_but_its_seed() -> None:
+    histories = []
+    for _ in range(2):
+        story = Story(1, steps=100)
+        run_virtually(story.run)
+        written = (after.metadata for _, after in story.api.history if after)
+        histories.append([(metadata.name, metadata.resource_version) for metadata in written])
+    assert len(histories[0]) > 100
+    assert histories[0] == histories[1]
