@@ -71,14 +71,15 @@ def _answer(
     question: Question, subject: Subject, context: JudgeContext, work: Work
 ) -> tuple[tuple[Finding | DeviceFinding, ...], Work]:
     """Return the answer to a question, from a part of the judgement that ended before."""
-    if context.progress is None:
+    progress = context.progress
+    if progress is None:
         return tuple(_ask(question, subject, replace(context, work=work))), work
 
     def ask() -> tuple[tuple[Finding | DeviceFinding, ...], Work]:
-        own = work.copy()  # a question that does not end is asked again
+        own = work.copy(progress)  # a question that does not end is asked again
         return tuple(_ask(question, subject, replace(context, work=own))), own
 
-    return context.progress.answer(ask)
+    return progress.answer(ask)
 
 
 def _ask(

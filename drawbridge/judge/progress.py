@@ -1,10 +1,10 @@
 """Remembers what a judgement has answered, so that it can end early and continue later.
 
 The caches keep what was evaluated and searched. What no cache keeps are the answers to whole
-questions.
+questions, and what is known of more expressions than the cache of programs holds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from drawbridge.solver.expressions import do_nothing
@@ -18,6 +18,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._answers: list[Any] = []
+        self._kept: dict[Hashable, Any] = {}
         self._position = 0
         self._world: World | None = None
         self._pause = do_nothing
@@ -25,7 +26,7 @@ class Progress:
     def start(self, world: World, pause: Callable[[], None]) -> None:
         """Begin the judgement again. Answers about another world are forgotten.
 
-        `pause` is called before each question that is not answered, and may raise.
+        `pause` is called before what is not known, and may raise.
         """
         if world is not self._world:
             self._answers, self._world = [], world
@@ -38,4 +39,12 @@ class Progress:
             self._answers.append(ask())
         known: T = self._answers[self._position]
         self._position += 1
+        return known
+
+    def remember(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return a value that does not depend on the world, and compute it only once."""
+        if key not in self._kept:
+            self._pause()
+            self._kept[key] = compute()
+        known: T = self._kept[key]
         return known

@@ -5,11 +5,14 @@ object and the published devices only, never on time or on what the caches hold,
 has the same findings everywhere.
 """
 
-from collections.abc import Hashable
-from typing import Final
+from collections.abc import Callable, Hashable
+from typing import Final, TypeVar
 
 from drawbridge.cel import CompileError
 from drawbridge.cel.programs import Programs
+from drawbridge.judge.progress import Progress
+
+T = TypeVar("T")
 
 # To solve, narrow and explain: enough to compare one attribute of all devices of 10,000 nodes.
 DEVICE_UNITS: Final = 100_000
@@ -32,15 +35,16 @@ class WorkExhaustedError(Exception):
 class Work:
     """The work that is left for a question. Without a limit, nothing is counted."""
 
-    def __init__(self, units: int | None = None) -> None:
+    def __init__(self, units: int | None = None, progress: Progress | None = None) -> None:
         self.left = units
+        self._progress = progress
         # The units of expressions that are evaluated one after the other.
         self.weights: dict[Hashable, int] = {}
         self._paid: set[Hashable] = set()
 
-    def copy(self) -> "Work":
-        """Return the same work left, which is spent apart."""
-        other = Work(self.left)
+    def copy(self, progress: Progress) -> "Work":
+        """Return the same work left, which is spent apart, in a judgement with this progress."""
+        other = Work(self.left, progress)
         other.weights, other._paid = dict(self.weights), set(self._paid)
         return other
 
@@ -72,13 +76,21 @@ class Work:
         """Count the compilation of an expression."""
         self.spend_once(text, 1 + len(text) // CHARACTERS)
 
+    def remember(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return a value, which is computed once in a judgement that is made in parts."""
+        return compute() if self._progress is None else self._progress.remember(key, compute)
+
     def weigh(self, text: str, programs: Programs) -> int:
         """Return the units of one evaluation of an expression, by its estimated cost."""
         if self.left is None:
             return 0
         self.spend_reading(text)
-        try:
-            program = programs.compile(text)
-            return 1 + max(program.max_cost // CEL_COST, program.work // CEL_WORK)
-        except CompileError:
-            return 1
+        return self.remember((_weigh, text), lambda: _weigh(text, programs))
+
+
+def _weigh(text: str, programs: Programs) -> int:
+    try:
+        program = programs.compile(text)
+    except CompileError:
+        return 1
+    return 1 + max(program.max_cost // CEL_COST, program.work // CEL_WORK)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from drawbridge.cel import CompileError
 from drawbridge.cel.dra import find_reads
 from drawbridge.cel.meter import MESSAGE
 from drawbridge.dra.attributes import group_by_domain
@@ -21,7 +20,7 @@ from drawbridge.judge.claims import codes
 from drawbridge.judge.claims.references import suggest
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.node_work import spend_grouping
-from drawbridge.judge.devices.proof import UnreadableClaimError, reads_of_claims
+from drawbridge.judge.devices.proof import UnreadableClaimError, read_expression, reads_of_claims
 from drawbridge.judge.slices.codes import READ_NOWHERE
 from drawbridge.judge.subject import JudgedClaim, Subject
 from drawbridge.judge.work import COMPARISONS
@@ -90,10 +89,9 @@ def _find_selectors(judged: JudgedClaim) -> Iterator[_Selectors]:
 def _check_names(selectors: _Selectors, context: JudgeContext) -> Iterator[Finding]:
     work = context.work
     for number, text in enumerate(selectors.texts):
-        work.spend_reading(text)
         try:
-            reads = find_reads(context.selectors.stored.compile(text))
-        except CompileError:
+            reads = read_expression(text, context)
+        except UnreadableClaimError:
             continue
         work.spend_comparisons(len(reads.accesses))
         for access in reads.accesses:

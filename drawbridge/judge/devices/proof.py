@@ -192,8 +192,11 @@ def _attribute_names(expression: str, context: JudgeContext) -> frozenset[str]:
 def read_expression(expression: str, context: JudgeContext) -> Reads:
     """Return what an expression reads; raises UnreadableClaimError."""
     context.work.spend_reading(expression)
+    programs = context.selectors.stored
     try:
-        return find_reads(context.selectors.stored.compile(expression))
+        return context.work.remember(
+            (find_reads, expression), lambda: find_reads(programs.compile(expression))
+        )
     except CompileError as error:
         raise UnreadableClaimError(str(error)) from None
 
