@@ -20,10 +20,9 @@ DEVICE_UNITS: Final = 100_000
 QUESTION_UNITS: Final = 50_000
 # The steps of one search in a proof, and the work of its bounds.
 SEARCH_UNITS: Final = 20_000
-# What one unit pays for: characters to compile, cost or work of an evaluation, small comparisons.
+# What one unit pays for: characters to compile, the cost of an evaluation, small comparisons.
 CHARACTERS: Final = 2
 CEL_COST: Final = 64
-CEL_WORK: Final = 200  # of drawbridge.cel.meter, for what the cost does not price
 COMPARISONS: Final = 10
 EXHAUSTED: Final = "the object needs more comparisons than one judgement makes"
 
@@ -90,7 +89,6 @@ class Work:
 
 def _weigh(text: str, programs: Programs) -> int:
     try:
-        program = programs.compile(text)
+        return 1 + programs.compile(text).max_cost // CEL_COST
     except CompileError:
         return 1
-    return 1 + max(program.max_cost // CEL_COST, program.work // CEL_WORK)

@@ -3,6 +3,7 @@
 import pytest
 
 from drawbridge.judge.progress import Progress
+from drawbridge.judge.work import Work
 from drawbridge.solver.expressions import do_nothing
 from tests.judge.fleets import FLEETS, context
 
@@ -51,3 +52,15 @@ def test_answers_about_another_world_are_forgotten() -> None:
     assert progress.answer(lambda: 1) == 1
     progress.start(OTHER, do_nothing)
     assert progress.answer(lambda: 2) == 2
+
+
+def test_what_is_remembered_is_computed_once_in_all_parts() -> None:
+    progress, work = Progress(), Work(10)
+    progress.start(WORLD, do_nothing)
+    own = work.copy(progress)
+    assert own.remember("a", lambda: 1) == 1
+    progress.start(OTHER, end)
+    assert own.remember("a", lambda: 2) == 1
+    with pytest.raises(EndedError):
+        own.remember("b", lambda: 2)
+    assert work.remember("a", lambda: 3) == 3
