@@ -158,6 +158,9 @@ EXPENSIVE = {
     "an evaluation on each device": f'{ATTRIBUTES}.uuid + {ATTRIBUTES}.row == "none"',
     "an error on each device": f"{ATTRIBUTES}.uuid + {ATTRIBUTES}.row == {ATTRIBUTES}.missing",
     "a near-unique value": f'{ATTRIBUTES}.uuid.matches("none.*")',
+    "many terms": " && ".join(f'{ATTRIBUTES}.uuid + {ATTRIBUTES}.row != "{i}"' for i in range(40))
+    + " && false",
+    "a loop": f"[1, 2, 3, 4].all(a, [1, 2, 3, 4].all(b, {ATTRIBUTES}.uuid == string(a + b)))",
 }
 
 
