@@ -293,7 +293,10 @@ class ProgramPlanner:
     ) -> Callable[..., object]:
         """Return the implementation: the single overload, or a dispatch at run time."""
         if self.grows(node, arguments):
-            return aggregates.plan_append if node.function == "_+_" else aggregates.plan_insert
+            if node.function == "_+_":
+                return aggregates.plan_append
+            self.work += 2 * KEY  # it tests whether the map has the key
+            return aggregates.plan_insert
         if len(resolved.overloads) != 1:
             self.work += OVERLOAD * len(resolved.function.overloads)
             return dispatch_by_values(node.function, resolved.function.overloads, len(steps))

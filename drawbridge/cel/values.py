@@ -171,29 +171,30 @@ def actual_size(value: CelValue) -> int:
     return 1
 
 
-def extent(value: CelValue, character: float = 0.002) -> int:
+def extent(value: CelValue, character: float = 0.002, scalar: int = _ELEMENT) -> int:
     """Return the work of one pass over a value and all nested ones, each as often as it occurs.
 
-    `character` is the work of one character; the unit is that of `drawbridge.cel.meter`.
+    `character` is the work of one character, and `scalar` that of a value that is neither a text
+    nor an integer; the unit is that of `drawbridge.cel.meter`.
     """
-    return math.ceil(min(_extent(value, character, {}), 2.0**62))
+    return math.ceil(min(_extent(value, character, scalar, {}), 2.0**62))
 
 
-def _extent(value: CelValue, character: float, known: dict[int, float]) -> float:
+def _extent(value: CelValue, character: float, scalar: int, known: dict[int, float]) -> float:
     if isinstance(value, (str, bytes)):
         return _ELEMENT + len(value) * character
     if isinstance(value, Optional):
-        return _ELEMENT + _extent(value.value, character, known)
+        return _ELEMENT + _extent(value.value, character, scalar, known)
     if not isinstance(value, (list, tuple, dict, Map)):
-        return _ELEMENT
+        return _ELEMENT if isinstance(value, int) else scalar
     # Values can contain the same value many times, so each is computed once and added each time.
     total = known.get(id(value))
     if total is None:
         total = float(_ELEMENT)
         for element in iterate(value):
-            total += _extent(element, character, known)
+            total += _extent(element, character, scalar, known)
             if not isinstance(value, (list, tuple)):
-                total += _extent(find(value, element), character, known)
+                total += _extent(find(value, element), character, scalar, known)
         known[id(value)] = total
     return total
 

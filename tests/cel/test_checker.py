@@ -265,9 +265,19 @@ def test_deep_and_long_expressions_are_checked_without_a_crash(source: str) -> N
     }  # fmt: skip
 
 
+def grown(name: str, levels: int, result: str) -> str:
+    """Bind names to maps, each of which has the one before as its key and its value."""
+    steps = "".join(f"cel.bind({name}{n + 1}, {{{name}{n}: {name}{n}}}, " for n in range(levels))
+    return f"cel.bind({name}0, [1], {steps}{result}{')' * (levels + 1)}"
+
+
 def test_types_that_grow_exponentially_are_refused() -> None:
-    steps = "".join(f"cel.bind(x{n + 1}, {{x{n}: x{n}}}, " for n in range(60))
-    source = f"cel.bind(x0, [1], {steps}x60 == x59{')' * 61}"
+    source = grown("x", 60, grown("y", 60, "x60 == y60"))
     assert refusal(source)[0].kind == "recursion"
-    few = "".join(f"cel.bind(x{n + 1}, {{x{n}: x{n}}}, " for n in range(5))
-    assert of_type(f"cel.bind(x0, [1], {few}x5 == x5{')' * 6}") == "bool"
+    assert of_type(grown("x", 5, grown("y", 5, "x5 == y5"))) == "bool"
+
+
+def test_a_type_that_contains_another_often_is_examined_once() -> None:
+    assert of_type(grown("x", 60, "x60 == x60")) == "bool"
+    assert of_type(grown("x", 60, "[x60, x60].size() == 2")) == "bool"
+    assert refusal(grown("x", 60, "x60 == x59"))[0].kind == "no_matching_overload"

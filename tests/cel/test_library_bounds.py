@@ -133,9 +133,12 @@ PARTS = (
 REPEATS = ("", "", "", "{3}", "{0,9}", "{2,}", "?")
 
 
-@given(st.lists(st.tuples(st.sampled_from(PARTS), st.sampled_from(REPEATS)), max_size=12))
-def test_no_program_is_larger_than_its_text_tells(parts: list[tuple[str, str]]) -> None:
-    pattern = "".join(f"(?:{part}){repeat}" for part, repeat in parts)
+@given(
+    st.sampled_from(("", "(?i)")),
+    st.lists(st.tuples(st.sampled_from(PARTS), st.sampled_from(REPEATS)), max_size=12),
+)
+def test_no_program_is_larger_than_its_text_tells(flags: str, parts: list[tuple[str, str]]) -> None:
+    pattern = flags + "".join(f"(?:{part}){repeat}" for part, repeat in parts)
     if not is_too_large(pattern):
         assert compile_pattern(pattern).programsize <= estimate_program(pattern)
 

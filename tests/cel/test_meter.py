@@ -76,6 +76,16 @@ EXPENSIVE = {
     "loops with new stacks": f"lists.range(9000).all(i, {'-(' * 85}i{')' * 85} < 9)",
     "a comparison of shared values": shared(40, "big == big"),
     "a format of shared values": shared(40, '"%s".format([big]).size() > 0'),
+    "a format of large doubles": (
+        "cel.bind(l, lists.range(30).map(i, 1.0e308 / double(i + 1)), "
+        'lists.range(500).all(i, "%s".format([l]) != ""))'
+    ),
+    "maps with too many entries": (
+        "lists.range(300).all(k, lists.range(200).transformMap(i, j, j).size() > 0)"
+    ),
+    "many copies of a text of wide characters": doubled(
+        6, f'lists.range(12).map(i, long.replace("x", "{chr(0x1F600) * 900}")).size() > 0'
+    ),
     "a text with a large replacement": doubled(8, 'long.replace("x", long).size() > 0'),
     "a search from the end": doubled(8, 'long.lastIndexOf(long.substring(9) + "y") > 0'),
     "a long URL": doubled(8, 'url("/" + long).getEscapedPath() == ""'),

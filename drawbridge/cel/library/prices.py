@@ -19,12 +19,20 @@ _WIDTH: Final = re.compile(r"%\.([0-9]{1,9})[0-9]*[ef]")
 _WIDEST: Final = 65_536
 # Of one element: copied, created, visited by code in Python, compared with another.
 _COPIED, _CREATED, _VISITED, _COMPARED = 0.4, 1, 8, 14
+# Of a number with a fraction or a time as text: the greatest double has 309 digits.
+_WRITTEN: Final = 300
 # Of one character: copied, looked at, converted by a table, by code in Python.
 _MOVED, _SCANNED, _MAPPED, _PARSED = 0.02, 0.2, 2, 12
 
 
 def _length(value: CelValue) -> int:
     return len(value) if isinstance(value, _SIZED) else 1
+
+
+def _bytes(value: CelValue) -> int:
+    """Return the size in memory: what a text can grow to must have a limit, too."""
+    wide = isinstance(value, str) and not value.isascii()
+    return 4 * _length(value) if wide else _length(value)
 
 
 def _fixed(amount: int) -> Price:
@@ -65,7 +73,7 @@ def _replace(text: CelValue, old: CelValue, new: CelValue, limit: CelValue = -1)
     count = len(text) // max(len(old), 1) + 1
     if type(limit) is int and limit >= 0:
         count = min(count, limit)
-    return 20 + searched + int((len(text) + count * _length(new)) * _MOVED) + count // 2
+    return 20 + searched + int((len(text) + count * _bytes(new)) * _MOVED) + count // 2
 
 
 def _split(text: CelValue, separator: CelValue, limit: CelValue = -1) -> int:
@@ -79,8 +87,8 @@ def _split(text: CelValue, separator: CelValue, limit: CelValue = -1) -> int:
 def _join(texts: CelValue, separator: CelValue = "") -> int:
     if not isinstance(texts, _CONTAINERS):
         return 1
-    characters = sum(map(_length, texts)) + len(texts) * _length(separator)
-    return 2 + len(texts) * _VISITED + int(characters * _MOVED)
+    written = sum(map(_bytes, texts)) + len(texts) * _bytes(separator)
+    return 2 + len(texts) * _VISITED + int(written * _MOVED)
 
 
 def _map_text(text: CelValue) -> int:
@@ -93,7 +101,7 @@ def _format(text: CelValue, args: CelValue) -> int:
         return 1
     widths = sum(min(int(width), _WIDEST) for width in _WIDTH.findall(text))
     clauses = text.count("%")
-    return 20 + len(text) // 4 + clauses * 60 + extent(args, 3) + int(widths * _SCANNED)
+    return 20 + len(text) // 4 + clauses * 60 + extent(args, 3, _WRITTEN) + int(widths * _SCANNED)
 
 
 def _membership(element: CelValue, container: CelValue) -> int:

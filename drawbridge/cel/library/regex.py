@@ -117,7 +117,7 @@ def _estimate_part(part: re.Match[str], *, folded: bool) -> int:
     if part["unicode"]:
         return _UNICODE
     if part["wide"]:
-        return _WIDE
+        return 3 * _WIDE if folded else _WIDE
     if part["text"] or part["plain"]:
         return sum(_estimate_character(char, folded=folded) for char in text)
     if not part["set"]:
