@@ -16,6 +16,8 @@ from drawbridge.documents.patch import EditError, apply_edits
 from drawbridge.facts.model import Facts
 from drawbridge.translate.changes.patch import MAX_ANNOTATION_BYTES, restore_original
 from drawbridge.translate.changes.undo import apply_undo, parse_undo
+from drawbridge.translate.legacy.asks import Ask, ContainerRole, DeviceUser, Kind
+from drawbridge.translate.legacy.init_containers import share_devices
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests.workloads import find_other_requests
 from drawbridge.translate.pods import TranslationContext, translate
@@ -70,6 +72,19 @@ def test_work_that_is_postponed_ends_early(name: str) -> None:
     for context in contexts().values():
         inline = replace(context, inline_units=INLINE_UNITS)
         assert count_calls(msgspec.json.decode(make_pod(SHAPES[name], size)), inline) <= limit
+
+
+def test_the_comparison_of_many_init_containers_is_charged_before_it_begins() -> None:
+    asks = [
+        Ask(name=f"{role.name}-{i}", kind=Kind.GPU, row="x/y", users=(DeviceUser((), "c", role),))
+        for role in (ContainerRole.APP, ContainerRole.INIT)
+        for i in range(200)
+    ]
+    budget = WorkBudget(None)
+    share_devices(asks[199:201], budget)
+    assert 0 < budget.spent < BASE_UNITS
+    with pytest.raises(WorkLimitError):
+        share_devices(asks, WorkBudget(None))
 
 
 def test_postponed_work_has_the_result_of_all_work() -> None:
