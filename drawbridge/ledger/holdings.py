@@ -1,6 +1,7 @@
 """Reads the devices and shares that one claim holds from its allocation."""
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -11,6 +12,9 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.quota import MAX_RESULTS
 from drawbridge.ledger.allocation_mark import UNMARKED, Mark, MarkedDevice
+
+# A device of Kubernetes consumes fewer counters. Whoever writes more has forged the mark.
+MAX_COUNTERS: Final = 256
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -64,6 +68,9 @@ def _read_hold(result: AllocationResult, marked: MarkedDevice | None, *, sharing
 
 
 def _read_marked_draw(marked: MarkedDevice) -> tuple[CounterUse, ...]:
+    """Return the recorded counters; none if there are too many to compare at each change."""
+    if sum(1 + len(use.counters) for use in marked.consumes_counters) > MAX_COUNTERS:
+        return ()
     return tuple(map(_without_negative_amounts, marked.consumes_counters))
 
 

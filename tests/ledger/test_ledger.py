@@ -3,9 +3,11 @@
 import pytest
 
 from drawbridge.dra.claim import Claim
+from drawbridge.dra.device import Counter, CounterUse
 from drawbridge.dra.quantity import parse
 from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, MarkedDevice, format_mark
 from drawbridge.ledger.audit import audit, find_conflicts
+from drawbridge.ledger.holdings import read_marked_holds
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
 from drawbridge.solver.world import View
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
@@ -163,6 +165,16 @@ def test_a_mark_that_no_write_can_have_left_holds_nothing(other: Claim) -> None:
     ledger.observe(marked(5))
     ledger.hold_marked(other)
     assert held(ledger) == {}
+
+
+@pytest.mark.parametrize(("counters", "recorded"), [(200, True), (300, False)])
+def test_a_mark_with_more_counters_than_devices_have_records_none(
+    counters: int, *, recorded: bool
+) -> None:
+    use = CounterUse("set", {f"c{number}": Counter(parse("1")) for number in range(counters)})
+    device = MarkedDevice(driver=DRIVER, pool=POOL, device="x", consumes_counters=(use,))
+    (hold,) = read_marked_holds(Mark(ALLOCATOR, (device,)))
+    assert hold.marked_draw == ((use,) if recorded else ())
 
 
 def test_a_marked_claim_holds_no_device_twice() -> None:
