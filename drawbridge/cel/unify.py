@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from drawbridge.cel.types import DYN, Type
 
 # A short expression can create a type that contains itself very often.
-STEPS = 30_000
+STEPS = 60_000
 _DYNAMIC = frozenset({"dyn", "any"})
 _WILD = frozenset({"dyn", "any", "error"})
 _NULLABLE = frozenset({"opaque", "object", "any", "duration", "timestamp", "wrapper", "null"})
