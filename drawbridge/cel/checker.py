@@ -19,9 +19,10 @@ from drawbridge.cel.ast import (
 )
 from drawbridge.cel.checking import Checking, Resolved, Visitors, visit
 from drawbridge.cel.composites import list_literal, map_literal, message_literal
-from drawbridge.cel.errors import CompileError
+from drawbridge.cel.errors import CompileError, Problem
 from drawbridge.cel.fields import select
 from drawbridge.cel.lexer import Complaint, locate_problems
+from drawbridge.cel.meter import EXCEEDED, MESSAGE
 from drawbridge.cel.resolution import call
 from drawbridge.cel.scopes import Declarations, ResolvedName, VariableScope, declare
 from drawbridge.cel.types import (
@@ -68,7 +69,9 @@ def check(node: CelNode, source: str, declarations: Declarations) -> Checked:
     state = Checking(declarations, _VISITORS)
     try:
         state.run(node)
-    except (TooComplexError, RecursionError):
+    except TooComplexError:
+        raise CompileError((Problem(EXCEEDED, 0, 0, MESSAGE),)) from None
+    except RecursionError:
         message = "the types of the expression are too complex"
         raise CompileError(locate_problems([Complaint("recursion", -1, message)], source)) from None
     if state.complaints:
