@@ -19,6 +19,8 @@ SERIES_SECONDS: Final = 60.0
 FORGET_SECONDS: Final = 1800.0
 RETRY_SECONDS: Final = 1.0
 MAX_FAILURES: Final = 3
+# How often a full table looks for series to forget, which goes over all of them.
+_FORGET_EVERY: Final = 1.0
 _RANKS: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
@@ -80,6 +82,7 @@ class SeriesTable:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._size = 0
+        self._forgot = -_FORGET_EVERY
         # In the order of turns. No namespace is empty.
         self._namespaces: dict[str, dict[SeriesKey, Series]] = {}
 
@@ -131,15 +134,23 @@ class SeriesTable:
     def _choose_loser(self, new: Series) -> Series:
         """Choose among the namespace with most series, in which `new` counts, the least severe."""
         own = new.key.involved.namespace
-        sizes = {name: len(members) for name, members in self._namespaces.items()}
-        sizes[own] = sizes.get(own, 0) + 1
-        largest = max(sizes, key=lambda name: (sizes[name], name == own))
-        members = [*self._namespaces.get(largest, {}).values(), *([new] if largest == own else [])]
-        # The last of equal ones: what was recorded first keeps its place.
-        return max(reversed(members), key=lambda series: series.rank)
+        most = max(map(len, self._namespaces.values()), default=0)
+        if len(self._namespaces.get(own, {})) + 1 >= most:
+            members, loser = self._namespaces.get(own, {}), new
+        else:
+            members = next(each for each in self._namespaces.values() if len(each) == most)
+            loser = next(reversed(members.values()))
+        # Of equal ones, what was recorded first keeps its place.
+        for series in members.values():
+            if series.rank > loser.rank:
+                loser = series
+        return loser
 
     def _forget(self, now: float) -> bool:
         """Remove written series that were silent for the longest time; False if there are none."""
+        if now - self._forgot < _FORGET_EVERY:
+            return False
+        self._forgot = now
         for age in (FORGET_SECONDS, SERIES_SECONDS):
             old = [
                 series
