@@ -21,16 +21,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     The workers of one test run share them.
     """
-    try:
-        build.gather(debian.machine_architecture())
-    except _REASONS as problem:
-        pytest.skip(f"THE IMAGE IS NOT TESTED, it cannot be built here: {problem}")
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
     shared = tmp_path_factory.getbasetemp()
     folder = (shared.parent if run else shared) / f"image-{run or 'alone'}"
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            build.gather(debian.machine_architecture())
+        except _REASONS as problem:
+            pytest.skip(f"THE IMAGE IS NOT TESTED, it cannot be built here: {problem}")
         return build_archive(folder / "1", hash_seed="1")
 
 

@@ -60,3 +60,22 @@ def test_a_wheel_with_files_outside_of_site_packages_is_refused(tmp_path: Path) 
     path = wheel(tmp_path, {"some_thing-1.2.data/scripts/run": b"#!/bin/sh"})
     with pytest.raises(wheels.WheelError, match="outside of site-packages"):
         wheels.read(path)
+
+
+def test_two_processes_may_download_the_same_wheels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "lock"
+    lock.write_text("six==1.16.0\n", encoding="utf-8")
+
+    def download(*words: str) -> None:
+        (half,) = (Path(word.partition("=")[2]) for word in words if word.startswith("--dest="))
+        # The other process ends first.
+        for folder in (half, half.with_name(half.name[1:].rpartition("-")[0])):
+            folder.mkdir()
+            (folder / "six-1.16.0-py2.py3-none-any.whl").write_bytes(b"")
+
+    monkeypatch.setattr(wheels, "_run_module", download)
+    (path,) = wheels.fetch(lock, "amd64", tmp_path)
+    assert path.name == "six-1.16.0-py2.py3-none-any.whl"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["lock", path.parent.name]

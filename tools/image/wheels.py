@@ -8,6 +8,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -59,7 +60,13 @@ def fetch(lock: Path, architecture: str, cache: Path) -> list[Path]:
         chosen = ("--only-binary=:all:", f"--python-version={PYTHON}", "--implementation=cp")
         source = ("--require-hashes", f"--requirement={lock}", f"--dest={half}")
         _run_module("pip", *words, *chosen, *platforms, *source)
-        half.rename(folder)
+        try:
+            half.rename(folder)
+        except OSError:
+            # Another process has downloaded them meanwhile.
+            if not folder.exists():
+                raise
+            shutil.rmtree(half)
     return sorted(folder.glob("*.whl"))
 
 
