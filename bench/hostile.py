@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
+from bench._hostile_shapes import SHAPES, Pod
 from bench._scale import scaled
-from bench.hostile_shapes import SHAPES, Pod
 from bench.translate import cluster
 from drawbridge.config.model import Configuration, Legacy
 from drawbridge.translate.changes.patch import restore_original

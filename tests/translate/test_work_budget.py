@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from bench._hostile_shapes import SHAPES, container, pod, share
 from bench.hostile import contexts, make_pod, work
-from bench.hostile_shapes import SHAPES, container, pod, share
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import EditError, apply_edits
 from drawbridge.facts.model import Facts
