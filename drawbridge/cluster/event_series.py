@@ -61,11 +61,6 @@ class Series:
         """Whether occurrences are not in the event yet."""
         return self.written < self.count
 
-    @property
-    def rank(self) -> tuple[int, int]:
-        """The order among the series of a namespace: the lowest is written first."""
-        return _RANKS[self.key.severity], self.written
-
     def succeed(self, count: int, now: float) -> None:
         """Record that the event has `count` occurrences."""
         self.written, self.not_before, self.failures = count, now + SERIES_SECONDS, 0
@@ -76,6 +71,10 @@ class Series:
         return self.failures == MAX_FAILURES
 
 
+# The series of a namespace: a mapping for each severity, the most severe one first.
+_Members = tuple[dict[SeriesKey, Series], ...]
+
+
 class SeriesTable:
     """At most `limit` series."""
 
@@ -84,18 +83,19 @@ class SeriesTable:
         self._size = 0
         self._forgot = -_FORGET_EVERY
         # In the order of turns. No namespace is empty.
-        self._namespaces: dict[str, dict[SeriesKey, Series]] = {}
+        self._namespaces: dict[str, _Members] = {}
 
     def __len__(self) -> int:
         return self._size
 
     def __iter__(self) -> Iterator[Series]:
-        for namespace in self._namespaces.values():
-            yield from namespace.values()
+        for members in self._namespaces.values():
+            yield from _all(members)
 
     def get(self, key: SeriesKey) -> Series | None:
         """Return the series of a finding."""
-        return self._namespaces.get(key.involved.namespace, {}).get(key)
+        members = self._namespaces.get(key.involved.namespace)
+        return members[_RANKS[key.severity]].get(key) if members else None
 
     def add(self, series: Series, now: float) -> Series | None:
         """Add a series, or replace the one with its key; return the one that loses its place."""
@@ -106,25 +106,31 @@ class SeriesTable:
                 return series
             self.remove(lost)
         self.remove(series)
-        self._namespaces.setdefault(series.key.involved.namespace, {})[series.key] = series
+        members = self._namespaces.setdefault(
+            series.key.involved.namespace, tuple({} for _ in _RANKS)
+        )
+        members[_RANKS[series.key.severity]][series.key] = series
         self._size += 1
         return lost
 
     def remove(self, series: Series) -> None:
         """Remove the series with the same key, if there is one."""
+        if self.get(series.key) is None:
+            return
         name = series.key.involved.namespace
-        if self._namespaces.get(name, {}).pop(series.key, None) is not None:
-            self._size -= 1
-            if not self._namespaces[name]:
-                del self._namespaces[name]
+        del self._namespaces[name][_RANKS[series.key.severity]][series.key]
+        self._size -= 1
+        if not any(self._namespaces[name]):
+            del self._namespaces[name]
 
     def take_turn(self, now: float) -> Series | None:
         """Return the series to write next, and give the following turn to another namespace."""
         for name, members in self._namespaces.items():
-            due = [each for each in members.values() if each.pending and each.not_before <= now]
-            if due:
-                self._namespaces[name] = self._namespaces.pop(name)
-                return min(due, key=lambda series: series.rank)
+            for alike in members:
+                due = [each for each in alike.values() if each.pending and each.not_before <= now]
+                if due:
+                    self._namespaces[name] = self._namespaces.pop(name)
+                    return min(due, key=lambda series: series.written)
         return None
 
     def has_pending(self) -> bool:
@@ -132,19 +138,18 @@ class SeriesTable:
         return any(series.pending for series in self)
 
     def _choose_loser(self, new: Series) -> Series:
-        """Choose among the namespace with most series, in which `new` counts, the least severe."""
-        own = new.key.involved.namespace
-        most = max(map(len, self._namespaces.values()), default=0)
-        if len(self._namespaces.get(own, {})) + 1 >= most:
-            members, loser = self._namespaces.get(own, {}), new
-        else:
-            members = next(each for each in self._namespaces.values() if len(each) == most)
-            loser = next(reversed(members.values()))
-        # Of equal ones, what was recorded first keeps its place.
-        for series in members.values():
-            if series.rank > loser.rank:
-                loser = series
-        return loser
+        """Choose among the namespace with most series, in which `new` counts, the least severe.
+
+        Of equally severe ones, what was recorded first keeps its place.
+        """
+        own = self._namespaces.get(new.key.involved.namespace, ())
+        most = max(self._namespaces.values(), key=_count)
+        is_own = _count(own) + 1 >= _count(most)
+        members = own if is_own else most
+        mildest = max((rank for rank, alike in enumerate(members) if alike), default=-1)
+        if is_own and _RANKS[new.key.severity] >= mildest:
+            return new
+        return next(reversed(members[mildest].values()))
 
     def _forget(self, now: float) -> bool:
         """Remove written series that were silent for the longest time; False if there are none."""
@@ -162,3 +167,11 @@ class SeriesTable:
             if old:
                 return True
         return False
+
+
+def _all(members: _Members) -> Iterator[Series]:
+    return (series for alike in members for series in alike.values())
+
+
+def _count(members: _Members) -> int:
+    return sum(map(len, members))
