@@ -41,13 +41,12 @@ class Mark(msgspec.Struct, frozen=True):
     allocator: str = ""
     devices: tuple[MarkedDevice, ...] = ()
 
-    def find_device(self, result: AllocationResult) -> MarkedDevice | None:
-        """Return the entry for an allocation result."""
-        key = (result.driver, result.pool, result.device, result.share_id)
-        for device in self.devices:
-            if (device.driver, device.pool, device.device, device.share_id) == key:
-                return device
-        return None
+    def by_result(self) -> Mapping[tuple[str, str, str, str | None], MarkedDevice]:
+        """Return the entries by driver, pool, device and share; the first one of each counts."""
+        return {
+            (each.driver, each.pool, each.device, each.share_id): each
+            for each in reversed(self.devices)
+        }
 
 
 UNMARKED = Mark()

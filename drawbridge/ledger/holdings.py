@@ -35,8 +35,13 @@ def read_holds(
     Without `sharing`, a share counts as the whole device.
     """
     results = allocation.devices.results if allocation else ()
+    marked = mark.by_result() if results else {}
     return tuple(
-        _read_hold(result, mark.find_device(result), sharing=sharing)
+        _read_hold(
+            result,
+            marked.get((result.driver, result.pool, result.device, result.share_id)),
+            sharing=sharing,
+        )
         for result in results
         if not result.admin_access
     )
