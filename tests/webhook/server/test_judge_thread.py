@@ -165,13 +165,20 @@ EXPENSIVE = {
 
 
 class CountingClock:
-    """A clock that advances by a millisecond whenever somebody asks."""
+    """A clock that advances by a millisecond whenever somebody asks.
+
+    The thread of the judge works only while `may_work` is set, so that a test decides who waits.
+    """
 
     def __init__(self) -> None:
         self.asked = 0
+        self.may_work = threading.Event()
+        self.may_work.set()
 
     def __call__(self) -> float:
         """Return the time."""
+        if threading.current_thread() is not threading.main_thread():
+            assert self.may_work.wait(10)
         self.asked += 1
         return self.asked / 1000
 
@@ -229,10 +236,13 @@ def test_a_judgement_of_much_work_has_its_turns_between_those_of_others(expressi
         return found
 
     async def play() -> tuple[int, list[tuple[Finding, ...]]]:
+        clock.may_work.clear()
         attack = [asyncio.create_task(judge("attacker", expression)) for _ in range(3)]
+        innocent = asyncio.create_task(judge("innocent", "false"))
         await asyncio.sleep(0)
         before = clock.asked
-        found = await judge("innocent", "false")
+        clock.may_work.set()
+        found = await innocent
         waited = clock.asked - before
         assert [each.code for each in found] == ["DeviceNeverMatches"]
         return waited, list(await asyncio.gather(*attack))
@@ -261,8 +271,13 @@ def test_a_namespace_beyond_its_budget_comes_last() -> None:
     async def play() -> None:
         expensive = EXPENSIVE["an evaluation on each device"]
         await judge("attacker", expensive)
-        cheap = [judge(each, "false") for each in ("attacker", "team-0", "team-1")]
-        await asyncio.gather(judge("holder", f"{expensive} || 1 > 2"), *cheap)
+        clock.may_work.clear()
+        texts = {"holder": f"{expensive} || 1 > 2"}
+        namespaces = ("holder", "attacker", "team-0", "team-1")
+        tasks = [asyncio.create_task(judge(each, texts.get(each, "false"))) for each in namespaces]
+        await asyncio.sleep(0)
+        clock.may_work.set()
+        await asyncio.gather(*tasks)
 
     asyncio.run(play())
     ended.remove("holder")
