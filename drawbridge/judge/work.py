@@ -79,6 +79,21 @@ class Work:
         """Return a value, which is computed once in a judgement that is made in parts."""
         return compute() if self._progress is None else self._progress.remember(key, compute)
 
+    def step(self, key: Hashable, take: Callable[[], T]) -> T:
+        """Return a step, which is taken once in a judgement that is made in parts.
+
+        Its work counts in each part, because the steps after it may do only what is left.
+        """
+        if self._progress is None:
+            return take()
+
+        def take_and_count() -> tuple[T, int | None, dict[Hashable, int], set[Hashable]]:
+            return take(), self.left, dict(self.weights), set(self._paid)
+
+        value, self.left, weights, paid = self._progress.step(key, take_and_count)
+        self.weights, self._paid = dict(weights), set(paid)
+        return value
+
     def weigh(self, text: str, programs: Programs) -> int:
         """Return the units of one evaluation of an expression, by its estimated cost."""
         if self.left is None:

@@ -30,12 +30,44 @@ def test_a_question_is_asked_once_in_all_parts() -> None:
     progress.start(WORLD, do_nothing)
     assert progress.answer(lambda: ask(1)) == 1
     progress.start(WORLD, end)
-    assert progress.answer(lambda: ask(2)) == 1
+    assert [progress.answer(lambda each=each: ask(each)) for each in (2, 3)] == [1, 3]
     with pytest.raises(EndedError):
-        progress.answer(lambda: ask(3))
+        progress.answer(lambda: ask(4))
     progress.start(WORLD, do_nothing)
-    assert [progress.answer(lambda each=each: ask(each)) for each in (4, 5)] == [1, 5]
-    assert asked == [1, 5]
+    assert [progress.answer(lambda each=each: ask(each)) for each in (5, 6, 7)] == [1, 3, 7]
+    assert asked == [1, 3, 7]
+
+
+def test_a_part_ends_only_after_something_new() -> None:
+    progress = Progress()
+    for number in range(5):
+        progress.start(WORLD, end)
+        assert [progress.step(each, lambda: None) for each in range(number + 1)]
+        with pytest.raises(EndedError):
+            progress.step(number + 1, lambda: None)
+
+
+def test_steps_of_another_world_are_forgotten() -> None:
+    progress = Progress()
+    progress.start(WORLD, do_nothing)
+    assert progress.step("a", lambda: 1) == 1
+    progress.start(OTHER, do_nothing)
+    assert progress.step("a", lambda: 2) == 2
+
+
+def test_the_work_of_a_step_counts_in_each_part() -> None:
+    progress, work = Progress(), Work(10)
+
+    def take(own: Work) -> str:
+        own.spend_once("reading", 3)
+        return "taken"
+
+    for _ in range(2):
+        progress.start(WORLD, do_nothing)
+        own = work.copy(progress)
+        assert own.step("a", lambda own=own: take(own)) == "taken"
+        own.spend_once("reading", 3)
+        assert own.left == 7
 
 
 def test_a_question_that_fails_is_asked_again() -> None:
@@ -61,6 +93,7 @@ def test_what_is_remembered_is_computed_once_in_all_parts() -> None:
     assert own.remember("a", lambda: 1) == 1
     progress.start(OTHER, end)
     assert own.remember("a", lambda: 2) == 1
+    assert own.remember("b", lambda: 2) == 2
     with pytest.raises(EndedError):
-        own.remember("b", lambda: 2)
+        own.remember("c", lambda: 2)
     assert work.remember("a", lambda: 3) == 3

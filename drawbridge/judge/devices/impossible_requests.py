@@ -1,14 +1,15 @@
 """Says why a request alone is impossible on every node: the first stage that no node passes."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 
 from drawbridge.dra.claim import Claim
 from drawbridge.finding import Finding
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices import never_enough, never_fits, never_matches, never_together
 from drawbridge.judge.devices.class_devices import (
-    RequestDevices,
     RequestPlace,
+    VisibleDevices,
     node_devices,
     options_of,
     sort_devices,
@@ -16,7 +17,7 @@ from drawbridge.judge.devices.class_devices import (
 from drawbridge.judge.devices.proof import Proof, ProofOutcome
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import JudgedClaim
-from drawbridge.solver.demand import Abort
+from drawbridge.solver.demand import Abort, Option
 
 
 def explain_request(
@@ -38,18 +39,20 @@ def explain_request(
     for index, option in enumerate(options):
         path = judged.request_path(number, index if prioritized else None)
         place = RequestPlace(judged.object, path if prioritized else f"{path}.exactly", option.name)
-        devices = sort_devices(option, nodes, context)
-        found = _explain(devices, place, alone, proof, context)
+        take = functools.partial(_explain, option, nodes, place, alone, proof, context)
+        found = context.work.step(place, take)
         yield DeviceFinding(found, classes, unproved, demand=(alone,))
 
 
-def _explain(
-    devices: RequestDevices,
+def _explain(  # noqa: PLR0913, PLR0917  # an alternative, and what it is compared with
+    option: Option,
+    nodes: Sequence[VisibleDevices],
     place: RequestPlace,
     alone: Claim,
     proof: Proof,
     context: JudgeContext,
 ) -> Finding:
+    devices = sort_devices(option, nodes, context)
     return (
         never_matches.explain_selectors(devices, place, context)
         or never_fits.explain_capacity(devices, place)
