@@ -47,6 +47,15 @@ def test_a_part_ends_only_after_something_new() -> None:
             progress.step(number + 1, lambda: None)
 
 
+def test_a_question_that_is_answered_does_not_end_a_part() -> None:
+    progress = Progress()
+    progress.start(WORLD, do_nothing)
+    assert progress.answer(lambda: 1) == 1
+    progress.start(WORLD, end)
+    assert progress.remember("a", lambda: 2) == 2
+    assert progress.answer(lambda: 3) == 1
+
+
 def test_steps_of_another_world_are_forgotten() -> None:
     progress = Progress()
     progress.start(WORLD, do_nothing)
