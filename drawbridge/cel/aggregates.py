@@ -90,7 +90,7 @@ def plan_message(
     """Return the closure of a message literal such as `Name{field: value, ?field: value}`."""
 
     def run(frame: Frame) -> object:
-        found: dict[str, object] = {}
+        contents: dict[str, object] = {}
         try:
             for field, value, flag in fields:
                 content = value(frame)
@@ -98,11 +98,11 @@ def plan_message(
                     if type(content) is not Optional:
                         raise no_such_overload("an optional field is no optional")
                     if not content.present:
-                        found.pop(field, None)
+                        contents.pop(field, None)
                         continue
                     content = content.value
-                found[field] = content
-            made = construct(name, found)
+                contents[field] = content
+            made = construct(name, contents)
         except EvaluationError as error:
             charge(frame, limit, MESSAGE_COST)
             raise with_offset(error, offset) from None

@@ -380,11 +380,11 @@ def optional_or(left: Run, right: Run, *, unwrap: bool) -> Run:
     return run
 
 
-def membership(element: Run, found: Callable[[object], bool]) -> Run:
+def membership(element: Run, contains: Callable[[object], bool]) -> Run:
     """Plan `in` over a list of constants; the lookup is free."""
 
     def run(frame: Frame) -> object:
-        return found(element(frame))
+        return contains(element(frame))
 
     return run
 

@@ -86,12 +86,14 @@ def literal(state: Checking, node: Literal) -> None:
 
 def ident(state: Checking, node: Ident) -> None:
     """Resolve an unqualified name."""
-    found = state.scope.find(node.name)
-    if found is None:
+    resolution = state.scope.find(node.name)
+    if resolution is None:
         state.undeclared(node, node.name)
     else:
-        state.names[node.id], state.types[node.id] = found
-        state.open = state.open or found[0].type is not None  # `list` means a list of any elements
+        state.names[node.id], state.types[node.id] = resolution
+        state.open = (
+            state.open or resolution[0].type is not None
+        )  # `list` means a list of any elements
 
 
 def comprehension(state: Checking, node: Comprehension) -> None:

@@ -81,9 +81,9 @@ class Checking:
         """Record an error."""
         self.complaints.append(Complaint(kind, node.offset, message))
 
-    def mismatch(self, node: CelNode | Entry, expected: Type, found: Type) -> None:
+    def mismatch(self, node: CelNode | Entry, expected: Type, actual: Type) -> None:
         """Record a type mismatch."""
-        message = f"expected type '{describe(expected)}' but found '{describe(found)}'"
+        message = f"expected type '{describe(expected)}' but found '{describe(actual)}'"
         self.complain("type_mismatch", node, message)
 
     def undeclared(self, node: CelNode, name: str) -> None:

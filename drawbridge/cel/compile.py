@@ -148,12 +148,12 @@ class ProgramPlanner:
             return FoldedValue(value)
         name = meant.name
         hidden = name.startswith(".")
-        found = (None if hidden else self.scope.get(name)) or self.globals[name.removeprefix(".")]
-        if found.initial is not None:
+        bound = (None if hidden else self.scope.get(name)) or self.globals[name.removeprefix(".")]
+        if bound.initial is not None:
             return QualifiedAttribute(
-                node.offset, operand=comprehension_plans.accumulated(found.slot, found.initial)
+                node.offset, operand=comprehension_plans.accumulated(bound.slot, bound.initial)
             )
-        return QualifiedAttribute(node.offset, slot=found.slot)
+        return QualifiedAttribute(node.offset, slot=bound.slot)
 
     def select(self, node: ast.Select) -> Step:
         """Plan a field selection or a presence test."""
@@ -229,9 +229,9 @@ class ProgramPlanner:
     ) -> Step:
         """Plan a function call; fold it if all arguments are known."""
         cost = cost_of(resolved)
-        known = [step for step in steps if isinstance(step, FoldedValue)]
-        if len(known) == len(steps):
-            folded = self.folded(node, body, known, cost, price)
+        constants = [step for step in steps if isinstance(step, FoldedValue)]
+        if len(constants) == len(steps):
+            folded = self.folded(node, body, constants, cost, price)
             if folded is not None:
                 return folded
         limit, offset = self.limit, node.offset
@@ -256,35 +256,37 @@ class ProgramPlanner:
     ) -> Run:
         """Plan a call of two arguments, with a faster plan for known arguments."""
         limit = self.limit
-        one, two = steps
+        left, right = steps
         if cost is None and price is None:
             floor = FIRST + len(self.globals)
-            first, second = local_slot(one, floor), local_slot(two, floor)
-            if first >= 0 and isinstance(two, FoldedValue):
-                return calls.slot_constant(body, first, two.value, two.steps, limit, offset)
+            first, second = local_slot(left, floor), local_slot(right, floor)
+            if first >= 0 and isinstance(right, FoldedValue):
+                return calls.slot_constant(body, first, right.value, right.steps, limit, offset)
             if first >= 0 and second >= 0:
                 return calls.two_slots(body, first, second, limit, offset)
-            if isinstance(two, FoldedValue):
-                left = self.close(one)
-                return calls.binary_constant(body, left, two.value, two.steps, limit, offset)
-        return calls.binary(body, self.close(one), self.close(two), cost, price, limit, offset)
+            if isinstance(right, FoldedValue):
+                run = self.close(left)
+                return calls.binary_constant(body, run, right.value, right.steps, limit, offset)
+        return calls.binary(body, self.close(left), self.close(right), cost, price, limit, offset)
 
     def folded(
         self,
         node: ast.Call,
         body: Implementation,
-        known: list[FoldedValue],
+        constants: list[FoldedValue],
         cost: Cost | None,
         price: Price | None,
     ) -> FoldedValue | None:
         """Fold a call whose arguments are known, unless it takes much work."""
-        if price is not None and not folding.is_early(node.function, known, early=not self.strict):
-            amount = price(*(step.value for step in known))
+        if price is not None and not folding.is_early(
+            node.function, constants, early=not self.strict
+        ):
+            amount = price(*(step.value for step in constants))
             if self.folded_work + amount > MOST_FOLDED:
                 return None
             self.folded_work += amount
         try:
-            return folding.call(node.function, body, known, cost, early=not self.strict)
+            return folding.call(node.function, body, constants, cost, early=not self.strict)
         except EvaluationError as error:
             raise EvaluationError("constant", error.message, node.offset) from None
 
@@ -315,8 +317,8 @@ class ProgramPlanner:
         first = arguments[0] if arguments else None
         if node.function not in ("_+_", "cel.@mapInsert") or not isinstance(first, ast.Ident):
             return False
-        found = self.scope.get(first.name)
-        return found is not None and found.slot in self.fresh
+        bound = self.scope.get(first.name)
+        return bound is not None and bound.slot in self.fresh
 
     def conditional(self, node: ast.Call) -> Step:
         """Plan `condition ? a : b`; a field of it is a field of both branches."""
@@ -373,9 +375,9 @@ class ProgramPlanner:
             assert isinstance(elements, list | tuple)  # noqa: S101  # the checker's word
             if not elements:
                 return FoldedValue(value=False)
-            found = folding.membership(elements)
-            if found is not None:
-                return calls.membership(self.close(element), found)
+            contains = folding.membership(elements)
+            if contains is not None:
+                return calls.membership(self.close(element), contains)
         steps: list[Step] = [element, container]
         body = self.resolve_call(node, resolved, list(node.args), steps)
         return self.function(node, resolved, body, steps, price_of(resolved, 2))
@@ -388,10 +390,10 @@ class ProgramPlanner:
         """Plan a list literal; it is a constant if its elements are."""
         before = self.work
         steps = [self.plan(element) for element in node.elements]
-        known = [step for step in steps if isinstance(step, FoldedValue)]
-        if len(known) == len(steps) and not node.optional:
+        constants = [step for step in steps if isinstance(step, FoldedValue)]
+        if len(constants) == len(steps) and not node.optional:
             self.work = before
-            return folding.aggregate([step.value for step in known], known, LIST_COST)
+            return folding.aggregate([step.value for step in constants], constants, LIST_COST)
         runs = [self.close(step) for step in steps]
         return aggregates.plan_list(runs, node.optional, self.limit, node.offset)
 
@@ -402,12 +404,12 @@ class ProgramPlanner:
             assert not isinstance(entry.key, str)  # noqa: S101  # only messages have names for keys
             steps.append((self.plan(entry.key), self.plan(entry.value)))
         optional = [entry.optional for entry in node.entries]
-        known = [s for pair in steps for s in pair if isinstance(s, FoldedValue)]
-        if len(known) == 2 * len(steps) and not any(optional):
-            values = [part.value for part in known]
+        constants = [s for pair in steps for s in pair if isinstance(s, FoldedValue)]
+        if len(constants) == 2 * len(steps) and not any(optional):
+            values = [part.value for part in constants]
             pairs = list(zip(values[::2], values[1::2], strict=True))
             entries = aggregates.make_strict_map(pairs) if self.strict else make_map(pairs)
-            return folding.aggregate(entries, known, MAP_COST)
+            return folding.aggregate(entries, constants, MAP_COST)
         runs = [(self.close(key), self.close(value)) for key, value in steps]
         make = aggregates.make_strict_map if self.strict else make_map
         return aggregates.plan_map(runs, optional, make, self.limit, node.offset)

@@ -61,13 +61,13 @@ def message_literal(state: Checking, node: MessageLiteral) -> None:
 
 def message_type(state: Checking, node: MessageLiteral) -> None:
     """Assign the type of a message and check its field values."""
-    found = state.scope.find(node.name)
-    if found is None:
+    resolution = state.scope.find(node.name)
+    if resolution is None:
         state.undeclared(node, node.name)
         return
-    state.names[node.id], meant = found
+    state.names[node.id], meant = resolution
     result = state.types[node.id] = _instance(state, node, meant)
-    name = result.name if result.kind == "object" else found[0].name
+    name = result.name if result.kind == "object" else resolution[0].name
     for entry in node.entries if result is not ERROR else ():
         expected = object_field(state, entry, name, str(entry.key))
         type_ = state.types[entry.value.id]

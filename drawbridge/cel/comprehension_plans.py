@@ -83,11 +83,11 @@ def fold(parts: Fold) -> Run:
         if total > MOST_WORK:
             raise exceeded()
         frame[accumulator] = UNSET
-        for item in rounds:
+        for element in rounds:
             if second >= 0:
-                frame[variable], frame[second] = item
+                frame[variable], frame[second] = element
             else:
-                frame[variable] = item
+                frame[variable] = element
             if condition is not None and not _goes_on(condition, frame):
                 frame[WORK] -= length_hint(rounds) * work
                 break
@@ -154,11 +154,11 @@ def quantified(  # noqa: C901  # one loop is what makes it fast
         if total > MOST_WORK:
             raise exceeded()
         failure: EvaluationError | None = None
-        for item in rounds:
+        for element in rounds:
             if second >= 0:
-                frame[variable], frame[second] = item
+                frame[variable], frame[second] = element
             else:
-                frame[variable] = item
+                frame[variable] = element
             cost = frame[COST] = frame[COST] + units
             if cost > limit:
                 cancel_over_limit(frame, limit, (1,) * units)

@@ -107,21 +107,21 @@ def _kinds(element: object) -> list[tuple[type, object]]:
         return _of_double(element)
     if isinstance(element, bool) or not isinstance(element, int):
         return [(type(element), element)]
-    found: list[tuple[type, object]] = [(type(element), element), (float, float(element))]
+    kinds: list[tuple[type, object]] = [(type(element), element), (float, float(element))]
     if isinstance(element, Uint):
-        return [*found, (int, int(element))] if element <= INT_MAX else found
-    return [*found, (Uint, Uint(element))] if element >= 0 else found
+        return [*kinds, (int, int(element))] if element <= INT_MAX else kinds
+    return [*kinds, (Uint, Uint(element))] if element >= 0 else kinds
 
 
 def _of_double(element: float) -> list[tuple[type, object]]:
     if math.isnan(element):
         return []
-    found: list[tuple[type, object]] = [(float, element)]
+    kinds: list[tuple[type, object]] = [(float, element)]
     if math.isinf(element) or element != int(element):
-        return found
+        return kinds
     whole = int(element)
     if -INT_MAX - 1 < whole < INT_MAX:
-        found.append((int, whole))
+        kinds.append((int, whole))
     if 0 <= whole < UINT_MAX:
-        found.append((Uint, Uint(whole)))
-    return found
+        kinds.append((Uint, Uint(whole)))
+    return kinds

@@ -93,15 +93,15 @@ class Program:
         try:
             if self.work > MOST_WORK:
                 raise exceeded()  # it ends as any other
-            found = self._run(frame)
+            outcome = self._run(frame)
         except EvaluationError as error:
             error.cost = frame[0]  # type: ignore[assignment]  # the one slot that is an int
             raise
         except (Cancelled, RecursionError) as error:
             raise _ended(error, frame) from None
-        if type(found) is not bool and self.boolean:
-            raise _not_bool(found, frame)
-        return Result(found, frame[0], frame[2])  # type: ignore[arg-type]  # slots that are ints
+        if type(outcome) is not bool and self.boolean:
+            raise _not_bool(outcome, frame)
+        return Result(outcome, frame[0], frame[2])  # type: ignore[arg-type]  # slots that are ints
 
 
 def _ended(error: Cancelled | RecursionError, frame: list[object]) -> EvaluationError:
@@ -113,8 +113,8 @@ def _ended(error: Cancelled | RecursionError, frame: list[object]) -> Evaluation
     return failure
 
 
-def _not_bool(found: object, frame: list[object]) -> EvaluationError:
-    failure = EvaluationError("not_bool", f"the result is a {type_name(found)}, not a bool", 0)
+def _not_bool(value: object, frame: list[object]) -> EvaluationError:
+    failure = EvaluationError("not_bool", f"the result is a {type_name(value)}, not a bool", 0)
     failure.cost = frame[0]  # type: ignore[assignment]  # the one slot that is an int
     return failure
 

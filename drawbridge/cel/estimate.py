@@ -212,11 +212,11 @@ class Estimator:
 
     def indexed(self, node: ast.Call, overload: str, result: Range | None) -> Range | None:
         """Return the size of an indexed element; other calls do not change the size."""
-        items = {"index_list": "@items", "index_map": "@values"}.get(overload)
-        if items is None:
+        step = {"index_list": "@items", "index_map": "@values"}.get(overload)
+        if step is None:
             return result
         entries = self.entries_of(node.args[0])
-        self.paths[node.id] = (*self.path(node.args[0]), items)
+        self.paths[node.id] = (*self.path(node.args[0]), step)
         return entries.value if entries else None
 
     def overload(
@@ -270,9 +270,9 @@ class Estimator:
         size = self.size(node)
         if size is None and path:
             size = self.sizes(path)
-        items = self.sizes((*path, "@items")) if path and kind.params else None
+        elements = self.sizes((*path, "@items")) if path and kind.params else None
         literal = node.value if isinstance(node, ast.Literal) else None
-        return Operand(kind, size or ANY_SIZE, literal, items or ANY_SIZE)
+        return Operand(kind, size or ANY_SIZE, literal, elements or ANY_SIZE)
 
     def type(self, node: ast.CelNode) -> Type:
         """Return the type that the checker found."""

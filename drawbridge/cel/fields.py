@@ -12,9 +12,9 @@ _OPTIONAL_SELECT = Function("_?._", ())
 def select(state: Checking, node: Select) -> None:
     """Check a qualified name or a field selection."""
     parts = qualified_name(state, node)
-    found = parts and state.scope.find_qualified(*parts)
-    if found:
-        state.names[node.id], state.types[node.id] = found
+    resolution = parts and state.scope.find_qualified(*parts)
+    if resolution:
+        state.names[node.id], state.types[node.id] = resolution
         return
     state.later(field, node, node.operand)
 

@@ -102,13 +102,13 @@ class Map:
 
     def find(self, key: CelValue) -> CelValue:
         """Return the value under a key, or MISSING."""
-        found = self._entries.get(_exact(key))
-        if found is None:
+        entry = self._entries.get(_exact(key))
+        if entry is None:
             for other in _same_number(key):
-                found = self._entries.get(other)
-                if found is not None:
+                entry = self._entries.get(other)
+                if entry is not None:
                     break
-        return MISSING if found is None else found[1]
+        return MISSING if entry is None else entry[1]
 
 
 def no_such_overload(what: str = "") -> EvaluationError:
@@ -132,9 +132,9 @@ def kind_of(value: CelValue) -> type:
     kind = type(value)
     if kind in NAMES:
         return kind
-    for known in NAMES:
-        if isinstance(value, known):
-            return known
+    for base in NAMES:
+        if isinstance(value, base):
+            return base
     raise TypeError(f"{kind.__name__} is no class of CEL values")
 
 
@@ -159,10 +159,8 @@ def _same_number(key: CelValue) -> Iterable[object]:
         return ()
     if isinstance(key, float):
         whole, unsigned = to_int(key), to_uint(key)
-        found: list[object] = [whole] if whole is not None and whole == key else []
-        return (
-            [*found, (Uint, Uint(unsigned))] if unsigned is not None and unsigned == key else found
-        )
+        keys: list[object] = [whole] if whole is not None and whole == key else []
+        return [*keys, (Uint, Uint(unsigned))] if unsigned is not None and unsigned == key else keys
     if isinstance(key, Uint):
         return (int(key),) if key <= INT_MAX else ()
     return ((Uint, Uint(key)),) if key >= 0 else ()

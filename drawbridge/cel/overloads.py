@@ -51,8 +51,8 @@ def guard_arguments(
 ) -> Implementation:
     """Return the implementation with a check of the arguments whose types are open."""
     guards: list[tuple[int, Guard]] = []
-    for place, (declared, found) in enumerate(zip(overload.params, types, strict=True)):
-        guard = fits(declared) if _open(found) else None
+    for place, (declared, actual) in enumerate(zip(overload.params, types, strict=True)):
+        guard = fits(declared) if _open(actual) else None
         if guard is not None:
             guards.append((place, guard))
     if not guards:
@@ -114,8 +114,8 @@ def dispatch_by_values(name: str, overloads: Sequence[Overload], count: int) -> 
     return call
 
 
-def _open(found: Type) -> bool:
-    return found.kind in OPEN or any(_open(part) for part in found.params)
+def _open(type_: Type) -> bool:
+    return type_.kind in OPEN or any(_open(part) for part in type_.params)
 
 
 def _no_such_overload(name: str) -> EvaluationError:

@@ -43,8 +43,8 @@ def _diagnose(text: str, options: ParserOptions) -> list[Complaint]:
         run(stacks)
     except UnexpectedError:
         _, word, offset = stacks.tokens[stacks.at]
-        found = f"unexpected '{word}'" if word else "unexpected end of expression"
-        complaints.append(Complaint("syntax", offset, found))
+        message = f"unexpected '{word}'" if word else "unexpected end of expression"
+        complaints.append(Complaint("syntax", offset, message))
         stacks.abandon()
     except TooDeepError as error:
         complaints.append(Complaint("recursion", -1, str(error)))

@@ -12,24 +12,24 @@ class Programs:
 
     def __init__(self, environment: Environment, size: int = 1024) -> None:
         self.environment = environment
-        self._known: BoundedCache[str, Program | CompileError] = BoundedCache(size)
+        self._compiled: BoundedCache[str, Program | CompileError] = BoundedCache(size)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._compiled)
 
     def compile(self, source: str) -> Program:
         """Return the program of an expression; raises CompileError if it is invalid."""
         with self._lock:
-            found = self._known.get(source)
-        if found is None:
+            compiled = self._compiled.get(source)
+        if compiled is None:
             # Outside the lock: two threads may compile the same expression, but none waits.
             try:
-                found = self.environment.compile(source)
+                compiled = self.environment.compile(source)
             except CompileError as error:
-                found = error
+                compiled = error
             with self._lock:
-                self._known.put(source, found)
-        if isinstance(found, CompileError):
-            raise CompileError(found.problems)
-        return found
+                self._compiled.put(source, compiled)
+        if isinstance(compiled, CompileError):
+            raise CompileError(compiled.problems)
+        return compiled

@@ -58,9 +58,9 @@ def logical_call(state: Checking, node: Call, function: Function) -> None:
     """`&&` and `||` report each operand that has a wrong type."""
     fine = True
     for arg in node.args:
-        found = state.types[arg.id]
-        if not state.unifier.fits(found, BOOL):
-            state.mismatch(arg, BOOL, found)
+        type_ = state.types[arg.id]
+        if not state.unifier.fits(type_, BOOL):
+            state.mismatch(arg, BOOL, type_)
             fine = False
     state.types[node.id] = BOOL if fine else ERROR
     state.calls[node.id] = Resolved(function, function.overloads, namespaced=False)
@@ -76,14 +76,14 @@ def resolve(  # noqa: PLR0913  # the two ways in which a call may be written are
     namespaced: bool = False,
 ) -> None:
     """Return the overloads that the argument types allow."""
-    found = [state.types[arg.id] for arg in args]
-    kinds = [type_.kind if type_.kind in STRICT else "" for type_ in found]
+    types = [state.types[arg.id] for arg in args]
+    kinds = [type_.kind if type_.kind in STRICT else "" for type_ in types]
     result: Type | None = None
     overloads = []
-    for signature in state.declarations.signatures.get((function.name, member, len(found)), ()):
+    for signature in state.declarations.signatures.get((function.name, member, len(types)), ()):
         if not _possible(signature.kinds, kinds):
             continue
-        fitting = _result_of(state, signature, found)
+        fitting = _result_of(state, signature, types)
         if fitting is None:
             continue
         overloads.append(signature.overload)
@@ -92,28 +92,28 @@ def resolve(  # noqa: PLR0913  # the two ways in which a call may be written are
         elif not is_dynamic(result) and not state.unifier.same(fitting, result):
             result = DYN
     if result is None:
-        no_overload(state, node, function.name, found, member=member)
+        no_overload(state, node, function.name, types, member=member)
         result = ERROR
     else:
         state.calls[node.id] = Resolved(function, tuple(overloads), namespaced)
     state.types[node.id] = result
 
 
-def _possible(expected: Sequence[str], found: Sequence[str]) -> bool:
+def _possible(expected: Sequence[str], actual: Sequence[str]) -> bool:
     """Tell whether the kinds of the arguments allow an overload; this rejects most of them."""
-    for one, two in zip(expected, found, strict=True):  # noqa: SIM110  # twice as fast as all()
-        if one != two and one and two:
+    for left, right in zip(expected, actual, strict=True):  # twice as fast as all()
+        if left != right and left and right:
             return False
     return True
 
 
-def _result_of(state: Checking, signature: Signature, found: Sequence[Type]) -> Type | None:
+def _result_of(state: Checking, signature: Signature, types: Sequence[Type]) -> Type | None:
     """Return the result type of an overload, or None if the arguments do not fit."""
     overload, parameters, _ = signature
     unifier = state.unifier
     bound: dict[str, Type] = {}
     result = overload.result
-    if matches_plainly(overload.params, found, bound) and len(bound) == len(parameters):
+    if matches_plainly(overload.params, types, bound) and len(bound) == len(parameters):
         if not parameters:
             return result
         result = instantiate(result, bound)
@@ -123,16 +123,16 @@ def _result_of(state: Checking, signature: Signature, found: Sequence[Type]) -> 
         variables = {name: unifier.variable() for name in parameters}
         params = [instantiate(param, variables) for param in params]
         result = instantiate(result, variables)
-    if not unifier.all_fit(found, params):
+    if not unifier.all_fit(types, params):
         return None
     result = unifier.resolve(result)
     state.open = state.open or not unifier.is_closed(result)
     return result
 
 
-def no_overload(state: Checking, node: Call, name: str, found: list[Type], *, member: bool) -> None:
+def no_overload(state: Checking, node: Call, name: str, types: list[Type], *, member: bool) -> None:
     """Report that a function has no overload for these arguments."""
-    spelt = [describe(state.unifier.resolve(type_, dynamic=True)) for type_ in found]
+    spelt = [describe(state.unifier.resolve(type_, dynamic=True)) for type_ in types]
     target = f"{spelt.pop(0)}." if member else ""
     message = f"found no matching overload for '{name}' applied to '{target}({', '.join(spelt)})'"
     state.complain("no_matching_overload", node, message)

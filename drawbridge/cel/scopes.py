@@ -76,13 +76,13 @@ class Declarations:
 
     def function(self, name: str) -> Function | None:
         """Return the function that `name` refers to."""
-        found = self.functions.get(name)
-        if found is None or self.container:
+        function = self.functions.get(name)
+        if function is None or self.container:
             for candidate in self.candidates(name):
-                found = self.functions.get(candidate)
-                if found is not None:
-                    return found
-        return found
+                function = self.functions.get(candidate)
+                if function is not None:
+                    return function
+        return function
 
     def may_qualify(self, root: str) -> bool:
         """Tell whether a name that starts with the identifier `root` can be qualified."""
@@ -115,26 +115,29 @@ def declare(  # an environment has this many options
     return Declarations(variables, functions, types, objects, container, local_first)
 
 
-def _merged(one: Function | None, two: Function) -> Function:
-    if one is None:
-        return two
-    overloads = {overload.id: overload for overload in (*one.overloads, *two.overloads)}
+def _merged(before: Function | None, added: Function) -> Function:
+    if before is None:
+        return added
+    overloads = {overload.id: overload for overload in (*before.overloads, *added.overloads)}
     return Function(
-        one.name, tuple(overloads.values()), one.cost or two.cost, one.estimate or two.estimate
+        before.name,
+        tuple(overloads.values()),
+        before.cost or added.cost,
+        before.estimate or added.estimate,
     )
 
 
 def _signatures(
     functions: Iterable[Function],
 ) -> dict[tuple[str, bool, int], tuple[Signature, ...]]:
-    found: dict[tuple[str, bool, int], tuple[Signature, ...]] = {}
+    signatures: dict[tuple[str, bool, int], tuple[Signature, ...]] = {}
     for function in functions:
         for overload in function.overloads:
             key = (function.name, overload.member, len(overload.params))
             names = dict.fromkeys(_parameters((*overload.params, overload.result)))
             kinds = tuple(type_.kind if type_.kind in STRICT else "" for type_ in overload.params)
-            found[key] = (*found.get(key, ()), Signature(overload, tuple(names), kinds))
-    return found
+            signatures[key] = (*signatures.get(key, ()), Signature(overload, tuple(names), kinds))
+    return signatures
 
 
 def _parameters(types: Iterable[Type]) -> Iterable[str]:
@@ -168,9 +171,9 @@ class VariableScope:
         for candidate in declarations.candidates(name):
             if candidate in local and not declarations.local_first:
                 return ResolvedName(candidate, None), local[candidate]
-            found = declarations.names.get(candidate)
-            if found is not None:
-                return (ResolvedName(f".{candidate}", found[0].type), found[1]) if hidden else found
+            entry = declarations.names.get(candidate)
+            if entry is not None:
+                return (ResolvedName(f".{candidate}", entry[0].type), entry[1]) if hidden else entry
         return None
 
     def find_qualified(self, root: str, name: str) -> tuple[ResolvedName, Type] | None:
@@ -179,7 +182,7 @@ class VariableScope:
             return None
         declarations = self.declarations
         for candidate in declarations.candidates(name):
-            found = declarations.names.get(candidate)
-            if found is not None:
-                return found
+            resolution = declarations.names.get(candidate)
+            if resolution is not None:
+                return resolution
         return None

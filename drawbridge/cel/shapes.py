@@ -44,9 +44,9 @@ def prepare_implementation(
     """Return the implementation of an overload, specialized for the known arguments."""
     if overload.prepare is None:
         return overload.implementation
-    known = tuple(s.value if isinstance(s, FoldedValue) else UNKNOWN for s in steps)
+    constants = tuple(s.value if isinstance(s, FoldedValue) else UNKNOWN for s in steps)
     try:
-        return overload.prepare(known) or overload.implementation
+        return overload.prepare(constants) or overload.implementation
     except EvaluationError as error:
         # Only an argument that is constant for cel-go may fail at compile time.
         if all(step.constant for step in steps if isinstance(step, FoldedValue)):

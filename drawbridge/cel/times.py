@@ -203,12 +203,12 @@ def whole_units(nanos: int, unit: int) -> int:
     return int(whole + rest / unit)
 
 
-def _offsets(found: zoneinfo.ZoneInfo) -> Callable[[int], int]:
+def _offsets(zone: zoneinfo.ZoneInfo) -> Callable[[int], int]:
     def offset(seconds: int) -> int:
         # Python cannot shift the first and the last year; no zone changes its offset there.
         within = min(max(seconds, _EARLIEST + 366 * _DAY_SECONDS), _LATEST - 366 * _DAY_SECONDS)
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=within)
-        shift = moment.astimezone(found).utcoffset() or timedelta()
+        shift = moment.astimezone(zone).utcoffset() or timedelta()
         return shift // timedelta(seconds=1)
 
     return offset

@@ -61,14 +61,14 @@ class Unifier:
         self.count += 1
         return Type("param", f"_var{self.count - 1}")
 
-    def fits(self, expected: Type, found: Type) -> bool:
-        """Tell whether `found` is assignable to `expected`; binds type variables."""
-        return expected is found or self.all_fit((expected,), (found,))
+    def fits(self, expected: Type, actual: Type) -> bool:
+        """Tell whether `actual` is assignable to `expected`; binds type variables."""
+        return expected is actual or self.all_fit((expected,), (actual,))
 
-    def all_fit(self, expected: Sequence[Type], found: Sequence[Type]) -> bool:
+    def all_fit(self, expected: Sequence[Type], actual: Sequence[Type]) -> bool:
         """Tell whether each type is assignable to its counterpart."""
         start = len(self.trail)
-        if len(expected) == len(found) and all(map(self._fits, expected, found)):
+        if len(expected) == len(actual) and all(map(self._fits, expected, actual)):
             return True
         while len(self.trail) > start:
             name, before = self.trail.pop()
@@ -83,51 +83,51 @@ class Unifier:
         if self.steps > STEPS:
             raise TooComplexError
 
-    def _fits(self, one: Type, two: Type) -> bool:  # noqa: C901, PLR0911  # a rule each
-        if one is two:
+    def _fits(self, left: Type, right: Type) -> bool:  # noqa: C901, PLR0911  # a rule each
+        if left is right:
             return True
         self._step()
-        if two.kind == "param":
-            is_bound = self._stands_for(one, two)
+        if right.kind == "param":
+            is_bound = self._stands_for(left, right)
             if is_bound is not None:
                 return is_bound
-        if one.kind == "param":
-            return self._stands_for(two, one) is True
-        if one.kind in _WILD or two.kind in _WILD:
+        if left.kind == "param":
+            return self._stands_for(right, left) is True
+        if left.kind in _WILD or right.kind in _WILD:
             return True
-        if one.kind == "null":
-            return two.kind in _NULLABLE
-        if two.kind == "null":
-            return one.kind in _NULLABLE
-        one, two = _bare(one), _bare(two)
-        if one.kind != two.kind:
+        if left.kind == "null":
+            return right.kind in _NULLABLE
+        if right.kind == "null":
+            return left.kind in _NULLABLE
+        left, right = _bare(left), _bare(right)
+        if left.kind != right.kind:
             return False
-        if one.kind == "type":
+        if left.kind == "type":
             return True
-        if one.kind in _NESTED:
+        if left.kind in _NESTED:
             return (
-                one.name == two.name
-                and len(one.params) == len(two.params)
-                and all(map(self._fits, one.params, two.params))
+                left.name == right.name
+                and len(left.params) == len(right.params)
+                and all(map(self._fits, left.params, right.params))
             )
-        return one.name == two.name
+        return left.name == right.name
 
-    def _stands_for(self, one: Type, variable: Type) -> bool | None:
-        """Tell whether `variable` may be bound to `one`; None if it has no binding and must not."""
-        if one.kind == "param" and one.name == variable.name:
+    def _stands_for(self, type_: Type, variable: Type) -> bool | None:
+        """Tell whether `variable` may be bound to a type; None if it is unbound and must not."""
+        if type_.kind == "param" and type_.name == variable.name:
             return True
-        known = self.bound.get(variable.name)
-        if known is not None:
-            if self.same(one, known):
+        binding = self.bound.get(variable.name)
+        if binding is not None:
+            if self.same(type_, binding):
                 return True
-            if not self._fits(one, known):
+            if not self._fits(type_, binding):
                 return False
-            general = one if self._as_general(one, known) else known
+            general = type_ if self._as_general(type_, binding) else binding
             if self._does_not_occur(variable, general):
                 self._bind(variable, general)
             return True
-        if self._does_not_occur(variable, one):
-            self._bind(variable, one)
+        if self._does_not_occur(variable, type_):
+            self._bind(variable, type_)
             return True
         return None
 
@@ -141,56 +141,56 @@ class Unifier:
         if within.kind == "param":
             if within.name == variable.name:
                 return False
-            known = self.bound.get(within.name)
-            return known is None or self._does_not_occur(variable, known)
+            binding = self.bound.get(within.name)
+            return binding is None or self._does_not_occur(variable, binding)
         return self.is_closed(within) or all(
             self._does_not_occur(variable, param) for param in within.params
         )
 
-    def same(self, one: Type, two: Type) -> bool:
+    def same(self, left: Type, right: Type) -> bool:
         """Tell whether both types are the same."""
-        if one is two:
+        if left is right:
             return True
         self._step()
-        one, two = _bare(one), _bare(two)
+        left, right = _bare(left), _bare(right)
         return (
-            one.kind == two.kind
-            and one.name == two.name
-            and len(one.params) == len(two.params)
-            and all(map(self.same, one.params, two.params))
+            left.kind == right.kind
+            and left.name == right.name
+            and len(left.params) == len(right.params)
+            and all(map(self.same, left.params, right.params))
         )
 
-    def _as_general(self, one: Type, two: Type) -> bool:
-        """Tell whether `one` is the same as `two` or more general."""
-        if one is two:
+    def _as_general(self, left: Type, right: Type) -> bool:
+        """Tell whether `left` is the same as `right` or more general."""
+        if left is right:
             return True
         self._step()
-        one, two = _bare(one), _bare(two)
-        if one.kind in _DYNAMIC or one.kind == "param":
+        left, right = _bare(left), _bare(right)
+        if left.kind in _DYNAMIC or left.kind == "param":
             return True
-        if two.kind in _DYNAMIC or two.kind == "param" or one.kind != two.kind:
+        if right.kind in _DYNAMIC or right.kind == "param" or left.kind != right.kind:
             return False
-        if one.kind == "type":
+        if left.kind == "type":
             return True
-        if one.kind in _NESTED:
+        if left.kind in _NESTED:
             return (
-                one.name == two.name
-                and len(one.params) == len(two.params)
-                and all(map(self._as_general, one.params, two.params))
+                left.name == right.name
+                and len(left.params) == len(right.params)
+                and all(map(self._as_general, left.params, right.params))
             )
-        return self.same(one, two)
+        return self.same(left, right)
 
-    def general(self, one: Type, two: Type) -> Type:
+    def general(self, left: Type, right: Type) -> Type:
         """Return the more general of two types that fit."""
-        return one if self._as_general(one, two) else two
+        return left if self._as_general(left, right) else right
 
     def resolve(self, type_: Type, *, dynamic: bool = False) -> Type:
         """Replace bound variables by their types and, if `dynamic`, unbound ones by `dyn`."""
         if type_.kind == "param":
-            known = self.bound.get(type_.name)
-            if known is not None:
+            binding = self.bound.get(type_.name)
+            if binding is not None:
                 self._step()
-                return self.resolve(known, dynamic=dynamic)
+                return self.resolve(binding, dynamic=dynamic)
             return DYN if dynamic else type_
         if self.is_closed(type_):
             return type_
@@ -226,19 +226,19 @@ def instantiate(type_: Type, variables: Mapping[str, Type]) -> Type:
     )
 
 
-def matches_plainly(params: Sequence[Type], found: Sequence[Type], bound: dict[str, Type]) -> bool:
+def matches_plainly(params: Sequence[Type], types: Sequence[Type], bound: dict[str, Type]) -> bool:
     """Tell whether the types fit an overload without lenient rules; sets `bound`.
 
     `bound` receives the type parameters. If this returns true, the unifier agrees; if not, the
     unifier decides. This check takes a tenth of the time and decides nearly every call.
     """
-    for param, type_ in zip(params, found, strict=True):
+    for param, type_ in zip(params, types, strict=True):
         if param is type_:
             continue
         kind = param.kind
         if kind == "param":
-            known = bound.setdefault(param.name, type_)
-            if known is not type_ and (known.kind != type_.kind or known.kind not in PLAIN):
+            binding = bound.setdefault(param.name, type_)
+            if binding is not type_ and (binding.kind != type_.kind or binding.kind not in PLAIN):
                 return False
         elif (
             kind != type_.kind

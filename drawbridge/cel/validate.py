@@ -48,31 +48,31 @@ def validate(checked: Checked, source: str, validators: Validators) -> None:
     names = {resolved.function.name for resolved in checked.calls.values()}
     if not checked.aggregates and names.isdisjoint(_VALIDATED_FUNCTIONS):
         return
-    found = ValidatedNodes(checked)
+    nodes = ValidatedNodes(checked)
     try:
-        complaints = [complaint for validator in validators for complaint in validator(found)]
+        complaints = [complaint for validator in validators for complaint in validator(nodes)]
     except (TooComplexError, RecursionError):
         complaints = [Complaint("recursion", -1, "the types of the expression are too complex")]
     if complaints:
         raise CompileError(locate_problems(complaints, source))
 
 
-def duration_literals(found: ValidatedNodes) -> Iterator[Complaint]:
+def duration_literals(nodes: ValidatedNodes) -> Iterator[Complaint]:
     """Require that the constant argument of `duration` is a duration."""
-    return _conversions(found, "duration")
+    return _conversions(nodes, "duration")
 
 
-def timestamp_literals(found: ValidatedNodes) -> Iterator[Complaint]:
+def timestamp_literals(nodes: ValidatedNodes) -> Iterator[Complaint]:
     """Require that the constant argument of `timestamp` is a timestamp."""
-    return _conversions(found, "timestamp")
+    return _conversions(nodes, "timestamp")
 
 
-def _conversions(found: ValidatedNodes, name: str) -> Iterator[Complaint]:
-    for call in found.calls:
+def _conversions(nodes: ValidatedNodes, name: str) -> Iterator[Complaint]:
+    for call in nodes.calls:
         argument = call.args[0] if call.args and call.function == name else None
         if not isinstance(argument, Literal):
             continue
-        overload = found.checked.calls[call.id].overloads[0]
+        overload = nodes.checked.calls[call.id].overloads[0]
         try:
             overload.implementation(argument.value)
         except EvaluationError as error:
@@ -80,12 +80,12 @@ def _conversions(found: ValidatedNodes, name: str) -> Iterator[Complaint]:
             yield Complaint("literal", argument.offset, message)
 
 
-def regex_literals(found: ValidatedNodes) -> Iterator[Complaint]:
+def regex_literals(nodes: ValidatedNodes) -> Iterator[Complaint]:
     """Require that the constant argument of `matches` is a regular expression.
 
     As in cel-go, this examines the first argument, which in `matches(text, regex)` is the text.
     """
-    for call in found.calls:
+    for call in nodes.calls:
         argument = call.args[0] if call.args and call.function == "matches" else None
         if isinstance(argument, Literal) and isinstance(argument.value, str):
             problem = check_pattern(argument.value)
@@ -94,31 +94,31 @@ def regex_literals(found: ValidatedNodes) -> Iterator[Complaint]:
                 yield Complaint("literal", argument.offset, message)
 
 
-def homogeneous_literals(found: ValidatedNodes) -> Iterator[Complaint]:
+def homogeneous_literals(nodes: ValidatedNodes) -> Iterator[Complaint]:
     """Require literals of one element type, except in arguments of `format`."""
-    for literal in found.literals:
+    for literal in nodes.literals:
         if isinstance(literal, ListLiteral):
-            yield from _homogeneous_list(found, literal)
+            yield from _homogeneous_list(nodes, literal)
         else:
-            yield from _homogeneous_map(found, literal)
+            yield from _homogeneous_map(nodes, literal)
 
 
-def _homogeneous_list(found: ValidatedNodes, literal: ListLiteral) -> Iterator[Complaint]:
+def _homogeneous_list(nodes: ValidatedNodes, literal: ListLiteral) -> Iterator[Complaint]:
     expected: Type | None = None
     for index, element in enumerate(literal.elements):
-        type_ = found.checked.types[element.id]
+        type_ = nodes.checked.types[element.id]
         if index in literal.optional and type_.params:
             type_ = type_.params[0]
         if expected is None:
             expected = type_
-        elif not found.same(expected, type_):
+        elif not nodes.same(expected, type_):
             yield _mismatch(element, expected, type_)
             return
 
 
-def _homogeneous_map(found: ValidatedNodes, literal: MapLiteral) -> Iterator[Complaint]:
+def _homogeneous_map(nodes: ValidatedNodes, literal: MapLiteral) -> Iterator[Complaint]:
     expected: tuple[Type, Type] | None = None
-    types = found.checked.types
+    types = nodes.checked.types
     for entry in literal.entries:
         if isinstance(entry.key, str):
             continue  # a field name, which only a message has
@@ -128,20 +128,20 @@ def _homogeneous_map(found: ValidatedNodes, literal: MapLiteral) -> Iterator[Com
         if expected is None:
             expected = key, value
             continue
-        if not found.same(expected[0], key):
+        if not nodes.same(expected[0], key):
             yield _mismatch(entry.key, expected[0], key)
-        if not found.same(expected[1], value):
+        if not nodes.same(expected[1], value):
             yield _mismatch(entry.value, expected[1], value)
 
 
-def _mismatch(node: CelNode, expected: Type, found: Type) -> Complaint:
-    message = f"expected type '{describe(expected)}' but found '{describe(found)}'"
+def _mismatch(node: CelNode, expected: Type, actual: Type) -> Complaint:
+    message = f"expected type '{describe(expected)}' but found '{describe(actual)}'"
     return Complaint("type_mismatch", node.offset, message)
 
 
-def format_literals(found: ValidatedNodes) -> Iterator[Complaint]:
+def format_literals(nodes: ValidatedNodes) -> Iterator[Complaint]:
     """Require that the clauses of a constant format string fit the literal arguments."""
-    for call in found.calls:
+    for call in nodes.calls:
         text, arguments = call.target, call.args[0] if call.args else None
         if (
             call.function != _FORMAT
@@ -150,7 +150,7 @@ def format_literals(found: ValidatedNodes) -> Iterator[Complaint]:
         ):
             continue
         offsets: dict[int, int] = {}
-        parts = _argument(found.checked, arguments, offsets).parts
+        parts = _argument(nodes.checked, arguments, offsets).parts
         problem = check_format(text.value, parts)
         if problem is not None:
             offset = call.offset if problem.node is None else offsets[problem.node]

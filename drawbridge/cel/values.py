@@ -180,33 +180,33 @@ def extent(value: CelValue, character: float = 0.002, scalar: int = _ELEMENT) ->
     return math.ceil(min(_extent(value, character, scalar, {}), 2.0**62))
 
 
-def _extent(value: CelValue, character: float, scalar: int, known: dict[int, float]) -> float:
+def _extent(value: CelValue, character: float, scalar: int, extents: dict[int, float]) -> float:
     if isinstance(value, (str, bytes)):
         return _ELEMENT + len(value) * character
     if isinstance(value, Optional):
-        return _ELEMENT + _extent(value.value, character, scalar, known)
+        return _ELEMENT + _extent(value.value, character, scalar, extents)
     if not isinstance(value, (list, tuple, dict, Map)):
         return _ELEMENT if isinstance(value, int) else scalar
     # Values can contain the same value many times, so each is computed once and added each time.
-    total = known.get(id(value))
+    total = extents.get(id(value))
     if total is None:
         total = float(_ELEMENT)
         for element in iterate(value):
-            total += _extent(element, character, scalar, known)
+            total += _extent(element, character, scalar, extents)
             if not isinstance(value, (list, tuple)):
-                total += _extent(find(value, element), character, scalar, known)
-        known[id(value)] = total
+                total += _extent(find(value, element), character, scalar, extents)
+        extents[id(value)] = total
     return total
 
 
 def find(container: CelValue, key: CelValue) -> CelValue:
     """Return the element or entry under a key, or MISSING; raises for an invalid key."""
     if isinstance(container, dict):
-        found = container.get(key, MISSING) if type(key) is str else MISSING
+        entry = container.get(key, MISSING) if type(key) is str else MISSING
         # A map with a default returns a value for every key, though it does not contain it.
-        if found is MISSING and hasattr(container, "__missing__"):
+        if entry is MISSING and hasattr(container, "__missing__"):
             return container[key]
-        return found
+        return entry
     if isinstance(container, Map):
         return container.find(key)
     if isinstance(container, (list, tuple)):
@@ -217,9 +217,9 @@ def find(container: CelValue, key: CelValue) -> CelValue:
 
 def index(container: CelValue, key: CelValue) -> CelValue:
     """Return the element or entry under a key (`[]`); raises if it does not exist."""
-    found = find(container, key)
-    if found is not MISSING:
-        return found
+    value = find(container, key)
+    if value is not MISSING:
+        return value
     if isinstance(container, (list, tuple)):
         raise EvaluationError("index", f"index out of bounds: {_position(key)}")
     raise EvaluationError("no_such_key", f"no such key: {key}")
@@ -319,31 +319,31 @@ def _equal_lists(a: CelValue, b: CelValue, seen: _Seen | None = None) -> bool:
     if not isinstance(a, (list, tuple)) or not isinstance(b, (list, tuple)) or len(a) != len(b):
         return False
     seen = {} if seen is None else seen
-    known = seen.get((id(a), id(b)))
-    if known is None:
-        known = True
+    equal = seen.get((id(a), id(b)))
+    if equal is None:
+        equal = True
         for mine, other in zip(a, b, strict=True):
             if not _element_equal(mine, other, seen):
-                known = False
+                equal = False
                 break
-        seen[id(a), id(b)] = known
-    return known
+        seen[id(a), id(b)] = equal
+    return equal
 
 
 def _equal_maps(a: CelValue, b: CelValue, seen: _Seen | None = None) -> bool:
     if not isinstance(a, (dict, Map)) or not isinstance(b, (dict, Map)) or len(a) != len(b):
         return False
     seen = {} if seen is None else seen
-    known = seen.get((id(a), id(b)))
-    if known is None:
-        known = True
+    equal = seen.get((id(a), id(b)))
+    if equal is None:
+        equal = True
         for key in iterate(a):
             other = find(b, key)
             if other is MISSING or not _element_equal(find(a, key), other, seen):
-                known = False
+                equal = False
                 break
-        seen[id(a), id(b)] = known
-    return known
+        seen[id(a), id(b)] = equal
+    return equal
 
 
 def _element_equal(a: CelValue, b: CelValue, seen: _Seen) -> bool:

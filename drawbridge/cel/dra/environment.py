@@ -166,10 +166,10 @@ def device_environment(
         fields["allowMultipleAllocations"] = BOOL
     allowed = {"bool", attribute.kind} | ({"any"} if minor <= LISTS_SINCE else set())
 
-    def output(found: Type) -> str | None:
-        if found.kind in allowed:
+    def output(type_: Type) -> str | None:
+        if type_.kind in allowed:
             return None
-        return f"must evaluate to bool or the unknown type, not {describe(found)}"
+        return f"must evaluate to bool or the unknown type, not {describe(type_)}"
 
     return Environment(
         {"device": DEVICE},
@@ -183,14 +183,14 @@ def device_environment(
     )
 
 
-def _derived_type_error(found: Type, *, lists: bool) -> str | None:
+def _derived_type_error(type_: Type, *, lists: bool) -> str | None:
     """Return the error for an invalid type of a derived attribute, or None."""
-    element = found.params[0] if lists and found.kind == "list" and found.params else found
+    element = type_.params[0] if lists and type_.kind == "list" and type_.params else type_
     if element in (BOOL, INT, STRING, ANY, DYN, SEMVER):
         return None
     scalar = "a primitive scalar (string, integer, boolean, semver)"
     several = " or a list of these scalars" if lists else ""
-    return f"must evaluate to {scalar}{several}, not {describe(found)}"
+    return f"must evaluate to {scalar}{several}, not {describe(type_)}"
 
 
 def lists_readable(version: str, *, list_attributes: bool) -> bool:

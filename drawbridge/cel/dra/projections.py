@@ -34,8 +34,8 @@ class PublishedProjection:
 def published_projection(reads: Reads) -> PublishedProjection | None:
     """Return the projection of an expression; None if it reads a whole map."""
     parts = tuple(_part(each) for each in reads.accesses)
-    known = tuple(each for each in parts if each is not None)
-    return PublishedProjection(known) if len(known) == len(parts) else None
+    complete = tuple(each for each in parts if each is not None)
+    return PublishedProjection(complete) if len(complete) == len(parts) else None
 
 
 def is_readable(device: Device, *, lists: bool) -> bool:
@@ -79,11 +79,11 @@ def _map_part(field: str, domain: str, identifier: str, *, presence: bool) -> _P
 
     def published(driver: str, device: Device) -> Hashable:
         values = device.attributes if field == "attributes" else device.capacity
-        found = values.get(full)
-        if found is None and is_identifier and driver == domain:
-            found = values.get(identifier)
-        if presence or found is None:
-            return found is not None
-        return found if isinstance(found, Attribute) else key_of_value(found.value)
+        value = values.get(full)
+        if value is None and is_identifier and driver == domain:
+            value = values.get(identifier)
+        if presence or value is None:
+            return value is not None
+        return value if isinstance(value, Attribute) else key_of_value(value.value)
 
     return published

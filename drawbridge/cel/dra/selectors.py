@@ -104,7 +104,7 @@ class Selectors:
             return _compile_error_result(error.problems[0], new_compile)
         tried = device_variables(driver, device, list_attributes=self.lists)
         try:
-            found = program.evaluate(tried)
+            result = program.evaluate(tried)
         except EvaluationError as error:
             return SelectorResult(
                 compile="ok",
@@ -121,8 +121,8 @@ class Selectors:
             compile="ok",
             admitted=admitted,
             new_compile=new_compile,
-            result=bool(found.value),
-            cost=found.cost,
+            result=bool(result.value),
+            cost=result.cost,
             estimated_max_cost=program.max_cost,
         )
 

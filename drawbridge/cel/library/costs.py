@@ -138,7 +138,7 @@ def estimate_elements(operands: tuple[Operand, ...]) -> CallEstimate:
     target = operands[0]
     if not target.type.params:
         return CallEstimate(scale(target.size, TRAVERSAL))
-    each = ONE
+    per_element = ONE
     if target.type.params[0].kind in {"string", "bytes"}:
-        each = add(each, scale(target.items, TRAVERSAL))
-    return CallEstimate(multiply(target.size, each))
+        per_element = add(per_element, scale(target.items, TRAVERSAL))
+    return CallEstimate(multiply(target.size, per_element))

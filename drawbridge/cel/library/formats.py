@@ -95,8 +95,8 @@ def _qualified_name(text: str) -> list[str]:
     prefix, slash, name = text.rpartition("/")
     problems: list[str] = []
     if slash:
-        found = _subdomain(prefix) if prefix else ["must be non-empty"]
-        problems = [f"prefix part {problem}" for problem in found]
+        of_prefix = _subdomain(prefix) if prefix else ["must be non-empty"]
+        problems = [f"prefix part {problem}" for problem in of_prefix]
     if not name:
         problems.append("name part must be non-empty")
     problems += [f"name part {problem}" for problem in _too_long(name, 63)]
@@ -146,8 +146,8 @@ def _byte(text: str) -> list[str]:
 
 
 def _is_date(text: str) -> bool:
-    known = _IS_DATE.fullmatch(text) is not None
-    return known and times.is_day(int(text[:4]), int(text[5:7]), int(text[8:]))
+    matches = _IS_DATE.fullmatch(text) is not None
+    return matches and times.is_day(int(text[:4]), int(text[5:7]), int(text[8:]))
 
 
 def _date(text: str) -> list[str]:
@@ -156,8 +156,8 @@ def _date(text: str) -> list[str]:
 
 def _datetime(text: str) -> list[str]:
     parts = text.lower().split("t")
-    found = _IS_TIME.fullmatch(parts[1]) if len(parts) > 1 and _is_date(parts[0]) else None
-    if found and found[1] <= "23" and found[2] <= "59" and found[3] <= "59":
+    time = _IS_TIME.fullmatch(parts[1]) if len(parts) > 1 and _is_date(parts[0]) else None
+    if time and time[1] <= "23" and time[2] <= "59" and time[3] <= "59":
         return []
     return ["invalid datetime"]
 
@@ -180,8 +180,8 @@ FORMATS: Final = {
 
 
 def _named(name: str) -> Optional:
-    found = FORMATS.get(name)
-    return Optional(found) if found else NONE
+    format_ = FORMATS.get(name)
+    return Optional(format_) if format_ else NONE
 
 
 def _validate(form: NamedFormat, text: str) -> Optional:

@@ -51,8 +51,8 @@ def optional_find(container: CelValue, key: CelValue) -> Optional:
     """Return the value under a key of a list, a map or an optional of one, as an optional."""
     if isinstance(container, Optional):
         return optional_find(container.value, key) if container.present else NONE
-    found = find(container, key)
-    return NONE if found is MISSING else Optional(found)
+    value = find(container, key)
+    return NONE if value is MISSING else Optional(value)
 
 
 def _of_non_zero(value: CelValue) -> Optional:
@@ -80,13 +80,13 @@ def _last(elements: list[CelValue]) -> Optional:
 
 
 def _unwrap(elements: list[CelValue]) -> list[CelValue]:
-    found = []
+    values = []
     for element in elements:
         if not isinstance(element, Optional):
             raise no_such_overload()
         if element.present:
-            found.append(element.value)
-    return found
+            values.append(element.value)
+    return values
 
 
 OPTIONALS: Final = Library(

@@ -146,8 +146,8 @@ def _sort(elements: CelValue, keys: CelValue = None) -> int:
         return 1
     count = len(compared)
     longest = max(map(_length, compared), default=0)
-    each = (3 if type(compared[0]) in _HASHED else 40) if count else 0
-    return 60 + count * (_VISITED + int(count.bit_length() * (each + longest * _MOVED)))
+    comparison = (3 if type(compared[0]) in _HASHED else 40) if count else 0
+    return 60 + count * (_VISITED + int(count.bit_length() * (comparison + longest * _MOVED)))
 
 
 def _order(elements: CelValue) -> int:

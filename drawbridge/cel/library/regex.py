@@ -123,11 +123,11 @@ def _estimate_part(part: re.Match[str], *, folded: bool) -> int:
     if not part["set"]:
         return _estimate_character(text[-1], folded=folded)
     size = _WIDE if text[1] == "^" else 2
-    for found in _IN_SET.findall(text[1:-1]):
-        if found[:2] in {r"\p", r"\P", r"\D", r"\S", r"\W", "[:"}:
-            size += _UNICODE if found[1] in "pP" else _WIDE
+    for member in _IN_SET.findall(text[1:-1]):
+        if member[:2] in {r"\p", r"\P", r"\D", r"\S", r"\W", "[:"}:
+            size += _UNICODE if member[1] in "pP" else _WIDE
         else:
-            size += 2 if found.isascii() else _RANGE
+            size += 2 if member.isascii() else _RANGE
     return size + (_RANGE if folded else 0)
 
 
@@ -232,23 +232,23 @@ def prepare(args: tuple[CelValue, ...]) -> None:
 
 def _find(text: str, pattern: str) -> str:
     encoded = text.encode(errors="replace")
-    found = compile_pattern(pattern).search(encoded)
-    return encoded[found.start() : found.end()].decode() if found else ""
+    match = compile_pattern(pattern).search(encoded)
+    return encoded[match.start() : match.end()].decode() if match else ""
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     if limit == 0:
-        return found
+        return texts
     end = -1
     for match in compile_pattern(pattern).finditer(text):
         # An empty match immediately after another match does not count.
         if match.end() > match.start() or match.start() != end:
-            found.append(text[match.start() : match.end()])
-            if len(found) == limit:
+            texts.append(text[match.start() : match.end()])
+            if len(texts) == limit:
                 break
         end = match.end()
-    return found
+    return texts
 
 
 def _cost(args: tuple[CelValue, ...], _: CelValue) -> int:

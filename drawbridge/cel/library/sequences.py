@@ -109,11 +109,11 @@ def _distinct(elements: _Elements) -> list[CelValue]:
     kinds = {type(element) for element in elements}
     if len(kinds) <= 1 and kinds <= _PLAIN:
         return list(dict.fromkeys(elements))
-    found: list[CelValue] = []
+    distinct: list[CelValue] = []
     for element in elements:
-        if not any(same(element, other) for other in found):
-            found.append(element)
-    return found
+        if not any(same(element, other) for other in distinct):
+            distinct.append(element)
+    return distinct
 
 
 def _reverse(elements: _Elements) -> list[CelValue]:

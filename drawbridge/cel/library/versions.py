@@ -38,17 +38,17 @@ def libraries(version: str, *, stored: bool, list_attributes: bool = False) -> t
     """
     minor = int(version.partition(".")[2])
     newer = minor >= 37
-    found = [
+    chosen = [
         STANDARD_1_37 if newer else STANDARD,
         STRINGS_1_37 if newer else STRINGS,
         *_ALWAYS,
     ]
     # New expressions may use these two one version after their introduction.
     if stored or minor >= 35:
-        found.append(LISTS_1_37 if newer else LISTS)
+        chosen.append(LISTS_1_37 if newer else LISTS)
     if minor >= 36 and (stored or list_attributes):
-        found.append(INCLUDES if newer else DRA_INCLUDES)
-    return tuple(found)
+        chosen.append(INCLUDES if newer else DRA_INCLUDES)
+    return tuple(chosen)
 
 
 def functions(given: Iterable[Library]) -> dict[str, Function]:
@@ -56,14 +56,14 @@ def functions(given: Iterable[Library]) -> dict[str, Function]:
     table: dict[str, Function] = {}
     for library in given:
         for function in library.functions:
-            known = table.get(function.name)
-            if known is None:
+            declared = table.get(function.name)
+            if declared is None:
                 table[function.name] = function
                 continue
             table[function.name] = replace(
-                known,
-                overloads=(*known.overloads, *function.overloads),
-                cost=known.cost or function.cost,
-                estimate=known.estimate or function.estimate,
+                declared,
+                overloads=(*declared.overloads, *function.overloads),
+                cost=declared.cost or function.cost,
+                estimate=declared.estimate or function.estimate,
             )
     return table
