@@ -11,6 +11,7 @@ Later the same happens to marks whose write no process continues. Claims without
 written.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -30,6 +31,10 @@ _LOG: Final = logging.getLogger("allocator.writes.recovery")
 ATTEMPTS: Final = 5
 # A write takes seconds, also if the API server is slow.
 ABANDONED_SECONDS: Final = 30.0
+# Tenants can write marks, and to read this much of them takes some 20 ms. Others run then.
+CHARACTERS_AT_ONCE: Final = 128 << 10
+# A claim without a mark takes as long as so many characters of one.
+_CHARACTERS_OF_CLAIM: Final = 1024
 
 
 def has_unfinished_mark(claim: Claim) -> bool:
@@ -82,16 +87,30 @@ class Recovery:
         self._state.begin_term()
         self._undoing.clear()
         claims = await self._writes.list_claims()
-        for claim in claims:
-            self._state.observe_claim(claim)
-        unfinished = [each for each in claims if has_unfinished_mark(each)]
-        for claim in unfinished:
-            self._state.hold_marked(claim)
-            self._undoing.add(claim.metadata.uid, claim.metadata.namespace, claim)
+        unfinished = await self._take_over(claims)
         if unfinished:
             # Their pods find free devices if this succeeds before the first allocation.
             await self._undoing.run_turn()
-            _LOG.info("found %d unfinished marks of an earlier term", len(unfinished))
+            _LOG.info("found %d unfinished marks of an earlier term", unfinished)
+
+    async def _take_over(self, claims: Iterable[Claim]) -> int:
+        """Apply claims and hold what unfinished marks name; return how many marks there are.
+
+        Others run in between, but nothing is allocated before all are read.
+        """
+        unfinished = characters = 0
+        for claim in claims:
+            self._state.observe_claim(claim)
+            if has_unfinished_mark(claim):
+                self._state.hold_marked(claim)
+                self._undoing.add(claim.metadata.uid, claim.metadata.namespace, claim)
+                unfinished += 1
+            mark = claim.metadata.annotations.get(ALLOCATION_ANNOTATION, "")
+            characters += _CHARACTERS_OF_CLAIM + len(mark)
+            if characters >= CHARACTERS_AT_ONCE:
+                characters = 0
+                await asyncio.sleep(0)
+        return unfinished
 
     async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> bool:
         """Remove marks that no write continues; return whether more can be removed now."""

@@ -107,9 +107,10 @@ class Ledger:
         newest = record.version if record else self._observed_to
         if uid in self._deleted or version <= newest:
             return False
-        mark = read_mark(claim.metadata)
-        trusted, unreadable = (mark, None) if isinstance(mark, Mark) else (UNMARKED, mark)
         allocation = claim.status.allocation
+        # Without an allocation nothing is held, and the mark of a tenant may take long to read.
+        mark = UNMARKED if allocation is None else read_mark(claim.metadata)
+        trusted, unreadable = (mark, None) if isinstance(mark, Mark) else (UNMARKED, mark)
         held = read_holds(allocation, trusted, sharing=self._sharing)
         if record is not None:
             self._remove_holds(uid, record.holds)
@@ -163,12 +164,11 @@ class Ledger:
         A write that was sent before can allocate them as long as the claim has this version.
         """
         uid, record = uid_of(claim), self._records.get(uid_of(claim))
-        mark = read_mark(claim.metadata)
         if (
             record is None
             or record.version != _parse_version(claim.metadata.resource_version)
             or record.allocation is not None
-            or not isinstance(mark, Mark)
+            or not isinstance(mark := read_mark(claim.metadata), Mark)
         ):
             return
         held = read_marked_holds(mark)

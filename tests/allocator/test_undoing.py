@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Collection
 
 from allocator.writes.cluster_writes import FINALIZER
+from allocator.writes.recovery import CHARACTERS_AT_ONCE
 from drawbridge.api_error import ApiError
 from drawbridge.dra.claim import Claim
 from drawbridge.names import ALLOCATION_ANNOTATION
@@ -40,6 +41,24 @@ def test_a_term_starts_beside_a_mark_that_cannot_be_removed() -> None:
         assert rig.claim("a").metadata.finalizers == (FINALIZER,)
         assert rig.cluster.is_clean("b")
         assert rig.recovery.failing == 1
+
+    run_virtually(story)
+
+
+def test_others_run_while_large_marks_are_read_at_the_start_of_a_term() -> None:
+    async def story() -> None:
+        rig = Rig()
+        mark = f"{MARK}{' ' * (CHARACTERS_AT_ONCE // 4)}"
+        names = [f"c{number}" for number in range(40)]
+        for name in names:
+            await rig.cluster.mark(rig.cluster.add_claim(name), mark)
+        term = asyncio.ensure_future(rig.recovery.begin_term())
+        held = [0]
+        while not term.done():
+            await asyncio.sleep(0)
+            held.append(len(rig.reservations.held))
+        assert sorted(rig.reservations.held) == sorted(names)
+        assert max(after - before for before, after in itertools.pairwise(held)) <= 4
 
     run_virtually(story)
 

@@ -141,6 +141,12 @@ def test_an_invalid_mark_is_ignored_and_reported(text: str) -> None:
     assert known.object == "ResourceClaim/default/claim-a"
 
 
+def test_the_mark_of_a_claim_without_an_allocation_is_not_read() -> None:
+    ledger = of()
+    ledger.observe(claim("a", 1, mark="{"))
+    assert ledger.claims["a"].unreadable is None
+
+
 def test_a_reservation_counts_its_mark() -> None:
     ledger = of("a")
     note = msgspec.convert(msgspec.json.decode(mark("x")), Mark)
