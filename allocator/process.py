@@ -19,6 +19,7 @@ from allocator.scheduler.lease import LeaseName, SchedulerLease
 from allocator.scheduler.server import ActivationStreams, serve_calls
 from allocator.state.caches import AllocatorCaches
 from allocator.state.live_state import LiveState
+from allocator.state.reserved_pods import HoldLimits
 from allocator.term import TermKeeper
 from allocator.writes.api_server import ApiServerWrites
 from allocator.writes.binding import BindingTimes, PodBinder
@@ -55,6 +56,7 @@ class AllocatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     api: ApiOptions | None
     binding: BindingTimes
+    holding: HoldLimits
 
 
 async def run(options: AllocatorOptions) -> int:
@@ -84,7 +86,7 @@ class _Parts:
         self.changed = asyncio.Event()
         self.streams = ActivationStreams()
         self.report = ClaimReporter(self.recorder, lambda: settings.current).report
-        self.state = self._make_state(settings)
+        self.state = self._make_state(settings, options.holding)
         writes = ApiServerWrites(session, self.lease)
         self.binder = self._make_binder(writes, session.clock.now, options.binding)
         self.term = self._make_term(writes)
@@ -99,7 +101,7 @@ class _Parts:
         failures = PrepareFailures(self.state.claims_of, self._penalise, session.clock.now)
         caches.events.subscribe(failures.on_event)
 
-    def _make_state(self, settings: Settings) -> LiveState:
+    def _make_state(self, settings: Settings, limits: HoldLimits) -> LiveState:
         return LiveState(
             self.caches,
             lambda: settings.current,
@@ -107,6 +109,7 @@ class _Parts:
             on_change=self.changed.set,
             report=self.report,
             pause_collection=CollectionPause(pause_garbage_collection),
+            limits=limits,
         )
 
     def _make_binder(
@@ -170,6 +173,9 @@ class _Parts:
             ready = self.state.ready and not self.state.find_problems()
             metrics.ALLOCATOR_READY.set(ready)
             metrics.ALLOCATOR_NOT_UNDONE.set(self.recovery.failing + self.binder.failing)
+            reservations = self.state.reservations if self.state.ready else None
+            held = reservations.count_renewed_devices(time.monotonic()) if reservations else 0
+            metrics.ALLOCATOR_HELD.set(held)
             await asyncio.sleep(1)
 
 

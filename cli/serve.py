@@ -27,6 +27,8 @@ _MAX_DURATION = 3_650 * 86_400.0
 _MAX_BIND_WAIT = 110.0
 # Upstream's default of `bindingTimeout`.
 _BINDING_TIMEOUT = 600.0
+# kube-scheduler's limits: 15 minutes at Permit, and 600 s while volumes are bound.
+_HOLD_TIMEOUT, _HELD_DEVICES = 1500.0, 64
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +115,7 @@ def _add_api(allocator: argparse.ArgumentParser) -> None:
 
 
 def _add_binding_times(allocator: argparse.ArgumentParser) -> None:
-    """Declare how long a pod waits for the binding conditions of its devices."""
+    """Declare how long a pod waits for its devices and volumes before it is bound."""
     allocator.add_argument(
         "--bind-wait",
         metavar="SECONDS",
@@ -129,6 +131,22 @@ def _add_binding_times(allocator: argparse.ArgumentParser) -> None:
         default=_BINDING_TIMEOUT,
         help="how long after the allocation the binding conditions must be true; then the devices"
         f" are released (default: {_BINDING_TIMEOUT:g})",
+    )
+    allocator.add_argument(
+        "--hold-timeout",
+        metavar="SECONDS",
+        type=_parse_seconds,
+        default=_HOLD_TIMEOUT,
+        help="how long devices stay reserved for a pod whose volumes are being bound, or that waits"
+        f" at Permit (default: {_HOLD_TIMEOUT:g})",
+    )
+    allocator.add_argument(
+        "--held-devices",
+        metavar="NUMBER",
+        type=_parse_count,
+        default=_HELD_DEVICES,
+        help="how many devices of one namespace can be reserved for longer than 30 s for such pods"
+        f" (default: {_HELD_DEVICES})",
     )
 
 
@@ -257,6 +275,12 @@ def _parse_seconds(text: str, maximum: float = 3600) -> float:
     return seconds
 
 
+def _parse_count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text}: must be a number from 0")
+    return int(text)
+
+
 def _parse_bind_wait(text: str) -> float:
     return _parse_seconds(text, _MAX_BIND_WAIT)
 
@@ -325,6 +349,7 @@ def allocator_options(options: argparse.Namespace) -> "AllocatorOptions":
     """Return the options of the allocator."""
     from allocator.api.opening import ApiOptions  # noqa: PLC0415
     from allocator.process import AllocatorOptions  # noqa: PLC0415
+    from allocator.state.reserved_pods import HoldLimits  # noqa: PLC0415
     from allocator.writes.binding import BindingTimes  # noqa: PLC0415
 
     api = options.api and ApiOptions(
@@ -339,6 +364,7 @@ def allocator_options(options: argparse.Namespace) -> "AllocatorOptions":
         host=options.host,
         api=api,
         binding=BindingTimes(options.bind_wait, options.binding_timeout),
+        holding=HoldLimits(options.hold_timeout, options.held_devices),
     )
 
 

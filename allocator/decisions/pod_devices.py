@@ -24,14 +24,11 @@ from allocator.scheduler.protocol import (
 )
 from allocator.scheduler.replies import fit_on, node_reason, refuse_nodes, refuse_pod, summarize
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.reserved_pods import ReservedPods
+from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.ledger import ReservationRefusal, uid_of
 
-RESERVATION_SECONDS: Final = 30.0
-# How long a pod that is woken can count on the devices that were found for it.
-PROMISE_SECONDS: Final = 2.0
 MAX_REQUESTS: Final = 65536
 _RESTARTED: Final = "the allocator has restarted since the pod was filtered"
 
@@ -58,12 +55,13 @@ class PodDecisions:
         *,
         strategy: NodeStrategy = NodeStrategy.NONE,
         nodes_per_call: int = UNLIMITED,
+        limits: HoldLimits = DEFAULT_LIMITS,
     ) -> None:
         self.state = state
         self._ids = ids
         self._strategy = strategy
         self._searches = NodeSearches(state, ids, nodes_per_call)
-        self.reservations = ReservedPods(state)
+        self.reservations = ReservedPods(state, limits)
         self._preemption = DevicePreemption(state, self.reservations, ids)
         self._requests: BoundedCache[str, PodRequest] = BoundedCache(MAX_REQUESTS)
 
@@ -109,7 +107,7 @@ class PodDecisions:
                 self._keep(request, reservation.node, search, shortlist, now)
             return self._fitting_reply(shortlist, search)
         if shortlist.error is None and (taken := self._preemption.take_over(search)) is not None:
-            self._reserve_found(request, taken, search, now + PROMISE_SECONDS, promised=True)
+            self._reserve_found(request, taken, search, now, promised=True)
             return fit_on(taken.name, preemptible=True)
         return self._wait(refuse_nodes(shortlist), shortlist, search, now)
 
@@ -121,7 +119,7 @@ class PodDecisions:
         self._preemption.preemptors.settle(now)
         # No other call is handled before the devices that were kept for the pod are reserved.
         self._preemption.forget(pod_uid)
-        problem = self._reserve(request, node, now, RESERVATION_SECONDS)
+        problem = self._reserve(request, node, now)
         return ReserveReply(reserved=not problem, message=shorten_message(problem))
 
     def unreserve(self, pod_uid: str) -> None:
@@ -172,7 +170,7 @@ class PodDecisions:
                 return Promise(node=own.name)  # its devices are kept already
         shortlist = self._searches.run(search, now)
         for fit in shortlist.fitting:
-            if not self._reserve(request, fit.name, now, PROMISE_SECONDS):
+            if not self._reserve(request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
         return Promise(
             unfinished=not (shortlist.complete or shortlist.fitting or shortlist.error or without)
@@ -242,12 +240,14 @@ class PodDecisions:
             return claim
         return replace(claim, status=replace(claim.status, allocation=reserved))
 
-    def _reserve(self, request: PodRequest, node: str, now: float, seconds: float) -> str:
+    def _reserve(
+        self, request: PodRequest, node: str, now: float, *, promised: bool = False
+    ) -> str:
         """Reserve devices; return why that is not possible, or ""."""
         uid = request.pod.uid
         reservation = self.reservations.find(uid)
         if reservation is not None and reservation.node == node:
-            self.reservations.extend(uid, now + seconds, promised=seconds == PROMISE_SECONDS)
+            self.reservations.confirm(uid, now)
             return ""
         if self.reservations.is_writing(uid) and reservation is not None:
             return f"the pod is being bound to node {reservation.node}"
@@ -259,10 +259,8 @@ class PodDecisions:
         shortlist = self._searches.run(search, now)
         if not shortlist.fitting:
             return f"the devices on node {node} are not free any more: {summarize(shortlist)}"
-        promised = seconds == PROMISE_SECONDS
-        refusal = self._reserve_found(
-            request, shortlist.fitting[0], search, now + seconds, promised=promised
-        )
+        fit = shortlist.fitting[0]
+        refusal = self._reserve_found(request, fit, search, now, promised=promised)
         return f"cannot reserve devices on node {node}: {refusal}" if refusal else ""
 
     def _reserve_found(
@@ -270,7 +268,7 @@ class PodDecisions:
         request: PodRequest,
         fitting: FittingNode,
         search: NodeSearch,
-        until: float,
+        now: float,
         *,
         promised: bool,
     ) -> ReservationRefusal | None:
@@ -278,7 +276,7 @@ class PodDecisions:
         allocations = fitting.solution.allocations if fitting.solution else ()
         needed = [uid_of(each) for each in search.unallocated]
         solved = dict(zip(needed, allocations, strict=True))
-        return self.reservations.reserve(request, fitting.name, solved, until, promised=promised)
+        return self.reservations.reserve(request, fitting.name, solved, now, promised=promised)
 
     def _keep(
         self, request: PodRequest, node: str, search: NodeSearch, shortlist: Shortlist, now: float
@@ -289,7 +287,7 @@ class PodDecisions:
         """
         for fit in shortlist.fitting:
             if fit.name == node:
-                self._reserve_found(request, fit, search, now + PROMISE_SECONDS, promised=True)
+                self._reserve_found(request, fit, search, now, promised=True)
 
     def _check(self, claim_uid: str, pod_uid: str) -> str:
         claim = self.state.claims.get(claim_uid)

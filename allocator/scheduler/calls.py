@@ -21,6 +21,7 @@ from allocator.scheduler.protocol import (
     ProtocolError,
     ReserveReply,
     StatusReply,
+    StatusRequest,
     UnreserveReply,
 )
 from allocator.scheduler.server import AllocatorCalls
@@ -124,13 +125,16 @@ class SchedulerCalls:
 
     # --- calls ---
 
-    def status(self) -> StatusReply:
-        """Return whether the scheduler can use this allocator."""
+    def status(self, request: StatusRequest) -> StatusReply:
+        """Renew reservations, and return whether the scheduler can use this allocator."""
         problems = self._state.find_problems()
-        leading = self._leadership.leading
+        ready, leading = self._state.ready and not problems, self._leadership.leading
+        if ready and leading:
+            reservations = self._state.decisions.reservations
+            reservations.renew(request.held_pods or (), self._now())
         reasons = problems or ([] if leading else [self._leadership.describe()])
         return StatusReply(
-            ready=self._state.ready and not problems,
+            ready=ready,
             leading=leading,
             reasons=tuple(reasons),
             version=read_build_info().version,

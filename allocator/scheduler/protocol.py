@@ -16,7 +16,7 @@ from msgspec import Meta, field
 from drawbridge.dra.taints import Toleration
 from drawbridge.ledger.pods import NodeAffinity
 
-VERSION: Final = (1, 1)
+VERSION: Final = (1, 2)
 VERSION_TEXT: Final = ".".join(map(str, VERSION))
 HEADER: Final = "Drawbridge-Protocol"
 MAX_BODY_BYTES: Final = 4 << 20
@@ -210,6 +210,20 @@ class PostFilterReply(_Message, frozen=True):
     message: str = ""
 
 
+class StatusRequest(_Message, frozen=True):
+    """Names the pods that the scheduler holds; an empty body names none."""
+
+    held_pods: Annotated[
+        tuple[PodUID, ...] | None,
+        Meta(
+            description=(
+                "The UIDs of the pods between Reserve and Bind, at Permit or in PreBind. Their "
+                "reservations are renewed."
+            )
+        ),
+    ] = None
+
+
 class StatusReply(_Message, frozen=True):
     """Whether the allocator answers, and the reasons why not."""
 
@@ -262,7 +276,7 @@ class ProtocolCall(NamedTuple):
     reply: type[msgspec.Struct]
 
 
-STATUS: Final = ProtocolCall("GET", "/v1/status", None, StatusReply)
+STATUS: Final = ProtocolCall("GET", "/v1/status", StatusRequest, StatusReply)
 PRE_FILTER: Final = ProtocolCall("POST", "/v1/prefilter", PreFilterRequest, PreFilterReply)
 RESERVE: Final = ProtocolCall("POST", "/v1/reserve", PodOnNode, ReserveReply)
 UNRESERVE: Final = ProtocolCall("POST", "/v1/unreserve", PodReference, UnreserveReply)

@@ -45,6 +45,7 @@ from allocator.scheduler.protocol import (
     ProtocolError,
     ReserveReply,
     StatusReply,
+    StatusRequest,
     StreamEvent,
     UnreserveReply,
     check_version,
@@ -69,8 +70,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 class AllocatorCalls(Protocol):
     """Answers the calls. All but `status` raise ProtocolError while nothing can be decided."""
 
-    def status(self) -> StatusReply:
-        """Return whether the scheduler can use this allocator."""
+    def status(self, request: StatusRequest) -> StatusReply:
+        """Renew reservations, and return whether the scheduler can use this allocator."""
         ...
 
     def prefilter(self, request: PreFilterRequest) -> PreFilterReply:
@@ -154,7 +155,7 @@ class _Handlers:
     def __init__(self, calls: AllocatorCalls, streams: ActivationStreams) -> None:
         self._streams = streams
         self._handlers: Mapping[tuple[str, str], Handler] = {
-            (STATUS.method, STATUS.path): _without_body(calls.status),
+            (STATUS.method, STATUS.path): _with_body(StatusRequest, calls.status),
             (PRE_FILTER.method, PRE_FILTER.path): _with_body(PreFilterRequest, calls.prefilter),
             (RESERVE.method, RESERVE.path): _with_body(PodOnNode, calls.reserve),
             (UNRESERVE.method, UNRESERVE.path): _with_body(PodReference, calls.unreserve),
@@ -250,13 +251,6 @@ def _remove_socket(file: Path) -> None:
             file.unlink()
 
 
-def _without_body(call: Callable[[], msgspec.Struct]) -> Handler:
-    async def handle(_: bytes) -> msgspec.Struct:
-        return call()
-
-    return handle
-
-
 def _with_body(kind: type[T], call: Callable[[T], msgspec.Struct]) -> Handler:
     decoder = msgspec.json.Decoder(kind)
 
@@ -277,7 +271,7 @@ def _with_body_async(kind: type[T], call: Callable[[T], Awaitable[msgspec.Struct
 
 def _decode(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
     try:
-        return decoder.decode(body)
+        return decoder.decode(body or b"{}")
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ProtocolError(ErrorCode.BAD_REQUEST, shorten_message(f"{error}")) from None
 

@@ -17,7 +17,7 @@ from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.calls import CurrentDecisions
 from allocator.state.caches import AllocatorCaches
 from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
-from allocator.state.reserved_pods import ReservedPods
+from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.writes.claims import WrittenState
 from drawbridge.agreement.owned_pools import (
     PoolOwner,
@@ -113,8 +113,10 @@ class LiveState:
         on_change: Callable[[], None],
         report: Callable[[Finding, Claim], None],
         pause_collection: Callable[[], AbstractContextManager[None]] = pause_garbage_collection,
+        limits: HoldLimits = DEFAULT_LIMITS,
     ) -> None:
         self._caches = caches
+        self._limits = limits
         self._configuration = configuration
         self._on_rebuild = on_rebuild
         self._on_change = on_change
@@ -212,7 +214,7 @@ class LiveState:
         state.planner.world()  # otherwise the first call of the scheduler waits for it
         nodes, pools = len(state.planner.nodes), len(state.nodes_with_pools)
         log_event(_LOG, logging.INFO, "decisions built", nodes=nodes, nodes_with_pools=pools)
-        return PodDecisions(state, lambda: str(uuid.uuid4()))
+        return PodDecisions(state, lambda: str(uuid.uuid4()), limits=self._limits)
 
     def _apply(self, before: CachedObject[Any] | None, after: CachedObject[Any] | None) -> None:
         if self._decisions is None:

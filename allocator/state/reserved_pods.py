@@ -2,10 +2,14 @@
 
 A claim is reserved once, also if several pods use it. Its reservation ends when the last of them
 gives it back. The ledger has the devices; this module has the pods.
+
+The scheduler holds a pod between Reserve and Bind, for example while a volume is provisioned. It
+names the pods that it holds each second, and their reservations are renewed, within limits.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -19,7 +23,25 @@ from drawbridge.dra.taints import first_untolerated_taint
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.ledger import Reservation, ReservationRefusal, uid_of
 
+# How long a reservation lasts that is not renewed.
+RESERVATION_SECONDS: Final = 30.0
+# How long a pod that is woken can count on the devices that were found for it.
+PROMISE_SECONDS: Final = 2.0
 MAX_EXPIRED: Final = 4096
+
+
+class HoldLimits(NamedTuple):
+    """How long a reservation can be renewed, and for how many devices of one namespace.
+
+    By default as long as kube-scheduler holds a pod: at most 15 minutes at Permit (`maxTimeout`),
+    and then 600 s while its volumes are bound (`bindTimeoutSeconds` of VolumeBinding).
+    """
+
+    seconds: float = 1500.0
+    devices: int = 64
+
+
+DEFAULT_LIMITS: Final = HoldLimits()
 
 
 class ClaimReservation(msgspec.Struct, frozen=True):
@@ -55,18 +77,29 @@ class _PromisedClaim(msgspec.Struct, frozen=True):
 
 class _ReservedPod(msgspec.Struct, frozen=True):
     reservation: PodReservation
+    since: float
     until: float
     writing: bool = False
     # Whether the pod was woken and the scheduler has not reserved it yet.
     promised: bool = False
     priority: int = 0
 
+    def is_renewed(self, now: float) -> bool:
+        """Whether the reservation is older than one that is not renewed."""
+        return not self.promised and now - self.since > RESERVATION_SECONDS
+
+    def count_devices(self) -> int:
+        """Return how many devices are reserved for the pod."""
+        allocations = (each.allocation for each in self.reservation.claims)
+        return sum(len(each.devices.results) for each in allocations if each)
+
 
 class ReservedPods:
     """The pods with a reservation, and the claims that are reserved for them."""
 
-    def __init__(self, state: AllocatorState) -> None:
+    def __init__(self, state: AllocatorState, limits: HoldLimits) -> None:
         self._state = state
+        self._limits = limits
         self._pods: dict[str, _ReservedPod] = {}
         self._claims: dict[str, _PromisedClaim] = {}
         # The nodes of the reservations that expired while the scheduler counted on them.
@@ -119,6 +152,10 @@ class ReservedPods:
             and claim.uid in self._state.ledger.reservations
         )
 
+    def count_renewed_devices(self, now: float) -> int:
+        """Return how many devices are reserved longer than without a renewal."""
+        return sum(each.count_devices() for each in self._pods.values() if each.is_renewed(now))
+
     # --- reserving ---
 
     def reserve(
@@ -126,7 +163,7 @@ class ReservedPods:
         request: PodRequest,
         node: str,
         solved: Mapping[str, Allocation],
-        until: float,
+        now: float,
         *,
         promised: bool = False,
     ) -> ReservationRefusal | None:
@@ -138,6 +175,7 @@ class ReservedPods:
             if state.claims[uid].status.allocation is None
         }
         new = {uid: each.reservation for uid, each in wanted.items()}
+        until = now + (PROMISE_SECONDS if promised else RESERVATION_SECONDS)
         view, pools = state.ledger.view(), state.planner.pools_for(node)
         if refusal := state.ledger.assume(new, until=until, view=view, pools=pools):
             return refusal
@@ -148,16 +186,39 @@ class ReservedPods:
         claims = tuple(self._claim_reservation(state.claims[uid]) for uid in request.claims)
         reservation = PodReservation(pod.namespace, pod.name, pod.uid, node, claims)
         self._pods[pod.uid] = _ReservedPod(
-            reservation, until, promised=promised, priority=pod.priority
+            reservation, now, until, promised=promised, priority=pod.priority
         )
         return None
 
-    def extend(self, pod_uid: str, until: float, *, promised: bool = False) -> None:
-        """Keep a reservation longer."""
+    def confirm(self, pod_uid: str, now: float) -> None:
+        """Make a promise a reservation; a reservation is renewed."""
         reserved = self._pods[pod_uid]
-        later = max(until, reserved.until)
-        kept = reserved.promised and promised
-        self._pods[pod_uid] = msgspec.structs.replace(reserved, until=later, promised=kept)
+        if reserved.promised:
+            reserved = msgspec.structs.replace(reserved, promised=False, since=now)
+        self._extend(reserved, now)
+
+    def renew(self, pod_uids: Iterable[str], now: float) -> None:
+        """Extend the reservations of the pods that the scheduler holds.
+
+        In a namespace, those that are renewed for a long time come first. So a pod never loses its
+        devices to the limit because of a later one.
+        """
+        held = [self._pods[uid] for uid in dict.fromkeys(pod_uids) if uid in self._pods]
+        devices: Counter[str] = Counter()
+        for reserved in sorted(held, key=lambda each: each.since):
+            if reserved.promised:
+                continue  # the scheduler has not reserved the pod since it gave it up
+            if reserved.is_renewed(now):
+                namespace = reserved.reservation.namespace
+                devices[namespace] += reserved.count_devices()
+                if devices[namespace] > self._limits.devices:
+                    continue
+            self._extend(reserved, now)
+
+    def _extend(self, reserved: _ReservedPod, now: float) -> None:
+        until = min(now + RESERVATION_SECONDS, reserved.since + self._limits.seconds)
+        later = msgspec.structs.replace(reserved, until=max(reserved.until, until))
+        self._pods[reserved.reservation.uid] = later
 
     def _new_promise(self, allocation: Allocation) -> _PromisedClaim:
         mark = make_mark(allocation, self._state.planner.counter_uses)

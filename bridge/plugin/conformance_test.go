@@ -84,10 +84,21 @@ func playStatus(t *testing.T, s *stage, each *conformanceCase) {
 	if err := json.Unmarshal(each.Reply.Body, &want); err != nil {
 		t.Fatal(err)
 	}
+	var request protocol.StatusRequest
+	if each.Request.Body == nil {
+		each.Request.Body = json.RawMessage(`{"heldPods": []}`)
+	}
+	if err := json.Unmarshal(each.Request.Body, &request); err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range request.HeldPods {
+		s.held.add(types.UID(uid))
+	}
 	problem := (&watch{plugin: s.Plugin}).askStatus(t.Context())
 	if (problem == nil) != (want.Ready && want.Leading) {
 		t.Errorf("got %v", problem)
 	}
+	checkSent(t, s.server.Take()[0], each)
 }
 
 func playEvents(t *testing.T, s *stage, each *conformanceCase) {

@@ -57,6 +57,8 @@ type Plugin struct {
 	everyNode *podSet
 	// unanswered holds the pods that were refused because the allocator did not answer.
 	unanswered *podSet
+	// held holds the pods between Reserve and Bind, whose reservations are renewed.
+	held *podSet
 	// leads is true as soon as this process schedules.
 	leads atomic.Bool
 }
@@ -86,6 +88,7 @@ func newPlugin(args Args, cluster cluster, client *protocol.Client, clock clock.
 		allocator:  &allocator{client: client, clock: clock},
 		everyNode:  newPodSet(),
 		unanswered: newPodSet(),
+		held:       newPodSet(),
 	}
 }
 

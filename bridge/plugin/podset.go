@@ -42,10 +42,21 @@ func (s *podSet) remove(uid types.UID) {
 func (s *podSet) take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken := make([]string, 0, len(s.uids))
+	defer clear(s.uids)
+	return s.texts()
+}
+
+// list returns all pods.
+func (s *podSet) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.texts()
+}
+
+func (s *podSet) texts() []string {
+	texts := make([]string, 0, len(s.uids))
 	for uid := range s.uids {
-		taken = append(taken, string(uid))
+		texts = append(texts, string(uid))
 	}
-	clear(s.uids)
-	return taken
+	return texts
 }

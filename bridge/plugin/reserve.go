@@ -26,6 +26,7 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 		return fwk.NewStatus(fwk.Unschedulable, reply.Message)
 	}
 	p.everyNode.remove(pod.UID)
+	p.held.add(pod.UID)
 	return nil
 }
 
@@ -34,6 +35,7 @@ func (p *Plugin) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if readState(state) == nil {
 		return
 	}
+	p.held.remove(pod.UID)
 	err := p.allocator.unreserve(ctx, protocol.PodReference{PodUID: string(pod.UID)})
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("The reservation is left to expire", "pod", klog.KObj(pod), "reason", err)
@@ -51,6 +53,7 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node s
 	if len(names) == 0 {
 		return fwk.NewStatus(fwk.Skip)
 	}
+	p.held.remove(pod.UID) // a reservation that is being written does not expire
 	reply, err := p.allocator.bind(ctx, protocol.PodOnNode{PodUID: string(pod.UID), Node: node})
 	if err != nil {
 		return fwk.AsStatus(err)

@@ -48,7 +48,8 @@ func (w *watch) wake(event protocol.Event) {
 	cluster.activate(cluster.waitingWith(event.Activate))
 }
 
-// followStatus asks each second whether the allocator is ready, until the context is done.
+// followStatus asks each second whether the allocator is ready, and renews reservations, until the
+// context is done.
 func (w *watch) followStatus(ctx context.Context) {
 	ticker := w.clock.NewTicker(statusInterval)
 	defer ticker.Stop()
@@ -87,7 +88,8 @@ func (w *watch) checkStatus(ctx context.Context) {
 func (w *watch) askStatus(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statusInterval)
 	defer cancel()
-	status, err := w.plugin.allocator.client.Status(ctx)
+	request := protocol.StatusRequest{HeldPods: w.plugin.held.list()}
+	status, err := w.plugin.allocator.client.Status(ctx, request)
 	switch {
 	case err != nil:
 		return err

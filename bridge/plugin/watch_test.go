@@ -2,9 +2,12 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -62,6 +65,48 @@ func TestPodsThatGotNoAnswerAreWokenWhenTheAllocatorIsReady(t *testing.T) {
 	checkCode(t, status, fwk.Success)
 	s.watch.checkStatus(t.Context())
 	checkTexts(t, s.cluster.taken())
+}
+
+func TestStatusNamesThePodsBetweenReserveAndBind(t *testing.T) {
+	reserved := allocatortest.Reply{Body: protocol.ReserveReply{Reserved: true}}
+	cases := map[string]struct {
+		reserve allocatortest.Reply
+		then    func(s *watchStage, pod *v1.Pod)
+		held    []string
+	}{
+		"waits at Permit or in PreBind": {reserved, func(*watchStage, *v1.Pod) {}, []string{"pod-1"}},
+		"not reserved":                  {allocatortest.Reply{Body: protocol.ReserveReply{}}, func(*watchStage, *v1.Pod) {}, nil},
+		"given back": {reserved, func(s *watchStage, pod *v1.Pod) {
+			s.Unreserve(t.Context(), s.state, pod, "n1")
+		}, nil},
+		"given back without an answer": {reserved, func(s *watchStage, pod *v1.Pod) {
+			s.allocator.stop(errors.New("not ready"))
+			s.Unreserve(t.Context(), s.state, pod, "n1")
+		}, nil},
+		"being bound": {reserved, func(s *watchStage, pod *v1.Pod) {
+			s.Bind(t.Context(), s.state, pod, "n1")
+		}, nil},
+	}
+	for name, each := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, pod := newWatchStage(t), podWith("a")
+			s.fits(true, "n1")
+			s.preFilter(t, pod)
+			s.server.Reply("/v1/reserve", each.reserve)
+			s.Reserve(t.Context(), s.state, pod, "n1")
+			each.then(s, pod)
+			s.server.Take()
+			for range 2 { // again and again, until it changes
+				s.status(true, true)
+				s.watch.checkStatus(t.Context())
+				var request protocol.StatusRequest
+				if err := json.Unmarshal(s.server.Take()[0].Body, &request); err != nil {
+					t.Fatal(err)
+				}
+				checkTexts(t, request.HeldPods, each.held...)
+			}
+		})
+	}
 }
 
 func TestNoCallIsTriedBetweenTwoStatusCallsWithoutAnAnswer(t *testing.T) {

@@ -64,10 +64,10 @@ func NewClient(socket string) *Client {
 	return &Client{http: &http.Client{Transport: transport}, silenceLimit: silenceLimit}
 }
 
-// Status asks whether the allocator is ready.
-func (c *Client) Status(ctx context.Context) (*Status, error) {
+// Status asks whether the allocator is ready, and has it renew reservations.
+func (c *Client) Status(ctx context.Context, request StatusRequest) (*Status, error) {
 	reply := &Status{}
-	return reply, c.call(ctx, http.MethodGet, statusPath, nil, reply)
+	return reply, c.call(ctx, http.MethodGet, statusPath, request, reply)
 }
 
 // PreFilter asks on which nodes the claims of a pod can be allocated.

@@ -60,7 +60,7 @@ func TestARequestOverTheLimitIsNotSent(t *testing.T) {
 }
 
 func TestACallFailsWithoutAnAllocator(t *testing.T) {
-	_, err := protocol.NewClient("/nonexistent").Status(t.Context())
+	_, err := protocol.NewClient("/nonexistent").Status(t.Context(), protocol.StatusRequest{})
 	if err == nil || protocol.IsPermanent(err) || protocol.IsBug(err) {
 		t.Errorf("got %v", err)
 	}

@@ -25,6 +25,12 @@ const (
 	eventsPath     = "/v1/events"
 )
 
+// StatusRequest names the pods that the scheduler holds between Reserve and Bind, by UID. An allocator
+// of 1.1 does not read it.
+type StatusRequest struct {
+	HeldPods []string `json:"heldPods"`
+}
+
 // Status says whether the allocator answers.
 type Status struct {
 	Protocol string   `json:"protocol"`

@@ -255,6 +255,11 @@ ALLOCATOR_NOT_UNDONE: Final = Gauge(
     "Unfinished writes that could not be undone yet: their devices can be held meanwhile.",
     registry=REGISTRY,
 )
+ALLOCATOR_HELD: Final = Gauge(
+    "drawbridge_allocator_held_devices",
+    "Devices reserved for longer than 30 s for pods between Reserve and Bind.",
+    registry=REGISTRY,
+)
 OTHER_WEBHOOKS: Final = Gauge(
     "drawbridge_other_webhooks",
     "Known webhooks of other projects that act on the same pods.",

@@ -15,6 +15,7 @@ from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.scores import NodeStrategy
 from allocator.scheduler.protocol import PreFilterReply, PreFilterRequest, SchedulingPod
 from allocator.state.cluster_state import AllocatorState, FindNode, WatchedObject
+from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits
 from drawbridge.dra.allocation import to_json
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
@@ -134,6 +135,7 @@ class Cluster:
         *objects: WatchedObject,
         strategy: NodeStrategy = NodeStrategy.NONE,
         nodes_per_call: int = 1000,
+        limits: HoldLimits = DEFAULT_LIMITS,
         **gpus: int,
     ) -> None:
         self.state = AllocatorState(Planner(), Ledger(), owns_all)
@@ -143,6 +145,7 @@ class Cluster:
             lambda: f"share-{next(numbers)}",
             strategy=strategy,
             nodes_per_call=nodes_per_call,
+            limits=limits,
         )
         self.now = 0.0
         self.add(gpu_class(), *(Node(name, {"name": name}) for name in gpus))
@@ -190,9 +193,9 @@ class Cluster:
         assert reply.reserved == (not reply.message)
         return reply.message
 
-    def schedule(self, uid: str, *claims: Plain) -> str:
+    def schedule(self, uid: str, *claims: Plain, **fields: object) -> str:
         """Reserve the first node that fits; returns it."""
-        reply = self.prefilter(uid, *claims)
+        reply = self.prefilter(uid, *claims, **fields)
         assert reply.fit, reply.message
         node = reply.fit[0].node
         assert not self.reserve(uid, node)

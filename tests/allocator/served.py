@@ -13,7 +13,7 @@ import msgspec
 
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.calls import SchedulerCalls
-from allocator.scheduler.protocol import HEADER, BindReply, PostFilterReply
+from allocator.scheduler.protocol import HEADER, VERSION_TEXT, BindReply, PostFilterReply
 from allocator.scheduler.server import ActivationStreams, serve_calls
 from drawbridge.dra.claim import read_claim
 from drawbridge.dra.classes import read_class
@@ -109,7 +109,7 @@ class Served:
     async def events(self) -> AsyncIterator[aiohttp.StreamReader]:
         """Open the event stream."""
         async with self._client() as client:
-            url, headers = "http://allocator/v1/events", {HEADER: "1.0"}
+            url, headers = "http://allocator/v1/events", {HEADER: VERSION_TEXT}
             async with client.get(url, headers=headers) as response:
                 yield response.content
 

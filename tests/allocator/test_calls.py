@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from allocator.decisions.pod_devices import RESERVATION_SECONDS, PodDecisions
+from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.protocol import (
@@ -16,7 +16,9 @@ from allocator.scheduler.protocol import (
     PostFilterReply,
     PreFilterRequest,
     SchedulingPod,
+    StatusRequest,
 )
+from allocator.state.reserved_pods import RESERVATION_SECONDS
 from drawbridge.process import metrics
 from tests.allocator.clusters import Cluster, claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest
@@ -126,6 +128,22 @@ async def test_a_pod_whose_reservation_ended_is_bound_if_the_devices_are_still_f
         case "filtered":
             process.calls.prefilter(request("p", 1))
     assert (await process.calls.bind(node)).bound is (meanwhile == "nothing")
+
+
+@pytest.mark.parametrize(
+    ("held", "leading", "is_kept"),
+    [(("p",), True, True), ((), True, False), (None, True, False), (("p",), False, False)],
+)
+async def test_the_status_of_a_leader_renews_the_reservations_of_held_pods(
+    held: tuple[str, ...] | None, *, leading: bool, is_kept: bool
+) -> None:
+    process = FakeProcess(Cluster(n1=1))
+    process.cluster.schedule("p", claim("c"))
+    process.cluster.now = RESERVATION_SECONDS - 1
+    process.leading = leading
+    assert process.calls.status(StatusRequest(held_pods=held)).leading is leading
+    process.cluster.decisions.expire(RESERVATION_SECONDS)
+    assert bool(process.cluster.held()) is is_kept
 
 
 async def test_a_release_that_takes_long_does_not_delay_the_scheduler() -> None:

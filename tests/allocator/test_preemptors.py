@@ -2,9 +2,9 @@
 
 import pytest
 
-from allocator.decisions.pod_devices import PROMISE_SECONDS
 from allocator.state.pod_records import TERMINATION_SECONDS
 from allocator.state.preemptors import EVICTION_SECONDS, KEEP_SECONDS
+from allocator.state.reserved_pods import PROMISE_SECONDS
 from drawbridge.dra.nodes import Node
 from tests.allocator.clusters import claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest, full_node

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from allocator.scheduler.protocol import HEADER
+from allocator.scheduler.protocol import HEADER, VERSION_TEXT
 from drawbridge.agreement.published_facts import build_data_key
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Cluster, Facts
@@ -61,7 +61,9 @@ class Rig:
     async def call(self, path: str, **body: object) -> tuple[int, Any]:
         """Call the allocator."""
         connector = aiohttp.UnixConnector(str(self.socket))
-        async with aiohttp.ClientSession(connector=connector, headers={HEADER: "1.0"}) as client:
+        async with aiohttp.ClientSession(
+            connector=connector, headers={HEADER: VERSION_TEXT}
+        ) as client:
             method = "POST" if body else "GET"
             url = f"http://allocator/v1/{path}"
             async with client.request(method, url, json=body or None) as response:
@@ -73,7 +75,7 @@ class Rig:
         await self.status(lambda _: True)
         connector = aiohttp.UnixConnector(str(self.socket))
         async with (
-            aiohttp.ClientSession(connector=connector, headers={HEADER: "1.0"}) as client,
+            aiohttp.ClientSession(connector=connector, headers={HEADER: VERSION_TEXT}) as client,
             client.get("http://allocator/v1/events") as response,
         ):
             yield response.content

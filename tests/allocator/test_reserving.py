@@ -2,7 +2,7 @@
 
 import pytest
 
-from allocator.decisions.pod_devices import PROMISE_SECONDS, RESERVATION_SECONDS
+from allocator.state.reserved_pods import PROMISE_SECONDS, RESERVATION_SECONDS
 from drawbridge.dra.allocation import to_json
 from drawbridge.ledger.audit import audit
 from tests.allocator.clusters import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from allocator.scheduler.protocol import MAX_BODY_BYTES
+from allocator.scheduler.protocol import MAX_BODY_BYTES, VERSION_TEXT
 from allocator.scheduler.server import serve_calls
 from tests.allocator.clusters import Cluster, claim
 from tests.allocator.conformance import CASES, CLUSTER, Case
@@ -60,7 +60,9 @@ async def test_only_the_user_and_the_group_can_open_the_socket(tmp_path: Path) -
 
 async def test_the_socket_of_a_killed_process_is_replaced_and_no_other_file(tmp_path: Path) -> None:
     async with serving(Cluster(), tmp_path) as first, serving(Cluster(), tmp_path) as second:
-        assert (await second.send({"method": "GET", "path": "/v1/status", "version": "1.0"}))[0]
+        assert (
+            await second.send({"method": "GET", "path": "/v1/status", "version": VERSION_TEXT})
+        )[0]
         assert first.socket == second.socket
     file = tmp_path / "run" / "allocator.sock"
     file.write_text("important")
@@ -73,7 +75,7 @@ async def test_the_socket_of_a_killed_process_is_replaced_and_no_other_file(tmp_
 async def test_a_large_request_is_refused_and_the_connection_goes_on(tmp_path: Path) -> None:
     async with serving(Cluster(n1=1), tmp_path) as served:
         body = {"podUID": "p", "node": "n1", "x": "y" * MAX_BODY_BYTES}
-        request = {"method": "POST", "path": "/v1/reserve", "version": "1.0", "body": body}
+        request = {"method": "POST", "path": "/v1/reserve", "version": VERSION_TEXT, "body": body}
         status, _, reply = await served.send(request)
         assert (status, reply["error"]["code"]) == (413, "TooLarge")
         request["body"] = {"podUID": "p", "node": "n1"}
@@ -83,7 +85,7 @@ async def test_a_large_request_is_refused_and_the_connection_goes_on(tmp_path: P
 async def test_deeply_nested_bodies_are_refused(tmp_path: Path) -> None:
     async with serving(Cluster(n1=1), tmp_path) as served:
         for text in ("[" * 100_000, '{"pod":' * 50_000, '{"podUID":"\\ud800","node":"n"}'):
-            request = {"method": "POST", "path": "/v1/bind", "version": "1.0", "text": text}
+            request = {"method": "POST", "path": "/v1/bind", "version": VERSION_TEXT, "text": text}
             status, _, reply = await served.send(request)
             assert (status, reply["error"]["code"]) == (400, "BadRequest")
 
@@ -91,7 +93,7 @@ async def test_deeply_nested_bodies_are_refused(tmp_path: Path) -> None:
 def prefilter(uid: str, gpu: dict[str, Any]) -> dict[str, Any]:
     pod = {"namespace": "default", "name": uid, "uid": uid}
     body = {"pod": pod, "claims": [gpu], "maxNodes": 20}
-    return {"method": "POST", "path": "/v1/prefilter", "version": "1.0", "body": body}
+    return {"method": "POST", "path": "/v1/prefilter", "version": VERSION_TEXT, "body": body}
 
 
 async def test_a_waiting_pod_is_activated_when_a_device_is_free(tmp_path: Path) -> None:

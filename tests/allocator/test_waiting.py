@@ -7,8 +7,9 @@ import pytest
 
 from allocator.decisions import waiting as waiting_pods
 from allocator.decisions.pauses import MAX_PAUSE_SECONDS
-from allocator.decisions.pod_devices import PROMISE_SECONDS, Promise
+from allocator.decisions.pod_devices import Promise
 from allocator.decisions.waiting import WaitingPods
+from allocator.state.reserved_pods import PROMISE_SECONDS
 from drawbridge.dra.nodes import Node
 from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, pod
 
