@@ -2,6 +2,7 @@
 
     python -m e2e [smoke|full|compat|chaos|node|timings|rates|list] [-k PART]
         [--kubernetes VERSION] [--image]
+    python -m e2e soak [--minutes N] [--seed S] [--nodes N]
 
 Without an argument the suite is taken from the environment variable SUITE, else it is `smoke`.
 """
@@ -17,6 +18,8 @@ from e2e.rates import rates
 from e2e.realnodes.suite import run_node_suite
 from e2e.runner import print_line, run_suite, summary
 from e2e.scenarios.registry import RIGS, SUITES, VERSIONS, all_scenarios
+from e2e.soak.run import soak
+from e2e.soak.settings import SoakSettings
 from e2e.timings import timings
 
 
@@ -32,11 +35,15 @@ def main() -> int:
         "what",
         nargs="?",
         default=os.environ.get("SUITE", "smoke"),
-        choices=[*SUITES, "timings", "rates", "list"],
+        choices=[*SUITES, "soak", "timings", "rates", "list"],
     )
     parser.add_argument("-k", dest="part", default="", help="only names with one of: A,B")
     parser.add_argument("--kubernetes", choices=VERSIONS, help="instead of the suite's versions")
     parser.add_argument("--image", action="store_true", help="run Drawbridge from its image")
+    defaults = SoakSettings()
+    parser.add_argument("--minutes", type=float, default=defaults.minutes, help="of a soak")
+    parser.add_argument("--seed", type=int, default=defaults.seed, help="of a soak")
+    parser.add_argument("--nodes", type=int, default=defaults.nodes, help="of a soak")
     arguments = parser.parse_args()
     if arguments.image:  # for any scenario; those of e2e.scenarios.image always do
         RIGS["installed"] = image_options
@@ -51,6 +58,9 @@ def main() -> int:
     if arguments.what == "rates":
         rates(print_line)
         return 0
+    if arguments.what == "soak":
+        settings = SoakSettings(arguments.minutes, arguments.seed, arguments.nodes)
+        return 0 if soak(settings, print_line) else 1
     if arguments.what == "node":
         return run_node_suite(arguments.part)
     counts = run_suite(arguments.what, arguments.part, arguments.kubernetes)

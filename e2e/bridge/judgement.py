@@ -16,16 +16,16 @@ def broken_rules(client: Client, version: str, claims: list[JSON]) -> list[str]:
     """List what is wrong with the allocations of claims, each on its node."""
     if not claims:
         return []
-    world = _world(client, version)
+    world = read_world(client, version)
     by_node = defaultdict(list)
     for claim in claims:
-        by_node[_node_of(claim)].append(claim)
+        by_node[node_of(claim)].append(claim)
     with Expressions(binary()) as expressions:
         return [
             f"{node}: {problem}"
             for node, some in by_node.items()
             for problem in check(
-                {**_seen_from(node, world), "claims": some},
+                {**seen_from(node, world), "claims": some},
                 node,
                 [each["status"]["allocation"] for each in some],
                 expressions,
@@ -33,7 +33,7 @@ def broken_rules(client: Client, version: str, claims: list[JSON]) -> list[str]:
         ]
 
 
-def _seen_from(node: str, world: dict[str, Any]) -> dict[str, Any]:
+def seen_from(node: str, world: dict[str, Any]) -> dict[str, Any]:
     """Leave out what belongs to other nodes."""
     local = (None, node)
     return {
@@ -43,7 +43,8 @@ def _seen_from(node: str, world: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _world(client: Client, version: str) -> dict[str, Any]:
+def read_world(client: Client, version: str) -> dict[str, Any]:
+    """Read what an allocator sees of a cluster, without claims."""
     rules = []
     try:
         rules = client.get(RULES)["items"]
@@ -61,7 +62,7 @@ def _world(client: Client, version: str) -> dict[str, Any]:
     }
 
 
-def _node_of(claim: JSON) -> str:
+def node_of(claim: JSON) -> str:
     """Return the node that an allocation of local devices is tied to."""
     (term,) = claim["status"]["allocation"]["nodeSelector"]["nodeSelectorTerms"]
     (field,) = term["matchFields"]

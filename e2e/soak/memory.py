@@ -1,0 +1,79 @@
+"""Samples the resident memory of processes, and finds how it grows."""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
+# A process whose caches still fill, or whose allocator returns pages in steps, is not a leak.
+GROWN_MIB, GROWN_PART = 24.0, 0.12
+
+
+def resident_mib(pid: int) -> float:
+    """Return the resident memory of a process and of those that it started; 0 if it ended."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        texts = [(task / "children").read_text(encoding="ascii") for task in tasks]
+    except OSError:
+        return 0.0
+    return pages * PAGE_MIB + sum(resident_mib(int(child)) for child in " ".join(texts).split())
+
+
+@dataclass
+class Memory:
+    """Samples by process name; those of a life are those since its last start."""
+
+    lives: dict[str, int] = field(default_factory=dict)
+    samples: defaultdict[str, list[tuple[float, float]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    peaks: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def sample(self, now: float, pids: Mapping[str, int]) -> None:
+        """Read every process once."""
+        for name, pid in pids.items():
+            size = resident_mib(pid)
+            if not size:
+                continue
+            if self.lives.get(name) != pid:
+                self.lives[name] = pid
+                self.samples[name] = []
+            self.samples[name].append((now, size))
+            self.peaks[name] = max(self.peaks[name], size)
+
+    def growth(self, name: str) -> tuple[float, float, float]:
+        """Return mean MiB, MiB per hour and seconds of the last half of the last life."""
+        samples = self.samples[name][len(self.samples[name]) // 2 :]
+        mean = sum(size for _, size in samples) / max(1, len(samples))
+        seconds = samples[-1][0] - samples[0][0] if samples else 0.0
+        return mean, slope(samples) * 3600, seconds
+
+    def has_grown(self, name: str) -> bool:
+        """Return whether the memory of the last half grows by more than caches explain."""
+        mean, an_hour, seconds = self.growth(name)
+        return an_hour * seconds / 3600 > max(GROWN_MIB, GROWN_PART * mean)
+
+    def rows(self) -> Iterator[str]:
+        """Yield a line of the report for each process."""
+        for name in sorted(self.samples):
+            mean, an_hour, seconds = self.growth(name)
+            yield (
+                f"{name:34}  {mean:7.1f}  {self.peaks[name]:7.1f}  "
+                f"{an_hour:+8.1f}  {seconds / 60:5.1f} min"
+            )
+
+
+HEAD = f"{'process':34}  {'MiB':>7}  {'peak':>7}  {'MiB/h':>8}  over the last"
+
+
+def slope(samples: list[tuple[float, float]]) -> float:
+    """Return the slope of the line of least squares."""
+    if len(samples) < 3:
+        return 0.0
+    mean_x = sum(x for x, _ in samples) / len(samples)
+    mean_y = sum(y for _, y in samples) / len(samples)
+    square = sum((x - mean_x) ** 2 for x, _ in samples)
+    return sum((x - mean_x) * (y - mean_y) for x, y in samples) / square if square else 0.0

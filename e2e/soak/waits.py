@@ -1,0 +1,83 @@
+"""Watches the pods of a soak: which are there, and how long each waited for its node."""
+
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from e2e.controlplane.client import JSON, Client
+from e2e.controlplane.watch import ListWatch
+from e2e.soak.pods import PRIORITIES
+
+PHASE, KIND, PRIORITY = (f"rig.drawbridge.dev/{name}" for name in ("phase", "kind", "priority"))
+
+
+@dataclass
+class PodLife:
+    """When a pod was seen first, with a node, and gone; seconds of a monotonic clock."""
+
+    phase: str
+    kind: str
+    priority: str
+    created: float
+    bound: float = 0.0
+    gone: float = 0.0
+
+
+class Waits:
+    """All pods with the labels of a soak, from a watch."""
+
+    def __init__(self, client: Client) -> None:
+        self.lives: dict[str, PodLife] = {}
+        self._lock = threading.Lock()
+        self._watch = ListWatch(client, "/api/v1/pods", self._told)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._watch.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._watch.stop()
+
+    def _told(self, event: str, pod: JSON) -> None:
+        labels, uid = pod["metadata"].get("labels", {}), pod["metadata"]["uid"]
+        if PHASE not in labels:
+            return
+        now = time.monotonic()
+        with self._lock:
+            life = self.lives.setdefault(
+                uid, PodLife(labels[PHASE], labels[KIND], labels[PRIORITY], now)
+            )
+            if pod["spec"].get("nodeName") and not life.bound:
+                life.bound = now
+            if event == "DELETED":
+                life.gone = now
+
+    def alive(self, phase: str) -> int:
+        """Count the pods of a phase."""
+        with self._lock:
+            return sum(life.phase == phase and not life.gone for life in self.lives.values())
+
+    def rows(self, phase: str) -> Iterator[str]:
+        """Yield a line of the report for each priority."""
+        with self._lock:
+            lives = [life for life in self.lives.values() if life.phase == phase]
+        for name, _, _ in PRIORITIES:
+            # A volume decides itself how long its pod waits.
+            mine = [life for life in lives if life.priority == name and life.kind != "volume"]
+            waited = [life.bound - life.created for life in mine if life.bound]
+            never = [life for life in mine if not life.bound]
+            yield f"{phase:10}  {name:6}  {len(mine):6}  {quantiles(waited)}  {len(never):5}"
+
+
+HEAD = f"{'phase':10}  priority  pods  {'p50':>8}  {'p90':>8}  {'p99':>8}  {'worst':>8}  unbound"
+
+
+def quantiles(seconds: list[float]) -> str:
+    """Return median, 90 %, 99 % and the worst."""
+    if len(seconds) < 2:
+        return "  ".join(["       -"] * 4)
+    cuts = statistics.quantiles(seconds, n=100)
+    return "  ".join(f"{value:6.1f} s" for value in (cuts[49], cuts[89], cuts[98], max(seconds)))
