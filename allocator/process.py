@@ -86,10 +86,10 @@ class _Parts:
         self.changed = asyncio.Event()
         self.streams = ActivationStreams()
         self.report = ClaimReporter(self.recorder, lambda: settings.current).report
-        self.state = self._make_state(settings, options.holding)
+        self.state = self._make_state(settings, session.clock.now, options.holding)
         writes = ApiServerWrites(session, self.lease)
         self.binder = self._make_binder(writes, session.clock.now, options.binding)
-        self.term = self._make_term(writes)
+        self.term = self._make_term(writes, session.clock.now)
         self.calls = SchedulerCalls(
             state=self.state,
             leadership=self.term,
@@ -101,13 +101,16 @@ class _Parts:
         failures = PrepareFailures(self.state.claims_of, self._penalise, session.clock.now)
         caches.events.subscribe(failures.on_event)
 
-    def _make_state(self, settings: Settings, limits: HoldLimits) -> LiveState:
+    def _make_state(
+        self, settings: Settings, server_time: Callable[[], float], limits: HoldLimits
+    ) -> LiveState:
         return LiveState(
             self.caches,
             lambda: settings.current,
             on_rebuild=self._start_again,
             on_change=self.changed.set,
             report=self.report,
+            server_time=server_time,
             pause_collection=CollectionPause(pause_garbage_collection),
             limits=limits,
         )
@@ -127,7 +130,7 @@ class _Parts:
             times=times,
         )
 
-    def _make_term(self, writes: ApiServerWrites) -> TermKeeper:
+    def _make_term(self, writes: ApiServerWrites, server_time: Callable[[], float]) -> TermKeeper:
         self.recovery = Recovery(
             self.state,
             writes,
@@ -138,11 +141,13 @@ class _Parts:
         return TermKeeper(
             self.lease,
             self.recovery,
+            self.state,
             claims=lambda: (each.value for each in self.caches.claims.all()),
             finish_failed_writes=self.binder.finish_failed_writes,
             is_ready=lambda: self.state.ready and not self.state.find_problems(),
             # The pods that waited in an earlier term, or before new decisions, are not known.
             on_leading=self.streams.publish_all,
+            server_time=server_time,
         )
 
     def _start_again(self) -> None:

@@ -1,4 +1,4 @@
-"""What runs while the kube-scheduler of this host leads: recovery first, then clean-up.
+"""What runs while the kube-scheduler of this host leads: recovery first, then clean-up and looks.
 
 A term starts when the scheduler acquires its Lease. Nothing is allocated before the recovery of the
 term has finished. If this process cannot be sure of the Lease for a moment, the term continues,
@@ -39,23 +39,42 @@ class Lease(Protocol):
         ...
 
 
-class TermKeeper:
-    """Follows the Lease, and recovers at the start of each term."""
+class NodesToUse(Protocol):
+    """The nodes that are used after a look at all claims."""
 
-    def __init__(  # noqa: PLR0913  # all but two by name
+    def needs_look(self, now: float) -> bool:
+        """Whether a look at all claims makes a node usable."""
+        ...
+
+    def note_look(self, began: float) -> None:
+        """Use the nodes that have settled before a look at all claims."""
+        ...
+
+
+class TermKeeper:
+    """Follows the Lease, and recovers at the start of each term.
+
+    `server_time` is the Unix time of the API server.
+    """
+
+    def __init__(  # noqa: PLR0913  # all but three by name
         self,
         lease: Lease,
         recovery: Recovery,
+        nodes: NodesToUse,
         *,
         claims: Callable[[], Iterable[Claim]],
         finish_failed_writes: Callable[[], Awaitable[bool]],
         is_ready: Callable[[], bool],
         on_leading: Callable[[], None],
+        server_time: Callable[[], float],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random_fraction: Callable[[], float] = random.random,
     ) -> None:
         self._lease = lease
         self._recovery = recovery
+        self._nodes = nodes
+        self._server_time = server_time
         self._claims = claims
         self._finish_failed_writes = finish_failed_writes
         self._is_ready = is_ready
@@ -91,6 +110,7 @@ class TermKeeper:
             pause = _CHECK_SECONDS
             try:
                 await self._recover_if_needed()
+                await self._look_if_needed()
                 if self.leading and since_clean_up >= _CLEAN_UP_SECONDS:
                     is_unfinished = await self._clean_up()
                     since_clean_up = _CLEAN_UP_SECONDS if is_unfinished else 0.0
@@ -114,6 +134,16 @@ class TermKeeper:
             self.problem = ""
             log_event(_LOG, logging.INFO, "leading", holder=term.holder)
             self._on_leading()
+
+    async def _look_if_needed(self) -> None:
+        """Use the nodes whose fence has settled."""
+        began = self._server_time()
+        if not self._nodes.needs_look(began):
+            return
+        # The recovery at the start of a term is a look as well.
+        if self._recovered is not None:
+            await self._recovery.look()
+        self._nodes.note_look(began)
 
     async def _clean_up(self) -> bool:
         """Undo what earlier writes left behind; return whether more can be undone now."""

@@ -3,8 +3,13 @@
 `drawbridge.agreement.owned_pools` decides which nodes need the taint. This reconciler changes only
 its own taint: it writes the whole list of taints, because Kubernetes cannot merge it, and the API
 server rejects the write if the node has changed since.
+
+The taint has the time at which it was added: the allocator does not use the node before the other
+schedulers have seen the taint. A node that is no longer owned keeps it until the allocator has seen
+that, and has finished what it was writing.
 """
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +27,7 @@ from controller.reconcile import process_each
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.owned_pools import (
     FENCE,
+    SETTLE_SECONDS,
     NodeOwnership,
     decide_node,
     has_fence,
@@ -59,10 +65,14 @@ def taint_changes(
     )
 
 
-def change_taints(current: _Taints, *, removed: bool) -> _Taints:
-    """Return the taints of a node with the fence, or without it; the others stay."""
+def change_taints(current: _Taints, added_at: float | None) -> _Taints:
+    """Return the taints of a node with the fence since a Unix time, or without it; others stay."""
     others = [each for each in current if not _is_fence(each)]
-    return others if removed else [*others, {"key": FENCE.key, "effect": FENCE.effect}]
+    if added_at is None:
+        return others
+    time = dt.datetime.fromtimestamp(added_at, dt.UTC)
+    fence = {"key": FENCE.key, "effect": FENCE.effect, "timeAdded": f"{time:%Y-%m-%dT%H:%M:%SZ}"}
+    return [*others, fence]
 
 
 def _is_fence(taint: dict[str, Any]) -> bool:
@@ -70,11 +80,14 @@ def _is_fence(taint: dict[str, Any]) -> bool:
 
 
 class OwnedNodeReconciler:
-    """Adds and removes the taint, and reports what keeps the fence from being complete."""
+    """Adds and removes the taint, and reports what keeps the fence from being complete.
+
+    `now` is the Unix time of the API server.
+    """
 
     name = NAME
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all but two by name
         self,
         nodes: ObjectCache[WatchedNode],
         store: ObjectStore,
@@ -82,12 +95,16 @@ class OwnedNodeReconciler:
         configuration: Callable[[], Configuration],
         reporter: Reporter,
         reference: ObjectReference,
+        now: Callable[[], float],
     ) -> None:
         self._nodes = nodes
         self._store = store
         self._configuration = configuration
         self._reporter = reporter
         self._reference = reference
+        self._now = now
+        # Since when nodes have the taint without need.
+        self._left: dict[str, float] = {}
         self._reported: frozenset[Finding] = frozenset()
 
     async def reconcile(self) -> None:
@@ -97,7 +114,7 @@ class OwnedNodeReconciler:
         decided = {
             node.name: decide_node(owned, node.value.metadata.labels or {}) for node in nodes
         }
-        changes = taint_changes(nodes, decided)
+        changes = self._without_recent(taint_changes(nodes, decided))
         self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))
         self._reporter.set_gauge(Gauge.UNFENCED_NODES, sum(not each.removed for each in changes))
         rejected: list[str] = []
@@ -119,12 +136,24 @@ class OwnedNodeReconciler:
             )
             self._report(frozenset(each for each in findings if each is not None))
 
+    def _without_recent(self, changes: Iterable[TaintChange]) -> list[TaintChange]:
+        """Leave out the removals that became necessary only now; a later run makes them."""
+        now = self._now()
+        before, self._left, due = self._left, {}, []
+        for change in changes:
+            if change.removed:
+                self._left[change.node] = before.get(change.node, now)
+            if not change.removed or now - self._left[change.node] >= SETTLE_SECONDS:
+                due.append(change)
+        return due
+
     async def _write(self, change: TaintChange) -> None:
         cached = self._nodes.get(change.node)
         if cached is None:
             return
         spec = msgspec.json.decode(cached.raw).get("spec") or {}
-        taints = change_taints(spec.get("taints") or [], removed=change.removed)
+        added_at = None if change.removed else self._now()
+        taints = change_taints(spec.get("taints") or [], added_at)
         try:
             await self._store.merge(
                 change.node,

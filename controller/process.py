@@ -235,6 +235,7 @@ class Reconcilers:
             configuration=lambda: self._context.settings.current,
             reporter=self._reporter,
             reference=reference,
+            now=self._context.session.clock.now,
         )
 
     def _make_other_webhooks(self) -> OtherWebhookReconciler:

@@ -196,9 +196,9 @@ class _Handlers:
     async def _stream(self, request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={HEADER: VERSION_TEXT})
         response.content_type = "application/x-ndjson"
-        await response.prepare(request)
         # The plugin is gone if a write fails.
         with contextlib.suppress(ConnectionError):
+            await response.prepare(request)
             async with contextlib.aclosing(self._streams.events()) as events:
                 async for event in events:
                     await response.write(msgspec.json.encode(event) + b"\n")

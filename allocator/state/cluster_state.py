@@ -135,8 +135,7 @@ class AllocatorState:
         node = after or before
         if node is not None and self._change_planner(Node, node.name, after):
             self.changes.add(node.name)
-            for pool in tuple(self._pools_naming.get(node.name, ())):
-                self._decide_owner(pool)
+            self.decide_owners_on(node.name)
 
     def _apply_class(self, before: DeviceClass | None, after: DeviceClass | None) -> None:
         changed = after or before
@@ -181,6 +180,11 @@ class AllocatorState:
         """Decide the ownership of all pools again, after a change of what decides it."""
         self._owns_pool = owns_pool
         for pool in tuple(self._slices):
+            self._decide_owner(pool)
+
+    def decide_owners_on(self, node: str) -> None:
+        """Decide the ownership of the pools that name a node again."""
+        for pool in tuple(self._pools_naming.get(node, ())):
             self._decide_owner(pool)
 
     def _decide_owner(self, pool: PoolID) -> None:

@@ -18,6 +18,7 @@ from allocator.scheduler.calls import CurrentDecisions
 from allocator.state.caches import AllocatorCaches
 from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
+from allocator.state.settling_nodes import SettlingNodes
 from allocator.writes.claims import WrittenState
 from drawbridge.agreement.owned_pools import (
     PoolOwner,
@@ -35,6 +36,7 @@ from drawbridge.config.policy import compatibility_declarations, partition_table
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
@@ -48,11 +50,13 @@ from drawbridge.process.logs import log_event
 _LOG: Final = logging.getLogger("allocator.state.cluster_state")
 
 
-def make_pool_filter(configuration: Configuration, facts: Facts) -> OwnsPool:
+def make_pool_filter(
+    configuration: Configuration, facts: Facts, is_settled: Callable[[Node], bool]
+) -> OwnsPool:
     """Return the function that decides whether the allocator uses a pool.
 
-    It uses the owned pools, except those on a node without the taint that it must have, or whose
-    device plugin has the same devices.
+    It uses the owned pools, except those on a node without the taint that it must have, on a node
+    that is not settled, or whose device plugin has the same devices.
     """
     owned, families = owned_pools(configuration), known_families(configuration)
     extended = drivers_by_resource(facts.classes)
@@ -60,7 +64,7 @@ def make_pool_filter(configuration: Configuration, facts: Facts) -> OwnsPool:
     def owns_pool(pool: PoolID, slices: Collection[Slice], find_node: FindNode) -> bool:
         local = find_local_pool(pool, slices)
         node = find_node(local.node) if local else None
-        if node is None:
+        if node is None or not is_settled(node):
             return False
         owner = decide_pool(owned, pool, slices, find_node)
         withheld = find_withheld_drivers(node, families, extended)
@@ -84,7 +88,7 @@ class Effect(enum.Enum):
     REBUILD = "rebuild"
 
 
-def make_state(inputs: Inputs) -> AllocatorState:
+def make_state(inputs: Inputs, is_settled: Callable[[Node], bool]) -> AllocatorState:
     """Return a state without objects."""
     configuration, gates = inputs.configuration, inputs.facts.cluster.feature_gates
     planner = Planner(
@@ -94,14 +98,15 @@ def make_state(inputs: Inputs) -> AllocatorState:
         partitions=partition_tables(configuration),
     )
     ledger = Ledger(sharing=gates.consumable_capacity)
-    return AllocatorState(planner, ledger, make_pool_filter(configuration, inputs.facts))
+    owns_pool = make_pool_filter(configuration, inputs.facts, is_settled)
+    return AllocatorState(planner, ledger, owns_pool)
 
 
 class LiveState:
     """The current decisions, for the calls of the scheduler and for the writes.
 
     `on_rebuild` is called after the decisions were made anew, `on_change` after each change of an
-    object, `report` with each double allocation.
+    object, `report` with each double allocation. `server_time` is the Unix time of the API server.
     """
 
     def __init__(  # noqa: PLR0913  # all but two by name
@@ -112,6 +117,7 @@ class LiveState:
         on_rebuild: Callable[[], None],
         on_change: Callable[[], None],
         report: Callable[[Finding, Claim], None],
+        server_time: Callable[[], float],
         pause_collection: Callable[[], AbstractContextManager[None]] = pause_garbage_collection,
         limits: HoldLimits = DEFAULT_LIMITS,
     ) -> None:
@@ -128,6 +134,8 @@ class LiveState:
         self._observed_version = 0
         self._fences: tuple[int, Configuration, list[str]] | None = None
         self._was_fenced = False
+        # No allocation is decided before the recovery, which looks at all claims.
+        self._settling = SettlingNodes(server_time())
         for cache in (*caches.devices, caches.claims, caches.pods):
             cache.subscribe(self._apply)
         caches.facts.subscribe(self.update)
@@ -201,12 +209,16 @@ class LiveState:
             self._waiting = WaitingPods(self._decisions)
             self._on_rebuild()
         elif effect is Effect.OWNERS:
-            owns_pool = make_pool_filter(inputs.configuration, inputs.facts)
+            owns_pool = make_pool_filter(
+                inputs.configuration, inputs.facts, self._settling.is_settled
+            )
             self.decisions.state.decide_owners(owns_pool)
             self._on_change()
 
     def _build(self, inputs: Inputs) -> PodDecisions:
-        caches, state = self._caches, make_state(inputs)
+        caches, state = self._caches, make_state(inputs, self._settling.is_settled)
+        for node in caches.nodes.all():
+            self._settling.follow(None, node.value)
         ordered: Iterable[Any] = (caches.nodes, caches.classes, caches.taint_rules, caches.slices)
         for cache in (*filter(None, ordered), caches.claims, caches.pods):
             for stored in cache.all():
@@ -220,12 +232,26 @@ class LiveState:
         if self._decisions is None:
             return
         state = self._decisions.state
-        state.apply(before.value if before else None, after.value if after else None)
         changed = after or before
+        if changed is not None and isinstance(changed.value, Node):
+            self._settling.follow(before.value if before else None, after.value if after else None)
+        state.apply(before.value if before else None, after.value if after else None)
         if changed is not None and isinstance(changed.value, Claim):
             self._follow_version(changed.version)
             if after is not None:
                 self._report_conflicts(after.value)
+        self._on_change()
+
+    # --- nodes whose fence is new ---
+
+    def needs_look(self, now: float) -> bool:
+        """Whether a look at all claims makes a node usable."""
+        return self._settling.need_look(now)
+
+    def note_look(self, began: float) -> None:
+        """Use the nodes that have settled before a look at all claims."""
+        for name in self._settling.note_look(began):
+            self.decisions.state.decide_owners_on(name)
         self._on_change()
 
     def _follow_version(self, version: str) -> None:

@@ -13,7 +13,7 @@ written.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
 from allocator.writes.claims import WrittenState
@@ -86,31 +86,34 @@ class Recovery:
         self._stop_writes()
         self._state.begin_term()
         self._undoing.clear()
-        claims = await self._writes.list_claims()
-        unfinished = await self._take_over(claims)
+        unfinished = 0
+        # Nothing is allocated before all claims are read.
+        async for claim in self._read_claims():
+            if has_unfinished_mark(claim):
+                self._state.hold_marked(claim)
+                self._undoing.add(claim.metadata.uid, claim.metadata.namespace, claim)
+                unfinished += 1
         if unfinished:
             # Their pods find free devices if this succeeds before the first allocation.
             await self._undoing.run_turn()
             _LOG.info("found %d unfinished marks of an earlier term", unfinished)
 
-    async def _take_over(self, claims: Iterable[Claim]) -> int:
-        """Apply claims and hold what unfinished marks name; return how many marks there are.
+    async def look(self) -> None:
+        """Apply all claims as the API server has them, because the watch can be behind."""
+        async for _ in self._read_claims():
+            pass
 
-        Others run in between, but nothing is allocated before all are read.
-        """
-        unfinished = characters = 0
-        for claim in claims:
+    async def _read_claims(self) -> AsyncIterator[Claim]:
+        """Yield all claims as the API server has them, once applied; others run in between."""
+        characters = 0
+        for claim in await self._writes.list_claims():
             self._state.observe_claim(claim)
-            if has_unfinished_mark(claim):
-                self._state.hold_marked(claim)
-                self._undoing.add(claim.metadata.uid, claim.metadata.namespace, claim)
-                unfinished += 1
+            yield claim
             mark = claim.metadata.annotations.get(ALLOCATION_ANNOTATION, "")
             characters += _CHARACTERS_OF_CLAIM + len(mark)
             if characters >= CHARACTERS_AT_ONCE:
                 characters = 0
                 await asyncio.sleep(0)
-        return unfinished
 
     async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> bool:
         """Remove marks that no write continues; return whether more can be removed now."""

@@ -7,6 +7,7 @@ A node that is taken over can publish slices with the name of any pool. Only its
 from them: a pool with the name of a node belongs to that node.
 """
 
+import datetime as dt
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -35,6 +36,10 @@ from drawbridge.names import DUAL_LABEL, OWNED_TAINT
 
 # The taint that keeps pods of other schedulers off owned nodes.
 FENCE: Final = Taint(OWNED_TAINT, "NoSchedule")
+# A scheduler can allocate on a node after the taint was added, because its cache is older or it is
+# binding a pod, and Drawbridge after the node is no longer owned. Neither starts before the other
+# has had this time to finish.
+SETTLE_SECONDS: Final = 10.0
 _MAX_NAMED_NODES: Final = 10
 Labels: TypeAlias = Mapping[str, str]
 
@@ -231,6 +236,20 @@ def find_unfenced_nodes(owned: Sequence[OwnedPool], nodes: Iterable[Node]) -> tu
 def has_fence(taints: Iterable[Taint]) -> bool:
     """Tell whether a node with these taints has the fence; its value is irrelevant."""
     return any(each.key == FENCE.key and each.effect == FENCE.effect for each in taints)
+
+
+def settle_time(taints: Iterable[Taint]) -> float:
+    """Return until when other schedulers may still allocate on a node with the fence, as Unix time.
+
+    Only a fence with `timeAdded`, as the controller adds it, tells. A kubelet registers its node
+    with the fence, so that no other scheduler ever sees the node without it.
+    """
+    texts = (each.time_added for each in taints if has_fence((each,)))
+    try:
+        added = [dt.datetime.fromisoformat(text).timestamp() for text in texts if text]
+    except ValueError:
+        added = []
+    return max(added, default=float("-inf")) + SETTLE_SECONDS
 
 
 def report_unfenced_nodes(names: Sequence[str]) -> Finding | None:

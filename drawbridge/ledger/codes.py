@@ -19,7 +19,11 @@ DEVICE_HELD_TWICE = CODES.define(
     Severity.ERROR,
     text="Several claims hold a device that only one claim can hold.",
     example="Device/gpu.nvidia.com/node-1/gpu-0: held by default/a and default/b",
-    remedy="Delete the pods of all these claims but one. Use one scheduler for this pool.",
+    remedy=(
+        "Delete the pods of all these claims but one. Then restart the default scheduler, unless "
+        "the node is owned: with the first claim it forgets the device, and allocates it again. "
+        "Use one scheduler for this pool."
+    ),
 )
 CAPACITY_EXCEEDED = CODES.define(
     "CapacityExceeded",
@@ -151,9 +155,9 @@ NODE_ERROR_STOPS_POD = CODES.define(
     "NodeErrorStopsPod",
     Severity.WARNING,
     text=(
-        "The allocation fails with an error on one node, so the scheduler places the pod on no "
-        "node. In a large cluster the scheduler does not examine every node, so the error may not "
-        "occur."
+        "The allocation fails with an error on one node, so the default scheduler places the pod "
+        "on no node. In a large cluster it does not examine every node, so the error may not "
+        "occur. In bridge placement, the allocator uses the other nodes."
     ),
     example="an error on 1 node stops the pod, although 2 nodes have a solution",
     remedy="Correct the error in the other message, or exclude the node with a nodeSelector.",

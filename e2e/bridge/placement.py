@@ -27,6 +27,7 @@ from e2e.controlplane.plane import ControlPlane
 from e2e.installed.configuring import configure_and_wait
 from e2e.installed.installation import DENIED, NAMESPACE, Installation, Setup, installed
 from e2e.installed.manifest import BASE, JSON, find
+from e2e.nodes.fleet import NodePlan
 from e2e.nodes.machine import Machine
 from e2e.nodes.record import Record, Violation
 from e2e.scenarios.registry import RIGS, default_options, scenario
@@ -51,6 +52,7 @@ NOT_RUN = ("Deployment", "PodDisruptionBudget")
 # Two pairs take over within the duration of the Lease.
 PAIRS = 2
 SETUP = Setup(webhooks=1, controllers=1)
+FENCE = {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}
 TOLERATION = {"key": "drawbridge.dev/owned", "operator": "Exists", "effect": "NoSchedule"}
 # A Lease lasts 15 seconds, and each attempt to take it is up to 2.2 times 2 seconds later.
 LEAD_SECONDS = 60.0
@@ -155,8 +157,11 @@ class BridgeStage(Stage):
         plugins: Mapping[str, tuple[str, ...]] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Machine:
-        """Add a node whose devices Drawbridge allocates."""
-        return super().node(suffix, shape, drivers, plugins, OWNED | dict(labels or {}))
+        """Add a node whose devices Drawbridge allocates; it registers with the taint."""
+        own = {**OWNED, **(labels or {}), LABEL: self.name}
+        name = self.node_name(suffix)
+        self.fleet.add_all([NodePlan(name, shape, drivers or {}, own, plugins or {}, (FENCE,))])
+        return self.fleet.machines[name]
 
     def pod_object(self, name: str, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
         """Return a pod of Drawbridge's scheduler without creating it."""

@@ -28,13 +28,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class NodePlan:
-    """One node to be: its shape, drivers with their modes, plugins as resource -> units."""
+    """One node to be: its shape, drivers with their modes, plugins as resource -> units.
+
+    The kubelet registers the node with the taints.
+    """
 
     name: str
     shape: str
     drivers: Mapping[str, str | None] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     plugins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
 
 
 class Fleet:
@@ -121,7 +125,7 @@ class Fleet:
     def _start_node(self, plan: NodePlan, hardware: Machine) -> None:
         """Create the node with its plugins, before its drivers publish."""
         counts = {resource: len(units) for resource, units in plan.plugins.items()}
-        body = node.node(hardware, plan.labels, counts)
+        body = node.node(hardware, plan.labels, counts, plan.taints)
         self.owners[plan.name] = self.client.create("/api/v1/nodes", body)["metadata"]["uid"]
         self.kubelet.plugins[plan.name] = {
             resource: Plugin(plan.name, resource, units, self.record)

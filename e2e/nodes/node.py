@@ -1,7 +1,7 @@
 """Builds Node objects with the labels of clouds and of node feature discovery."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from e2e.nodes.machine import Machine
@@ -21,6 +21,7 @@ def node(
     machine: Machine,
     labels: Mapping[str, str] | None = None,
     extended: Mapping[str, int] | None = None,
+    taints: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """Return the Node of a machine: Ready, with what plugins advertise in `extended`."""
     resources = ALLOCATABLE | {name: str(count) for name, count in (extended or {}).items()}
@@ -31,7 +32,7 @@ def node(
             "name": machine.name,
             "labels": _cloud(machine) | _discovery(machine) | dict(labels or {}),
         },
-        "spec": {"providerID": f"rig://{machine.name}"},
+        "spec": {"providerID": f"rig://{machine.name}", "taints": list(taints)},
         "status": {
             "capacity": resources,
             "allocatable": resources,

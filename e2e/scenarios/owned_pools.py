@@ -39,9 +39,9 @@ def taint(stage: Stage, node: str, *taints: JSON) -> None:
 
 
 def taints(stage: Stage, node: str) -> list[JSON]:
-    """Return the taints of a node."""
+    """Return the taints of a node, without their times."""
     found: list[JSON] = stage.client.get(f"/api/v1/nodes/{node}")["spec"].get("taints", [])
-    return found
+    return [{key: each[key] for key in each if key != "timeAdded"} for each in found]
 
 
 def reason(stage: Stage, name: str) -> str:

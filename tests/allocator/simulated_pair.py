@@ -102,10 +102,12 @@ class SimulatedPair:
         self.keeper = TermKeeper(
             self,
             self.recovery,
+            self,
             claims=lambda: tuple(self._cache.values()),
             finish_failed_writes=self.binder.finish_failed_writes,
             is_ready=lambda: self.synced,
             on_leading=lambda: self._activate(tuple(each.uid for each in self._pods_to_bind())),
+            server_time=time,
             random_fraction=self.api.random.random,
         )
         self.calls = SchedulerCalls(
@@ -129,6 +131,13 @@ class SimulatedPair:
     def describe(self) -> str:
         """Say who leads."""
         return f"{self.api.leader} leads"
+
+    def needs_look(self, _: float) -> bool:
+        """No node gets its fence later."""
+        return False
+
+    def note_look(self, began: float) -> None:
+        """No node waits for a look."""
 
     def find_problems(self) -> list[str]:
         """The caches are synced as soon as the watch has started."""

@@ -28,13 +28,16 @@ class Rig:
         self.failures: list[Exception] = []
         self.unfinished = False
         self.pauses: list[float] = []
+        self.time, self.settled_at = 100.0, 0.0
         self.keeper = TermKeeper(
             self,
             self,  # type: ignore[arg-type]  # has the methods of a recovery
+            self,
             claims=lambda: (),
             finish_failed_writes=self.finish,
             is_ready=lambda: self.synced,
             on_leading=lambda: self.story.append("lead"),
+            server_time=lambda: self.time,
             pause=self.pause,
         )
 
@@ -46,6 +49,21 @@ class Rig:
         """Recover."""
         self.story.append("recover")
         self._fail()
+
+    async def look(self) -> None:
+        """List the claims, which takes a second."""
+        self.story.append("look")
+        self.time += 1
+        self._fail()
+
+    def needs_look(self, now: float) -> bool:
+        """Tell whether the time has come."""
+        return 0 < self.settled_at <= now
+
+    def note_look(self, began: float) -> None:
+        """Use the nodes."""
+        self.story.append(f"use nodes of {began:g}")
+        self.settled_at = 0.0
 
     async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> bool:
         """Clean up."""
@@ -177,3 +195,33 @@ async def test_the_leader_cleans_up_again_at_once_if_more_can_be_undone(rig: Rig
     rig.unfinished = True
     cleaning = ["finish", "clean up 0"]
     assert await rig.run(29) == ["recover", "lead", *cleaning * 4]
+
+
+async def test_a_node_that_has_settled_is_used_after_a_look(rig: Rig) -> None:
+    rig.term, rig.settled_at = FIRST, 101
+    assert await rig.run(1) == ["recover", "lead"]
+    rig.time = 101
+    assert await rig.run(1) == ["look", "use nodes of 101"]
+    assert await rig.run(1) == []
+
+
+async def test_a_node_is_not_used_after_a_look_that_failed(rig: Rig) -> None:
+    rig.term = FIRST
+    await rig.run(1)
+    rig.settled_at, rig.failures = 100, [ApiError(500, "InternalError", "etcd")]
+    assert await rig.run(1) == ["look"]
+    assert await rig.run(1) == ["look", "use nodes of 101"]
+
+
+async def test_a_process_that_does_not_lead_looks_at_the_claims_when_it_does(rig: Rig) -> None:
+    rig.settled_at = 100
+    assert await rig.run(1) == ["use nodes of 100"]
+    rig.term = FIRST
+    assert await rig.run(1) == ["recover", "lead"]
+
+
+async def test_a_term_that_was_uncertain_for_a_moment_looks(rig: Rig) -> None:
+    rig.term = FIRST
+    await rig.run(1)
+    rig.term, rig.settled_at = None, 100
+    assert await rig.run(1) == ["look", "use nodes of 100"]

@@ -8,6 +8,7 @@ import pytest
 from controller.owned_nodes import MAX_CHANGES, OwnedNodeReconciler
 from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import WatchedNode
+from drawbridge.agreement.owned_pools import SETTLE_SECONDS
 from drawbridge.api_error import ApiError
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
@@ -15,7 +16,12 @@ from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 
 OWNED = {"pool": "bridge"}
-FENCE = {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}
+START = 1_795_168_800.0
+FENCE = {
+    "key": "drawbridge.dev/owned",
+    "effect": "NoSchedule",
+    "timeAdded": "2026-11-20T10:00:00Z",
+}
 OTHERS = [
     {"key": "nvidia.com/gpu", "effect": "NoSchedule", "value": "present"},
     {"key": "drawbridge.dev/owned", "effect": "NoExecute"},
@@ -37,6 +43,7 @@ class Scene:
 
     def __init__(self, *entries: dict[str, Any]) -> None:
         self.nodes, self.reporter = MemoryStore(WatchedNode), FakeReporter()
+        self.time = 0.0
         self.configuration = configured(*entries) if entries else Configuration()
         self.reconciler = OwnedNodeReconciler(
             self.nodes,
@@ -44,12 +51,19 @@ class Scene:
             configuration=lambda: self.configuration,
             reporter=self.reporter,
             reference=ObjectReference("ConfigMap", "drawbridge-facts", "own"),
+            now=lambda: START + self.time,
         )
 
     def node(self, name: str, labels: dict[str, str], taints: Taints | None = None) -> None:
         """Add a node."""
         spec = {"providerID": "cloud:1"} if taints is None else {"taints": taints}
         self.nodes.put({"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+    def settle(self) -> dict[str, Taints | None]:
+        """Run the reconciler before and after the settle time, and return the taints at the end."""
+        self.reconcile()
+        self.time += SETTLE_SECONDS
+        return self.reconcile()
 
     def reconcile(self) -> dict[str, Taints | None]:
         """Run the reconciler once and return the taints of all nodes."""
@@ -63,7 +77,7 @@ def test_only_the_own_taint_is_added_and_removed() -> None:
     scene.node("b", {}, [*OTHERS, FENCE])
     scene.node("c", OWNED)
     scene.node("d", {}, [FENCE])
-    assert scene.reconcile() == {"a": [*OTHERS, FENCE], "b": OTHERS, "c": [FENCE], "d": None}
+    assert scene.settle() == {"a": [*OTHERS, FENCE], "b": OTHERS, "c": [FENCE], "d": None}
     assert scene.nodes.objects["", "c"]["spec"]["providerID"] == "cloud:1"
     assert scene.nodes.objects["", "c"]["metadata"]["labels"] == OWNED
 
@@ -72,7 +86,31 @@ def test_a_taint_with_a_value_is_removed_from_a_node_that_is_no_longer_owned() -
     scene = Scene(ENTRY)
     scene.node("a", OWNED, [{**FENCE, "value": "true"}])
     scene.node("b", {}, [{**FENCE, "value": "true"}])
-    assert scene.reconcile() == {"a": [{**FENCE, "value": "true"}], "b": None}
+    assert scene.settle() == {"a": [{**FENCE, "value": "true"}], "b": None}
+
+
+def test_the_taint_stays_until_the_allocator_has_finished_on_a_node() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", {}, [FENCE])
+    scene.node("b", OWNED)
+    scene.reconcile()
+    scene.time = SETTLE_SECONDS - 1
+    assert scene.reconcile()["a"] == [FENCE]
+    scene.time = SETTLE_SECONDS
+    assert scene.reconcile()["a"] is None
+
+
+def test_a_node_that_is_owned_again_settles_from_the_start_when_it_leaves_again() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", {}, [FENCE])
+    scene.reconcile()
+    scene.node("a", OWNED, [FENCE])
+    scene.reconcile()
+    scene.node("a", {}, [FENCE])
+    scene.time = SETTLE_SECONDS
+    assert scene.reconcile() == {"a": [FENCE]}
+    scene.time = 2 * SETTLE_SECONDS
+    assert scene.reconcile() == {"a": None}
 
 
 def test_a_second_run_writes_nothing() -> None:
@@ -97,13 +135,13 @@ def test_a_taint_that_another_client_removes_is_added_again() -> None:
 def test_an_unfenced_node_loses_the_taint(*, unfenced: bool) -> None:
     scene = Scene({**ENTRY, "unfenced": unfenced})
     scene.node("a", OWNED, [*OTHERS, FENCE])
-    assert scene.reconcile() == {"a": OTHERS if unfenced else [*OTHERS, FENCE]}
+    assert scene.settle() == {"a": OTHERS if unfenced else [*OTHERS, FENCE]}
 
 
 def test_native_placement_removes_the_taint() -> None:
     scene = Scene()
     scene.node("a", OWNED, [FENCE])
-    assert scene.reconcile() == {"a": None}
+    assert scene.settle() == {"a": None}
     assert scene.reporter.gauges == {Gauge.OWNED_NODES: 0, Gauge.UNFENCED_NODES: 0}
 
 
@@ -136,7 +174,9 @@ def test_one_run_changes_a_bounded_number_of_nodes_and_adds_first() -> None:
     scene = Scene(ENTRY)
     for i in range(MAX_CHANGES):
         scene.node(f"a{i:03}", {}, [FENCE])
+    scene.reconcile()
     scene.node("z", OWNED)
+    scene.time = SETTLE_SECONDS
     scene.reconcile()
     assert len(scene.nodes.requests) == MAX_CHANGES
     assert scene.nodes.requests[0] == ("merge", "z")
