@@ -47,7 +47,7 @@ from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.preemption import PreemptingPlacer, running_pod
 from drawbridge.ledger.priorities import Priorities, PriorityClass
 from drawbridge.ledger.victims import RunningPod
-from drawbridge.solver.reasons import Reason, merge_reasons, summarize_reasons
+from drawbridge.solver.reasons import Reason, summarize_reasons
 
 MAX_REASONS: Final = 32
 MAX_NODES: Final = 20
@@ -122,11 +122,9 @@ def search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
     # What is kept for a pod that preempts is free for this pod.
     view = state.ledger.view_without((key_of(pod.metadata.uid),))
     shortlist = find_nodes(search, state, view, lambda: next(ids))
-    if shortlist.error is not None:
-        return _describe_search(shortlist.error.reasons)
     if shortlist.fitting:
         return PodSearch(fitting=len(shortlist.fitting))
-    reasons = merge_reasons(shortlist.reasons)
+    reasons = shortlist.list_reasons()
     pairing = Releases(state).pair(pod.metadata.uid, search, lambda: next(ids))
     ordered = (pairing.reason, *reasons) if pairing else reasons
     return replace(_describe_search(ordered), nodes=tuple(_reasons_by_node(search, state)))
@@ -137,7 +135,7 @@ def _reasons_by_node(search: NodeSearch, state: AllocatorState) -> Iterator[Reas
     for name in itertools.islice(candidate_names(search, state), MAX_NODES):
         only = replace(search, only=frozenset({name}))
         found = find_nodes(only, state, state.ledger.view(), lambda: next(ids))
-        yield ReasonsOfNode(node=name, reasons=describe_reasons(merge_reasons(found.reasons)))
+        yield ReasonsOfNode(node=name, reasons=describe_reasons(found.list_reasons()))
 
 
 def _describe_search(reasons: Sequence[Reason]) -> PodSearch:
@@ -267,10 +265,8 @@ def _place(
     search = NodeSearch(pod=_as_scheduled(pod), claims=used.claims, limit=1, only=served)
     ids = _share_ids()
     shortlist = find_nodes(search, state, state.ledger.view(), lambda: next(ids))
-    if shortlist.error is not None:
-        return _refused(pod, used.claims, shortlist.error.reasons)
     if not shortlist.fitting:
-        return _refused(pod, used.claims, (*unserved, *merge_reasons(shortlist.reasons)))
+        return _refused(pod, used.claims, (*unserved, *shortlist.list_reasons()))
     there = (state.planner.nodes[shortlist.fitting[0].name],)
     advertised = {each.name: frozenset(advertised_resources(each)) for each in there}
     nodes = ClusterNodes(nodes=there, advertised=advertised)

@@ -106,7 +106,7 @@ class PodDecisions:
             if reservation is not None:
                 self._keep(request, reservation.node, search, shortlist, now)
             return self._fitting_reply(shortlist, search)
-        if shortlist.error is None and (taken := self._preemption.take_over(search)) is not None:
+        if (taken := self._preemption.take_over(search)) is not None:
             self._reserve_found(request, taken, search, now, promised=True)
             return fit_on(taken.name, preemptible=True)
         return self._wait(refuse_nodes(shortlist), shortlist, search, now)
@@ -311,6 +311,6 @@ class PodDecisions:
         """Tell a pod that it waits for devices that are being released, and keep them for it."""
         reason = self._preemption.wait(search.pod.uid, search, now)
         if reason is None:
-            return replace(reply, preemptible=shortlist.complete and shortlist.error is None)
+            return replace(reply, preemptible=shortlist.complete)
         message = shorten_message(f"{reason.message}; {reply.message}")
         return replace(reply, message=message, reasons=(node_reason(reason), *reply.reasons))

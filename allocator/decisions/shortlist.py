@@ -21,10 +21,12 @@ from drawbridge.ledger.node_fit import has_labels, make_reason, reachable_nodes
 from drawbridge.ledger.ranking import SolutionRank, rank_solution
 from drawbridge.solver.answers import Failure, FailureKind, Solution
 from drawbridge.solver.memo import OutOfTimeError
-from drawbridge.solver.reasons import Reason
+from drawbridge.solver.reasons import Reason, merge_reasons
 from drawbridge.solver.world import View
 
 MAX_BATCH: Final = 64
+# An expression that fails on more nodes is at fault itself: not every node is tried with it.
+MAX_FAILING_NODES: Final = 16
 # Some 40 ms; constraints that a person writes take hundreds.
 MAX_WORK_PER_NODE: Final = 20_000
 # The taint that cordons a node, and that some pods tolerate.
@@ -75,15 +77,24 @@ class FittingNode(msgspec.Struct, frozen=True):
 
 
 class Shortlist(msgspec.Struct, kw_only=True):
-    """The nodes that were found, and the reasons for those that were examined and do not fit."""
+    """The nodes that were found, and the reasons for those that were examined and do not fit.
+
+    `error` is the first of the errors that occurred on nodes.
+    """
 
     fitting: list[FittingNode] = []
     reasons: list[Reason] = []
     examined: int = 0
     candidates: int = 0
     error: Failure | None = None
+    errors: int = 0
     # Whether devices with a penalty were left out.
     excludes_devices: bool = False
+
+    def list_reasons(self) -> tuple[Reason, ...]:
+        """Return why nodes do not fit, the error first."""
+        errors = self.error.reasons if self.error is not None else ()
+        return (*errors, *merge_reasons(self.reasons))
 
     @property
     def complete(self) -> bool:
@@ -94,13 +105,13 @@ class Shortlist(msgspec.Struct, kw_only=True):
 def find_nodes(
     search: NodeSearch, state: AllocatorState, view: View, ids: Callable[[], str]
 ) -> Shortlist:
-    """Examine nodes until enough are found. An error on any node stops the search."""
+    """Examine nodes until enough are found, or too many have an error."""
     names = candidate_names(search, state)
     shortlist = Shortlist(candidates=len(names))
     unfit: Counter[str] = Counter()
     last = min(len(names), search.visits)
     size = search.limit or MAX_BATCH
-    while shortlist.examined < last and not shortlist.error:
+    while shortlist.examined < last and shortlist.errors < MAX_FAILING_NODES:
         batch = names[shortlist.examined : min(shortlist.examined + size, last)]
         before, reasons_before = len(shortlist.fitting), len(shortlist.reasons)
         unfit_here: Counter[str] = Counter()
@@ -239,6 +250,7 @@ def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
             rank = rank_solution(unallocated, answer)
             shortlist.fitting.append(FittingNode(name, rank, answer))
         elif answer.outcome is FailureKind.ERROR:
-            shortlist.error = answer
+            shortlist.error = shortlist.error or answer
+            shortlist.errors += 1
         else:
             shortlist.reasons += answer.reasons

@@ -171,7 +171,7 @@ class VictimSearch:
         search = replace(self._search, only=frozenset(nodes), limit=0, out_of_time=out_of_time)
         view = self._state.ledger.view_without(released)
         shortlist = find_nodes(search, self._state, view, self._ids)
-        return {} if shortlist.error else {each.name: each for each in shortlist.fitting}
+        return {each.name: each for each in shortlist.fitting}
 
     def _released_without(self, removed: Collection[str]) -> frozenset[str]:
         """Return the claims that are released when these pods are gone, and what is free."""

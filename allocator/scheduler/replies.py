@@ -7,7 +7,7 @@ from allocator.decisions.shortlist import Shortlist
 from allocator.scheduler.protocol import NodeReason, NodeScore, PreFilterReply, shorten_message
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.ledger.node_fit import make_reason
-from drawbridge.solver.reasons import Reason, merge_reasons, summarize_reasons
+from drawbridge.solver.reasons import Reason, summarize_reasons
 
 MAX_REASONS: Final = 32
 
@@ -30,10 +30,8 @@ def refuse_nodes(shortlist: Shortlist) -> PreFilterReply:
 
 def list_reasons(shortlist: Shortlist) -> tuple[Reason, ...]:
     """Return why nodes do not fit."""
-    if shortlist.error is not None:
-        return shortlist.error.reasons
-    reasons = merge_reasons(shortlist.reasons)
-    if shortlist.complete:
+    reasons = shortlist.list_reasons()
+    if shortlist.complete or shortlist.error is not None:
         return reasons
     text = f"examined {shortlist.examined} of {shortlist.candidates} nodes; the search continues"
     more = make_reason(codes.SEARCH_CONTINUES, "nodes", text, nodes=shortlist.examined)

@@ -164,10 +164,11 @@ class Placer:
     ) -> PodPlacement:
         """Choose the node with the best-ranked solution; of equal nodes the first by name.
 
-        An error on any node stops the pod, as in the scheduler.
+        In the scheduler, an error on any node stops the pod.
         """
         failed = [each for _, each in answers.values() if isinstance(each, Failure)]
-        errors = sum(map(_is_error, failed))
+        stops = not self._planner.world().deviations.errors_stay_on_their_node
+        errors = sum(map(_is_error, failed)) if stops else 0
         ranked = [
             (*self._rank(of_node, answer), node)
             for node, (of_node, answer) in answers.items()

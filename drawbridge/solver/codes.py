@@ -159,7 +159,10 @@ CLAIM_REFUSED = CODES.define(
 SELECTOR_FAILS = CODES.define(
     "SelectorFails",
     Severity.ERROR,
-    text="A selector or a derived attribute fails on a device. The pod stays pending on all nodes.",
+    text=(
+        "A selector or a derived attribute fails on a device. With the default scheduler the pod "
+        "stays pending on all nodes. In bridge placement, only the node of the device is not used."
+    ),
     example="claim default/c, request gpu: selector #0 on device d/p/gpu-0: no such key: model",
     remedy=(
         'Guard attributes that some devices do not have: has(device.attributes["d.io"].model) && '
@@ -197,7 +200,10 @@ NODE_SELECTOR_FAILS = CODES.define(
     "NodeSelectorFails",
     Severity.ERROR,
     Trait.DEPENDS_ON_SLICES,
-    text="The node selector of a slice or a device is invalid. The pod stays pending on all nodes.",
+    text=(
+        "The node selector of a slice or a device is invalid. With the default scheduler the pod "
+        "stays pending on all nodes."
+    ),
     example="slice s: nodeSelectorTerms[0].matchExpressions[0]: In needs values",
     remedy="Correct the node selector in the ResourceSlice.",
 )

@@ -41,6 +41,10 @@ class Deviations(msgspec.Struct, frozen=True):
     # Unnumbered: upstream has no rules about groups of devices. We obey those in the annotation
     # drawbridge.dev/rules of a claim.
     obeys_rules: bool = True
+    # Unnumbered: an error in a selector on one device, or in the node selector of one slice, aborts
+    # the pod. One bad slice stops the pods of everybody then. We use the other nodes. The solver
+    # answers for each node alone, so this concerns the choice of a node.
+    errors_stay_on_their_node: bool = True
 
 
 OURS = Deviations()
@@ -51,6 +55,7 @@ UPSTREAM = Deviations(
     all_goes_back=False,
     several_terms_bind=False,
     obeys_rules=False,
+    errors_stay_on_their_node=False,
 )
 
 

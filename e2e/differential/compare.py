@@ -19,6 +19,7 @@ EXCEPTIONS = {
     "all_goes_back": "unnumbered: All with a broken constraint aborts without going back",
     "several_terms_bind": "unnumbered: a node selector of several terms aborts after the search",
     "obeys_rules": "unnumbered: rules about groups of devices are unknown",
+    "errors_stay_on_their_node": "unnumbered: an error on one node aborts the pod",
 }
 # How far an answer goes: an error for one node is "not this node" with a louder message.
 SAME = {"node": "none"}

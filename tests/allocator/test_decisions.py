@@ -1,14 +1,17 @@
 """The decisions: which nodes fit, or why none does."""
 
 from collections.abc import Collection
+from itertools import chain
 
 import pytest
 
 from allocator.decisions.scores import NodeStrategy
+from allocator.decisions.shortlist import MAX_FAILING_NODES
 from allocator.scheduler.protocol import ProtocolError
 from allocator.state.releases import NODES_PER_SEARCH
 from drawbridge.dra.device import Taint
 from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.solver.world import View
 from tests.allocator.clusters import (
@@ -171,7 +174,46 @@ def test_a_search_in_parts_ends_with_the_reasons_of_all_nodes() -> None:
     ]
 
 
-def test_an_error_on_a_node_stops_the_pod() -> None:
+SMALL = claim(
+    "c",
+    requests=[
+        {
+            "name": "r",
+            "exactly": {
+                "deviceClassName": "gpu",
+                "selectors": [{"cel": {"expression": "device.attributes['x.io'].size == 1"}}],
+            },
+        }
+    ],
+)
+
+
+def sized(name: str, size: int | None) -> tuple[Node, Slice]:
+    """A node with one device of a size, or without that attribute."""
+    attributes = {} if size is None else {"x.io/size": {"int": size}}
+    return Node(name, {"name": name}), gpu_slice(name, 1, attributes=attributes)
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_an_error_on_one_node_leaves_the_others(limit: int) -> None:
+    cluster = Cluster(*sized("bad", None), *sized("good", 1), *sized("large", 2))
+    for _ in range(3):  # another node is examined first each time
+        assert cluster.nodes("p", SMALL, limit=limit) == ["good"]
+
+
+def test_an_error_on_one_node_is_told_before_the_reasons_of_the_others() -> None:
+    cluster = Cluster(*sized("bad", None), *sized("large", 2))
+    assert codes(cluster.prefilter("p", SMALL)) == ["SelectorFails", "NoDeviceMatches"]
+
+
+def test_an_expression_that_fails_on_many_nodes_ends_the_search() -> None:
+    names = [f"n{number:02}" for number in range(3 * MAX_FAILING_NODES)]
+    cluster = Cluster(*chain.from_iterable(sized(name, None) for name in names))
+    cluster.add(*sized("zz", 1))
+    assert not cluster.nodes("p", SMALL, limit=1)
+
+
+def test_an_error_on_every_node_stops_the_pod() -> None:
     cluster = Cluster(gpu_class("bad", "device.attributes['x.io'].missing == 1"), n1=1)
     reply = cluster.prefilter(
         "p", claim("c", requests=[{"name": "r", "exactly": {"deviceClassName": "bad"}}])

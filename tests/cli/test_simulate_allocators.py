@@ -230,15 +230,20 @@ def test_rules_that_no_pod_uses_are_not_reported(run: Run) -> None:
     assert "RulesNotEnforced" not in run(used, cluster=ruled(RULES % ""))[2]
 
 
-def test_an_error_on_one_node_stops_the_pod_as_in_the_scheduler(run: Run) -> None:
+@pytest.mark.parametrize("allocator", ["upstream", "drawbridge"])
+def test_an_error_on_one_node_stops_the_pod_only_in_the_scheduler(run: Run, allocator: str) -> None:
     selector = "selectors: [{cel: {expression: \"device.attributes['d.io'].size == 1\"}}]"
     selective = claim("c").replace("Name: gpu", f"Name: gpu, {selector}")
     cluster = CLUSTER.replace("{name: x}", "{name: x, attributes: {size: {int: 1}}}")
-    code, printed, _ = run("", "--claims", "c", cluster=cluster + selective)
+    chosen = ("--claims", "c", "--allocator", allocator)
+    code, printed, _ = run("", *chosen, cluster=cluster + selective)
+    if allocator == "drawbridge":
+        assert (code, nodes(printed)) == (0, ["n1"])
+        return
     assert (code, nodes(printed)) == (1, [None])
     reasons = {each["code"]: each["message"] for each in printed["pods"][0]["reasons"]}
     text = "an error on 1 node stops the pod, although 1 node has a solution"
     assert reasons["NodeErrorStopsPod"] == text
     assert "SelectorFails" in reasons
-    code, printed, _ = run("", "--claims", "c", "--node", "n1", cluster=cluster + selective)
+    code, printed, _ = run("", *chosen, "--node", "n1", cluster=cluster + selective)
     assert (code, nodes(printed)) == (0, ["n1"])
