@@ -1,12 +1,11 @@
 """A small cluster, one-line pods and claims, and a runner, for the tests of `simulate`."""
 
-import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cli.main import dispatch
-from cli.terminal.streams import Streams
+from tests.cli.running import command
 
 SAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -116,10 +115,7 @@ class Run:
         return code, json.loads(out), err
 
 
-def simulate(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    code = dispatch(["simulate", *arguments], Streams(io.BytesIO(stdin), out, err), "drawbridge")
-    return code, out.getvalue(), err.getvalue()
+simulate = partial(command, "simulate")
 
 
 def nodes(printed: Any) -> list[str | None]:  # noqa: ANN401  # JSON

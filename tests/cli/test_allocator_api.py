@@ -11,7 +11,7 @@ import pytest
 from drawbridge.process.tls import ServingCertificate
 from tests.allocator.api_served import ReviewServer, ServedApi, serving_api
 from tests.allocator.clusters import Cluster, allocation_on, claim, pod
-from tests.cli.test_explain import command
+from tests.cli.running import command
 from tests.cluster.certificates import Authority
 from tests.cluster.fake.api import FakeApi
 

@@ -1,15 +1,14 @@
 """`drawbridge cel` evaluates a selector on devices, or a batch of selectors."""
 
-import io
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from cli import main
-from cli.terminal.streams import Streams
+from tests.cli.running import command
 
 ROOT = Path(__file__).parent.parent.parent
 SLICE = """
@@ -33,12 +32,7 @@ VERDICT = {
 }  # fmt: skip
 
 
-def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-    streams = Streams(stdin=io.BytesIO(stdin), out=io.StringIO(), err=io.StringIO())
-    code = main.dispatch(["cel", *arguments], streams, "drawbridge")
-    assert isinstance(streams.out, io.StringIO)
-    assert isinstance(streams.err, io.StringIO)
-    return code, streams.out.getvalue(), streams.err.getvalue()
+run = partial(command, "cel")
 
 
 @pytest.fixture

@@ -1,17 +1,12 @@
 """`drawbridge check`: verdicts with their lines, whose answer they are, and exit codes."""
 
-import asyncio
-import io
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from cli.main import dispatch
-from cli.terminal.streams import Streams
-from tests.cluster.fake.api import FakeApi
+from tests.cli.running import command, on_api, read_findings
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 INVENTORY = str(EXAMPLES / "inventory")
@@ -80,23 +75,14 @@ spec: {extendedResourceName: e.com/gpu}
 
 
 def check(*arguments: str, stdin: str = "") -> tuple[int, str]:
-    streams = Streams(io.BytesIO(stdin.encode()), io.StringIO(), io.StringIO())
-    code = dispatch(["check", *arguments], streams, "drawbridge")
-    assert isinstance(streams.out, io.StringIO)
-    assert isinstance(streams.err, io.StringIO)
-    assert not streams.err.getvalue()
-    return code, streams.out.getvalue()
+    code, out, err = command("check", *arguments, stdin=stdin)
+    assert not err
+    return code, out
 
 
 def findings(text: str, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     code, out = check("-f", "-", *arguments, "-o", "json", stdin=text)
-    printed = json.loads(out)
-    assert list(printed) == ["findings"]
-    for finding in printed["findings"]:
-        fields = list(finding)
-        assert fields[:6] == ["code", "severity", "path", "object", "message", "remedy"]
-        assert fields[6:] in ([], ["file"], ["file", "line", "column"])
-    return code, printed["findings"]
+    return code, read_findings(out)
 
 
 def codes(text: str, *arguments: str) -> list[tuple[str, str]]:
@@ -272,16 +258,12 @@ def test_live_cluster_gives_the_answer_of_its_files(tmp_path: Path) -> None:
     dump = tmp_path / "dump.yaml"
     dump.write_text(yaml.safe_dump_all([*objects, quota]))
 
-    async def on_live() -> list[tuple[str, str]]:
-        async with FakeApi(version="1.36") as api:
-            for obj in (*objects, quota):
-                api.put(obj)
-            access = ("--context", "--kubeconfig", str(api.kubeconfig(tmp_path / "config")))
-            return await asyncio.to_thread(codes, text, *access)
-
-    expected = codes(text, "--cluster", str(dump), "--kubernetes-version", "1.36")
-    assert asyncio.run(on_live()) == expected
-    assert {code for code, _ in expected} == {"CountNeverFits", "QuotaTooSmall", "ClaimNotFound"}
+    words = ("check", "-f", "-", "-o", "json")
+    live = on_api(tmp_path, [*objects, quota], *words, "--context", stdin=text)
+    files = ("--cluster", str(dump), "--kubernetes-version", "1.36")
+    assert live == command(*words, *files, stdin=text)
+    codes_ = {each["code"] for each in read_findings(live.out)}
+    assert codes_ == {"CountNeverFits", "QuotaTooSmall", "ClaimNotFound"}
 
 
 EXCLUSIVE = """\
@@ -353,9 +335,7 @@ def test_a_pool_of_an_owned_driver_that_spans_nodes_is_reported(tmp_path: Path) 
     configuration = tmp_path / "configuration.yaml"
     configuration.write_text(BRIDGE % "a", "utf-8")
     slices = EXCLUSIVE.replace("nodeName: n1", "allNodes: true")
-    for command in ("check", "lint"):
-        out = io.StringIO()
-        streams = Streams(io.BytesIO(slices.encode()), out, io.StringIO())
-        dispatch([command, "-f", "-", "--config", str(configuration)], streams, "drawbridge")
-        assert "<stdin>:4: warning: ResourceSlice/s spec: pool n1 of driver" in out.getvalue()
-        assert "[PoolNotLocal]" in out.getvalue()
+    for name in ("check", "lint"):
+        out = command(name, "-f", "-", "--config", str(configuration), stdin=slices).out
+        assert "<stdin>:4: warning: ResourceSlice/s spec: pool n1 of driver" in out
+        assert "[PoolNotLocal]" in out

@@ -1,6 +1,5 @@
 """Shells complete what the parser knows: commands, options and their values, and files."""
 
-import io
 import os
 import shutil
 import stat
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.completion import build_table, complete, complete_for_kubectl
-from cli.main import COMMANDS, dispatch
-from cli.terminal.streams import Streams
+from cli.main import COMMANDS
+from tests.cli.running import command
 
 ROOT = Path(__file__).parents[2]
 TABLE = build_table()
@@ -20,9 +19,9 @@ SHELLS = ("bash", "fish", "zsh")
 
 
 def script(shell: str) -> str:
-    out = io.StringIO()
-    assert dispatch(["completion", shell], Streams(io.BytesIO(), out, io.StringIO()), "") == 0
-    return out.getvalue()
+    code, out, _ = command("completion", shell)
+    assert code == 0
+    return out
 
 
 # The words of a command line, and what its last word becomes; `...` stands for more words.
@@ -54,9 +53,9 @@ def test_the_table_completes_words(line: str, expected: list[str]) -> None:
 
 def test_every_command_and_option_is_completed() -> None:
     assert {word for word, _ in complete(TABLE, [""]).words} == set(COMMANDS)
-    for name, command in TABLE.items():
+    for name, completed in TABLE.items():
         words = {word for word, _ in complete(TABLE, [*name.split(), "-"]).words}
-        assert words == {each for option in command.options for each in option.names}
+        assert words == {each for option in completed.options for each in option.names}
 
 
 @pytest.mark.parametrize("line", ["translate -f ", "check --cluster ex", "facts --config="])

@@ -1,36 +1,30 @@
 """`drawbridge config` prints the configuration, or all errors in it."""
 
-import io
 import json
+from functools import partial
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
-from cli import main
 from cli.config import known_codes
 from cli.diagnosis import codes as diagnosis_codes
 from cli.input import codes as input_codes
 from cli.terminal.code_tables import TABLES
-from cli.terminal.streams import Streams
 from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.config import codes as configuration_codes
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.documents import codes as document_codes
+from tests.cli.running import command
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "configuration.yaml"
 HEAD = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
 
 
-def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-    streams = Streams(stdin=io.BytesIO(stdin), out=io.StringIO(), err=io.StringIO())
-    code = main.dispatch(["config", *arguments], streams, "drawbridge")
-    assert isinstance(streams.out, io.StringIO)
-    assert isinstance(streams.err, io.StringIO)
-    return code, streams.out.getvalue(), streams.err.getvalue()
+run = partial(command, "config")
 
 
 def test_without_a_file_the_defaults_are_printed() -> None:

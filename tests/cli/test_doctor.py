@@ -1,7 +1,5 @@
 """`drawbridge doctor` names what is wrong in a cluster, and what it may not read."""
 
-import asyncio
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cli.main import dispatch
 from cli.terminal.code_tables import TABLES
-from cli.terminal.streams import Streams
 from tests.cli.installed_api import (
     CONFIGURATION,
     DAY,
@@ -24,6 +20,7 @@ from tests.cli.installed_api import (
     registration,
     translating,
 )
+from tests.cli.running import on_api
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.kinds import JSON
 from tests.cluster.fake.status import RefusedError
@@ -75,23 +72,17 @@ def doctor(
 ) -> Doctor:
     """Run the command on a healthy cluster that `change` has changed."""
 
-    async def run_with_api() -> Doctor:
-        async with FakeApi() as api:
-            healthy(api)
-            change(api)
-            out, err = io.StringIO(), io.StringIO()
-            arguments = ["doctor", *words, "--kubeconfig", str(api.kubeconfig(folder / "config"))]
-            streams = Streams(io.BytesIO(), out, err)
-            code = await asyncio.to_thread(dispatch, arguments, streams, "drawbridge")
-            written = [each for each in api.requests if each.method != "GET"]
-            assert all(_changes_nothing(each.path, each.query) for each in written), written
-            return Doctor(code, out.getvalue(), err.getvalue())
+    def prepare(api: FakeApi) -> None:
+        healthy(api)
+        change(api)
 
-    return asyncio.run(run_with_api())
+    return Doctor(*on_api(folder, (), "doctor", *words, prepare=prepare, check=check_unchanged))
 
 
-def _changes_nothing(path: str, query: dict[str, str]) -> bool:
-    return path.endswith("/selfsubjectaccessreviews") or query.get("dryRun") == "All"
+def check_unchanged(api: FakeApi) -> None:
+    for each in api.requests:
+        reviewed = each.path.endswith("/selfsubjectaccessreviews")
+        assert each.method == "GET" or reviewed or each.query.get("dryRun") == "All", each
 
 
 def test_a_healthy_cluster_has_only_ok_lines(tmp_path: Path) -> None:

@@ -1,12 +1,9 @@
 """Commands about a live cluster use its configuration, as the webhook does."""
 
-import asyncio
-import io
 from pathlib import Path
 from typing import Any
 
-from cli.main import dispatch
-from cli.terminal.streams import Streams
+from tests.cli.running import command, on_api
 from tests.cluster.fake.api import FakeApi
 
 HEAD = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
@@ -52,29 +49,17 @@ def settings(text: str = RENAMES, namespace: str = "drawbridge-system") -> dict[
     }
 
 
-def command(*words: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    code = dispatch(words, Streams(io.BytesIO(POD.encode()), out, err), "drawbridge")
-    return code, out.getvalue(), err.getvalue()
-
-
 def on(
     folder: Path, *objects: dict[str, Any], words: tuple[str, ...] = (), forbidden: str = ""
 ) -> tuple[int, str, str]:
     """Translate the pod on a cluster with these objects."""
 
-    async def run_with_api() -> tuple[int, str, str]:
-        async with FakeApi() as api:
-            for value in (CLASS, *objects):
-                api.put(value)
-            if forbidden:
-                api.fail(403, times=9, part=forbidden)
-            access = ("--kubeconfig", str(api.kubeconfig(folder / "config")))
-            return await asyncio.to_thread(
-                command, "translate", "--exit-code", "-f", "-", "--context", *access, *words
-            )
+    def prepare(api: FakeApi) -> None:
+        if forbidden:
+            api.fail(403, times=9, part=forbidden)
 
-    return asyncio.run(run_with_api())
+    words = ("translate", "--exit-code", "-f", "-", "--context", *words)
+    return on_api(folder, (CLASS, *objects), *words, stdin=POD, prepare=prepare)
 
 
 def test_the_configuration_of_the_cluster_is_used(tmp_path: Path) -> None:
@@ -134,20 +119,13 @@ def test_an_invalid_configuration_leaves_all_manifests_unchanged(tmp_path: Path)
 def test_an_unreachable_cluster_is_reported_once(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("apiVersion: v1\nkind: Config\n")
-    code, out, err = command("translate", "-f", "-", "--kubeconfig", str(config), "--context")
+    words = ("translate", "-f", "-", "--kubeconfig", str(config), "--context")
+    code, out, err = command(*words, stdin=POD)
     assert (code, out) == (2, POD)
     assert err.count("error:") == 1
 
 
 def test_facts_use_the_configuration_of_the_cluster(tmp_path: Path) -> None:
-    async def run_with_api() -> tuple[int, str, str]:
-        async with FakeApi() as api:
-            for value in (CLASS, registered()):
-                api.put(value)
-            return await asyncio.to_thread(
-                command, "facts", "--kubeconfig", str(api.kubeconfig(tmp_path / "config"))
-            )
-
-    code, _, err = asyncio.run(run_with_api())
+    code, _, err = on_api(tmp_path, (CLASS, registered()), "facts")
     assert code == 0
     assert f"[{MISSING}]" in err

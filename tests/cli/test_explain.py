@@ -1,7 +1,5 @@
 """`drawbridge explain` on files and on an API server: what is printed, and the exit code."""
 
-import asyncio
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,8 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.main import dispatch
-from cli.terminal.streams import Streams
+from tests.cli.running import command, on_api
 from tests.cluster.fake.api import FakeApi
 
 LEGACY = """\
@@ -35,12 +32,6 @@ EVENT = {
     "note": "assigned to n1",
     "eventTime": "2026-01-01T00:00:00.000000Z",
 }
-
-
-def command(*words: str, stdin: str = "", called: str = "drawbridge") -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    code = dispatch(words, Streams(io.BytesIO(stdin.encode()), out, err), called)
-    return code, out.getvalue(), err.getvalue()
 
 
 def translated() -> list[Any]:
@@ -179,24 +170,19 @@ def test_an_unreadable_file_does_not_hide_the_pod(tmp_path: Path) -> None:
 def explained(
     folder: Path, objects: list[Any], *words: str, forbidden: str = ""
 ) -> tuple[int, str, str]:
-    """Run the command in a thread, with an API server that has these objects."""
+    """Run the command with an API server that has these objects."""
+    text = json.dumps(objects)
 
-    async def run_with_api() -> tuple[int, str, str]:
-        async with FakeApi() as api:
-            text = json.dumps(objects)
-            for obj in objects:
-                api.put(obj)
-            if objects:
-                # The server assigns the UID of the pod, and claims refer to it.
-                uid = api.get("pods", "train", "team-a")["metadata"]["uid"]
-                for load in json.loads(text.replace('"u1"', f'"{uid}"')):
-                    api.put(load)
-            if forbidden:
-                api.fail(403, method="GET", part=forbidden, times=9)
-            access = ("--kubeconfig", str(api.kubeconfig(folder / "config")))
-            return await asyncio.to_thread(command, "explain", "train", *words, *access)
+    def prepare(api: FakeApi) -> None:
+        if objects:
+            # The server assigns the UID of the pod, and claims refer to it.
+            uid = api.get("pods", "train", "team-a")["metadata"]["uid"]
+            for load in json.loads(text.replace('"u1"', f'"{uid}"')):
+                api.put(load)
+        if forbidden:
+            api.fail(403, method="GET", part=forbidden, times=9)
 
-    return asyncio.run(run_with_api())
+    return on_api(folder, objects, "explain", "train", *words, prepare=prepare)
 
 
 def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) -> None:

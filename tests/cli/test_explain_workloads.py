@@ -1,6 +1,5 @@
 """`drawbridge explain TYPE/NAME` on files and on an API server."""
 
-import asyncio
 import copy
 import json
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Any
 import pytest
 
 from drawbridge.report.workloads import KINDS, find_pods, parse_reference
-from tests.cli.test_explain import LEGACY, NAMESPACE, command, files, running, translated
-from tests.cluster.fake.api import FakeApi
+from tests.cli.running import command, on_api
+from tests.cli.test_explain import LEGACY, NAMESPACE, files, running, translated
 
 LABELS = {"app": "train"}
 JOB_LABEL = "batch.kubernetes.io/job-name"
@@ -144,14 +143,7 @@ def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) 
     objects = [deployment(1), *labelled(translated()), NAMESPACE, waiting("other")]
     objects[-1]["metadata"]["labels"] = {"app": "other"}
 
-    async def run_with_api() -> tuple[int, str, str]:
-        async with FakeApi() as api:
-            for obj in objects:
-                api.put(obj)
-            access = ("--kubeconfig", str(api.kubeconfig(tmp_path / "config")), "-n", "team-a")
-            return await asyncio.to_thread(command, "explain", "deploy/train", *access)
-
-    live = asyncio.run(run_with_api())
+    live = on_api(tmp_path, objects, "explain", "deploy/train", "-n", "team-a")
     assert live == explain(tmp_path, objects)
     assert "1 pod: 0 with node and devices" in live[1]
 

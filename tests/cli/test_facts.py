@@ -1,22 +1,16 @@
 """`drawbridge facts` prints facts, and reads them back from its own output."""
 
-import io
 import json
+from functools import partial
 from pathlib import Path
 
-from cli import main
-from cli.terminal.streams import Streams
+from tests.cli.running import command
 
 SAMPLES = str(Path(__file__).parents[2] / "examples" / "inventory")
 PAIR = ("gpu.nvidia.com", "dra.net")
 
 
-def run(*arguments: str) -> tuple[int, str, str]:
-    streams = Streams(stdin=io.BytesIO(), out=io.StringIO(), err=io.StringIO())
-    code = main.dispatch(["facts", *arguments], streams, "drawbridge")
-    assert isinstance(streams.out, io.StringIO)
-    assert isinstance(streams.err, io.StringIO)
-    return code, streams.out.getvalue(), streams.err.getvalue()
+run = partial(command, "facts")
 
 
 def test_facts_of_the_sample_cluster_are_printed() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from cli import main
 from cli.terminal.streams import Streams
+from tests.cli.running import command
 from tools.commands_page import command_parsers, render_page
 
 # The processes in pods have other defaults, such as the service account.
@@ -120,10 +121,8 @@ def test_the_cluster_does_not_take_the_expression(
     ],
 )
 def test_wrong_usage_shows_the_usage_of_the_subcommand(line: str, usage: str, error: str) -> None:
-    streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
-    assert main.dispatch(line.split(), streams, "drawbridge") == 2
-    assert isinstance(streams.err, io.StringIO)
-    text = streams.err.getvalue()
+    code, _, text = command(*line.split())
+    assert code == 2
     assert text.startswith(f"usage: drawbridge {usage} [-h]")
     assert text.endswith(f"drawbridge {usage}: error: {error}\n")
 

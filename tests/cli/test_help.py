@@ -1,26 +1,23 @@
 """`drawbridge help` explains every code of every finding."""
 
-import io
 import json
+from functools import partial
 
 import pytest
 
-from cli.main import COMMANDS, dispatch
+from cli.main import COMMANDS
 from cli.terminal.code_tables import TABLES
-from cli.terminal.streams import Streams
 from drawbridge.finding import Activity
+from tests.cli.running import command
 
 CODES = {name: code for table in TABLES for name, code in table.items()}
 
 
-def command(*words: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    code = dispatch(["help", *words], Streams(io.BytesIO(), out, err), "drawbridge")
-    return code, out.getvalue(), err.getvalue()
+explain = partial(command, "help")
 
 
 def test_a_code_is_printed_with_meaning_example_and_remedy() -> None:
-    code, out, err = command("NoDeviceMatches")
+    code, out, err = explain("NoDeviceMatches")
     assert (code, err) == (0, "")
     title, _, *rest = out.splitlines()
     assert title == "NoDeviceMatches (error)"
@@ -31,17 +28,17 @@ def test_a_code_is_printed_with_meaning_example_and_remedy() -> None:
 
 @pytest.mark.parametrize("typed", ["nodevicematches", "[NoDeviceMatches]"])
 def test_a_code_is_found_in_any_case_and_in_its_brackets(typed: str) -> None:
-    assert command(typed) == command("NoDeviceMatches")
+    assert explain(typed) == explain("NoDeviceMatches")
 
 
 def test_a_former_name_explains_the_code() -> None:
-    code, out, _ = command("NoTargetSaysIt")
-    assert (code, out) == command("NotExpressible")[:2]
+    code, out, _ = explain("NoTargetSaysIt")
+    assert (code, out) == explain("NotExpressible")[:2]
     assert out.startswith("NotExpressible (error), formerly NoTargetSaysIt\n")
 
 
 def test_the_list_has_every_code_below_one_activity() -> None:
-    code, out, err = command()
+    code, out, err = explain()
     assert (code, err) == (0, "")
     lines = out.splitlines()
     listed = [line.split()[0] for line in lines if line.startswith("  ")]
@@ -60,7 +57,7 @@ def test_the_list_has_every_code_below_one_activity() -> None:
     ],
 )
 def test_an_unknown_name_exits_with_2_and_names_the_nearest(typed: str, hint: str) -> None:
-    code, out, err = command(typed)
+    code, out, err = explain(typed)
     assert (code, out) == (2, "")
     assert hint in err
     assert "\x1b" not in err
@@ -68,15 +65,15 @@ def test_an_unknown_name_exits_with_2_and_names_the_nearest(typed: str, hint: st
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_is_its_usage(name: str) -> None:
-    code, out, _ = command(name)
+    code, out, _ = explain(name)
     assert code == 0
     assert out.startswith(f"usage: drawbridge {name}")
 
 
 def test_json_has_the_fields_of_the_code() -> None:
-    code, out, _ = command("FileUnreadable", "-o", "json")
+    code, out, _ = explain("FileUnreadable", "-o", "json")
     assert code == 0
     assert json.loads(out)["activity"] == Activity.READ
-    listed = json.loads(command("-o", "json")[1])["codes"]
+    listed = json.loads(explain("-o", "json")[1])["codes"]
     assert json.loads(out) in listed
     assert len(listed) == len(CODES)

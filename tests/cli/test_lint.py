@@ -1,14 +1,12 @@
 """`drawbridge lint`: findings with their lines, and exit codes."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.main import dispatch
-from cli.terminal.streams import Streams
+from tests.cli.running import command, read_findings
 
 CLEAN = """\
 # a complete pool
@@ -38,22 +36,13 @@ spec:
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n"
 
 
-def lint(*arguments: str, stdin: bytes = b"") -> tuple[int, str]:
-    streams = Streams(io.BytesIO(stdin), io.StringIO(), io.StringIO())
-    code = dispatch(["lint", "--strict", *arguments], streams, "drawbridge")
-    assert isinstance(streams.out, io.StringIO)
-    return code, streams.out.getvalue()
+def lint(*arguments: str, stdin: str | bytes = b"") -> tuple[int, str]:
+    return command("lint", "--strict", *arguments, stdin=stdin)[:2]
 
 
-def findings(*arguments: str, stdin: bytes = b"") -> tuple[int, list[dict[str, Any]]]:
+def findings(*arguments: str, stdin: str | bytes = b"") -> tuple[int, list[dict[str, Any]]]:
     code, out = lint(*arguments, "-o", "json", stdin=stdin)
-    printed = json.loads(out)
-    assert list(printed) == ["findings"]
-    for finding in printed["findings"]:
-        fields = list(finding)
-        assert fields[:6] == ["code", "severity", "path", "object", "message", "remedy"]
-        assert fields[6:] in ([], ["file"], ["file", "line", "column"])
-    return code, printed["findings"]
+    return code, read_findings(out)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +79,7 @@ def test_the_exit_code_is_the_worst_finding(
 
 
 def test_warnings_are_success_without_strict() -> None:
-    streams = Streams(io.BytesIO(WARNED.encode()), io.StringIO(), io.StringIO())
-    assert dispatch(["lint", "-f", "-"], streams, "drawbridge") == 0
+    assert command("lint", "-f", "-", stdin=WARNED).code == 0
 
 
 def test_info_findings_are_counted_and_printed_on_request() -> None:
@@ -141,7 +129,7 @@ def test_slices_of_one_pool_can_be_in_several_files(tmp_path: Path) -> None:
 
 
 def test_standard_input_is_read() -> None:
-    code, printed = findings("-f", "-", stdin=REFUSED.encode())
+    code, printed = findings("-f", "-", stdin=REFUSED)
     assert (code, [each["path"] for each in printed]) == (2, ["spec.devices[0].name"])
 
 
@@ -161,7 +149,7 @@ def test_the_items_of_a_list_are_checked() -> None:
         for name in "ab"
     ]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1)
-    code, out = lint("-f", "-", stdin=text.encode())
+    code, out = lint("-f", "-", stdin=text)
     assert code == 2
     assert "PoolIncomplete" in out
     line = next(i for i, each in enumerate(text.splitlines(), 1) if "resourceSliceCount" in each)
@@ -179,7 +167,7 @@ def test_the_configuration_sets_severities(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     for policy, expected in (("enforce", 2), ("warn", 1), ("off", 0)):
         path.write_text(f"{head}findings: {{NameTwice: {policy}}}\n")
-        assert findings("-f", "-", "--config", str(path), stdin=WARNED.encode())[0] == expected
+        assert findings("-f", "-", "--config", str(path), stdin=WARNED)[0] == expected
 
 
 def test_the_configuration_sets_the_compatibility_of_devices_without_groups(tmp_path: Path) -> None:
@@ -207,7 +195,7 @@ def test_the_configuration_sets_the_compatibility_of_devices_without_groups(tmp_
 def test_an_invalid_configuration_exits_with_2(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\nplace: x\n")
-    code, printed = findings("-f", "-", "--config", str(path), stdin=CLEAN.encode())
+    code, printed = findings("-f", "-", "--config", str(path), stdin=CLEAN)
     assert code == 2
     assert printed[0]["object"] == "Configuration"
 
@@ -251,7 +239,7 @@ spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.co
 
 
 def test_errors_in_rules_have_the_line_of_the_annotation() -> None:
-    code, out = lint("-f", "-", stdin=RULED.encode())
+    code, out = lint("-f", "-", stdin=RULED)
     assert code == 2
     first, second = (line for line in out.splitlines() if line.startswith("<stdin>:"))
     assert first.startswith("<stdin>:7:")
@@ -259,7 +247,7 @@ def test_errors_in_rules_have_the_line_of_the_annotation() -> None:
     assert "near[0]: the claim has no request nic" in first
     assert second.startswith("<stdin>:18:")
     assert "RulesUnreadable" in second
-    found = findings("-f", "-", stdin=RULED.encode())[1]
+    found = findings("-f", "-", stdin=RULED)[1]
     assert [(each["object"], each["path"]) for each in found] == [
         (
             "ResourceClaimTemplate/team/pair",
@@ -271,7 +259,7 @@ def test_errors_in_rules_have_the_line_of_the_annotation() -> None:
 
 def test_valid_rules_have_no_findings() -> None:
     valid = RULED.partition("---")[0].replace('"nic"', '"gpu"').replace('["gpu","gpu"]', '["gpu"]')
-    assert findings("-f", "-", stdin=valid.encode()) == (0, [])
+    assert findings("-f", "-", stdin=valid) == (0, [])
 
 
 # --- ignored fields ---
@@ -279,7 +267,7 @@ def test_valid_rules_have_no_findings() -> None:
 
 def test_an_ignored_field_names_the_field_that_is_meant() -> None:
     misspelt = CLEAN.replace("attributes:", "atributes:")
-    code, (found,) = findings("-f", "-", stdin=misspelt.encode())
+    code, (found,) = findings("-f", "-", stdin=misspelt)
     assert (code, found["code"], found["line"]) == (1, "FieldIgnored", 12)
     assert found["path"] == "spec.devices[0].atributes"
     assert found["message"].endswith("is ignored; did you mean attributes?")
@@ -307,7 +295,7 @@ def test_opaque_parameters_and_metadata_have_any_field() -> None:
     ).replace("metadata: {name: c", "metadata: {uid: u, anyField: x, name: c")
     claim = claim.replace("EXPRESSION", "true")
     assert "anyField: x" in claim
-    assert findings("-f", "-", stdin=claim.encode())[1] == []
+    assert findings("-f", "-", stdin=claim)[1] == []
 
 
 # --- unreadable objects ---
@@ -327,7 +315,7 @@ def test_an_unreadable_slice_does_not_make_its_pool_incomplete() -> None:
 def test_an_unreadable_object_does_not_hide_findings_about_others() -> None:
     other = WARNED.replace("name: a", "name: b").replace("{name: p", "{name: q")
     text = f"{UNDECODABLE}---\n{other}---\n{CLASS}"
-    code, found = findings("-f", "-", stdin=text.encode())
+    code, found = findings("-f", "-", stdin=text)
     assert (code, [each["code"] for each in found]) == (2, ["WrongType", "NameTwice", "Malformed"])
 
 
@@ -359,7 +347,7 @@ GPU_CLASS = CLASS.replace("  extendedResourceName: gpu\n", "  selectors: []\n")
 def test_selectors_of_claims_are_tried_on_the_devices(expression: str, expected: list[str]) -> None:
     claim = CLAIM.replace("EXPRESSION", expression.replace("'", "''"))
     text = f"{CLEAN}---\n{GPU_CLASS}---\n{claim}"
-    _, found = findings("-f", "-", stdin=text.encode())
+    _, found = findings("-f", "-", stdin=text)
     about = [each["code"] for each in found if each["object"] == "ResourceClaim/c"]
     assert [each for each in about if each in expected] == expected, found
     assert bool(about) is bool(expected), found
@@ -371,7 +359,7 @@ def test_selectors_of_claims_are_tried_on_the_devices(expression: str, expected:
 def test_the_last_line_says_what_was_looked_at() -> None:
     text = f"{CLEAN}---\n{GPU_CLASS}---\n{POD}"
     told = "looked at 1 ResourceSlice, 1 DeviceClass: no findings\n"
-    assert lint("-f", "-", stdin=text.encode()) == (0, told)
-    assert lint("-f", "-", "-q", stdin=text.encode()) == (0, "")
+    assert lint("-f", "-", stdin=text) == (0, told)
+    assert lint("-f", "-", "-q", stdin=text) == (0, "")
     out = lint("-f", "-", stdin=f"{WARNED}---\n{CLASS}".encode())[1]
     assert out.endswith("looked at 1 ResourceSlice, 1 DeviceClass: 1 error, 1 warning\n")

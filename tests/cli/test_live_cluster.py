@@ -1,16 +1,13 @@
 """Commands get the same results from a live cluster as from its files."""
 
-import asyncio
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from cli.main import dispatch
-from cli.terminal.streams import Streams
 from drawbridge.cluster import client
+from tests.cli.running import Printed, command, on_api
 from tests.cluster.fake.api import FakeApi
 
 INVENTORY = Path(__file__).parents[2] / "examples" / "inventory"
@@ -43,32 +40,16 @@ decisions: {adminAccess: allow}
 """
 
 
-def command(*words: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    code = dispatch(words, Streams(io.BytesIO(), out, err), "drawbridge")
-    return code, out.getvalue(), err.getvalue()
+def facts(folder: Path, *words: str, **options: Any) -> Printed:  # noqa: ANN401  # those below
+    return on_live(folder, "facts", *words, **options)
 
 
-def facts(folder: Path, *words: str, version: str = "1.36", **trouble: Any) -> tuple[int, str, str]:  # noqa: ANN401  # the fake's own
-    return on_live(folder, "facts", *words, version=version, **trouble)
+def on_live(folder: Path, *words: str, version: str = "1.36", forbidden: str = "") -> Printed:
+    def prepare(api: FakeApi) -> None:
+        if forbidden:
+            api.fail(403, times=9, part=forbidden)
 
-
-def on_live(
-    folder: Path,
-    *words: str,
-    version: str = "1.36",
-    **trouble: Any,  # noqa: ANN401  # the fake's own
-) -> tuple[int, str, str]:
-    async def run_with_api() -> tuple[int, str, str]:
-        async with FakeApi(version=version) as api:
-            for obj in (*OBJECTS, LABELLED):
-                api.put(obj)
-            if trouble:
-                api.fail(403, times=9, **trouble)
-            access = ("--kubeconfig", str(api.kubeconfig(folder / "config")))
-            return await asyncio.to_thread(command, *words, *access)
-
-    return asyncio.run(run_with_api())
+    return on_api(folder, (*OBJECTS, LABELLED), *words, version=version, prepare=prepare)
 
 
 def test_facts_of_a_live_cluster_equal_those_of_its_files(
@@ -114,13 +95,13 @@ def test_a_simulation_in_a_live_cluster_equals_that_in_its_files(
 
 def test_a_simulation_in_an_unreadable_cluster_fails(tmp_path: Path) -> None:
     words = ("simulate", "-f", str(LEGACY / "nvidia.yaml"), "--context")
-    code, out, _ = on_live(tmp_path, *words, part="resourceslices")
+    code, out, _ = on_live(tmp_path, *words, forbidden="resourceslices")
     assert (code, "[ClusterUnreadable]" in out) == (2, True)
 
 
 def test_nothing_is_translated_for_an_unreadable_cluster(tmp_path: Path) -> None:
     manifest = LEGACY / "nvidia.yaml"
-    code, out, err = on_live(tmp_path, "translate", "-f", str(manifest), part="resourceslices")
+    code, out, err = on_live(tmp_path, "translate", "-f", str(manifest), forbidden="resourceslices")
     assert (code, out) == (2, manifest.read_text())
     assert "[ClusterUnreadable]" in err
 
@@ -132,7 +113,7 @@ def test_the_kubernetes_version_defaults_to_that_of_the_server(tmp_path: Path) -
 
 
 def test_a_forbidden_kind_exits_with_2(tmp_path: Path) -> None:
-    code, out, err = facts(tmp_path, part="resourceslices")
+    code, out, err = facts(tmp_path, forbidden="resourceslices")
     assert (code, out) == (2, "")
     assert "[ClusterUnreadable]" in err
 

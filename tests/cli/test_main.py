@@ -9,12 +9,12 @@ import types
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 import pytest
 
 from cli import main
 from cli.terminal.streams import Streams
+from tests.cli.running import command
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -33,15 +33,6 @@ main.COMMANDS["boom"] = ("boom", "goes boom")
 sys.argv = ["drawbridge", "boom"]
 sys.exit(main.main())
 """
-
-
-def streams() -> Streams:
-    return Streams(stdin=io.BytesIO(), out=io.StringIO(), err=io.StringIO())
-
-
-def text(stream: IO[str]) -> str:
-    assert isinstance(stream, io.StringIO)
-    return stream.getvalue()
 
 
 def process(
@@ -89,21 +80,21 @@ def test_every_command_implements_the_protocol(name: str) -> None:
 
 @pytest.mark.parametrize("name", main.COMMANDS)
 def test_every_command_has_a_usage_text(name: str) -> None:
-    captured = streams()
-    assert main.dispatch([name, "--help"], captured, "drawbridge") == 0
-    assert text(captured.out).startswith(f"usage: drawbridge {name}")
-    assert text(captured.err) == ""
+    code, out, err = command(name, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"usage: drawbridge {name}")
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
 def test_the_exit_code_is_that_of_the_command(boom: Callable[..., None], code: int) -> None:
     boom(lambda: code)
-    assert main.dispatch(["boom"], streams(), "drawbridge") == code
+    assert command("boom").code == code
 
 
 def test_a_command_gets_its_options(boom: Callable[..., None]) -> None:
     boom(lambda: 0)
-    options = main.parse(["boom", "--loud"], streams(), "drawbridge")
+    streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
+    options = main.parse(["boom", "--loud"], streams, "drawbridge")
     assert isinstance(options, Namespace)
     assert options.loud
 
@@ -122,27 +113,21 @@ def test_a_command_gets_its_options(boom: Callable[..., None]) -> None:
     ids=" ".join,
 )
 def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
-    captured = streams()
-    assert main.dispatch(arguments, captured, "drawbridge") == 2
-    assert "drawbridge" in text(captured.err)
-    assert text(captured.out) == ""
+    code, out, err = command(*arguments)
+    assert (code, out) == (2, "")
+    assert "drawbridge" in err
 
 
 def test_an_unknown_command_names_the_similar_one_and_none_lists_all() -> None:
-    captured = streams()
-    main.dispatch(["transalte", "-f", "x"], captured, "drawbridge")
-    assert text(captured.err).endswith("; did you mean translate?\n")
-    captured = streams()
-    main.dispatch([], captured, "drawbridge")
-    assert all(name in text(captured.err) for name in main.COMMANDS)
+    assert command("transalte", "-f", "x").err.endswith("; did you mean translate?\n")
+    listed = command().err
+    assert all(name in listed for name in main.COMMANDS)
 
 
 def test_help_lists_every_command_on_stdout() -> None:
-    captured = streams()
-    assert main.dispatch(["--help"], captured, "drawbridge") == 0
-    listed = [
-        line.split()[0] for line in text(captured.out).splitlines() if line.startswith("    ")
-    ]
+    code, out, _ = command("--help")
+    listed = [line.split()[0] for line in out.splitlines() if line.startswith("    ")]
+    assert code == 0
     assert set(main.COMMANDS) <= set(listed)
 
 
@@ -158,9 +143,7 @@ def test_help_lists_every_command_on_stdout() -> None:
 )
 def test_usage_has_the_name_of_the_program(argument: str, called: str) -> None:
     assert main.program_name(argument) == called
-    captured = streams()
-    main.dispatch(["config", "--help"], captured, called)
-    assert text(captured.out).startswith(f"usage: {called} config")
+    assert command("config", "--help", called=called).out.startswith(f"usage: {called} config")
 
 
 def crash() -> int:
@@ -169,9 +152,9 @@ def crash() -> int:
 
 def test_an_unhandled_exception_exits_with_3_and_one_line(boom: Callable[..., None]) -> None:
     boom(crash)
-    captured = streams()
-    assert main.dispatch(["boom"], captured, "drawbridge") == 3
-    (line,) = text(captured.err).splitlines()
+    code, _, err = command("boom")
+    (line,) = err.splitlines()
+    assert code == 3
     assert "this is a bug" in line
     assert "KeyError" in line
     assert "--debug" in line
@@ -180,17 +163,14 @@ def test_an_unhandled_exception_exits_with_3_and_one_line(boom: Callable[..., No
 @pytest.mark.parametrize("arguments", [["--debug", "boom"], ["boom", "--debug"]], ids=" ".join)
 def test_debug_prints_the_traceback(boom: Callable[..., None], arguments: list[str]) -> None:
     boom(crash)
-    captured = streams()
-    assert main.dispatch(arguments, captured, "drawbridge") == 3
-    assert "in crash" in text(captured.err)
-    assert "in crash" not in text(captured.out)
+    code, out, err = command(*arguments)
+    assert (code, "in crash" in err, "in crash" in out) == (3, True, False)
 
 
 def test_an_import_error_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(main.COMMANDS, "boom", ("cli.there_is_no_such_module", "x"))
-    captured = streams()
-    assert main.dispatch(["boom"], captured, "drawbridge") == 3
-    assert "ModuleNotFoundError" in text(captured.err)
+    code, _, err = command("boom")
+    assert (code, "ModuleNotFoundError" in err) == (3, True)
 
 
 def test_only_the_command_that_is_run_is_imported(
@@ -198,16 +178,16 @@ def test_only_the_command_that_is_run_is_imported(
 ) -> None:
     boom(lambda: 0)
     monkeypatch.setitem(main.COMMANDS, "other", ("cli.there_is_no_such_module", "x"))
-    assert main.dispatch(["boom"], streams(), "drawbridge") == 0
-    assert main.dispatch(["--version"], streams(), "drawbridge") == 0
+    assert command("boom").code == 0
+    assert command("--version").code == 0
 
 
 def test_version() -> None:
-    captured = streams()
-    assert main.dispatch(["--version"], captured, "drawbridge") == 0
+    code, out, _ = command("--version")
+    assert code == 0
     assert re.fullmatch(
         r"drawbridge \d+\.\d+\.\d+ \(commit unknown, not a built release; Python 3\.\d+\.\d+\)\n",
-        text(captured.out),
+        out,
     )
 
 

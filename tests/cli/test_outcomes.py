@@ -1,6 +1,5 @@
 """The report of `drawbridge translate`, and the differences that a person reads."""
 
-import io
 import json
 import re
 from pathlib import Path
@@ -8,8 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.main import dispatch
-from cli.terminal.streams import Streams
+from tests.cli.running import command
 from tests.tables import YamlValue
 
 POD = """\
@@ -25,11 +23,7 @@ OTHER = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 
 
 def run(text: str, *options: str) -> tuple[str, str]:
-    streams = Streams(io.BytesIO(text.encode()), io.StringIO(), io.StringIO())
-    dispatch(["translate", "-f", "-", *options], streams, "drawbridge")
-    assert isinstance(streams.out, io.StringIO)
-    assert isinstance(streams.err, io.StringIO)
-    return streams.out.getvalue(), streams.err.getvalue()
+    return command("translate", "-f", "-", *options, stdin=text)[1:]
 
 
 def report(text: str, *options: str) -> list[str]:

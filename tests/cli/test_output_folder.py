@@ -1,13 +1,12 @@
 """`--output-dir` writes whole files below one folder, and no input unless that is asked."""
 
-import io
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
-from cli.main import dispatch
-from cli.terminal.streams import Streams
+from tests.cli.running import command
 
 POD = """\
 apiVersion: v1
@@ -18,14 +17,7 @@ spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}
 OTHER = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c} # kept\n"
 
 
-def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    streams = Streams(io.BytesIO(stdin.encode()), out, err)
-    return (
-        dispatch(["translate", *arguments], streams, "drawbridge"),
-        out.getvalue(),
-        err.getvalue(),
-    )
+run = partial(command, "translate")
 
 
 @pytest.fixture

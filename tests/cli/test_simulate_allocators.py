@@ -10,6 +10,7 @@ import pytest
 from drawbridge.dra.allocation import to_json
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.deviations import OURS, UPSTREAM, Allocator
+from e2e.generator import scenario as generate
 from e2e.generator.__main__ import objects, options
 from tests.cli.simulating import CLUSTER, Run, claim, devices, nodes, pod, simulate
 from tests.solver.scenario import answers
@@ -22,21 +23,40 @@ OWNED = "ownedPools: [{driver: d.io, nodeSelector: {}}]\n"
 BRIDGE = NATIVE.replace("native", "bridge") + OWNED
 
 
-@pytest.mark.parametrize("case", DEVIATIONS, ids=lambda case: str(case["name"]))
+def without_ids(allocations: Any) -> Any:  # noqa: ANN401  # JSON
+    """Leave out the identifiers of shares, which differ."""
+    for allocation in allocations:
+        for result in allocation["devices"]["results"]:
+            result.pop("shareID", None)
+    return allocations
+
+
+SCENARIOS = [
+    *(pytest.param(scenario(case), id=str(case["name"])) for case in DEVIATIONS),
+    *(pytest.param(generate(seed), id=f"generated {seed}") for seed in range(12)),
+]
+
+
+@pytest.mark.parametrize("plain", SCENARIOS)
 @pytest.mark.parametrize("allocator", list(Allocator))
-def test_each_allocator_answers_the_deviations_as_the_solver_does(
-    tmp_path: Path, case: dict[str, Any], allocator: Allocator
+def test_each_allocator_answers_as_the_solver_does(
+    tmp_path: Path, plain: dict[str, Any], allocator: Allocator
 ) -> None:
-    plain = scenario(case)
     path = tmp_path / "objects.json"
     path.write_text(json.dumps(objects(plain)), encoding="utf-8")
     expected = answers(plain, OURS if allocator is Allocator.DRAWBRIDGE else UPSTREAM)
     for node, answer in expected.items():
         called = ("--cluster", str(path), "--node", node, "--allocator", allocator, "-o", "json")
-        printed = json.loads(simulate(*called, *shlex.split(options(plain)))[1])
-        solved = map(to_json, answer.allocations) if isinstance(answer, Solution) else (None,)
-        (entry,) = printed["pods"]
-        assert [each["allocation"] for each in entry["claims"]] == list(solved)
+        code, out, _ = simulate(*called, *shlex.split(options(plain)))
+        (entry,) = json.loads(out)["pods"]
+        found = [each["allocation"] for each in entry["claims"]]
+        if isinstance(answer, Solution):
+            assert (code, entry["node"]) == (0, node)
+            solved = list(map(to_json, answer.allocations))
+            assert without_ids(found) == without_ids(solved)
+        else:
+            assert (code, entry["node"], set(found)) == (1, None, {None})
+            assert entry["reasons"]
 
 
 FALSE = '\'[{"compatibleOnlyWith": "false"}]\''

@@ -9,6 +9,7 @@ import yaml
 
 from cli.main import dispatch
 from cli.terminal.streams import Streams
+from tests.cli.running import command
 from tests.tables import YamlValue
 
 ROOT = Path(__file__).parents[2]
@@ -80,8 +81,7 @@ def test_the_exit_code_shows_changes_and_errors(text: str, code: int, changed: i
 def test_success_is_0_unless_an_option_asks_for_more(
     options: tuple[str, ...], text: str, code: int
 ) -> None:
-    streams = Streams(io.BytesIO(text.encode()), io.StringIO(), io.StringIO())
-    assert dispatch(["translate", "-f", "-", *options], streams, "drawbridge") == code
+    assert command("translate", "-f", "-", *options, stdin=text).code == code
 
 
 @pytest.mark.parametrize("text", [OTHER, BROKEN, REFUSED, "\xff junk: [", "", "# only\n", "---\n"])
@@ -210,9 +210,7 @@ def test_a_class_serves_a_resource_by_version_and_gates(
 ) -> None:
     inventory = ("--cluster", str(Path(__file__).parents[2] / "examples" / "inventory"))
     facts = tmp_path / "facts.yaml"
-    out = io.StringIO()
-    assert dispatch(["facts", *inventory], Streams(io.BytesIO(), out, io.StringIO()), "") == 0
-    facts.write_text(out.getvalue())
+    facts.write_text(command("facts", *inventory).out)
     where = inventory if source == "cluster" else ("--facts", str(facts))
     code, read = printed(POD, *where, *options)
     assert (code, read["changed"]) == (changed, changed)
@@ -307,11 +305,8 @@ def test_configuration_and_facts_files_change_the_templates(tmp_path: Path) -> N
     facts, configuration = tmp_path / "facts.yaml", tmp_path / "config.yaml"
     configuration.write_text(CONFIGURED)
     inventory = str(Path(__file__).parents[2] / "examples" / "inventory")
-    out = io.StringIO()
-    streams = Streams(io.BytesIO(), out, io.StringIO())
-    line = ["facts", "--cluster", inventory, "--config", str(configuration), "-o", "yaml"]
-    assert dispatch(line, streams, "drawbridge") == 0
-    facts.write_text(out.getvalue())
+    words = ("facts", "--cluster", inventory, "--config", str(configuration), "-o", "yaml")
+    facts.write_text(command(*words).out)
     pod = POD.replace("nvidia.com/gpu: 1", "example.com/gpu: 1")
     options = ("--facts", str(facts), "--config", str(configuration))
     code, read = printed(pod, *options)

@@ -1,6 +1,5 @@
 """`drawbridge translate`: documents that cannot be read, and Lists, in its JSON output."""
 
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.main import dispatch
-from cli.terminal.streams import Streams
+from tests.cli.running import command
 
 POD = {
     "apiVersion": "v1",
@@ -46,9 +44,8 @@ def translate(
 ) -> dict[str, Any]:
     path = folder / name
     path.write_text("\n---\n".join(map(json.dumps, documents)), encoding="utf-8")
-    streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
-    dispatch(["translate", "-f", str(path), "-o", "json", *options], streams, "drawbridge")
-    printed: dict[str, Any] = json.loads(streams.out.getvalue())
+    out = command("translate", "-f", str(path), "-o", "json", *options).out
+    printed: dict[str, Any] = json.loads(out)
     return printed
 
 
@@ -106,10 +103,8 @@ def test_a_list_is_one_document(tmp_path: Path, items: list[Any], changed: int, 
 def test_the_report_counts_the_objects_of_a_list(tmp_path: Path) -> None:
     path = tmp_path / "f.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [POD, PLAIN]}))
-    streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
-    dispatch(["translate", "-f", str(path), "-o", "report"], streams, "drawbridge")
     summary = "1 workload: 1 translated; 1 claim template added"
-    assert summary in streams.out.getvalue().splitlines()
+    assert summary in command("translate", "-f", str(path), "-o", "report").out.splitlines()
 
 
 NETWORK = {
@@ -153,9 +148,8 @@ def test_networks_of_the_cluster_or_its_facts_are_known(tmp_path: Path) -> None:
     cluster = ("--cluster", str(tmp_path / "cluster.yaml"))
     found = translate(tmp_path, CONNECTED, options=cluster)
     assert not messages(found, "NetworkUnknown")
-    streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
-    dispatch(["facts", *cluster, "-o", "json"], streams, "drawbridge")
-    (tmp_path / "facts.json").write_text(streams.out.getvalue(), encoding="utf-8")
+    facts = command("facts", *cluster, "-o", "json").out
+    (tmp_path / "facts.json").write_text(facts, encoding="utf-8")
     again = translate(tmp_path, CONNECTED, options=("--facts", str(tmp_path / "facts.json")))
     assert again["findings"] == found["findings"]
     assert again["objects"] == found["objects"]

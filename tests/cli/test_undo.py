@@ -1,7 +1,5 @@
 """`drawbridge undo` gives back what was asked, and trusts no annotation."""
 
-import asyncio
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,9 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.main import dispatch
-from cli.terminal.streams import Streams
-from tests.cluster.fake.api import FakeApi
+from tests.cli.running import command, on_api
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LEGACY = sorted((EXAMPLES / "legacy").glob("*.yaml"))
@@ -40,18 +36,12 @@ spec:
 """
 
 
-def run(*words: str, stdin: str = "") -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    code = dispatch(words, Streams(io.BytesIO(stdin.encode()), out, err), "drawbridge")
-    return code, out.getvalue(), err.getvalue()
-
-
 def translated(text: str, *options: str) -> str:
-    return run("translate", "-f", "-", *options, stdin=text)[1]
+    return command("translate", "-f", "-", *options, stdin=text)[1]
 
 
 def undone(text: str, *options: str) -> tuple[int, str, str]:
-    return run("undo", "-f", "-", *options, stdin=text)
+    return command("undo", "-f", "-", *options, stdin=text)
 
 
 @pytest.mark.parametrize("cluster", [(), CLUSTER], ids=["no cluster", "cluster"])
@@ -115,9 +105,9 @@ def test_data_and_differences_have_the_formats_of_translate() -> None:
 def test_files_are_written_without_an_empty_file_for_the_templates(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "p.yaml").write_text(POD)
-    for command, source, target in (("translate", "in", "out"), ("undo", "out", "back")):
+    for name, source, target in (("translate", "in", "out"), ("undo", "out", "back")):
         words = ("-f", f"{tmp_path}/{source}", "--output-dir", f"{tmp_path}/{target}")
-        assert run(command, *words)[0] == 0
+        assert command(name, *words)[0] == 0
     assert [each.name for each in (tmp_path / "back").iterdir()] == ["p.yaml"]
     assert yaml.safe_load((tmp_path / "back" / "p.yaml").read_text()) == yaml.safe_load(POD)
 
@@ -156,7 +146,7 @@ def test_a_changed_container_keeps_the_object_as_it_is() -> None:
 
 
 def test_nothing_to_read_is_wrong_usage() -> None:
-    code, out, err = run("undo")
+    code, out, err = command("undo")
     assert (code, out) == (2, "")
     assert "pass manifests with -f, or a cluster with --context" in err
 
@@ -167,14 +157,8 @@ def test_translated_workloads_of_a_namespace_are_read_from_the_cluster(tmp_path:
     owned["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "r", "uid": "u"}]
     plain = {**yaml.safe_load(POD), "metadata": {"name": "plain", "namespace": "ml"}}
 
-    async def run_with_api() -> tuple[int, str, str]:
-        async with FakeApi(version="1.36") as api:
-            for value in (pod, owned, plain):
-                api.put(value)
-            access = ("--context", "--kubeconfig", str(api.kubeconfig(tmp_path / "config")))
-            return await asyncio.to_thread(run, "undo", "-n", "ml", *access)
-
-    code, out, err = asyncio.run(run_with_api())
+    words = ("undo", "-n", "ml", "--context")
+    code, out, err = on_api(tmp_path, (pod, owned, plain), *words)
     assert (code, err) == (0, "")
     (restored,) = yaml.safe_load_all(out)
     assert restored == yaml.safe_load(POD)
