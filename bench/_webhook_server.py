@@ -5,18 +5,15 @@ Its cluster view is the sample inventory, held in memory. The caller chooses the
 
 import asyncio
 import base64
-import logging
 import os
 import sys
-import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
-from bench._cluster import SampleClusterView, template_store
+from bench._cluster import make_admission
 from cli.input.cluster_objects import sort_documents
 from cli.input.files import read_documents
 from drawbridge.config.model import Configuration
@@ -26,9 +23,6 @@ from drawbridge.process.health import Address
 from drawbridge.process.listener import TLSListener
 from drawbridge.process.tls import ServingCertificate
 from drawbridge.translate.pods import TranslationContext, make_context
-from webhook.admission.answer_cache import AnswerCache
-from webhook.admission.handler import AdmissionHandler
-from webhook.admission.templates import TemplateCache
 from webhook.server.http_handler import AdmissionHTTPHandler
 from webhook.server.process import list_endpoints
 
@@ -64,9 +58,7 @@ async def serve(certificate: str, key: str) -> None:
     """Serve until killed."""
     pair = ServingCertificate(certificate, key)
     pair.refresh()
-    made = TemplateCache(template_store(), lambda: datetime.now(UTC))
-    reviews = AdmissionHandler(SampleClusterView(sampled()), made, AnswerCache())
-    handler = AdmissionHTTPHandler(list_endpoints(reviews), list)
+    handler = AdmissionHTTPHandler(list_endpoints(make_admission(sampled()).handler), list)
 
     async def handle(request: web.BaseRequest) -> web.Response:
         return await (echo(request) if request.raw_path == ECHO else handler.handle(request))
@@ -82,26 +74,7 @@ def main() -> None:
     core, certificate, key = sys.argv[1:]
     os.sched_setaffinity(0, {int(core)})
     logs.configure("info")
-    if profile := os.environ.get("BENCH_PROFILE"):
-        _profiled(profile)
     asyncio.run(serve(certificate, key))
-
-
-def _profiled(path: str) -> None:
-    """Write a profile at the end, for manual analysis."""
-    import cProfile  # noqa: PLC0415  # only for that look
-    import signal  # noqa: PLC0415
-
-    profile = cProfile.Profile(time.process_time)
-    profile.enable()
-
-    def end(*_: object) -> None:
-        profile.disable()
-        profile.dump_stats(path)
-        logging.shutdown()
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, end)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from bench._process import cpu_seconds, peak_mebibytes
 from bench._scale import scaled
 from bench.solver import DEVICES, GPU, NIC, slices
 from drawbridge.agreement.published_facts import build_data_key
@@ -124,15 +125,10 @@ class Process:
         self._running = running
         self._socket = socket
 
-    def cpu_seconds(self) -> float:
-        """Return the CPU time of the process, which has one thread."""
-        return int(Path(f"/proc/{self._running.pid}/schedstat").read_text().split()[0]) / 1e9
-
-    def peak_mebibytes(self) -> float:
-        """Return the largest resident memory."""
-        status = Path(f"/proc/{self._running.pid}/status").read_text()
-        found = re.search(r"VmHWM:\s+(\d+)", status)
-        return int(found[1]) / 1024 if found else 0.0
+    @property
+    def pid(self) -> int:
+        """The PID of the process."""
+        return self._running.pid
 
     async def connect(self) -> "Connection":
         """Open a connection to the socket."""
@@ -258,8 +254,8 @@ async def measure_start() -> None:
         await process.wait_until_leading()
         seconds = time.perf_counter() - started
         print(f"{START_NODES} nodes of {DEVICES} GPUs and {DEVICES} NICs: the process leads after")
-        print(f"{seconds:.1f} s, {process.cpu_seconds():.1f} s of them CPU time, with", end=" ")
-        print(f"{process.peak_mebibytes():.0f} MiB of memory at most;", end=" ")
+        print(f"{seconds:.1f} s, {cpu_seconds(process.pid):.1f} s of them CPU time, with", end=" ")
+        print(f"{peak_mebibytes(process.pid):.0f} MiB of memory at most;", end=" ")
         scheduler = Scheduler(server, process, requests_of("one GPU"))
         request = scheduler.create("first")
         connection, started = await process.connect(), time.perf_counter()
@@ -291,9 +287,9 @@ async def measure_pods(nodes: int, kind: str) -> None:
         scheduler.latencies.clear()
         costs, started = [], time.perf_counter()
         for batch in range(BATCHES):
-            before = process.cpu_seconds()
+            before = cpu_seconds(process.pid)
             await scheduler.schedule([f"pod-{batch}-{each}" for each in range(BATCH)])
-            costs.append((process.cpu_seconds() - before) * 1000 / BATCH)
+            costs.append((cpu_seconds(process.pid) - before) * 1000 / BATCH)
         seconds = time.perf_counter() - started
     median, latencies = statistics.median(costs), scheduler.latencies
     print(

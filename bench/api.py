@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from bench._process import peak_mebibytes
 from bench._scale import scaled
 from bench.allocator import (
     BATCH,
@@ -122,7 +123,7 @@ async def measure_all() -> None:
         nodes = f"/v1/nodes/{slices(0)[0]['spec']['nodeName']}"
         await measure("the devices of a node", lambda: get(client, nodes))
         await measure("a simulation of one pod", lambda: simulate(client, 1))
-        print(f"{process.peak_mebibytes():.0f} MiB of memory at most")
+        print(f"{peak_mebibytes(process.pid):.0f} MiB of memory at most")
 
 
 def run() -> None:

@@ -1,13 +1,6 @@
-"""Measures what a change costs the planner, next to making the whole inventory again.
+"""Measures what a change costs the planner, next to making the whole inventory again."""
 
-The last rows measure a start: from the bytes of a list of slices to the first decision over all
-nodes, in a process of its own.
-"""
-
-import gc
 import itertools
-import multiprocessing
-import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +8,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from bench._scale import scaled
-from bench.inventory import DEVICES, MIB, document, resident
+from bench.inventory import DEVICES, document
 from bench.solver import GPU, claim, classes, known_gates
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.inventory import build_inventory
@@ -149,33 +142,8 @@ def changes(nodes: int) -> None:
         print(f"{name:44} {median:9.3f} {ninety:8.3f} {median / rebuild:11.4f}")
 
 
-def start(nodes: int) -> tuple[float, float, float, float]:
-    """Return seconds to the world and to the first decision, and MiB kept and at most."""
-    data = document(nodes)
-    gc.collect()
-    before, began = resident(), time.perf_counter()
-    planner, _ = started_planner(data, nodes)
-    planner.world()
-    ready = time.perf_counter() - began
-    answers = planner.solve_nodes(Ledger().view(), REQUESTED, ids=ids)
-    decided = time.perf_counter() - began
-    check_solved(answers)
-    gc.collect()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return ready, decided, resident() - before, peak
-
-
 def run() -> None:
     """Print all rows."""
     for nodes in SIZES:
         changes(nodes)
         print()
-    fresh = multiprocessing.get_context("spawn")
-    for nodes in SIZES:
-        size = len(document(nodes)) / MIB
-        with fresh.Pool(1) as pool:
-            ready, decided, kept, peak = pool.apply(start, (nodes,))
-        times = f"ready after {ready:.2f} s, first decision after {decided:.2f} s"
-        print(
-            f"{nodes} nodes, {size:.0f} MiB of JSON: {times}, {kept:.0f} MiB kept, {peak:.0f} peak"
-        )

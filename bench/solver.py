@@ -13,6 +13,7 @@ from typing import Any
 
 from bench._scale import scaled
 from bench.inventory import device, slice_
+from drawbridge.dra.attributes import NUMA_NODE, PCIE_ROOT
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.gates import Gates, gates_of_version
@@ -85,41 +86,40 @@ def fleet(nodes: int) -> Inventory:
     return build_inventory(made, gates=known_gates())
 
 
+def plain_classes() -> list[dict[str, Any]]:
+    """Make the two classes, as the API server has them."""
+    selectors = {name: f'device.driver == "{name}"' for name in (GPU, NIC)}
+    selectors[GPU] += f' && device.attributes["{GPU}"].type == "gpu"'
+    return [
+        {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": text}}]}}
+        for name, text in selectors.items()
+    ]
+
+
 def classes() -> dict[str, DeviceClass]:
     """Make the two classes."""
-    found = {}
-    for name in (GPU, NIC):
-        expression = f'device.driver == "{name}"'
-        if name == GPU:
-            expression += f' && device.attributes["{GPU}"].type == "gpu"'
-        plain = {
-            "metadata": {"name": name},
-            "spec": {"selectors": [{"cel": {"expression": expression}}]},
-        }
-        read = read_class(plain)
-        if isinstance(read, DeviceClass):
-            found[name] = read
-    return found
+    read = map(read_class, plain_classes())
+    return {each.metadata.name: each for each in read if isinstance(each, DeviceClass)}
 
 
-def claim(requests: dict[str, tuple[str, int]], match: str = "", distinct: str = "") -> Claim:
-    """Make a claim: requests by name with class and count, and constraints on all of them."""
-    constraints = [{"matchAttribute": match}] * bool(match)
-    constraints += [{"distinctAttribute": distinct}] * bool(distinct)
-    read = read_claim(
-        {
-            "metadata": {"name": "c", "namespace": "default"},
-            "spec": {
-                "devices": {
-                    "requests": [
-                        {"name": name, "exactly": {"deviceClassName": of, "count": count}}
-                        for name, (of, count) in requests.items()
-                    ],
-                    "constraints": constraints,
-                }
-            },
-        }
-    )
+def plain_claim(
+    requests: dict[str, tuple[str, int]], name: str = "c", **constraint: str
+) -> dict[str, Any]:
+    """Make a claim: requests by name with class and count, and a constraint on all of them."""
+    exact = {
+        each: {"deviceClassName": of, "allocationMode": "ExactCount", "count": count}
+        for each, (of, count) in requests.items()
+    }
+    devices = {
+        "requests": [{"name": each, "exactly": body} for each, body in exact.items()],
+        "constraints": [constraint] * bool(constraint),
+    }
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"devices": devices}}
+
+
+def claim(requests: dict[str, tuple[str, int]], **constraint: str) -> Claim:
+    """Make and read a claim."""
+    read = read_claim(plain_claim(requests, **constraint))
     if not isinstance(read, Claim):
         raise SystemExit(f"{read}")
     return read
@@ -177,8 +177,8 @@ def infeasible() -> None:
         asked = (
             claim({"r": (GPU, size + 1)}),
             claim({**many, "more": (GPU, 1)}),
-            claim(many, match="resource.kubernetes.io/pcieRoot"),
-            claim(many, distinct="resource.kubernetes.io/numaNode"),
+            claim(many, matchAttribute=PCIE_ROOT),
+            claim(many, distinctAttribute=NUMA_NODE),
         )
         row = [min(_once(world, each) for _ in range(5)) for each in asked]
         flag = "" if max(row) < LIMIT_MS else f"  above {LIMIT_MS} ms"
@@ -202,6 +202,6 @@ def run() -> None:
     """Print all rows."""
     print(f"{NODES} nodes of {DEVICES} GPUs and {DEVICES} NICs, half held, {CALLS} calls")
     many_nodes("one GPU", claim({"gpu": (GPU, 1)}))
-    both = claim({"gpu": (GPU, 1), "nic": (NIC, 1)}, match="resource.kubernetes.io/pcieRoot")
+    both = claim({"gpu": (GPU, 1), "nic": (NIC, 1)}, matchAttribute=PCIE_ROOT)
     many_nodes("GPU and NIC of one root", both)
     infeasible()

@@ -18,7 +18,8 @@ from typing import Any
 
 from bench._scale import scaled
 from bench.inventory import device, slice_
-from bench.solver import DEVICES, GPU, NIC, NODES, slices
+from bench.solver import DEVICES, GPU, NIC, NODES, plain_claim, plain_classes, slices
+from drawbridge.dra.attributes import PCIE_ROOT
 from drawbridge.dra.claim import Claim, claim_reader, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.gates import DEFAULTS
@@ -38,33 +39,9 @@ CUT_OFF = 10.0
 READER = claim_reader()
 
 
-def classes() -> list[Json]:
-    """The class of each driver."""
-    selects = 'device.driver == "{}"'
-    return [
-        {
-            "metadata": {"name": name},
-            "spec": {"selectors": [{"cel": {"expression": selects.format(name)}}]},
-        }
-        for name in (GPU, NIC)
-    ]
-
-
-def claim(name: str, requests: dict[str, tuple[str, int]], match: str = "") -> Json:
-    """A claim with requests by name, as the API server stores it."""
-    asks = {
-        one: {"deviceClassName": of, "allocationMode": "ExactCount", "count": count}
-        for one, (of, count) in requests.items()
-    }
-    devices: Json = {"requests": [{"name": one, "exactly": ask} for one, ask in asks.items()]}
-    if match:
-        devices["constraints"] = [{"matchAttribute": match}]
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"devices": devices}}
-
-
 def holder(driver: str, pool: str, held: str) -> Json:
     """A claim that holds one device."""
-    out = claim(f"{pool}-{held}", {"r": (driver, 1)})
+    out = plain_claim({"r": (driver, 1)}, f"{pool}-{held}")
     result = {"request": "r", "driver": driver, "pool": pool, "device": held}
     return out | {"status": {"allocation": {"devices": {"results": [result]}}}}
 
@@ -91,7 +68,7 @@ def cluster(asked: Json) -> Json:
     return {
         "nodes": [{"metadata": {"name": f"node-{number:05}"}} for number in range(NODES)],
         "slices": published,
-        "classes": classes(),
+        "classes": plain_classes(),
         "claims": [asked],
         "allocated": start,
         "changes": changes,
@@ -146,7 +123,7 @@ def fresh(scenario: Json) -> float:
 
     The second world is another one, so that of the first only those are kept.
     """
-    warm = {"claims": [claim("c", {"r": (GPU, 1)})], "changes": []}
+    warm = {"claims": [plain_claim({"r": (GPU, 1)})], "changes": []}
     memo = Memo()
     ours(scenario | warm, memo)
     alone = scenario | {"changes": []}
@@ -185,8 +162,8 @@ def hopeless(oracle: Path) -> None:
             scenario = {
                 "nodes": [{"metadata": {"name": node}}],
                 "slices": [plain],
-                "classes": classes(),
-                "claims": [claim("c", asked)],
+                "classes": plain_classes(),
+                "claims": [plain_claim(asked)],
                 "allocated": [],
                 # The first round compiles the expressions; it is not shown.
                 "changes": [{}],
@@ -209,8 +186,8 @@ def run() -> None:
         print(f"SKIPPED: {error}")
         return
     print(f"{NODES} nodes of {DEVICES} GPUs and {DEVICES} NICs, half held, {CALLS} changes")
-    compare("one GPU", oracle, cluster(claim("c", {"gpu": (GPU, 1)})))
-    both = claim("c", {"gpu": (GPU, 1), "nic": (NIC, 1)}, "resource.kubernetes.io/pcieRoot")
+    compare("one GPU", oracle, cluster(plain_claim({"gpu": (GPU, 1)})))
+    both = plain_claim({"gpu": (GPU, 1), "nic": (NIC, 1)}, matchAttribute=PCIE_ROOT)
     compare("GPU+NIC, matchAttribute", oracle, cluster(both))
     hopeless(oracle)
 

@@ -1,28 +1,21 @@
-"""Measures translations: one pod in process, and a folder of manifests with the command.
+"""Measures the translation of one pod in process.
 
 The facts have two GPU drivers, a NIC driver, twenty products, and nodes with device plugins. Each
 pod is decoded anew for every translation, as in admission. The cases are: the first pod of its
 kind, a pod whose requests another pod had in another form, and repeated pods of one owner. The
 baseline of each row is the time to decode and to copy the JSON of the pod. The output shows the
-best round and the distance of the median from it: CPU time for a pod, and wall-clock time for the
-command, which includes the start of Python.
+best round and the distance of the median from it, in CPU time.
 """
 
 import copy
 import json
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from bench._scale import scaled
 from drawbridge.config.model import Configuration
@@ -39,7 +32,6 @@ from drawbridge.facts.model import (
     Product,
     ResourceFacts,
 )
-from drawbridge.facts.serialized import facts_to_plain
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 
@@ -47,8 +39,7 @@ GPU, HAMI, NIC = "gpu.nvidia.com", "hami-core-gpu.project-hami.io", "dra.net"
 ROOT = "resource.kubernetes.io/pcieRoot"
 ROUNDS, CALLS, PRODUCTS, NAMES = scaled(25, 1), scaled(50, 2), 10, 40
 COLUMNS = ("read", "first", "as asked before", "repeated", "json.loads", "deepcopy")
-_RUNS = scaled(5, 1)
-MANIFESTS, LIMIT_US, REPEATED_US, LIMIT_S = scaled(100, 8), 150.0, 15.0, 2.0
+LIMIT_US, REPEATED_US = 150.0, 15.0
 KEEPS = (
     "constraints.distinctAttribute",
     "exactly.adminAccess",
@@ -189,7 +180,7 @@ def again(text: bytes, by: TranslationContext) -> object:
     return translate(msgspec.json.decode(text), by)
 
 
-def one_pod() -> None:
+def run() -> None:
     """Print the time for one pod and its parts, and the time for its JSON."""
     by = make_context(Configuration(), cluster())
     for name, pod in pods().items():
@@ -208,58 +199,3 @@ def one_pod() -> None:
         late = cells["repeated"][0] >= REPEATED_US
         flag += f"  repeated above {REPEATED_US:.0f} us" if late else ""
         print(f"{name:<20}{line}{flag}")
-
-
-def folder() -> None:
-    """Print the time of the command for a folder of manifests, and the time to read their YAML."""
-    kinds = list(pods().values())
-    with tempfile.TemporaryDirectory() as place:
-        files = Path(place, "files")
-        files.mkdir()
-        for i in range(MANIFESTS):
-            text = yaml.safe_dump(kinds[i % len(kinds)])
-            Path(files, f"{i:03}.yaml").write_text(text, encoding="utf-8")
-        facts = Path(place, "facts.json")
-        facts.write_bytes(msgspec.json.encode(facts_to_plain(cluster())))
-        ours = f"-m cli.main translate -f {files} --facts {facts} -o json"
-        rows = {
-            "start of Python": [sys.executable, "-c", "pass"],
-            "reading the YAML": [sys.executable, "-c", f"{_READS}{str(files)!r})"],
-            "translate": [sys.executable, *ours.split()],
-        }
-        for name, row in rows.items():
-            least, off = _process(row, Path(place, "compiled"))
-            flag = "" if least < LIMIT_S else f"  above {LIMIT_S} s"
-            print(f"{name:<20}{least:9.2f} +{off:5.2f} s{flag}")
-
-
-_READS = (
-    "import pathlib, sys, yaml\n"
-    "def r(p): [yaml.load(f.read_bytes(), yaml.CSafeLoader) for f in pathlib.Path(p).iterdir()]\n"
-    "r("
-)
-
-
-def _process(command: list[str], compiled: Path) -> tuple[float, float]:
-    """Time a command with compiled modules, as in an installation."""
-    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    times = []
-    for _ in range(_RUNS + 1):
-        start = time.perf_counter()
-        subprocess.run(  # noqa: S603  # our own
-            command,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=True,
-            env=kept | {"PYTHONPYCACHEPREFIX": f"{compiled}"},
-        )
-        times.append(time.perf_counter() - start)
-    del times[0]  # this run compiled the modules
-    return min(times), statistics.median(times) - min(times)
-
-
-def run() -> None:
-    """Print all rows."""
-    one_pod()
-    print(f"\na folder of {MANIFESTS} manifests, one process")
-    folder()

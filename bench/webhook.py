@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 
 from bench._cluster import IN, OUT
 from bench._load import MARK, Connection, Kind, connect, numbered
+from bench._process import cpu_seconds
 from bench._scale import scaled
 from bench._webhook_server import ECHO
 from e2e.controlplane.certificates import self_signed
 
 HOST = "drawbridge-webhook.drawbridge-system.svc"
 CONNECTIONS, ROUNDS, SECONDS, WARM = 16, scaled(7, 1), scaled(1.5, 0.05), scaled(0.5, 0.05)
-TICK = 1 / os.sysconf("SC_CLK_TCK")
 PODS = "/admit/pods?timeout=5s"
 LEAST = {"out of scope": 0.80, "repeated": 0.60, "distinct": 0.35}
 GPU, TYPE = "nvidia.com/gpu", "nvidia.com/use-gputype"
@@ -164,12 +164,6 @@ def server(folder: Path, core: int) -> Iterator[tuple[int, int, str]]:
         running.wait()
 
 
-def cpu(pid: int) -> float:
-    """Return the CPU seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * TICK
-
-
 async def play(pid: int, port: int, authority: str) -> dict[str, list[Round]]:
     """Run the kinds of requests alternately."""
     connections = await connect(port, authority, HOST, CONNECTIONS)
@@ -202,9 +196,9 @@ async def _round(
     seconds: float,
 ) -> Round:
     requests = numbered(kind, counter)
-    used, start = cpu(pid), time.perf_counter()
+    used, start = cpu_seconds(pid), time.perf_counter()
     await asyncio.gather(*(each.go(requests, start + seconds) for each in connections))
-    took, used = time.perf_counter() - start, max(cpu(pid) - used, TICK)
+    took, used = time.perf_counter() - start, cpu_seconds(pid) - used
     times = sorted(one * 1000 for each in connections for one in each.times)
     count = len(times)
     return Round(count / took, times[count // 2], times[count * 99 // 100], used / count * 1e6)

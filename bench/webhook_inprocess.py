@@ -6,26 +6,23 @@ handler.
 """
 
 import asyncio
+import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from types import CoroutineType
 from typing import Any
 
 import msgspec
 
-from bench._cluster import IN, OUT, SampleClusterView, template_store
+from bench._cluster import IN, OUT, make_admission
 from bench._scale import scaled
 from bench.webhook import pod as written
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import ClassFacts, Facts, ResourceFacts
 from drawbridge.process import review
 from drawbridge.translate.pods import make_context
-from webhook.admission.answer_cache import AnswerCache
-from webhook.admission.handler import AdmissionHandler
 from webhook.admission.replies import PendingReply, Reply, await_reply
-from webhook.admission.templates import TemplateCache
 
 ROUNDS, CALLS = scaled((7, 400), (1, 5))
 GPU = "gpu.nvidia.com"
@@ -70,12 +67,6 @@ def build_body(
     return json.dumps(whole, separators=(",", ":")).encode()
 
 
-def _numbers() -> Iterator[int]:
-    number = 0
-    while True:
-        yield (number := number + 1)
-
-
 KINDS: Mapping[str, Callable[[int], bytes]] = {
     "out of scope": lambda i: build_body(i, "abc", namespace=OUT),
     "repeated": lambda i: build_body(i, "abc"),
@@ -98,16 +89,12 @@ async def _timed(call: Callable[[bytes], Any], bodies: Sequence[bytes]) -> float
 
 def make_review_function() -> Callable[[bytes], Reply | PendingReply]:
     """Return the function of a new handler that reviews the body of a request."""
-    return AdmissionHandler(
-        SampleClusterView(make_context(Configuration(), FACTS)),
-        TemplateCache(template_store(), lambda: datetime(2026, 1, 1, tzinfo=UTC)),
-        AnswerCache(),
-    ).review_pod
+    return make_admission(make_context(Configuration(), FACTS)).handler.review_pod
 
 
 async def _rows() -> None:
     review_pod = make_review_function()
-    number = _numbers()
+    number = itertools.count(1)
     for name, make in KINDS.items():
         reply = await await_reply(review_pod(make(next(number))))
         response = msgspec.json.decode(reply.body)["response"]

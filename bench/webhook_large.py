@@ -10,19 +10,15 @@ import json
 import statistics
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any, Final
 
-from bench._cluster import SampleClusterView, template_store
+from bench._cluster import make_admission
 from bench._scale import scaled
 from bench.webhook_inprocess import FACTS, build_body
 from drawbridge.config.model import Configuration
 from drawbridge.translate.pods import make_context
-from webhook.admission.answer_cache import AnswerCache
-from webhook.admission.handler import AdmissionHandler
 from webhook.admission.large_reviews import ReviewDispatcher
 from webhook.admission.replies import await_reply
-from webhook.admission.templates import TemplateCache
 from webhook.server.worker_process import WorkerProcess
 
 CALLS: Final = scaled(400, 5)
@@ -66,9 +62,7 @@ def _print(name: str, waits: list[float]) -> None:
 
 
 async def _print_rows() -> None:
-    cluster = SampleClusterView(make_context(Configuration(), FACTS))
-    templates = TemplateCache(template_store(), lambda: datetime.now(UTC))
-    handler = AdmissionHandler(cluster, templates, AnswerCache())
+    cluster, templates, handler = make_admission(make_context(Configuration(), FACTS))
     async with contextlib.aclosing(WorkerProcess()) as worker:
         await worker.start()
         dispatcher = ReviewDispatcher(handler, cluster, templates, worker)
