@@ -21,7 +21,7 @@ from allocator.api.forked import (
 from allocator.api.messages import ApiFailureError, FailureCode
 from allocator.api.reviews import Caller
 from allocator.api.tenants import Share, too_many
-from drawbridge.process.fair_turns import FairTurns, NoTurnError
+from drawbridge.process.fair_turns import FairTurns, NoTurnError, TurnKey
 
 _LOG: Final = logging.getLogger("allocator.api")
 # Of a share. If it is full, the tenant with most of them loses one to a tenant with fewer.
@@ -46,7 +46,7 @@ class ApiSearches:
         self._callers.add(caller.name)
         tenant = caller.tenant
         try:
-            async with self._turns[tenant.share].take(tenant.name), self._copy:
+            async with self._turns[tenant.share].take(TurnKey(tenant.name)), self._copy:
                 encoded = await run_forked(lambda: msgspec.json.encode(search()), self._limits)
         except NoTurnError:
             raise too_many("too many searches wait; send this one again later", 1) from None

@@ -1,16 +1,27 @@
 """Turns that callers take one at a time, so that no key delays the callers of the others.
 
-Keys take turns; within a key the first caller is first. Keys that come last have a turn when no
-other key waits. The number of callers that wait is bounded. A key with many of them loses its last
-one to a key with few.
+Groups take turns, within a group its keys do, and within a key the first caller is first. Keys that
+come last have a turn when no other key waits. The number of callers that wait is bounded. A group
+with many of them loses one to a group with few, and within a group so does a key.
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final, NamedTuple
 
 _Turn = asyncio.Future[None]
+
+
+class TurnKey(NamedTuple):
+    """Who takes a turn: a namespace, for example, in the group of a network peer."""
+
+    name: str
+    group: str = ""
+
+
+NOBODY: Final = TurnKey("")
 
 
 class NoTurnError(Exception):
@@ -24,23 +35,25 @@ class FairTurns:
     """Grants one turn at a time. Holds nothing of a key without callers."""
 
     def __init__(
-        self, max_waiting: int, comes_last: Callable[[str], bool] = lambda _key: False
+        self, max_waiting: int, comes_last: Callable[[TurnKey], bool] = lambda _key: False
     ) -> None:
         self._max_waiting = max_waiting
         self._comes_last = comes_last
-        self._waiting: dict[str, deque[_Turn]] = {}
+        # In the order of turns, by group. No key is without callers, no group without keys.
+        self._waiting: dict[str, dict[TurnKey, deque[_Turn]]] = {}
         self._is_taken = False
 
     def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
+        return sum(map(_count, self._waiting.values()))
 
-    def is_awaited(self, key: str) -> bool:
+    def is_awaited(self, key: TurnKey) -> bool:
         """Return whether another key should have the turn that this key has. For any thread."""
-        others = [each for each in list(self._waiting) if each != key]
+        groups = list(self._waiting.values())
+        others = [each for group in groups for each in list(group) if each != key]
         return bool(others) and (self._comes_last(key) or not all(map(self._comes_last, others)))
 
     @contextlib.asynccontextmanager
-    async def take(self, key: str) -> AsyncIterator[None]:
+    async def take(self, key: TurnKey) -> AsyncIterator[None]:
         """Wait for a turn, and pass it on when the context ends.
 
         Raise NoTurnError if too many callers wait, also while waiting.
@@ -51,14 +64,14 @@ class FairTurns:
         finally:
             self._pass_on()
 
-    async def _wait(self, key: str) -> None:
+    async def _wait(self, key: TurnKey) -> None:
         if not self._is_taken:
             self._is_taken = True
             return
         if len(self) >= self._max_waiting:
             self._make_room(key)
         turn: _Turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(key, deque()).append(turn)
+        self._waiting.setdefault(key.group, {}).setdefault(key, deque()).append(turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -68,31 +81,50 @@ class FairTurns:
                 self._pass_on()
             raise
 
-    def _make_room(self, key: str) -> None:
-        """End the last call of the key with most of them, unless the new call belongs there."""
-        most = max(self._waiting, key=lambda each: len(self._waiting[each]), default=key)
-        if len(self._waiting.get(most, ())) <= len(self._waiting.get(key, ())) + 1:
+    def _make_room(self, key: TurnKey) -> None:
+        """End the last call of the key with most of them, unless the new call belongs there.
+
+        The key is one of the group with most calls, or of the group of the new call if that would
+        have as many.
+        """
+        own = self._waiting.get(key.group, {})
+        most = max(self._waiting.values(), key=_count, default=own)
+        if _count(most) <= _count(own) + 1:
+            most = own
+        loser = max(reversed(most), key=lambda each: len(most[each]), default=key)
+        if most is own and len(own.get(loser, ())) <= len(own.get(key, ())) + 1:
             raise NoTurnError
-        last = self._waiting[most][-1]
-        self._remove(most, last)
+        last = most[loser][-1]
+        self._remove(loser, last)
         last.set_exception(NoTurnError())
 
     def _pass_on(self) -> None:
         while self._waiting:
-            first = (each for each in self._waiting if not self._comes_last(each))
-            key = next(first, next(iter(self._waiting)))
-            turns = self._waiting.pop(key)
+            keys = [key for group in self._waiting.values() for key in group]
+            key = next((each for each in keys if not self._comes_last(each)), keys[0])
+            group = self._waiting.pop(key.group)
+            turns = group.pop(key)
             turn = turns.popleft()
+            # To the end: the other groups come first, and the other keys of this one.
             if turns:
-                self._waiting[key] = turns  # to the end: the other keys come first
+                group[key] = turns
+            if group:
+                self._waiting[key.group] = group
             if not turn.done():  # a cancelled call has not removed its turn yet
                 turn.set_result(None)
                 return
         self._is_taken = False
 
-    def _remove(self, key: str, turn: _Turn) -> None:
-        turns = self._waiting.get(key, deque())
+    def _remove(self, key: TurnKey, turn: _Turn) -> None:
+        group = self._waiting.get(key.group, {})
+        turns = group.get(key, deque())
         with contextlib.suppress(ValueError):
             turns.remove(turn)
         if not turns:
-            self._waiting.pop(key, None)
+            group.pop(key, None)
+        if not group:
+            self._waiting.pop(key.group, None)
+
+
+def _count(group: Mapping[TurnKey, deque[_Turn]]) -> int:
+    return sum(map(len, group.values()))

@@ -1,9 +1,10 @@
-"""Finds out which network peer keeps something limited from others, before anybody is known.
+"""Shares something limited among network peers, before anybody is known.
 
 Only what is scarce is taken from a peer, and only then: no peer has a limit of its own, because the
 API server can have one address and send everything from it.
 """
 
+import functools
 import ipaddress
 from collections import Counter
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ class Holding(NamedTuple):
     amount: int = 1
 
 
+@functools.lru_cache(maxsize=1024)  # each request asks
 def find_peer(host: str) -> str:
     """Return the peer with an address: one IPv4 address, or one IPv6 network."""
     try:
@@ -36,6 +38,39 @@ def find_peer(host: str) -> str:
         return str(address)
     network = ipaddress.ip_network((int(address), _IPV6_PREFIX), strict=False)
     return str(address.ipv4_mapped or network)
+
+
+class PeerShares:
+    """How much peers hold of something limited.
+
+    A part is for all of them. When it is in use, another part is divided among those that hold
+    some, so a peer with little has room although others hold much. Peers that come one after the
+    other hold more in total than both parts, by the logarithm of their number.
+    """
+
+    def __init__(self, for_all: int, divided: int) -> None:
+        self._for_all, self._divided = for_all, divided
+        self._held: Counter[str] = Counter()
+        self.total = 0
+
+    def has_room(self, peer: str, amount: int = 1) -> bool:
+        """Return whether a peer may hold so much more."""
+        if self.total + amount <= self._for_all:
+            return True
+        held = self._held.get(peer, 0)
+        return (held + amount) * (len(self._held) + (not held)) <= self._divided
+
+    def add(self, peer: str, amount: int = 1) -> None:
+        """Count what a peer holds from now on."""
+        self._held[peer] += amount
+        self.total += amount
+
+    def remove(self, peer: str, amount: int = 1) -> None:
+        """Count it no more."""
+        self._held[peer] -= amount
+        self.total -= amount
+        if not self._held[peer]:
+            del self._held[peer]
 
 
 def find_greediest(holdings: Mapping[Holder, Holding], now: float) -> Holder | None:

@@ -4,23 +4,28 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Final
 
 from aiohttp import StreamReader, web
 from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_TYPE
 from aiohttp.web_protocol import RequestPayloadError
 
+from drawbridge.process.fair_turns import FairTurns, TurnKey
 from drawbridge.process.network_peers import (
     OVERDUE_SECONDS,
     Holding,
+    PeerShares,
     find_greediest,
     find_peer,
 )
 
 JSON: Final = "application/json"
 _SMALL: Final = 64 * 1024
-# How often a body without room looks for one that is overdue by then.
-_ROOM_SECONDS: Final = 0.1
+# What is overdue is so for certain after this much more.
+_SLACK_SECONDS: Final = 0.01
+# More than there can be connections.
+_MAX_READ: Final = 1 << 16
 
 
 class RejectedRequestError(Exception):
@@ -33,11 +38,11 @@ class RejectedRequestError(Exception):
 
 
 class _ArrivingBody:
-    """A body of which parts are missing."""
+    """A body of which parts are missing, and since when it holds memory."""
 
-    def __init__(self, peer: str, since: float, timer: asyncio.Timeout) -> None:
+    def __init__(self, peer: str, timer: asyncio.Timeout) -> None:
         self.peer = peer
-        self.since = since
+        self.since = 0.0
         self.received = bytearray()
         self.is_refused = False
         self._timer = timer
@@ -49,12 +54,17 @@ class _ArrivingBody:
 
 
 class RequestBodies:
-    """Reads bodies. `held` is the total size of the bodies that are being handled.
+    """Reads bodies, and counts those that are being handled.
 
     Bodies that are arriving share a quarter of the memory. If it is full, they are not read on
     until there is room: what is overdue is refused, first the body of the peer that keeps most of
     it for longest. Another quarter is divided among the peers, so what arrives from a peer with
-    little is read at once. What is sent again after a refusal only waits.
+    little is read at once. What is sent again after a refusal only waits. A small body neither
+    counts nor waits: the number of connections limits the memory of all of them. The parts of
+    others are read one in each turn of the event loop, so a flood of them delays no small body.
+
+    Of the rest of the memory, which is for bodies that are being handled, peers share three
+    quarters, and one quarter is divided among them.
     """
 
     def __init__(
@@ -65,14 +75,16 @@ class RequestBodies:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._most = most
-        self._most_arriving = max(most, most_in_total // 4)
-        self._most_held = most_in_total - 2 * self._most_arriving
         self._seconds = seconds
         self._now = now
+        part = max(most, most_in_total // 4)
+        held = most_in_total - 2 * part
+        self._received = PeerShares(part, part)
+        self._held = PeerShares(held - held // 4, held // 4)
+        # Those that hold memory, in the order in which they began to.
         self._arriving: dict[_ArrivingBody, None] = {}
-        self._bytes_arriving = 0
         self._removed = asyncio.Event()
-        self.held = 0
+        self._turns = FairTurns(_MAX_READ)
 
     async def read(self, request: web.BaseRequest, seconds: float) -> bytes:
         """Read a body within a time; raises RejectedRequestError."""
@@ -82,14 +94,17 @@ class RequestBodies:
             if len(body) > self._most:
                 raise self._too_large()
             return body
-        if (request.content_length or 0) > self._most:
+        length = request.content_length
+        if (length or 0) > self._most:
             raise self._too_large()
         await _send_continue(request)
         timeout = min(seconds, self._seconds)
         timer = asyncio.timeout(timeout)
-        arriving = _ArrivingBody(find_peer(request.remote or ""), self._now(), timer)
+        arriving = _ArrivingBody(find_peer(request.remote or ""), timer)
         try:
             async with timer:
+                if length is not None and length <= _SMALL:
+                    return await content.read()
                 return await self._read_chunks(content, arriving)
         except TimeoutError:
             if arriving.is_refused:
@@ -100,67 +115,70 @@ class RequestBodies:
             message = f"the body is malformed: {error}"
             raise RejectedRequestError(400, message, Connection="close") from None
 
-    def hold(self, body: bytes) -> None:
+    def hold(self, peer: str, body: bytes) -> None:
         """Count a body that is being handled, until `let_go`; raises RejectedRequestError.
 
         A small body is never refused: the number of requests limits the memory of all of them.
         """
-        if len(body) > _SMALL and self.held + len(body) > self._most_held:
+        if len(body) > _SMALL and not self._held.has_room(peer, len(body)):
             raise _too_many_bytes()
-        self.held += len(body)
+        self._held.add(peer, len(body))
 
-    def let_go(self, body: bytes) -> None:
+    def let_go(self, peer: str, body: bytes) -> None:
         """Count a body no more."""
-        self.held -= len(body)
+        self._held.remove(peer, len(body))
 
     async def _read_chunks(self, content: StreamReader, arriving: _ArrivingBody) -> bytes:
         """Read a body in chunks. The total size of all such bodies is bounded."""
-        self._arriving[arriving] = None
-        received = arriving.received
+        received, key = arriving.received, TurnKey(arriving.peer)
         try:
             while not content.at_eof():
                 await self._wait_for_room(arriving)
                 chunk = await content.readany()
+                if not received:
+                    arriving.since = self._now()
+                    self._arriving[arriving] = None
                 received += chunk
-                self._bytes_arriving += len(chunk)
+                self._received.add(arriving.peer, len(chunk))
                 if len(received) > self._most:
                     raise self._too_large()
+                async with self._turns.take(key):
+                    await asyncio.sleep(0)
         finally:
             self._remove(arriving)
         return bytes(received)
 
     async def _wait_for_room(self, arriving: _ArrivingBody) -> None:
         """Wait until a body can be read on; refuses those that are overdue."""
-        while self._is_full_for(arriving.peer):
+        while not self._received.has_room(arriving.peer):
             now = self._now()
             overdue = {
                 body: Holding(body.peer, body.since, len(body.received))
-                for body in self._arriving
-                if body.received and now - body.since > OVERDUE_SECONDS
+                for body in takewhile(
+                    lambda body: now - body.since > OVERDUE_SECONDS,  # noqa: B023  # used at once
+                    self._arriving,
+                )
             }
             greediest = find_greediest(overdue, now)
             if greediest is None:
-                self._removed.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_ROOM_SECONDS):
-                        await self._removed.wait()
+                await self._wait_for_removal(now - next(iter(self._arriving)).since)
                 continue
             greediest.refuse()
             self._remove(greediest)
             if greediest is arriving:
                 raise _too_many_bytes()
 
-    def _is_full_for(self, peer: str) -> bool:
-        if self._bytes_arriving < self._most_arriving:
-            return False
-        peers = {body.peer for body in self._arriving}
-        held = sum(len(body.received) for body in self._arriving if body.peer == peer)
-        return held * len(peers) >= self._most_arriving
+    async def _wait_for_removal(self, age: float) -> None:
+        """Wait until a body is removed, or until the oldest one is overdue."""
+        self._removed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OVERDUE_SECONDS - age + _SLACK_SECONDS):
+                await self._removed.wait()
 
     def _remove(self, body: _ArrivingBody) -> None:
         if body in self._arriving:
             del self._arriving[body]
-            self._bytes_arriving -= len(body.received)
+            self._received.remove(body.peer, len(body.received))
             self._removed.set()
 
     def _too_large(self) -> RejectedRequestError:

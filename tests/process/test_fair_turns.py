@@ -4,9 +4,14 @@ import asyncio
 
 import pytest
 
-from drawbridge.process.fair_turns import FairTurns
+from drawbridge.process.fair_turns import FairTurns, TurnKey
 
 pytestmark = pytest.mark.asyncio
+
+
+def make_key(name: str) -> TurnKey:
+    """Return the key of a call, a lower-case letter; an upper-case one before it is the group."""
+    return TurnKey(name[1], name[0]) if name[0].isupper() else TurnKey(name[0])
 
 
 class Callers:
@@ -18,13 +23,13 @@ class Callers:
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     async def call(self, *names: str) -> None:
-        """Start calls. The key of a call is the part of its name before the digit."""
+        """Start calls; `make_key` reads their keys from their names."""
         for name in names:
             self.tasks[name] = asyncio.create_task(self._run(name))
             await asyncio.sleep(0)
 
     async def _run(self, name: str) -> None:
-        async with self.turns.take(name[0]):
+        async with self.turns.take(make_key(name)):
             self.order.append(name)
             await asyncio.sleep(0)
 
@@ -37,7 +42,7 @@ class Callers:
 
 async def hold(callers: Callers, *names: str) -> dict[str, str]:
     """Start calls while another call has the turn, then let all of them finish."""
-    async with callers.turns.take("x"):
+    async with callers.turns.take(TurnKey("x")):
         await callers.call(*names)
     errors = await callers.finish()
     assert len(callers.turns) == 0
@@ -50,9 +55,40 @@ async def test_a_key_with_one_call_waits_for_one_call_of_each_other_key() -> Non
     assert callers.order == ["a1", "b1", "c1", "a2", "a3"]
 
 
+@pytest.mark.parametrize(
+    ("names", "order"),
+    [
+        (("Pa1", "Pb1", "Pc1", "Qa1"), ["Pa1", "Qa1", "Pb1", "Pc1"]),
+        (("Pa1", "Pa2", "Pb1", "Qa1", "Qa2"), ["Pa1", "Qa1", "Pb1", "Qa2", "Pa2"]),
+    ],
+)
+async def test_groups_take_turns_however_many_keys_they_have(
+    names: tuple[str, ...], order: list[str]
+) -> None:
+    callers = Callers()
+    assert await hold(callers, *names) == {}
+    assert callers.order == order
+
+
+@pytest.mark.parametrize(
+    ("names", "refused"),
+    [
+        pytest.param(("Pa1", "Pb1", "Pc1", "Qa1"), "Pc1", id="a group with many keys loses one"),
+        pytest.param(("Pa1", "Pb1", "Qa1", "Qb1"), "Qb1", id="not to a group with as many"),
+        pytest.param(("Pa1", "Qa1", "Qb1", "Qc1"), "Qc1", id="the group with most refuses its own"),
+        pytest.param(("Qa1", "Qa2", "Qa3", "Qb1"), "Qa3", id="unless a key of it has many"),
+    ],
+)
+async def test_a_full_queue_makes_room_for_a_group_with_fewer_calls(
+    names: tuple[str, ...], refused: str
+) -> None:
+    callers = Callers(max_waiting=3)
+    assert await hold(callers, *names) == {refused: "NoTurnError"}
+
+
 async def test_a_key_that_comes_last_waits_for_all_others() -> None:
     callers = Callers()
-    callers.turns = FairTurns(16, lambda key: key in {"a", "b"})
+    callers.turns = FairTurns(16, lambda key: key.name in {"a", "b"})
     assert await hold(callers, "a1", "b1", "b2", "c1", "c2", "d1") == {}
     assert callers.order == ["c1", "d1", "c2", "a1", "b1", "b2"]
 
@@ -74,10 +110,10 @@ async def test_a_turn_is_awaited_by_keys_that_come_before_it(
     is_awaited: bool,  # noqa: FBT001  # a column
 ) -> None:
     callers = Callers()
-    callers.turns = FairTurns(16, lambda key: key in {"a", "b"})
-    async with callers.turns.take(key):
+    callers.turns = FairTurns(16, lambda key: key.name in {"a", "b"})
+    async with callers.turns.take(make_key(key)):
         await callers.call(*waiting)
-        assert callers.turns.is_awaited(key) is is_awaited
+        assert callers.turns.is_awaited(make_key(key)) is is_awaited
     await callers.finish()
 
 
@@ -100,7 +136,7 @@ async def test_a_full_queue_refuses_a_call_that_would_take_the_place_of_an_equal
 
 async def test_a_cancelled_call_gives_up_its_place() -> None:
     callers = Callers(max_waiting=2)
-    async with callers.turns.take("x"):
+    async with callers.turns.take(TurnKey("x")):
         await callers.call("a1", "b1")
         callers.tasks["a1"].cancel()
         await asyncio.sleep(0)
@@ -111,19 +147,19 @@ async def test_a_cancelled_call_gives_up_its_place() -> None:
 
 async def test_a_call_that_is_cancelled_when_its_turn_comes_passes_it_on() -> None:
     callers = Callers()
-    async with callers.turns.take("x"):
+    async with callers.turns.take(TurnKey("x")):
         await callers.call("a1", "b1")
     callers.tasks["a1"].cancel()  # granted, and not resumed yet
     assert await callers.finish() == {"a1": "CancelledError"}
     assert callers.order == ["b1"]
-    async with callers.turns.take("x"):
+    async with callers.turns.take(TurnKey("x")):
         pass
 
 
 async def test_an_exception_passes_the_turn_on() -> None:
     turns = FairTurns(1)
     with pytest.raises(LookupError):
-        async with turns.take("a"):
+        async with turns.take(TurnKey("a")):
             raise LookupError("lost")
-    async with turns.take("b"):
+    async with turns.take(TurnKey("b")):
         assert len(turns) == 0

@@ -1,8 +1,8 @@
-"""What is scarce is taken from the peer that keeps it from others for longest."""
+"""What is scarce is taken from the peer that keeps it from others for longest, or is shared."""
 
 import pytest
 
-from drawbridge.process.network_peers import Holding, find_greediest, find_peer
+from drawbridge.process.network_peers import Holding, PeerShares, find_greediest, find_peer
 
 NOW = 100.0
 MIB = 1 << 20
@@ -59,3 +59,27 @@ def test_nobody_loses_if_nobody_holds_anything() -> None:
 )
 def test_a_peer_is_an_address_or_a_network(host: str, peer: str) -> None:
     assert find_peer(host) == peer
+
+
+@pytest.mark.parametrize(
+    ("held", "room"),
+    [
+        pytest.param({}, 100, id="alone, what is for all"),
+        pytest.param({"API": 70}, 30, id="the rest of it"),
+        pytest.param({"API": 100}, 0, id="no more, if it is in use"),
+        pytest.param({"a": 100}, 20, id="the half of what is divided among two"),
+        pytest.param({"a": 100, "API": 15}, 5, id="the rest of the half"),
+        pytest.param({"a": 100, "b": 20, "c": 13}, 10, id="a quarter of it among four"),
+        pytest.param({"a": 90}, 20, id="and not both"),
+    ],
+)
+def test_a_peer_with_little_has_room_although_others_hold_much(
+    held: dict[str, int], room: int
+) -> None:
+    shares = PeerShares(100, 40)
+    for peer, amount in held.items():
+        shares.add(peer, amount)
+    assert [shares.has_room("API", room), shares.has_room("API", room + 1)] == [True, False]
+    for peer, amount in held.items():
+        shares.remove(peer, amount)
+    assert shares.has_room("API", 100)

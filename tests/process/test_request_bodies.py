@@ -26,11 +26,15 @@ class Clients:
         self._streams: dict[str, StreamReader] = {}
         self._tasks: dict[str, asyncio.Task[bytes]] = {}
 
-    async def send(self, name: str, peer: str, size: int, *, ends: bool = False) -> None:
-        """Send bytes of a body, which begins with them."""
+    async def send(
+        self, name: str, peer: str, size: int, *, ends: bool = False, length: int | None = None
+    ) -> None:
+        """Send bytes of a body, which begins with them; `length` is what its header says."""
         loop = asyncio.get_running_loop()
         stream = StreamReader(Mock(spec=BaseProtocol, _reading_paused=False), 1 << 20, loop=loop)
-        request: Any = SimpleNamespace(content=stream, content_length=None, headers={}, remote=peer)
+        request: Any = SimpleNamespace(
+            content=stream, content_length=length, headers={}, remote=peer
+        )
         self._streams[name] = stream
         self._tasks[name] = asyncio.create_task(self.bodies.read(request, 3600))
         await self.settle()
@@ -64,6 +68,29 @@ class Clients:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+def test_a_small_body_is_read_although_its_peer_holds_the_memory() -> None:
+    async def play() -> str | int:
+        clients = Clients()
+        await play_full(clients, 1)
+        await clients.send("small", "10.1.0.0", 100, ends=True, length=100)
+        result = clients.state("small")
+        await clients.end()
+        return result
+
+    assert asyncio.run(play()) == 100
+
+
+def test_a_peer_does_not_hold_all_memory_for_bodies_that_are_handled() -> None:
+    bodies = RequestBodies(1 << 20, 4 << 20, 3600)
+    large, half = bytes(1 << 20), bytes(1 << 17)
+    bodies.hold("attacker", large)
+    with pytest.raises(RejectedRequestError):
+        bodies.hold("attacker", large)
+    bodies.hold(API_SERVER, half)
+    bodies.let_go("attacker", large)
+    bodies.hold(API_SERVER, large)
 
 
 async def play_full(clients: Clients, peers: int) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.finding import Finding
 from drawbridge.process import review
+from drawbridge.process.fair_turns import TurnKey
 from drawbridge.process.review import Malformed, RequestEnvelope
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.pods import TranslationContext
@@ -202,61 +203,73 @@ class ReviewDispatcher:
         self._worker = worker
         self._packer = _InputsPacker()
 
-    def review_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
+    def review_pod(
+        self, body: bytes, seconds: float | None = None, peer: str = ""
+    ) -> Reply | PendingReply:
         """Handle the review of a pod."""
         if len(body) > MAX_INLINE_BYTES:
-            return self._review_elsewhere("review_pod", body, seconds)
-        return self._review_inline("review_pod", body, seconds)
+            return self._review_elsewhere("review_pod", body, seconds, peer)
+        return self._review_inline("review_pod", body, seconds, peer)
 
-    def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
+    def review_guarded_pod(
+        self, body: bytes, seconds: float | None = None, peer: str = ""
+    ) -> Reply | PendingReply:
         """Handle the review of a pod after all mutating webhooks."""
         recent = self._cluster.recent_inputs()
         decisions = 1 + len(recent.configurations) * len(recent.facts)
         if len(body) > MAX_INLINE_BYTES or len(body) * decisions > _MAX_INLINE_GUARD_BYTES:
-            return self._review_elsewhere("review_guarded_pod", body, seconds)
-        return self._review_inline("review_guarded_pod", body, seconds)
+            return self._review_elsewhere("review_guarded_pod", body, seconds, peer)
+        return self._review_inline("review_guarded_pod", body, seconds, peer)
 
-    def review_workload(self, body: bytes, seconds: float | None = None) -> PendingReply:
+    def review_workload(
+        self, body: bytes, seconds: float | None = None, peer: str = ""
+    ) -> PendingReply:
         """Handle the review of an object that creates pods."""
         if len(body) > MAX_INLINE_BYTES:
-            return self._review_elsewhere(_WORKLOAD, body, seconds)
+            return self._review_elsewhere(_WORKLOAD, body, seconds, peer)
         return self._await_inline(
-            self._handler.review_workload(body, seconds), _WORKLOAD, body, seconds
+            self._handler.review_workload(body, seconds), _WORKLOAD, body, seconds, peer
         )
 
     def _review_inline(
-        self, method: str, body: bytes, seconds: float | None
+        self, method: str, body: bytes, seconds: float | None, peer: str
     ) -> Reply | PendingReply:
         """Handle a review in the event loop, unless its translation takes too long there."""
         try:
             reply: Reply | PendingReply = getattr(self._handler, method)(body, seconds)
         except WorkPostponedError:
-            return self._review_elsewhere(method, body, seconds)
+            return self._review_elsewhere(method, body, seconds, peer)
         return (
-            reply if isinstance(reply, Reply) else self._await_inline(reply, method, body, seconds)
+            reply
+            if isinstance(reply, Reply)
+            else self._await_inline(reply, method, body, seconds, peer)
         )
 
     async def _await_inline(
-        self, pending: PendingReply, method: str, body: bytes, seconds: float | None
+        self, pending: PendingReply, method: str, body: bytes, seconds: float | None, peer: str
     ) -> Reply:
         try:
             return await pending
         except WorkPostponedError:
-            return await self._review_elsewhere(method, body, seconds)
+            return await self._review_elsewhere(method, body, seconds, peer)
 
-    async def _review_elsewhere(self, method: str, body: bytes, seconds: float | None) -> Reply:
+    async def _review_elsewhere(
+        self, method: str, body: bytes, seconds: float | None, peer: str
+    ) -> Reply:
         """Handle a review in the other process. A workload does not need it to be free.
 
         The pods of a workload are reviewed again.
         """
         try:
-            return await self._review_in_worker(method, body, seconds)
+            return await self._review_in_worker(method, body, seconds, peer)
         except WorkerError:
             reply = reply_unreviewed if method == _WORKLOAD else reply_busy
             return reply(review.read_uid(body))
 
-    async def _review_in_worker(self, method: str, body: bytes, seconds: float | None) -> Reply:
-        key = _find_namespace(body)
+    async def _review_in_worker(
+        self, method: str, body: bytes, seconds: float | None, peer: str
+    ) -> Reply:
+        key = TurnKey(_find_namespace(body), peer)
         request = await self._worker.run(decode_envelope, body, key=key)
         if isinstance(request, Malformed):
             return reply_malformed(request)

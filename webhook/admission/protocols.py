@@ -16,6 +16,7 @@ from drawbridge.documents.values import Value
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
+from drawbridge.process.fair_turns import NOBODY, TurnKey
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.pods import TranslationContext
 from webhook.admission.limit_ranges import LimitRange
@@ -105,10 +106,13 @@ class WorkerError(Exception):
 class Worker(Protocol):
     """Runs functions outside the event loop."""
 
-    async def run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts, key: str = "") -> T:
+    async def run(
+        self, function: Callable[[Unpack[Ts]], T], *args: *Ts, key: TurnKey = NOBODY
+    ) -> T:
         """Return the result of a function. Raise WorkerError if the worker cannot run it.
 
-        Calls with the same key do not delay those with another key by more than one call.
+        Calls with the same key do not delay those with another key of their group by more than one
+        call, nor those of another group.
         """
 
 

@@ -42,9 +42,9 @@ class Judge(Protocol):
     """Judges the objects of reviews, beside the event loop."""
 
     async def judge(
-        self, request: AdmissionRequest, labels: Mapping[str, str], seconds: float
+        self, request: AdmissionRequest, labels: Mapping[str, str], seconds: float, peer: str
     ) -> tuple[Finding, ...]:
-        """Return the findings about an object in a namespace with these labels.
+        """Return the findings about an object that a peer sent, in a namespace with these labels.
 
         Raise TimeoutError after the given time, or JudgeBusyError.
         """
@@ -65,7 +65,9 @@ class JudgeHandler:
         self._judge = judge
         self._scopes = NamespaceScopes(view)
 
-    async def review_object(self, body: bytes, seconds: float | None = None) -> Reply:
+    async def review_object(
+        self, body: bytes, seconds: float | None = None, peer: str = ""
+    ) -> Reply:
         """Handle the review of an object. `seconds` is the time until the API server gives up."""
         request = review.decode_review(body)
         if isinstance(request, Malformed):
@@ -77,12 +79,12 @@ class JudgeHandler:
         ):
             return compose_reply(request, _allow())
         if not request.namespace:  # a DeviceClass has no namespace that could enforce
-            return await self._review(request, Mode.REPORT, {}, seconds)
+            return await self._review(request, Mode.REPORT, {}, seconds, peer)
         configured = self._view.configuration().scope
         decided = await self._scopes.read(request.namespace, configured, seconds)
         if decided is None or decided.mode is Mode.OFF:
             return compose_reply(request, _allow())
-        return await self._review(request, decided.mode, decided.labels, seconds)
+        return await self._review(request, decided.mode, decided.labels, seconds, peer)
 
     async def _review(
         self,
@@ -90,10 +92,11 @@ class JudgeHandler:
         mode: Mode,
         labels: Mapping[str, str],
         seconds: float | None,
+        peer: str,
     ) -> Reply:
         timeout = _TIMEOUT if seconds is None else seconds
         try:
-            findings = await self._judge.judge(request, labels, timeout)
+            findings = await self._judge.judge(request, labels, timeout, peer)
         except TimeoutError:
             return compose_reply(request, _allow_unjudged(_LATE))
         except JudgeBusyError:

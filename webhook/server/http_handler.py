@@ -15,6 +15,7 @@ from aiohttp import web
 
 from drawbridge.process import metrics, review, timeouts
 from drawbridge.process.logs import log_event, log_event_buffered
+from drawbridge.process.network_peers import PeerShares, find_peer
 from drawbridge.process.request_bodies import (
     JSON,
     RejectedRequestError,
@@ -34,8 +35,9 @@ _REASONS: Final = {500: "InternalError", 504: "Timeout"}
 _LOG_LEVELS: Final = {"translated": logging.INFO, "denied": logging.INFO, "error": logging.ERROR}
 
 
-# Most replies need no waiting, and no timer.
-Reviewer = Callable[[bytes, float], Reply | PendingReply]
+# Called with the body, the deadline in seconds, and the network peer. Most replies need no waiting,
+# and no timer.
+Reviewer = Callable[[bytes, float, str], Reply | PendingReply]
 
 
 class Endpoint(NamedTuple):
@@ -84,7 +86,8 @@ class AdmissionHTTPHandler:
             # Read at scrape time: a gauge that changes with each request costs more.
             count = functools.partial(self._running.__getitem__, webhook)
             metrics.IN_FLIGHT.labels(webhook).set_function(count)
-        self._in_flight = 0
+        kept = limits.in_flight // 4
+        self._in_flight = PeerShares(limits.in_flight - kept, kept)
         self._bodies = RequestBodies(limits.body, limits.total_bytes, limits.body_seconds)
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
@@ -112,13 +115,14 @@ class AdmissionHTTPHandler:
     async def _respond(
         self, request: web.BaseRequest, route: _Route, started: float
     ) -> web.Response:
-        reviewer = self._validate(request, route)
+        peer = find_peer(request.remote or "")
+        reviewer = self._validate(request, route, peer)
         body = await self._bodies.read(request, route.seconds)
         seconds = route.seconds - (time.perf_counter() - started)
-        self._bodies.hold(body)
-        self._in_flight += 1
+        self._bodies.hold(peer, body)
+        self._in_flight.add(peer)
         try:
-            reply = reviewer(body, timeouts.compute_deadline(seconds))
+            reply = reviewer(body, timeouts.compute_deadline(seconds), peer)
             if not isinstance(reply, Reply):
                 async with asyncio.timeout(seconds):
                     reply = await reply
@@ -128,12 +132,12 @@ class AdmissionHTTPHandler:
         except Exception as error:  # noqa: BLE001  # any exception fails one request only
             return _respond_exception(error, body, route)
         finally:
-            self._in_flight -= 1
-            self._bodies.let_go(body)
+            self._in_flight.remove(peer)
+            self._bodies.let_go(peer, body)
         _record(reply, route, started)
         return web.Response(body=reply.body, status=reply.status, headers=_JSON_HEADERS)
 
-    def _validate(self, request: web.BaseRequest, route: _Route) -> Reviewer:
+    def _validate(self, request: web.BaseRequest, route: _Route, peer: str) -> Reviewer:
         if route.reviewer is None:
             raise RejectedRequestError(404, f"the valid paths are {' and '.join(self._endpoints)}")
         if request.method != "POST":
@@ -144,7 +148,7 @@ class AdmissionHTTPHandler:
             raise RejectedRequestError(
                 503, f"not ready: {missing[0]}", Retry_After="1", Connection="close"
             )
-        if self._in_flight >= self._limits.in_flight:
+        if not self._in_flight.has_room(peer):
             raise RejectedRequestError(429, "too many concurrent requests", Retry_After="1")
         return route.reviewer
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from drawbridge.finding import Finding
 from drawbridge.judge.progress import Progress
-from drawbridge.process.fair_turns import FairTurns, NoTurnError
+from drawbridge.process.fair_turns import NOBODY, FairTurns, NoTurnError, TurnKey
 from drawbridge.process.review import AdmissionRequest
 from drawbridge.solver.memo import OutOfTimeError, end_after_first
 from webhook.judging.handler import JudgeBusyError
@@ -54,26 +54,29 @@ class JudgedView(Protocol):
 
 
 class _ThreadUse:
-    """How long namespaces used the thread. One thread adds to it, any may ask."""
+    """How long namespaces used the thread, each as a network peer names it.
+
+    One thread adds to it, any may ask.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._used: dict[str, tuple[float, float]] = {}  # budgets, and when
+        self._used: dict[TurnKey, tuple[float, float]] = {}  # budgets, and when
 
-    def add(self, namespace: str, seconds: float) -> None:
+    def add(self, key: TurnKey, seconds: float) -> None:
         """Add time to what a namespace used."""
-        used = min(self._budgets(namespace) + seconds / BUDGET_SECONDS, _MOST_BUDGETS)
-        self._used.pop(namespace, None)
+        used = min(self._budgets(key) + seconds / BUDGET_SECONDS, _MOST_BUDGETS)
+        self._used.pop(key, None)
         if len(self._used) >= _MAX_NAMESPACES:
             del self._used[next(iter(self._used))]
-        self._used[namespace] = used, self._now()
+        self._used[key] = used, self._now()
 
-    def is_beyond_budget(self, namespace: str) -> bool:
+    def is_beyond_budget(self, key: TurnKey) -> bool:
         """Return whether a namespace used more than its budget lately."""
-        return self._budgets(namespace) > 1
+        return self._budgets(key) > 1
 
-    def _budgets(self, namespace: str) -> float:
-        used, since = self._used.get(namespace, (0.0, 0.0))
+    def _budgets(self, key: TurnKey) -> float:
+        used, since = self._used.get(key, (0.0, 0.0))
         return max(0.0, used - _FORGOTTEN * (self._now() - since))
 
 
@@ -96,17 +99,19 @@ class JudgeThread:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge")
 
     async def judge(
-        self, request: AdmissionRequest, labels: Mapping[str, str], seconds: float
+        self, request: AdmissionRequest, labels: Mapping[str, str], seconds: float, peer: str = ""
     ) -> tuple[Finding, ...]:
         """Return the findings about an object. Raise TimeoutError, or JudgeBusyError."""
-        namespace, progress, is_ended = request.namespace, Progress(), threading.Event()
+        key, progress, is_ended = TurnKey(request.namespace, peer), Progress(), threading.Event()
         findings: tuple[Finding, ...] | None = None
         try:
             async with asyncio.timeout(seconds):
                 while findings is None:
-                    async with self._turns.take(namespace):
-                        part = self._make_part(request, labels, progress, is_ended)
-                        findings = await self._run(part, namespace)
+                    async with self._turns.take(key):
+                        part = self._make_part(
+                            request, labels, progress, self._limit_part(key, is_ended)
+                        )
+                        findings = await self._run(part, key)
         except NoTurnError as error:
             raise JudgeBusyError from error
         finally:
@@ -118,12 +123,11 @@ class JudgeThread:
         request: AdmissionRequest,
         labels: Mapping[str, str],
         progress: Progress,
-        is_ended: threading.Event,
+        out_of_time: Callable[[], bool],
     ) -> Callable[[], tuple[Finding, ...] | None]:
         """Return the work of one turn: it returns the findings, or None if there is more to do."""
         doubts, settings = tuple(self._view.find_doubts()), self._view.settings()
         self._view.changes.seal()
-        out_of_time = self._limit_part(request.namespace, is_ended)
 
         def judge_part() -> tuple[Finding, ...] | None:
             self._update(settings)
@@ -139,7 +143,7 @@ class JudgeThread:
 
         return judge_part
 
-    def _limit_part(self, namespace: str, is_ended: threading.Event) -> Callable[[], bool]:
+    def _limit_part(self, key: TurnKey, is_ended: threading.Event) -> Callable[[], bool]:
         """Return whether a part of a judgement should end: nobody waits for it, or others wait."""
         started: float | None = None
 
@@ -147,7 +151,7 @@ class JudgeThread:
             nonlocal started
             now = self._now()
             started = now if started is None else started
-            is_long = now - started >= PART_SECONDS and self._turns.is_awaited(namespace)
+            is_long = now - started >= PART_SECONDS and self._turns.is_awaited(key)
             return is_long or is_ended.is_set()
 
         return is_out_of_time
@@ -185,14 +189,14 @@ class JudgeThread:
         while (batch := self._view.changes.take()) is not None:
             self._cluster.apply(batch)
 
-    async def _run(self, function: Callable[[], T], namespace: str = "") -> T:
+    async def _run(self, function: Callable[[], T], key: TurnKey = NOBODY) -> T:
         """Run a function in the thread. One that is cancelled before it starts never runs."""
-        return await asyncio.wrap_future(self._executor.submit(self._timed, function, namespace))
+        return await asyncio.wrap_future(self._executor.submit(self._timed, function, key))
 
-    def _timed(self, function: Callable[[], T], namespace: str) -> T:
+    def _timed(self, function: Callable[[], T], key: TurnKey) -> T:
         self._started = started = self._now()
         try:
             return function()
         finally:
             self._started = None
-            self._use.add(namespace, self._now() - started)
+            self._use.add(key, self._now() - started)

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO, Final, TypeVar, TypeVarTuple, Unpack
 
-from drawbridge.process.fair_turns import FairTurns, NoTurnError
+from drawbridge.process.fair_turns import NOBODY, FairTurns, NoTurnError, TurnKey
 from webhook.admission.protocols import WorkerError
 
 T = TypeVar("T")
@@ -37,7 +37,9 @@ class WorkerProcess:
         self._turns = FairTurns(max_waiting)
         self._process: asyncio.subprocess.Process | None = None
 
-    async def run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts, key: str = "") -> T:
+    async def run(
+        self, function: Callable[[Unpack[Ts]], T], *args: *Ts, key: TurnKey = NOBODY
+    ) -> T:
         """Return the result of a function. The function and all values must support pickle.
 
         A key with many calls waits longer. Raise WorkerError if too many calls wait, or if the
@@ -53,7 +55,7 @@ class WorkerProcess:
 
     async def start(self) -> None:
         """Start the process, so that the first call does not wait for it."""
-        async with self._turns.take(""):
+        async with self._turns.take(NOBODY):
             await self._ensure_started()
 
     async def aclose(self) -> None:

@@ -13,6 +13,7 @@ from drawbridge.agreement.match_conditions import derive_conditions
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.values import Value
+from drawbridge.process.fair_turns import NOBODY, TurnKey
 from drawbridge.translate.pods import make_context, translate
 from drawbridge.translate.work_budget import INLINE_UNITS
 from tests.tables import YamlValue
@@ -43,10 +44,10 @@ class InlineWorker:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        self.keys: list[str] = []
+        self.keys: list[TurnKey] = []
         self.is_busy = False
 
-    async def run(self, function: Callable[..., Any], *args: Any, key: str = "") -> Any:  # noqa: ANN401
+    async def run(self, function: Callable[..., Any], *args: Any, key: TurnKey = NOBODY) -> Any:  # noqa: ANN401
         """Run a function."""
         if self.is_busy:
             raise WorkerError("busy")
@@ -176,7 +177,7 @@ async def test_a_small_pod_does_not_wait_for_a_large_one() -> None:
     started, unblocked = asyncio.Event(), asyncio.Event()
 
     class BlockedWorker(InlineWorker):
-        async def run(self, function: Callable[..., Any], *args: Any, key: str = "") -> Any:  # noqa: ANN401
+        async def run(self, function: Callable[..., Any], *args: Any, key: TurnKey = NOBODY) -> Any:  # noqa: ANN401
             started.set()
             await unblocked.wait()
             return await super().run(function, *args, key=key)
@@ -313,7 +314,7 @@ async def test_the_snapshot_has_no_caches_of_the_event_loop() -> None:
     snapshots: list[large_reviews.ClusterSnapshot] = []
 
     class RecordingWorker(InlineWorker):
-        async def run(self, function: Callable[..., Any], *args: Any, key: str = "") -> Any:  # noqa: ANN401
+        async def run(self, function: Callable[..., Any], *args: Any, key: TurnKey = NOBODY) -> Any:  # noqa: ANN401
             snapshots.extend(
                 argument for argument in args if isinstance(argument, large_reviews.ClusterSnapshot)
             )
@@ -334,7 +335,7 @@ async def test_the_inputs_of_all_reviews_are_pickled_once_until_they_change() ->
     inputs: list[bytes] = []
 
     class RecordingWorker(InlineWorker):
-        async def run(self, function: Callable[..., Any], *args: Any, key: str = "") -> Any:  # noqa: ANN401
+        async def run(self, function: Callable[..., Any], *args: Any, key: TurnKey = NOBODY) -> Any:  # noqa: ANN401
             inputs.extend(
                 argument.inputs
                 for argument in args
@@ -383,6 +384,6 @@ async def test_the_reviews_of_a_namespace_wait_for_each_other(namespace: str) ->
         name: field for name, field in body["request"].items() if name != "namespace"
     }
     await await_reply(
-        harness.dispatcher.review_pod(json.dumps(body, separators=(",", ":")).encode())
+        harness.dispatcher.review_pod(json.dumps(body, separators=(",", ":")).encode(), 5, "peer")
     )
-    assert set(harness.worker.keys) == {namespace}
+    assert set(harness.worker.keys) == {TurnKey(namespace, "peer")}

@@ -84,7 +84,7 @@ class InlineJudge:
         self.error: Exception | None = None
 
     async def judge(
-        self, request: AdmissionRequest, labels: Mapping[str, str], _seconds: float
+        self, request: AdmissionRequest, labels: Mapping[str, str], _seconds: float, _peer: str
     ) -> tuple[Finding, ...]:
         """Return the findings about an object."""
         if self.error is not None:

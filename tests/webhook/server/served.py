@@ -32,15 +32,19 @@ class FakeReviewHandler:
         self.error: Exception | None = None
         self._changed = asyncio.Event()
 
-    async def review_pod(self, body: bytes, seconds: float | None = None) -> Reply:
+    async def review_pod(self, body: bytes, seconds: float | None = None, _peer: str = "") -> Reply:
         """Handle the review of a pod."""
         return await self._reply("pods", body, seconds)
 
-    async def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> Reply:
+    async def review_guarded_pod(
+        self, body: bytes, seconds: float | None = None, _peer: str = ""
+    ) -> Reply:
         """Handle the review of a pod after all mutating webhooks."""
         return await self._reply("guard", body, seconds)
 
-    async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
+    async def review_workload(
+        self, body: bytes, seconds: float | None = None, _peer: str = ""
+    ) -> Reply:
         """Handle the review of a workload."""
         return await self._reply("workloads", body, seconds)
 

@@ -153,3 +153,29 @@ def test_a_held_handshake_allocates_little(tmp_path: Path) -> None:
         assert asyncio.run(play()) < 128 * 1024
     finally:
         tracemalloc.stop()
+
+
+def test_requests_of_one_address_leave_places_to_another(tmp_path: Path) -> None:
+    limits = RequestLimits(in_flight=8)
+
+    async def play() -> list[int]:
+        async with serve(tmp_path, limits=limits) as server, contextlib.AsyncExitStack() as stack:
+            server.reviews.unblocked.clear()
+            context = create_client_context(server.pair)
+            attackers = [
+                await stack.enter_async_context(
+                    http_client.connect(server.listener.port, context, local=("127.0.0.2", 0))
+                )
+                for _ in range(7)
+            ]
+            for each in attackers[:6]:
+                await each.send(request(body=review()))
+            await server.reviews.wait_for_calls(6)
+            seventh = await attackers[6].send_request(request(body=review()))
+            innocent = await stack.enter_async_context(server.connect())
+            await innocent.send(request(body=review()))
+            await server.reviews.wait_for_calls(7)
+            server.reviews.unblocked.set()
+            return [seventh.status, (await innocent.read_response()).status]
+
+    assert asyncio.run(play()) == [429, 200]
