@@ -257,13 +257,13 @@ def row(kind: str, rounds: list[Round], beside: list[list[Round]]) -> str:
     Ratios are of rounds that were played beside each other.
     """
     low, middle, high = statistics.quantiles([one.rate for one in rounds], n=4)
-    each = f"{middle:.0f} ({low:.0f} to {high:.0f})"
+    rate = f"{middle:.0f} ({low:.0f} to {high:.0f})"
     shares = [statistics.median(getattr(one, who) for one in rounds) for who in _WHO]
     # Figures that do not depend on other load of the machine.
     costs = [
         statistics.median(1000 * getattr(one, who) / one.rate for one in rounds) for who in _WHO
     ]
-    cells = [kind, each, *(ratio(rounds, other) for other in beside), f"{100 * shares[0]:.0f} %"]
+    cells = [kind, rate, *(ratio(rounds, other) for other in beside), f"{100 * shares[0]:.0f} %"]
     return f"| {' | '.join([*cells, *(f'{cost:.2f}' for cost in costs)])} |"
 
 

@@ -97,8 +97,10 @@ def relevant(node: Json, spec: Json) -> bool:
     """Return whether a slice is for a node."""
     if spec.get("nodeName") or spec.get("allNodes") or spec.get("nodeSelector"):
         return matches(node, spec)
-    each = listed(spec, "devices")
-    return bool(spec.get("perDeviceNodeSelection")) and any(matches(node, one) for one in each)
+    devices = listed(spec, "devices")
+    return bool(spec.get("perDeviceNodeSelection")) and any(
+        matches(node, device) for device in devices
+    )
 
 
 def grouped(spec: Json) -> bool:

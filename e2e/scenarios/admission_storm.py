@@ -187,10 +187,10 @@ def pods_with_wrong_claim(stage: Stage) -> list[JSON]:
     return []
 
 
-def _has_wrong_claim(each: JSON, reserved: dict[str, str]) -> bool:
-    named = each.get("status", {}).get("resourceClaimStatuses", ())
-    own = reserved.get(each["metadata"]["uid"])
-    going = "deletionTimestamp" in each["metadata"]
+def _has_wrong_claim(pod: JSON, reserved: dict[str, str]) -> bool:
+    named = pod.get("status", {}).get("resourceClaimStatuses", ())
+    own = reserved.get(pod["metadata"]["uid"])
+    going = "deletionTimestamp" in pod["metadata"]
     return bool(named and own and not going and named[0]["resourceClaimName"] != own)
 
 

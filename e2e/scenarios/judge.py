@@ -292,10 +292,12 @@ def expensive_claims_of_a_tenant_do_not_turn_the_judge_off(stage: Stage) -> None
 
     def attack(number: int) -> None:
         with ThreadPoolExecutor(ATTACKERS) as pool:
-            for each in pool.map(expensive_claim, range(number * CLAIMS, (number + 1) * CLAIMS)):
+            for expensive in pool.map(
+                expensive_claim, range(number * CLAIMS, (number + 1) * CLAIMS)
+            ):
                 sent.append(number)
                 with contextlib.suppress(ApiError):
-                    stage.client.create(path.format(stage.namespace), each, dryRun="All")
+                    stage.client.create(path.format(stage.namespace), expensive, dryRun="All")
 
     check_not_delayed("another team's claim", refuse, attack)
     assert sent

@@ -149,8 +149,8 @@ def spanning_pod(stage: Stage, name: str, *, shares: bool) -> JSON:
     ]
     containers = share_containers("c", 1, SPANNED)
     if not shares:
-        for each in (*init, *containers):
-            each["resources"] = {"limits": {"cpu": "1", "ephemeral-storage": "1Gi"}}
+        for container in (*init, *containers):
+            container["resources"] = {"limits": {"cpu": "1", "ephemeral-storage": "1Gi"}}
     pod["spec"] |= {"schedulerName": "nobody", "initContainers": init, "containers": containers}
     return pod
 
@@ -195,7 +195,8 @@ def small_pods_that_are_expensive_to_translate_delay_nobody(stage: Stage) -> Non
     stage.node("a", "lab-2g2n", {HAMI: None, GPU: "full"})
     namespace, innocent = innocent_pod(stage, cluster)
     others = [
-        another_namespace(stage, f"attack-{each}", {MODE: "enforce"}) for each in range(NAMESPACES)
+        another_namespace(stage, f"attack-{number}", {MODE: "enforce"})
+        for number in range(NAMESPACES)
     ]
     path = f"/api/v1/namespaces/{namespace}/pods"
     codes: list[str] = []

@@ -122,8 +122,8 @@ class RequestMaker:
             "templates": lambda: [self._template() for _ in range(self._random.randint(0, 2))],
         }
         return {
-            name: made[name]() if name in made else self._value(each)
-            for name, each in schema["properties"].items()
+            name: made[name]() if name in made else self._value(property_schema)
+            for name, property_schema in schema["properties"].items()
             if name in schema.get("required", ()) or self._chance(0.7)
         }
 

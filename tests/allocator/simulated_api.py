@@ -240,9 +240,9 @@ def _retrieve(done: "asyncio.Future[Any]") -> None:
         done.result()
 
 
-def devices_of(each: Claim) -> set[Device]:
+def devices_of(claim: Claim) -> set[Device]:
     """Return the devices that a claim holds."""
-    allocation = each.status.allocation
+    allocation = claim.status.allocation
     return {(r.pool, r.device) for r in allocation.devices.results} if allocation else set()
 
 

@@ -183,8 +183,8 @@ async def test_a_pool_that_is_being_published_has_no_devices() -> None:
     ]
 
 
-def _fields(each: Any) -> dict[str, Any]:  # noqa: ANN401  # a struct
-    return {name: getattr(each, name) for name in each.__struct_fields__}
+def _fields(answer: Any) -> dict[str, Any]:  # noqa: ANN401  # a struct
+    return {name: getattr(answer, name) for name in answer.__struct_fields__}
 
 
 async def test_a_replica_that_is_not_ready_says_why() -> None:

@@ -276,7 +276,7 @@ async def test_objects_are_decoded_only_for_callers_with_rights() -> None:
     pods = [{"metadata": {"name": "p", "namespace": each}, "spec": 3} for each in ("red", "blue")]
     async with serving_api(Cluster(n1=1), reviews) as served:
         own, other = [
-            await served.send("POST /v1/simulate", "dev", {"pods": [each]}) for each in pods
+            await served.send("POST /v1/simulate", "dev", {"pods": [pod]}) for pod in pods
         ]
     assert (own[0], own[1]["path"]) == (400, "pods[0].spec")
     assert other[0] == 403

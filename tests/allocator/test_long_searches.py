@@ -20,12 +20,12 @@ def cluster() -> Cluster:
     """Three nodes with four devices each, of which no two give the same projection."""
     made = Cluster()
     for node in NODES:
-        each = gpu_slice(node, 4)
+        slice_ = gpu_slice(node, 4)
         devices = tuple(
             replace(device, attributes={"place": Attribute(string=f"{node}-{device.name}")})
-            for device in each.devices
+            for device in slice_.devices
         )
-        made.add(Node(node, {"name": node}), replace(each, devices=devices))
+        made.add(Node(node, {"name": node}), replace(slice_, devices=devices))
     return made
 
 
@@ -143,12 +143,12 @@ MATCHING = [
 
 def test_a_node_that_needs_millions_of_steps_is_given_up() -> None:
     made = Cluster()
-    each = gpu_slice("n1", 16)
+    slice_ = gpu_slice("n1", 16)
     devices = tuple(
         replace(device, attributes=dict(zip("abcd", map(_text, values), strict=True)))
-        for device, values in zip(each.devices, DEVICES, strict=True)
+        for device, values in zip(slice_.devices, DEVICES, strict=True)
     )
-    made.add(Node("n1", {"name": "n1"}), replace(each, devices=devices))
+    made.add(Node("n1", {"name": "n1"}), replace(slice_, devices=devices))
     plain = claim(
         "c",
         requests=[

@@ -23,11 +23,11 @@ OWNED = OwnedPool(DriverName(GPU), LabelSelector())  # type: ignore[arg-type]  #
 FACTS = Facts(classes=(ClassFacts("gpu", extended="example.com/gpu", drivers=(GPU,)),))
 
 
-def uses(node: Node | None, each: Slice = LOCAL, *, unfenced: bool = False) -> bool:
+def uses(node: Node | None, slice_: Slice = LOCAL, *, unfenced: bool = False) -> bool:
     entry = msgspec.structs.replace(OWNED, unfenced=unfenced)
     configuration = Configuration(placement=Placement.BRIDGE, owned_pools=(entry,))
     owns_pool = make_pool_filter(configuration, FACTS, SettlingNodes(LOOKED_AT).is_settled)
-    return owns_pool(POOL, [each], lambda _: node)
+    return owns_pool(POOL, [slice_], lambda _: node)
 
 
 def test_a_local_pool_of_a_fenced_node_is_used() -> None:

@@ -174,10 +174,10 @@ def test_the_state_after_random_changes_is_the_state_of_the_objects() -> None:
             made = replace(
                 gpu_slice(f"n{random_changes.randrange(4)}", random_changes.randrange(3)), name=key
             )
-            each = made if random_changes.random() < 0.8 else None
-            state.apply(slices.get(key), each) if each or key in slices else None
+            changed = made if random_changes.random() < 0.8 else None
+            state.apply(slices.get(key), changed) if changed or key in slices else None
             slices.pop(key, None)
-            slices |= {key: each} if each else {}
+            slices |= {key: changed} if changed else {}
         fresh = labelled()
         for each_object in (*nodes.values(), *slices.values()):
             fresh.apply(None, each_object)

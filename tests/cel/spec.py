@@ -188,9 +188,9 @@ def _unchecked(plain: Plain, made: Environment) -> CelValue:
     given = bindings(plain)
     local = {
         name
-        for each in walk(node)
-        if isinstance(each, Comprehension)
-        for name in (each.variable, each.second_variable, each.accumulator)
+        for child in walk(node)
+        if isinstance(child, Comprehension)
+        for name in (child.variable, child.second_variable, child.accumulator)
     }
     for part in walk(node):
         if isinstance(part, Ident | Select):

@@ -236,15 +236,15 @@ def test_kubernetes_has_the_same_results() -> None:
 
     apart = []
     for plain, line in zip(questions, answers, strict=True):
-        theirs, each = json.loads(line), convert_question(plain)
+        theirs, question = json.loads(line), convert_question(plain)
         ours = selectors[plain["list_attributes"]].evaluate(
-            each.expression, each.driver, each.device
+            question.expression, question.driver, question.device
         )
         # Its columns count bytes, and the order of its map selects which error it reports first.
         for field in FIELDS:
             if field in ("error_position", "error_kind"):
                 continue
-            if field == "cost" and OVER_A_MAP.search(each.expression):
+            if field == "cost" and OVER_A_MAP.search(question.expression):
                 continue
             if theirs.get(field) != getattr(ours, field) and theirs.get("error_kind") != "internal":
                 apart.append((plain["expression"], field, theirs.get(field), getattr(ours, field)))

@@ -95,10 +95,10 @@ def joined(*documents: str) -> str:
 
 def inventory(*kinds: str) -> list[dict[str, Any]]:
     return [
-        each
+        obj
         for file in sorted(Path(INVENTORY).glob("*.yaml"))
-        for each in yaml.safe_load_all(file.read_text("utf-8"))
-        if each and each["kind"] in kinds
+        for obj in yaml.safe_load_all(file.read_text("utf-8"))
+        if obj and obj["kind"] in kinds
     ]
 
 

@@ -83,7 +83,8 @@ def test_objects_of_several_files_are_in_order(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(OBJECT.format("A") + "---\n" + OBJECT.format("B"))
     found = list(read_documents([str(tmp_path), str(tmp_path / "none"), "-"], io.BytesIO(b"a: [")))
     assert [
-        each.finding.code if isinstance(each, LocatedFinding) else each.name for each in found
+        outcome.finding.code if isinstance(outcome, LocatedFinding) else outcome.name
+        for outcome in found
     ] == [
         "A#1",
         "B#2",

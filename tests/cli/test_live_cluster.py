@@ -14,10 +14,10 @@ INVENTORY = Path(__file__).parents[2] / "examples" / "inventory"
 LEGACY = INVENTORY.parent / "legacy"
 KINDS = {"Node", "DeviceClass", "ResourceSlice"}
 OBJECTS: list[dict[str, Any]] = [
-    each
+    obj
     for file in sorted(INVENTORY.glob("*.yaml"))
-    for each in yaml.safe_load_all(file.read_text("utf-8"))
-    if each and each["kind"] in KINDS
+    for obj in yaml.safe_load_all(file.read_text("utf-8"))
+    if obj and obj["kind"] in KINDS
 ]
 
 LABELLED = {

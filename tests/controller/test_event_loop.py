@@ -71,8 +71,8 @@ def make_missing_templates(turns: Turns) -> Reconciler:
 def make_garbage_collector(turns: Turns) -> Reconciler:
     scene = test_template_gc.Scene()
     for number in range(OBJECTS):
-        each = {**scene.stored["metadata"], "namespace": f"team-{number}"}
-        scene.templates.put({**scene.stored, "metadata": each}, created=OLD)
+        metadata = {**scene.stored["metadata"], "namespace": f"team-{number}"}
+        scene.templates.put({**scene.stored, "metadata": metadata}, created=OLD)
     return TemplateGarbageCollector(
         scene.templates,
         scene.pods,

@@ -126,10 +126,10 @@ def test_a_missing_webhook_configuration_is_reported() -> None:
 
 BRIDGE = Configuration(placement=Placement.BRIDGE)
 CEL = {
-    each.placement: Environment({"object": DYN}, libraries("1.36", stored=True)).compile(
-        build_conditions(derive_interest(each))[POD_WEBHOOK][CONDITION_NAME]
+    configuration.placement: Environment({"object": DYN}, libraries("1.36", stored=True)).compile(
+        build_conditions(derive_interest(configuration))[POD_WEBHOOK][CONDITION_NAME]
     )
-    for each in (USUAL, BRIDGE)
+    for configuration in (USUAL, BRIDGE)
 }
 
 

@@ -27,7 +27,7 @@ def first(text: str) -> Document:
 @pytest.mark.parametrize("case", load_cases(CASES / "edits.yaml"), ids=lambda case: case["name"])
 def test_edits_leave_all_other_text_unchanged(case: dict[str, Any]) -> None:
     edits = [
-        Edit(each["op"], parse_pointer(each["path"]), each.get("value")) for each in case["edits"]
+        Edit(edit["op"], parse_pointer(edit["path"]), edit.get("value")) for edit in case["edits"]
     ]
     done = apply_to_text(first(case["before"]), edits)
     if "after" in case:

@@ -30,8 +30,8 @@ def slice_of(short: dict[str, Any]) -> Slice:
         "resourceSliceCount": written.pop("count", 1),
     }
     counters = [
-        {"name": each, "counters": {key: {"value": value} for key, value in amounts.items()}}
-        for each, amounts in written.pop("counters", {}).items()
+        {"name": counter_set, "counters": {key: {"value": value} for key, value in amounts.items()}}
+        for counter_set, amounts in written.pop("counters", {}).items()
     ]
     devices = [device(each) for each in written.pop("devices", [])]
     spec = {"driver": written.pop("driver", "d.example.com"), "pool": pool, "devices": devices}

@@ -59,8 +59,8 @@ def test_devices_are_allocated_while_every_counter_of_the_pool_suffices(
     else:
         assert isinstance(state, Counters)
         expected = {
-            (each, name): counter.value.nanos()
-            for each, values in case["left"].items()
+            (counter_set, name): counter.value.nanos()
+            for counter_set, values in case["left"].items()
             for name, counter in counters(values).items()
         }
         assert {key: state.remaining[key] for key in expected} == expected

@@ -22,11 +22,11 @@ def exactly(name: str = "gpu.nvidia.com", **rest: YamlValue) -> YamlValue:
     return {"exactly": {"deviceClassName": name, **rest}}
 
 
-def ways(*each: tuple[str, int]) -> YamlValue:
+def ways(*subrequests: tuple[str, int]) -> YamlValue:
     return {
         "firstAvailable": [
             {"name": f"w{i}", "deviceClassName": name, "count": count}
-            for i, (name, count) in enumerate(each)
+            for i, (name, count) in enumerate(subrequests)
         ]
     }
 

@@ -109,6 +109,7 @@ def test_each_allocation_is_judged_by_the_devices_of_its_node() -> None:
     assert judge() == []
     assert judge(claim("one", "a", "a"), claim("two", "b", "b")) == []
     assert any(
-        "TakenTwice" in each for each in judge(claim("one", "a", "a"), claim("two", "a", "a"))
+        "TakenTwice" in violation
+        for violation in judge(claim("one", "a", "a"), claim("two", "a", "a"))
     )
     assert any("UnknownDevice" in each for each in judge(claim("one", "b", "a")))

@@ -88,7 +88,7 @@ def machine(name: str, words: Sequence[Sequence[object]]) -> Iterator[Slice]:
     yield slice_of("dra.net", name, nics)
 
 
-def fleet(nodes: int, each: int = 8) -> FactsInput:
+def fleet(nodes: int, devices_each: int = 8) -> FactsInput:
     """A fleet of hosts with so many GPUs and NICs each, of four products."""
     products = ("NVIDIA L4", "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "NVIDIA B200")
     slices: list[Slice] = []
@@ -101,9 +101,9 @@ def fleet(nodes: int, each: int = 8) -> FactsInput:
                 uuid=Attribute(f"GPU-{i}-{j}"),
                 **{PCIE: Attribute(f"pci0000:{j}")},
             )
-            for j in range(each)
+            for j in range(devices_each)
         ]
-        nics = [placed(j, "nic", f"pci0000:{j}") for j in range(each)]
+        nics = [placed(j, "nic", f"pci0000:{j}") for j in range(devices_each)]
         slices += (slice_of("gpu.nvidia.com", name, gpus), slice_of("dra.net", name, nics))
     hosts = tuple(
         Node(f"node-{i}", allocatable={"nvidia.com/gpu": parse("8")} if i % 2 else {})

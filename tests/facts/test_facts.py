@@ -261,7 +261,7 @@ def test_the_hash_covers_what_decisions_read(name: str) -> None:
 
 
 def test_the_facts_of_5000_nodes_fit_into_a_config_map() -> None:
-    facts = gather_facts(clusters.fleet(5000, each=2)).facts
+    facts = gather_facts(clusters.fleet(5000, devices_each=2)).facts
     assert len(serialized.encode_facts(facts)) < ROOM
     assert facts.omitted == {}
     (name,) = facts.names

@@ -73,8 +73,8 @@ def published(node: str, name: str, short: YamlValue) -> list[Slice]:
         contents[0]["skipNodeOperations"] = ["*"]
     if "sets" in short:
         sets = [
-            {"name": each, "counters": quantities(amounts)}
-            for each, amounts in short["sets"].items()
+            {"name": counter_set, "counters": quantities(amounts)}
+            for counter_set, amounts in short["sets"].items()
         ]
         contents.append({"sharedCounters": sets})
     pool = {"name": node, "generation": 1, "resourceSliceCount": short.get("slices", len(contents))}

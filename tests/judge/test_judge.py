@@ -188,10 +188,10 @@ def test_expressions_on_devices(case: YamlValue) -> None:
 def test_every_code_of_the_judge_has_a_case() -> None:
     tables = (LIMITS, SLICES, CLASSES, EXCLUSIONS, EXPRESSIONS)
     shown = {
-        each[0]
+        row[0]
         for table in tables
         for case in table
-        for each in case.get("found", case.get("refused", []))
+        for row in case.get("found", case.get("refused", []))
     }
     assert set(codes.CODES) - shown == {"NothingToJudge", "MoreAlike"}
 

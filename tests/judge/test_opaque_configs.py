@@ -47,9 +47,9 @@ def test_configuration_in_a_claim(case: YamlValue) -> None:
 @pytest.mark.parametrize("case", CONFIGS, ids=lambda case: case["name"])
 def test_configuration_in_a_class(case: YamlValue) -> None:
     spec = {"config": [{"opaque": {"driver": case["driver"], "parameters": case["parameters"]}}]}
-    each = read_class({"metadata": {"name": "a"}, "spec": spec})
-    assert isinstance(each, DeviceClass)
-    found = tuple(check_class_configs(each))
+    device_class = read_class({"metadata": {"name": "a"}, "spec": spec})
+    assert isinstance(device_class, DeviceClass)
+    found = tuple(check_class_configs(device_class))
     expected = [(code, f"spec.{full_path(path)}") for code, path in case["found"]]
     assert [(one.code, one.path) for one in found] == expected
     assert all(one.object == "DeviceClass/a" for one in found)

@@ -101,16 +101,16 @@ def test_a_budget_counts_the_pods_that_its_selector_matches(
     selector: BudgetSelector, *, matches: bool
 ) -> None:
     spec = DisruptionBudgetSpec(selector)
-    each = DisruptionBudget(metadata=Metadata("b", "default"), spec=spec)
-    assert each.counts(running("a", app="db")) is matches
+    budget = DisruptionBudget(metadata=Metadata("b", "default"), spec=spec)
+    assert budget.counts(running("a", app="db")) is matches
 
 
 def test_a_pod_that_is_being_evicted_is_not_charged_twice() -> None:
     status = DisruptionBudgetStatus(0, {"a": "2026-01-01T00:00:00Z"})
     spec = DisruptionBudgetSpec(BudgetSelector({"app": "db"}))
-    each = DisruptionBudget(metadata=Metadata("b", "default"), spec=spec, status=status)
+    budget = DisruptionBudget(metadata=Metadata("b", "default"), spec=spec, status=status)
     pods = [running("a", app="db"), running("b", app="db")]
-    violating, others = split_by_budgets(pods, [each])
+    violating, others = split_by_budgets(pods, [budget])
     assert ([x.pod_name for x in violating], [x.pod_name for x in others]) == (["b"], ["a"])
 
 

@@ -26,9 +26,9 @@ Json = dict[str, Any]
 SECRETS = ("drawbridge-ca", "drawbridge-allocator-tls")
 KUSTOMIZATION: Json = yaml.safe_load((BASE / "kustomization.yaml").read_text("utf-8"))
 OBJECTS: list[Json] = [
-    each
+    obj
     for name in KUSTOMIZATION["resources"]
-    for each in yaml.safe_load_all((BASE / name).read_text("utf-8"))
+    for obj in yaml.safe_load_all((BASE / name).read_text("utf-8"))
 ]
 LABELS: Mapping[str, str] = KUSTOMIZATION["labels"][0]["pairs"]
 
@@ -189,9 +189,9 @@ def test_the_roles_for_everybody_in_a_namespace_are_aggregated_and_cannot_config
     """A user of a namespace can neither label it nor change the configuration."""
     label = "rbac.authorization.k8s.io/aggregate-to-"
     aggregated = [
-        each
-        for each in read_file("roles-people.yaml")
-        if any(key.startswith(label) for key in each["metadata"].get("labels", {}))
+        role
+        for role in read_file("roles-people.yaml")
+        if any(key.startswith(label) for key in role["metadata"].get("labels", {}))
     ]
     assert {each["metadata"]["name"] for each in aggregated} == {
         "drawbridge-view",
@@ -301,9 +301,9 @@ def test_the_service_selects_the_webhook() -> None:
     assert select_deployments(service["spec"]["selector"]) == ["drawbridge-webhook"]
     (port,) = service["spec"]["ports"]
     names = {
-        each["name"]
+        port["name"]
         for deployment, _, container in list_containers()
-        for each in container["ports"]
+        for port in container["ports"]
         if deployment["metadata"]["name"] == "drawbridge-webhook"
     }
     assert port["targetPort"] in names

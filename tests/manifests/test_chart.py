@@ -43,11 +43,11 @@ def find_difference(ours: object, theirs: object, path: str = "") -> str:
     return "" if ours == theirs else f"{path}: {ours!r} != {theirs!r}"
 
 
-def normalize(each: Json) -> Json:
+def normalize(obj: Json) -> Json:
     """Parse the configuration, because two texts can be the same YAML."""
-    if (each["kind"], each["metadata"]["name"]) != ("ConfigMap", "drawbridge-config"):
-        return each
-    return {**each, "data": yaml.safe_load(each["data"]["config.yaml"])}
+    if (obj["kind"], obj["metadata"]["name"]) != ("ConfigMap", "drawbridge-config"):
+        return obj
+    return {**obj, "data": yaml.safe_load(obj["data"]["config.yaml"])}
 
 
 def test_the_chart_passes_the_strict_linter() -> None:

@@ -47,9 +47,9 @@ def find_level(account: str, *request: str) -> str:
     """Return the priority level of a request, as the API server selects it."""
     for schema in sorted(SCHEMAS.values(), key=lambda each: each["spec"]["matchingPrecedence"]):
         if (account, "drawbridge-system") in list_accounts(schema) and any(
-            matches(each, *request)
+            matches(resource_rule, *request)
             for rule in schema["spec"]["rules"]
-            for each in rule.get("resourceRules", ())
+            for resource_rule in rule.get("resourceRules", ())
         ):
             level: str = schema["spec"]["priorityLevelConfiguration"]["name"]
             return level

@@ -20,9 +20,9 @@ from webhook.server.judge_process import KINDS
 Json = dict[str, Any]
 FOLDER = BASE.parent / "components" / "judge"
 OBJECTS: list[Json] = [
-    each
+    obj
     for name in yaml.safe_load((FOLDER / "kustomization.yaml").read_text("utf-8"))["resources"]
-    for each in yaml.safe_load_all((FOLDER / name).read_text("utf-8"))
+    for obj in yaml.safe_load_all((FOLDER / name).read_text("utf-8"))
 ]
 CLUSTER_SCOPED = (
     "ClusterRole",

@@ -41,15 +41,15 @@ def list_objects() -> list[Json]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
-    "each", list_objects(), ids=lambda each: f"{each['kind']}/{each['metadata']['name']}"
+    "obj", list_objects(), ids=lambda each: f"{each['kind']}/{each['metadata']['name']}"
 )
-def test_an_object_has_the_schema_of_kubernetes(each: Json, version: str) -> None:
-    if each["kind"] in CUSTOM:
-        version_of_kind, required, optional = CUSTOM[each["kind"]]
-        assert each["apiVersion"] == version_of_kind
-        assert required <= set(each["spec"]) <= required | optional
+def test_an_object_has_the_schema_of_kubernetes(obj: Json, version: str) -> None:
+    if obj["kind"] in CUSTOM:
+        version_of_kind, required, optional = CUSTOM[obj["kind"]]
+        assert obj["apiVersion"] == version_of_kind
+        assert required <= set(obj["spec"]) <= required | optional
     else:
-        kubernetes_validate.validate(each, version, strict=True)
+        kubernetes_validate.validate(obj, version, strict=True)
 
 
 @pytest.fixture(autouse=True)

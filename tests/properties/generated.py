@@ -82,7 +82,8 @@ class GeneratedCluster:
         """Describe the cluster in one line, for failures."""
         pools = [f"{each.node_name}:{each.driver}" for each in self.slices]
         mapped = {
-            each.metadata.name: each.spec.extended_resource_name or "" for each in self.classes
+            device_class.metadata.name: device_class.spec.extended_resource_name or ""
+            for device_class in self.classes
         }
         return (
             f"cluster {self.seed}: {self.gates.version} "
@@ -113,8 +114,8 @@ def make_cluster(seed: int) -> GeneratedCluster:
             published += _slices(draw, name, driver)
     names = [each for each in CLASSES if draw.random() < 0.85]
     classes = tuple(
-        device_class(each, MAPPED.get(each, "") if draw.random() < 0.4 else "", cel=CLASSES[each])
-        for each in names
+        device_class(key, MAPPED.get(key, "") if draw.random() < 0.4 else "", cel=CLASSES[key])
+        for key in names
     )
     return GeneratedCluster(
         seed, _gates(draw), configuration, tuple(nodes), tuple(published), classes, advertised

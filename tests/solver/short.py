@@ -76,8 +76,8 @@ def _slice(short: Json, number: int) -> Json:
         spec["devices"] = [_device(each) for each in devices]
     if "counters" in short:
         spec["sharedCounters"] = [
-            {"name": each, "counters": {k: {"value": str(v)} for k, v in amounts.items()}}
-            for each, amounts in short.pop("counters").items()
+            {"name": counter_set, "counters": {k: {"value": str(v)} for k, v in amounts.items()}}
+            for counter_set, amounts in short.pop("counters").items()
         ]
     metadata: Json = {"name": name}
     if "annotations" in short:
@@ -153,10 +153,10 @@ def _class(name: str, short: Any) -> Json:  # noqa: ANN401  # selectors, or a ma
 def _claim(short: Json, name: str) -> Json:
     devices: Json = {"requests": [_request(k, v) for k, v in short["requests"].items()]}
     constraints = [
-        {f"{kind}Attribute": each} if isinstance(each, str)
-        else {f"{kind}Attribute": each["attribute"], "requests": each["requests"]}
+        {f"{kind}Attribute": constraint} if isinstance(constraint, str)
+        else {f"{kind}Attribute": constraint["attribute"], "requests": constraint["requests"]}
         for kind in ("match", "distinct")
-        for each in short.get(kind, [])
+        for constraint in short.get(kind, [])
     ] + short.get("constraints", [])  # fmt: skip
     if constraints:
         devices["constraints"] = constraints

@@ -91,8 +91,10 @@ def assignments(given: Json) -> Iterator[Assignment]:
         choices.append(
             [
                 chosen
-                for each in plain
-                for chosen in combinations(free[each.get("class", "gpu")], each.get("count", 1))
+                for alternative in plain
+                for chosen in combinations(
+                    free[alternative.get("class", "gpu")], alternative.get("count", 1)
+                )
             ]
         )
     for chosen in product(*choices):

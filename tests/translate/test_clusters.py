@@ -40,16 +40,16 @@ def node(name: str, described: YamlValue) -> Node:
 
 def facts(case: YamlValue) -> Facts:
     slices = tuple(
-        each
+        slice_
         for name, described in case["nodes"].items()
         for word in described.get("slices", [])
-        for each in worlds.slices_of_node(name, described.get("shape", SHAPE), *word.split())
+        for slice_ in worlds.slices_of_node(name, described.get("shape", SHAPE), *word.split())
     )
     classes = tuple(
         clusters.device_class(
-            name, each.get("name", ""), each.get("created", ""), worlds.CLASSES[name]
+            name, row.get("name", ""), row.get("created", ""), worlds.CLASSES[name]
         )
-        for name, each in case["classes"].items()
+        for name, row in case["classes"].items()
     )
     nodes = tuple(node(name, described) for name, described in case["nodes"].items())
     open_ = tuple(Fleet(class_=name, closed=False) for name in case.get("open", []))
@@ -79,9 +79,9 @@ def test_a_second_translation_changes_nothing(case: YamlValue) -> None:
 def test_a_pod_is_left_only_to_what_serves_it(case: YamlValue) -> None:
     found = translate(pod(case), make_context(Configuration(), facts(case)))
     requests: list[YamlValue] = [
-        each
+        request
         for template in found.templates
-        for each in template.object["spec"]["spec"]["devices"]["requests"]  # type: ignore[index,call-overload]
+        for request in template.object["spec"]["spec"]["devices"]["requests"]  # type: ignore[index,call-overload]
     ]
     claimed = [
         (request.get("exactly") or request["firstAvailable"][0])["deviceClassName"]

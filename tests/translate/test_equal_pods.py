@@ -21,8 +21,8 @@ PODS = [
 ]
 # Without the translation cache: its key is the essence, so both translations would be one.
 WITHOUT_FACTS, WITH_FACTS = (
-    msgspec.structs.replace(each, translations=None)
-    for each in (
+    msgspec.structs.replace(context, translations=None)
+    for context in (
         make_context(Configuration()),
         make_context(Configuration(legacy=Legacy()), Facts()),
     )

@@ -55,10 +55,10 @@ class GeneratedCluster(NamedTuple):
     def objects(self) -> FactsInput:
         """The objects that facts are gathered from."""
         slices = tuple(
-            each
+            slice_
             for number, node in enumerate(self.nodes)
             for driver in node.drivers
-            for each in worlds.slices_of_node(f"n{number}", "lab-2g2n", driver)
+            for slice_ in worlds.slices_of_node(f"n{number}", "lab-2g2n", driver)
         )
         classes = tuple(
             clusters.device_class(name, extended, f"2026-01-0{age}T00:00:00Z", worlds.CLASSES[name])
@@ -163,9 +163,9 @@ def test_claims_and_what_stays_are_on_one_node(
     if not found.templates or any(each.code == "NoNodeOffersAll" for each in found.findings):
         return  # a finding says that no node serves them together now
     classes = {
-        each["exactly"]["deviceClassName"]
+        request["exactly"]["deviceClassName"]
         for template in found.templates
-        for each in template.object["spec"]["spec"]["devices"]["requests"]  # type: ignore[index,call-overload]
+        for request in template.object["spec"]["spec"]["devices"]["requests"]  # type: ignore[index,call-overload]
     }
     left = {
         name

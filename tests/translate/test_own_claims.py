@@ -15,8 +15,8 @@ from tests.tables import YamlValue, load_cases
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "own_claims.yaml")
 OWNED = tuple(
-    OwnedPool(DriverName(each), LabelSelector())  # type: ignore[arg-type]  # as it is loaded
-    for each in ("gpu.nvidia.com", "dra.net")
+    OwnedPool(DriverName(name), LabelSelector())  # type: ignore[arg-type]  # as it is loaded
+    for name in ("gpu.nvidia.com", "dra.net")
 )
 BRIDGE = Configuration(placement=Placement.BRIDGE, owned_pools=OWNED)
 TOLERATION = {"key": "drawbridge.dev/owned", "operator": "Exists", "effect": "NoSchedule"}

@@ -166,7 +166,7 @@ PODS = st.fixed_dictionaries(
 
 def untouched(pod: YamlValue) -> YamlValue:
     """What no translation may change."""
-    parts = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
+    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
     native = ("cpu", "memory", "hugepages-2Mi", "example.com/npu")
     return [
         pod["metadata"]["name"],
@@ -176,19 +176,23 @@ def untouched(pod: YamlValue) -> YamlValue:
         (pod["metadata"].get("annotations") or {}).get("mine"),
         [
             (
-                each["name"],
-                each["unknown"],
-                each.get("volumeMounts"),
-                [one for one in each.get("env", []) if one["name"] in ("A", "NCCL_IB_HCA")],
+                container["name"],
+                container["unknown"],
+                container.get("volumeMounts"),
+                [
+                    variable
+                    for variable in container.get("env", [])
+                    if variable["name"] in ("A", "NCCL_IB_HCA")
+                ],
                 [
                     (part, name, amount)
-                    for part, amounts in each.get("resources", {}).items()
+                    for part, amounts in container.get("resources", {}).items()
                     if isinstance(amounts, dict)
                     for name, amount in amounts.items()
                     if name in native
                 ],
             )
-            for each in parts
+            for container in containers
         ],
     ]
 

@@ -19,8 +19,8 @@ from tests.translate import worlds
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "bridge.yaml")
 OWNED = tuple(
-    OwnedPool(DriverName(each), LabelSelector())  # type: ignore[arg-type]  # as it is loaded
-    for each in ("gpu.nvidia.com", "dra.net", "hami-core-gpu.project-hami.io")
+    OwnedPool(DriverName(driver), LabelSelector())  # type: ignore[arg-type]  # as it is loaded
+    for driver in ("gpu.nvidia.com", "dra.net", "hami-core-gpu.project-hami.io")
 )
 BRIDGE = Configuration(placement=Placement.BRIDGE, owned_pools=OWNED)
 NOT_TOLD = {"ServerUnknown", "TolerationAdded", "SchedulerLeft"}

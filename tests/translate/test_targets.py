@@ -70,26 +70,26 @@ def said(case: YamlValue) -> TargetResult:
         if "keeps" in case:
             cluster = msgspec.structs.replace(facts.cluster, keeps=tuple(case["keeps"]))
             facts = msgspec.structs.replace(facts, cluster=cluster)
-    (each,) = express_asks([ask_of(case["ask"])], facts, configuration(case))
-    return each
+    (result,) = express_asks([ask_of(case["ask"])], facts, configuration(case))
+    return result
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
 def test_the_claim_of_a_target(case: YamlValue) -> None:
-    each = said(case)
+    result = said(case)
     if "not_expressible" in case:
-        assert each.expressibility is Expressibility.NOT_EXPRESSIBLE
-        (finding,) = each.findings
+        assert result.expressibility is Expressibility.NOT_EXPRESSIBLE
+        (finding,) = result.findings
         assert case["not_expressible"] in finding.message
         assert finding.code == codes.NOT_EXPRESSIBLE.name
         return
-    (claim,) = assemble_claims([each])
+    (claim,) = assemble_claims([result])
     assert claim.spec["devices"] == case["claim"]
-    assert sorted(each.lost) == sorted(case.get("lost", []))
-    assert each.expressibility is (
+    assert sorted(result.lost) == sorted(case.get("lost", []))
+    assert result.expressibility is (
         Expressibility.LOSSY if case.get("lost") else Expressibility.EQUAL
     )
-    told = {finding.code for finding in each.findings} - codes.LOSES.keys()
+    told = {finding.code for finding in result.findings} - codes.LOSES.keys()
     assert told == set(case.get("told", []))
 
 
@@ -228,9 +228,9 @@ def test_requests_beyond_the_limit_go_into_a_second_claim() -> None:
 def test_joint_requests_beyond_the_limit_are_refused() -> None:
     facts = worlds.facts(("dgx-a100 gpu.nvidia.com static-mig",))
     plain = {"row": "nvidia/mig", "partition": True, "count": 40, "colocation": {"scope": "device"}}
-    (each,) = express_asks([ask_of(plain)], facts, Configuration())
-    assert each.expressibility is Expressibility.NOT_EXPRESSIBLE
-    assert "needs 40 devices" in each.findings[0].message
+    (result,) = express_asks([ask_of(plain)], facts, Configuration())
+    assert result.expressibility is Expressibility.NOT_EXPRESSIBLE
+    assert "needs 40 devices" in result.findings[0].message
 
 
 def test_of_more_than_eight_amounts_the_most_common_are_kept() -> None:
@@ -248,18 +248,18 @@ def test_of_more_than_eight_amounts_the_most_common_are_kept() -> None:
     )
     facts = msgspec.structs.replace(facts, products=many)
     share = {"isolation": "memory", "memory": {"type": "Percent", "value": 50}}
-    (each,) = express_asks(
+    (result,) = express_asks(
         [ask_of({"row": "hami/percent", "vendor": "nvidia", "share": share})],
         facts,
         Configuration(),
     )
-    (request,) = each.part.requests
+    (request,) = result.part.requests
     ways = request.body["firstAvailable"]
     assert isinstance(ways, list)
     # The smallest first; of ten, the two with the fewest devices have no place.
     names = [way["name"] for way in ways if isinstance(way, dict)]
     assert names == [f"card-{i}" for i in range(7, -1, -1)]
-    assert each.lost == ("products",)
+    assert result.lost == ("products",)
 
 
 def test_equal_asks_give_equal_results() -> None:

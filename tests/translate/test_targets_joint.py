@@ -45,46 +45,46 @@ def said(case: YamlValue) -> TargetResult:
     world = case["world"]
     facts = None if world is None else worlds.facts(tuple(world))
     wanted = asks(case["gpus"], case.get("nics"), required=case.get("required", True))
-    (each,) = express_asks(wanted, facts, Configuration())
-    return each
+    (result,) = express_asks(wanted, facts, Configuration())
+    return result
 
 
-def pairs(each: TargetResult) -> list[list[int]]:
-    devices = [request.devices for request in each.part.requests]
+def pairs(result: TargetResult) -> list[list[int]]:
+    devices = [request.devices for request in result.part.requests]
     return [devices[i : i + 2] for i in range(0, len(devices), 2)]
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
 def test_joint_asks_are_grouped(case: YamlValue) -> None:
-    each = said(case)
+    result = said(case)
     if "not_expressible" in case:
-        assert each.expressibility is Expressibility.NOT_EXPRESSIBLE
-        assert case["not_expressible"] in each.findings[0].message
+        assert result.expressibility is Expressibility.NOT_EXPRESSIBLE
+        assert case["not_expressible"] in result.findings[0].message
         return
-    groups = pairs(each)
+    groups = pairs(result)
     assert groups in case.get("either", [case.get("groups")])
-    matches = [rule for rule in each.part.constraints if rule.kind == "matchAttribute"]
+    matches = [rule for rule in result.part.constraints if rule.kind == "matchAttribute"]
     attribute = case.get("attribute", PCIE_ROOT)
     assert [(rule.attribute, rule.requests) for rule in matches] == (
         [(attribute, (2 * i, 2 * i + 1)) for i in range(len(groups))] if attribute else []
     )
-    apart = [rule.requests for rule in each.part.constraints if rule.kind == "distinctAttribute"]
+    apart = [rule.requests for rule in result.part.constraints if rule.kind == "distinctAttribute"]
     assert apart == ([tuple(range(1, 2 * len(groups), 2))] if case.get("apart") else [])
-    assert sorted(each.lost) == case.get("lost", [])
+    assert sorted(result.lost) == case.get("lost", [])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("gpus", range(1, 9))
 def test_any_number_of_gpus_has_a_nic_in_every_location(shape: str, gpus: int) -> None:
     facts = worlds.facts((f"{shape} gpu.nvidia.com", f"{shape} dra.net"))
-    (each,) = express_asks(asks(gpus, None), facts, Configuration())
-    groups = pairs(each)
+    (result,) = express_asks(asks(gpus, None), facts, Configuration())
+    groups = pairs(result)
     (found,) = facts.shapes
     places = {place.gpus for place in found.pcie if place.nics}
     (most,) = places - {0}
     assert sum(group[0] for group in groups) == gpus
     assert sum(group[1] for group in groups) == -(-gpus // most)
-    assert len(assemble_claims([each])) == 1
+    assert len(assemble_claims([result])) == 1
 
 
 def test_requests_of_a_group_have_equal_numbers() -> None:

@@ -119,8 +119,8 @@ def test_values_are_counted_without_recursion() -> None:
 
 
 def test_a_pod_with_too_much_work_is_refused_before_anything_is_made() -> None:
-    each = [container(f"c{i}", share(i)) for i in range(800)]
-    found = translate(pod({"initContainers": each, "containers": each}), ALONE)
+    containers = [container(f"c{i}", share(i)) for i in range(800)]
+    found = translate(pod({"initContainers": containers, "containers": containers}), ALONE)
     assert [(f.code, f.severity, f.path) for f in found.findings] == [
         ("PodTooComplex", "error", "spec")
     ]
@@ -130,9 +130,9 @@ def test_a_pod_with_too_much_work_is_refused_before_anything_is_made() -> None:
 
 
 def test_a_pod_of_many_containers_is_translated() -> None:
-    each = [container(f"c{i}", {"nvidia.com/gpu": 1}) for i in range(100)]
+    containers = [container(f"c{i}", {"nvidia.com/gpu": 1}) for i in range(100)]
     found = translate(
-        pod({"containers": each}), TranslationContext(facts=contexts()["facts"].facts)
+        pod({"containers": containers}), TranslationContext(facts=contexts()["facts"].facts)
     )
     assert len(found.templates) == 4
     assert all(finding.severity != "error" for finding in found.findings)
@@ -197,8 +197,10 @@ def test_a_message_names_a_few_of_many_containers() -> None:
 
 
 def test_reading_with_too_much_work_is_a_finding() -> None:
-    each = [container(f"c{i}", share(i)) for i in range(800)]
-    found = read_pod(pod({"initContainers": each, "containers": each}), Configuration().legacy)
+    containers = [container(f"c{i}", share(i)) for i in range(800)]
+    found = read_pod(
+        pod({"initContainers": containers, "containers": containers}), Configuration().legacy
+    )
     assert [each.code for each in found.findings] == ["PodTooComplex"]
     assert found.asks == ()
 

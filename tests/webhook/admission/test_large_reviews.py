@@ -88,8 +88,8 @@ def deployment(template: YamlValue) -> YamlValue:
 
 def recent() -> RecentInputs:
     ((name, conditions),) = [
-        (name, each)
-        for name, each in derive_conditions(Configuration()).items()
+        (name, condition)
+        for name, condition in derive_conditions(Configuration()).items()
         if name.startswith("pods.")
     ]
     listed = [{"name": key, "expression": text} for key, text in conditions.items()]

@@ -19,10 +19,10 @@ MIG, SHARES = "dgx-a100 gpu.nvidia.com static-mig", "dgx-a100 hami-core-gpu.proj
 def build_facts(**words_by_node: tuple[str, ...]) -> Facts:
     """Return the facts of nodes with these machines and drivers."""
     slices = tuple(
-        each
+        slice_
         for node, all_words in words_by_node.items()
         for words in all_words
-        for each in worlds.slices_of_node(node, *words.split())
+        for slice_ in worlds.slices_of_node(node, *words.split())
     )
     classes = tuple(device_class(name, cel=cel) for name, cel in worlds.CLASSES.items())
     return gather_facts(FactsInput(slices, classes, ())).facts
@@ -42,8 +42,8 @@ def two_containers() -> YamlValue:
         {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"},
     ]
     made["spec"]["containers"] = [
-        {"name": f"c{i}", "image": "x", "resources": {"limits": each, "requests": dict(each)}}
-        for i, each in enumerate(limits)
+        {"name": f"c{i}", "image": "x", "resources": {"limits": own, "requests": dict(own)}}
+        for i, own in enumerate(limits)
     ]
     return made
 
