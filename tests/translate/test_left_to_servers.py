@@ -171,7 +171,7 @@ def test_claims_and_what_stays_are_on_one_node(
         name
         for finding in found.findings
         if finding.code in LEFT
-        for name in finding.message.partition(" stays")[0].split(", ")
+        for name in re.split(" stays? ", finding.message)[0].split(", ")
     }
     served = {extended for _, extended, _ in cluster.classes if cluster.gates.extended_resource}
     present = {driver for node in cluster.nodes for driver in node.drivers}
