@@ -14,7 +14,7 @@ from drawbridge.cel.checker import Checked, Resolved
 from drawbridge.cel.constant_folding import FoldedValue
 from drawbridge.cel.declare import Cost, Implementation
 from drawbridge.cel.errors import EvaluationError
-from drawbridge.cel.frame import FIRST, LIST_COST, MAP_COST, Run, constant
+from drawbridge.cel.frame import FIRST, LIST_COST, MAP_COST, Cancelled, Run, constant
 from drawbridge.cel.fresh_stack import DEPTH, on_fresh_stack
 from drawbridge.cel.fused_comparison import equal_to_text
 from drawbridge.cel.library.prices import PRICES_WITH_CONSTANT
@@ -281,7 +281,10 @@ class ProgramPlanner:
         if price is not None and not folding.is_early(
             node.function, constants, early=not self.strict
         ):
-            amount = price(*(step.value for step in constants))
+            try:
+                amount = price(*(step.value for step in constants))
+            except Cancelled:
+                return None  # its evaluation exceeds the same limit
             if self.folded_work + amount > MOST_FOLDED:
                 return None
             self.folded_work += amount

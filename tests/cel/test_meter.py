@@ -64,6 +64,9 @@ EXPENSIVE = {
     ),
     "a pattern with a large program": rf"{S}.matches(r'\pL{{1000}}')",
     "a pattern with a large program that is not reached": rf"true || {S}.matches(r'\pL{{1000}}')",
+    "a search in a constant text for a pattern with a large program": (
+        '"x".matches("(a|b){1000}") == device.allowMultipleAllocations'
+    ),
     "many patterns that are not constant": (
         rf'lists.range(3000).all(i, !{S}.matches(r"\pL{{1," + string(i % 5 + 2) + "}}y"))'
     ),
