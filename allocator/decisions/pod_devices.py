@@ -28,6 +28,7 @@ from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPo
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.ledger import ReservationRefusal, uid_of
+from drawbridge.solver.expressions import PostponedEvaluation
 
 MAX_REQUESTS: Final = 65536
 _RESTARTED: Final = "the allocator has restarted since the pod was filtered"
@@ -36,13 +37,14 @@ _RESTARTED: Final = "the allocator has restarted since the pod was filtered"
 class Promise(NamedTuple):
     """Whether a waiting pod got devices on a node, and if not, whether it can.
 
-    The search is `unfinished` while it has not examined all nodes. It is `impossible` for a pod
-    whose claims it cannot use.
+    The search is `unfinished` while it has not examined all nodes. If it is `postponed`, it can
+    continue when this evaluation is done. It is `impossible` for a pod whose claims it cannot use.
     """
 
     node: str = ""
     unfinished: bool = False
     impossible: bool = False
+    postponed: PostponedEvaluation | None = None
 
 
 class PodDecisions:
@@ -64,6 +66,7 @@ class PodDecisions:
         self.reservations = ReservedPods(state, limits)
         self._preemption = DevicePreemption(state, self.reservations, ids)
         self._requests: BoundedCache[str, PodRequest] = BoundedCache(MAX_REQUESTS)
+        self._postponed: PostponedEvaluation | None = None
 
     # --- the calls of the scheduler ---
 
@@ -72,7 +75,8 @@ class PodDecisions:
     ) -> PreFilterReply:
         """Return nodes on which the claims of a pod can be allocated; raises ProtocolError.
 
-        A search that is `out_of_time` continues with the next call for an equal request.
+        A search that is `out_of_time`, or that needs an evaluation that takes long, continues with
+        the next call for an equal request.
         """
         received = read_claims(request)
         for claim, _ in received:
@@ -162,6 +166,7 @@ class PodDecisions:
         if self.reservations.find(pod_uid) is not None:
             return Promise()
         search = replace(self._search(request, 1), without=without, out_of_time=out_of_time)
+        self._take_postponed()
         self._preemption.preemptors.settle(now)
         kept = self._preemption.preemptors.find(pod_uid)
         if kept is not None and not kept.pending:
@@ -172,6 +177,8 @@ class PodDecisions:
         for fit in shortlist.fitting:
             if not self._reserve(request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
+        if (postponed := self._take_postponed()) is not None:
+            return Promise(unfinished=True, postponed=postponed)
         return Promise(
             unfinished=not (shortlist.complete or shortlist.fitting or shortlist.error or without)
         )
@@ -222,6 +229,11 @@ class PodDecisions:
         """Whether no node fits for the pods with this key, in the current state."""
         return self._searches.is_refused(key)
 
+    def namespace_of(self, pod_uid: str) -> str:
+        """Return the namespace of a pod; empty if it is not known."""
+        request = self._requests.get(pod_uid)
+        return request.pod.namespace if request else ""
+
     def _remember(self, request: PodRequest) -> None:
         self._requests.put(request.pod.uid, request)
 
@@ -230,7 +242,16 @@ class PodDecisions:
             pod=request.pod,
             claims=tuple(map(self._current_claim, request.claims)),
             limit=limit,
+            postpone=self._postpone,
         )
+
+    def _postpone(self, evaluation: PostponedEvaluation) -> None:
+        self._postponed = evaluation
+
+    def _take_postponed(self) -> PostponedEvaluation | None:
+        """Return what the last search postponed."""
+        postponed, self._postponed = self._postponed, None
+        return postponed
 
     def _current_claim(self, uid: str) -> Claim:
         """Return a claim with its allocation, written or reserved by a pod that shares it."""

@@ -20,7 +20,7 @@ from drawbridge.dra.taints import EXCLUDING, tolerates
 from drawbridge.ledger.node_fit import has_labels, make_reason, reachable_nodes
 from drawbridge.ledger.ranking import SolutionRank, rank_solution
 from drawbridge.solver.answers import Failure, FailureKind, Solution
-from drawbridge.solver.memo import OutOfTimeError
+from drawbridge.solver.memo import OutOfTimeError, Postpone
 from drawbridge.solver.reasons import Reason, merge_reasons
 from drawbridge.solver.world import View
 
@@ -43,7 +43,8 @@ class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
 
     `limit` is the number of nodes to find (0 for all), `visits` the number of nodes to examine.
     `first` is examined first. The nodes in `without` are not, and with `only` no others are.
-    `out_of_time` is asked between batches of nodes and ends the search.
+    `out_of_time` is asked between batches of nodes and ends the search. So does an evaluation that
+    takes long, which `postpone` gets; without it, every evaluation is done in the search.
     """
 
     pod: SchedulingPod
@@ -55,6 +56,7 @@ class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
     without: Collection[str] = frozenset()
     only: frozenset[str] | None = None
     out_of_time: Callable[[], bool] = never
+    postpone: Postpone | None = None
 
     @property
     def unallocated(self) -> tuple[Claim, ...]:
@@ -241,9 +243,14 @@ def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
         shortlist.fitting += [FittingNode(node.name, (0, 0)) for node in near]
         return
     names = [node.name for node in near]
-    solve, limit = state.planner.solve_nodes, search.out_of_time
-    answers = solve(
-        view, unallocated, names, ids=ids, max_work=MAX_WORK_PER_NODE, out_of_time=limit
+    answers = state.planner.solve_nodes(
+        view,
+        unallocated,
+        names,
+        ids=ids,
+        max_work=MAX_WORK_PER_NODE,
+        out_of_time=search.out_of_time,
+        postpone=search.postpone,
     )
     for name, answer in answers.items():
         if isinstance(answer, Solution):

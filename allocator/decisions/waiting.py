@@ -10,6 +10,10 @@ woken only for a node that its last answer did not have, and each time later.
 A pod that got no victims asks again when another pod has ended. It pauses between these attempts as
 well, but on a clock of its own: it never misses free devices because of them.
 
+A search that needs an evaluation that takes long is set aside. These evaluations are done one after
+the other beside the turns, in turns by namespace, so that they delay only other pods that are set
+aside.
+
 The work of one turn is limited. After a change the first pods are tried again, and then those that
 follow the last one of the previous turn: however many pods wait and whatever changes, each has its
 turn.
@@ -29,7 +33,9 @@ from msgspec.structs import replace
 
 from allocator.decisions.pauses import FIRST_PAUSE_SECONDS, Pauses
 from allocator.decisions.pod_devices import PodDecisions, Promise
+from allocator.decisions.searches_aside import SearchesAside
 from allocator.decisions.shortlist import never
+from drawbridge.solver.expressions import PostponedEvaluation
 
 _LOG: Final = logging.getLogger("allocator.decisions.waiting")
 MAX_WAITING: Final = 65536
@@ -42,10 +48,15 @@ SCHEDULING_SECONDS: Final = 1.0
 
 
 class Turn(NamedTuple):
-    """The pods to wake, and whether there is more to do in the current state."""
+    """The pods to wake, and whether there is more to do in the current state.
+
+    `postponed` is an evaluation that the search of the pod `postponed_for` needs.
+    """
 
     woken: tuple[str, ...]
     unfinished: bool
+    postponed: PostponedEvaluation | None = None
+    postponed_for: str = ""
 
 
 class _Place(NamedTuple):
@@ -104,6 +115,7 @@ class WaitingPods:
         self._unanswered: dict[str, None] = {}
         self._refused: dict[str, None] = {}
         self._to_retry: dict[str, None] = {}
+        self._aside = SearchesAside()
         self._can_retry = False  # whether a pod that asks again may have no pause any more
         # A pass visits all pods; it takes as many turns as needed.
         self._passing = False
@@ -175,6 +187,10 @@ class WaitingPods:
         self._victim_pauses.forget(uid)
         self._decisions.forget(uid)
 
+    def give_up(self, uid: str) -> None:
+        """Wake a pod no more, until the scheduler itself tries it again."""
+        self._remove(uid)
+
     def forget_settled(self) -> None:
         """Forget the pods that were bound, ended or deleted since the last call."""
         settled = self._state.pods.take_settled()
@@ -187,9 +203,17 @@ class WaitingPods:
     # --- waking ---
 
     def wake(
-        self, now: float, tries: int = TRIES_PER_TURN, out_of_time: Callable[[], bool] = never
+        self,
+        now: float,
+        tries: int = TRIES_PER_TURN,
+        out_of_time: Callable[[], bool] = never,
+        *,
+        may_postpone: bool = True,
     ) -> Turn:
-        """Promise free devices to waiting pods; the work is limited by searches and by time."""
+        """Promise free devices to waiting pods; the work is limited by searches and by time.
+
+        Without `may_postpone`, no search continues that needs an evaluation that takes long.
+        """
         self.forget_settled()
         self._decisions.expire(now)
         self._again |= self._device_pauses.take_ended(now, self._pods)
@@ -207,8 +231,23 @@ class WaitingPods:
             self._passing = self._position_behind(self._reached) < len(self._places)
             if work.is_over:
                 break
+        postponed_for, postponed = self._continue_aside(work) if may_postpone else ("", None)
         unfinished = bool(self._places) and (self._continue_pass() or self._can_retry)
-        return Turn(tuple(sorted(set(work.woken), key=self._place_of)), unfinished)
+        unfinished |= may_postpone and postponed is None and bool(self._aside)
+        woken = tuple(sorted(set(work.woken), key=self._place_of))
+        return Turn(woken, unfinished, postponed, postponed_for)
+
+    def _continue_aside(self, work: _Work) -> tuple[str, PostponedEvaluation | None]:
+        """Continue one search that was set aside; return what it needs next."""
+        uid = self._aside.take()
+        if uid is None or not self._is_due(uid, work.now):
+            return "", None
+        promise = self._promise(uid, work)
+        if promise.unfinished:
+            self._aside.add(self._decisions.namespace_of(uid), uid)
+        # A pod whose search has ended is told so in the next turn.
+        self._again |= uid in self._unanswered and not promise.unfinished
+        return uid, promise.postponed
 
     def _end_searches(self) -> list[str]:
         """Return the pods whose search has found nothing by now, so that they can preempt."""
@@ -278,8 +317,11 @@ class WaitingPods:
         if not self._is_due(uid, work.now):
             return False
         promise = self._promise(uid, work)
-        while promise.unfinished and not work.is_over:
+        while promise.unfinished and not promise.postponed and not work.is_over:
             promise = self._promise(uid, work)
+        if promise.postponed:
+            self._aside.add(self._decisions.namespace_of(uid), uid)
+            return True
         # An unfinished search goes on in the next pass, so that others have their turn before.
         self._again |= promise.unfinished
         return True
@@ -288,7 +330,8 @@ class WaitingPods:
         """Whether a pod may be woken now, and another answer is possible."""
         pod = self._pods[uid]
         return (
-            self._device_pauses.is_over(uid, now)
+            uid not in self._aside
+            and self._device_pauses.is_over(uid, now)
             and pod.tried != self._state.epoch()
             and not self._decisions.is_refused(pod.key)
         )
@@ -324,6 +367,7 @@ class WaitingPods:
 
     def _remove(self, uid: str) -> None:
         self._take(uid)
+        self._aside.discard(uid)
         self._unanswered.pop(uid, None)
         self._forget_preemption(uid)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from allocator.decisions.pod_devices import PodDecisions
-from allocator.decisions.waiting import WaitingPods
+from allocator.decisions.waiting import Turn, WaitingPods
 from allocator.scheduler.protocol import (
     BindReply,
     ErrorCode,
@@ -121,6 +121,7 @@ class SchedulerCalls:
         self._publish = publish
         self._changed = changed
         self._releases: set[asyncio.Future[PostFilterReply]] = set()
+        self._evaluation: asyncio.Task[None] | None = None
         self._now, self._pause = now, pause
 
     # --- calls ---
@@ -250,14 +251,32 @@ class SchedulerCalls:
             unfinished, turns = self._leadership.leading, 0
             while unfinished:
                 out_of_time = self._deadline(_TURN_SECONDS)
-                woken, unfinished = self._state.waiting.wake(self._now(), out_of_time=out_of_time)
-                if woken:
-                    self._publish(woken)
+                waiting = self._state.waiting
+                turn = waiting.wake(
+                    self._now(), out_of_time=out_of_time, may_postpone=self._evaluation is None
+                )
+                if turn.woken:
+                    self._publish(turn.woken)
+                if turn.postponed is not None:
+                    self._evaluation = asyncio.create_task(self._evaluate(waiting, turn))
+                unfinished = turn.unfinished
                 turns += 1
                 # Calls of the scheduler are answered between two turns.
                 await self._pause(0 if turns < _TURNS_IN_A_ROW else _TURN_SECONDS)
-            waiting = len(self._state.waiting) if self._leadership.leading else 0
-            metrics.ALLOCATOR_WAITING.set(waiting)
+            count = len(self._state.waiting) if self._leadership.leading else 0
+            metrics.ALLOCATOR_WAITING.set(count)
+
+    async def _evaluate(self, waiting: WaitingPods, turn: Turn) -> None:
+        """Do an evaluation that takes long in a thread, so that calls are answered meanwhile."""
+        try:
+            if turn.postponed is not None:
+                turn.postponed.keep(await asyncio.to_thread(turn.postponed.run))
+        except Exception:  # noqa: BLE001  # a bug for one pod must not end the process
+            _LOG.exception("unhandled exception in an evaluation")
+            waiting.give_up(turn.postponed_for)
+        finally:
+            self._evaluation = None
+            self._changed.set()
 
     async def _wait_for_reason(self) -> None:
         seconds = _IDLE_SECONDS

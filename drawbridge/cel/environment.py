@@ -74,15 +74,19 @@ class Program:
         self._blank = (MISSING,) * slots
 
     def evaluate(
-        self, variables: Mapping[str, CelValue], stop: CancellationCheck | None = None
+        self,
+        variables: Mapping[str, CelValue],
+        stop: CancellationCheck | None = None,
+        most_work: int = MOST_WORK,
     ) -> Result:
         """Evaluate; each iteration of a comprehension calls `stop` and ends if it is true.
 
         If a variable is an EvaluationError, the variable is not readable, and every evaluation
-        fails with that error. An evaluation that takes too much work fails with an error of kind
-        `work_exceeded` (`drawbridge.cel.meter`).
+        fails with that error. An evaluation that takes more than `most_work` fails with an error of
+        kind `work_exceeded` (`drawbridge.cel.meter`).
         """
-        frame: list[object] = [0, stop, self.work]
+        advance = MOST_WORK - most_work  # the limit itself is a constant of the closures
+        frame: list[object] = [0, stop, self.work + advance]
         for name in self._names:
             value = variables[name] if name in variables else MISSING  # noqa: SIM401  # faster
             if type(value) is EvaluationError:
@@ -91,7 +95,7 @@ class Program:
         if self._blank:
             frame += self._blank
         try:
-            if self.work > MOST_WORK:
+            if self.work > most_work:
                 raise exceeded()  # it ends as any other
             outcome = self._run(frame)
         except EvaluationError as error:
@@ -101,7 +105,8 @@ class Program:
             raise _ended(error, frame) from None
         if type(outcome) is not bool and self.boolean:
             raise _not_bool(outcome, frame)
-        return Result(outcome, frame[0], frame[2])  # type: ignore[arg-type]  # slots that are ints
+        work = frame[2] - advance  # type: ignore[operator]  # a slot that is an int
+        return Result(outcome, frame[0], work)  # type: ignore[arg-type]  # the same
 
 
 def _ended(error: Cancelled | RecursionError, frame: list[object]) -> EvaluationError:

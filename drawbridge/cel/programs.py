@@ -1,10 +1,14 @@
 """An LRU cache of the compiled expressions of an environment."""
 
 import threading
+from typing import Final
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cel.environment import Environment, Program
 from drawbridge.cel.errors import CompileError
+
+# Of the texts of all programs that are kept. A program takes about 120 bytes for each byte.
+MOST_SOURCE: Final = 128 << 10
 
 
 class Programs:
@@ -12,7 +16,7 @@ class Programs:
 
     def __init__(self, environment: Environment, size: int = 1024) -> None:
         self.environment = environment
-        self._compiled: BoundedCache[str, Program | CompileError] = BoundedCache(size)
+        self._compiled: BoundedCache[str, Program | CompileError] = BoundedCache(size, MOST_SOURCE)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -29,7 +33,7 @@ class Programs:
             except CompileError as error:
                 compiled = error
             with self._lock:
-                self._compiled.put(source, compiled)
+                self._compiled.put(source, compiled, cost=len(source))
         if isinstance(compiled, CompileError):
             raise CompileError(compiled.problems)
         return compiled

@@ -21,7 +21,7 @@ from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
 from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.deviations import Allocator
-from drawbridge.solver.memo import Memo
+from drawbridge.solver.memo import Memo, Postpone
 from drawbridge.solver.search import STEPS
 from drawbridge.solver.solve import solve, solve_all
 from drawbridge.solver.world import View, World
@@ -114,18 +114,20 @@ class Planner:
         steps: int = STEPS,
         max_work: int | None = None,
         out_of_time: Callable[[], bool] | None = None,
+        postpone: Postpone | None = None,
     ) -> dict[str, SolverResult]:
         """Solve for nodes by name, or for all nodes; unknown names are ignored.
 
         `out_of_time` is asked between nodes and between evaluations of expressions, but not before
-        the first one. Raises OutOfTimeError then; what was decided is kept for the next call.
+        the first one. Raises OutOfTimeError then, and after `postpone` got an evaluation that takes
+        long; what was decided is kept for the next call.
         """
         world, memo = self.world(), self._memo
         memo.bind(world)
         if nodes is None:
             return solve_all(world, view, claims, self._nodes, ids=ids, memo=memo, steps=steps)
         requested = [self._nodes[name] for name in nodes if name in self._nodes]
-        memo.limit_time(out_of_time)
+        memo.limit_time(out_of_time, postpone)
         try:
             return solve(
                 world, view, claims, requested, ids=ids, memo=memo, steps=steps, max_work=max_work

@@ -4,19 +4,21 @@ The results, including errors, equal those of kube-scheduler for selectors, deri
 compatibility rules. The callers decide what an error means for the pod.
 """
 
-from collections.abc import Hashable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cel.dra.environment import device_variables
 from drawbridge.cel.dra.projections import PublishedProjection, is_readable, published_projection
 from drawbridge.cel.dra.reads import Reads, find_reads
 from drawbridge.cel.dra.selectors import Selectors
 from drawbridge.cel.environment import Program
 from drawbridge.cel.errors import CompileError, EvaluationError
-from drawbridge.cel.meter import EXCEEDED
-from drawbridge.cel.programs import Programs
+from drawbridge.cel.meter import EXCEEDED, MOST_WORK
+from drawbridge.cel.programs import MOST_SOURCE, Programs
 from drawbridge.cel.semver import Semver
 from drawbridge.cel.values import CelValue
 from drawbridge.dra.device import Attribute, Device
@@ -26,6 +28,10 @@ from drawbridge.dra.gates import Gates
 MAX_OUTCOMES = 300_000
 MAX_SEEN_DEVICES = 256
 MAX_EXPRESSIONS = 4096
+# What is done in a call that can postpone the rest: about a millisecond to evaluate, and some to
+# compile.
+SHORT_WORK: Final = 20_000
+SHORT_SOURCE: Final = 512
 # The result of an evaluation: a value, or an error.
 EvaluationOutcome: TypeAlias = "bool | Attribute | EvaluationFailure"
 
@@ -40,6 +46,17 @@ class WorkRefusal(EvaluationFailure):
     """The expression takes more work than we spend; what Kubernetes answers is unknown."""
 
     __slots__ = ()
+
+
+class PostponedEvaluation(NamedTuple):
+    """An evaluation or a compilation that takes long.
+
+    `run` may run in any thread. `keep` stores its result for the next call, in the thread of the
+    evaluator.
+    """
+
+    run: Callable[[], Any]
+    keep: Callable[[Any], None]
 
 
 class _CompiledExpression:
@@ -57,6 +74,10 @@ class _CompiledExpression:
             self.published = published_projection(self.reads)
         except CompileError as error:
             self.error = _describe_compile_error(error)
+
+
+def _make_cache() -> BoundedCache[str, _CompiledExpression]:
+    return BoundedCache(MAX_EXPRESSIONS, MOST_SOURCE)
 
 
 class _SeenDevice:
@@ -94,16 +115,17 @@ class ExpressionEvaluator:
     `selectors` are where programs are compiled, if they are of these gates.
 
     `interrupt` is called before each evaluation for a request whose result is not known, and may
-    raise. What was evaluated before is kept, so that the same call continues there.
+    raise. What was evaluated before is kept, so that the same call continues there. `postpone` is
+    called with each evaluation for a request that takes long, and raises.
     """
 
     def __init__(self, gates: Gates, selectors: Selectors | None = None) -> None:
         self.interrupt = do_nothing
+        self.postpone: Callable[[PostponedEvaluation], None] | None = None
         shared = selectors is not None and selectors.are_of(gates)
         self._programs = selectors if selectors and shared else Selectors.of_gates(gates)
-        # Not bounded caches: they are read once for each device and expression.
-        self._selectors: dict[str, _CompiledExpression] = {}
-        self._derived: dict[str, _CompiledExpression] = {}
+        self._selectors = _make_cache()
+        self._derived = _make_cache()
         self._outcomes = 0
         # Keyed by id(); the value holds the device, so that its id is not reused.
         self._seen: dict[tuple[int, str], _SeenDevice] = {}
@@ -112,23 +134,32 @@ class ExpressionEvaluator:
         self, source: str, driver: str, device: Device, *, of_request: bool = False
     ) -> bool | EvaluationFailure:
         """Evaluate a selector, or a compatibility rule, on a device."""
-        if of_request and source not in self._selectors:
-            self.interrupt()  # the compilation takes time as well
-        compiled = self._selectors.get(source) or self._compile(self._selectors, source)
+        compiled = self._selectors.get(source)
+        if compiled is None:
+            compiled = self._compile(self._selectors, source, of_request=of_request)
         outcome = self._evaluate(compiled, driver, device, derived=False, of_request=of_request)
         return outcome if isinstance(outcome, EvaluationFailure) else bool(outcome)
 
     def derive(self, source: str, driver: str, device: Device) -> Attribute | EvaluationFailure:
         """Evaluate a derived attribute on a device."""
-        compiled = self._derived.get(source) or self._compile(self._derived, source)
+        compiled = self._derived.get(source)
+        if compiled is None:
+            compiled = self._compile(self._derived, source, of_request=True)
         outcome = self._evaluate(compiled, driver, device, derived=True, of_request=True)
         return EvaluationFailure("no attribute") if isinstance(outcome, bool) else outcome
 
-    def _compile(self, known: dict[str, _CompiledExpression], source: str) -> _CompiledExpression:
-        if len(known) >= MAX_EXPRESSIONS:
-            known.clear()
+    def _compile(
+        self, known: BoundedCache[str, _CompiledExpression], source: str, *, of_request: bool
+    ) -> _CompiledExpression:
         programs = self._programs.derived if known is self._derived else self._programs.stored
-        compiled = known[source] = _CompiledExpression(source, programs)
+        run = partial(_CompiledExpression, source, programs)
+        keep = partial(known.put, source, cost=len(source))
+        if of_request:
+            self.interrupt()
+            if self.postpone is not None and len(source) > SHORT_SOURCE:
+                self.postpone(PostponedEvaluation(run, keep))
+        compiled = run()
+        keep(compiled)
         return compiled
 
     def _evaluate(
@@ -148,18 +179,27 @@ class ExpressionEvaluator:
         if outcome is None:
             if of_request:
                 self.interrupt()
-            self._count_outcome()
-            outcome = _run(compiled.program, seen.view(), derived=derived)
-            compiled.outcomes[projection] = outcome
+            run = partial(_run, compiled.program, seen.view(), derived=derived)
+            keep = partial(self._keep, compiled, projection)
+            if of_request and self.postpone is not None:
+                outcome = run(most_work=SHORT_WORK)
+                if isinstance(outcome, WorkRefusal):
+                    self.postpone(PostponedEvaluation(run, keep))
+            else:
+                outcome = run()
+            keep(outcome)
         return outcome
 
-    def _count_outcome(self) -> None:
-        """Count a result that is kept, and drop all of them beyond the limit."""
+    def _keep(
+        self, compiled: _CompiledExpression, projection: Hashable, outcome: EvaluationOutcome
+    ) -> None:
+        """Keep a result, and drop all others beyond the limit."""
         self._outcomes += 1
         if self._outcomes > MAX_OUTCOMES:
             self._outcomes = 1
-            for selector in (*self._selectors.values(), *self._derived.values()):
-                selector.outcomes.clear()
+            for _, known in (*self._selectors.items(), *self._derived.items()):
+                known.outcomes.clear()
+        compiled.outcomes[projection] = outcome
 
     def _see_device(self, driver: str, device: Device) -> _SeenDevice:
         """Return a device for evaluation; keeps those of a few nodes, which are needed again."""
@@ -172,9 +212,11 @@ class ExpressionEvaluator:
         return seen
 
 
-def _run(program: Program, seen: Mapping[str, CelValue], *, derived: bool) -> EvaluationOutcome:
+def _run(
+    program: Program, seen: Mapping[str, CelValue], *, derived: bool, most_work: int = MOST_WORK
+) -> EvaluationOutcome:
     try:
-        value = program.evaluate(seen).value
+        value = program.evaluate(seen, most_work=most_work).value
         return _attribute(value) if derived else bool(value)
     except EvaluationError as error:
         if error.kind == EXCEEDED:

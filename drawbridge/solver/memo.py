@@ -16,11 +16,16 @@ from drawbridge.dra.inventory import IndexedPool, Pool, PoolCache, PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.candidates import Candidate, CandidateCache
 from drawbridge.solver.eligibility import RequestFilter
-from drawbridge.solver.expressions import ExpressionEvaluator, do_nothing
+from drawbridge.solver.expressions import (
+    ExpressionEvaluator,
+    PostponedEvaluation,
+    do_nothing,
+)
 from drawbridge.solver.lost_devices import LostDevice, find_lost_devices
 from drawbridge.solver.world import PoolUse, World
 
 MAX_FILTERS = 512
+Postpone = Callable[[PostponedEvaluation], None]
 SelectorTexts = tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -46,6 +51,7 @@ class Memo:
         self._selectors = selectors
         self.before_node = do_nothing
         self._interrupt = do_nothing
+        self._postpone: Postpone | None = None
         self._settings: tuple[object, ...] = ()
         self._world: World | None = None
         self.demands: dict[bytes, Any] = {}
@@ -72,21 +78,29 @@ class Memo:
             for pool in pools.changed_keys(pools_before):
                 self._drop_pool(pool, pools_before.value(pool), pools.value(pool))
 
-    def limit_time(self, out_of_time: Callable[[], bool] | None) -> None:
+    def limit_time(
+        self, out_of_time: Callable[[], bool] | None, postpone: Postpone | None = None
+    ) -> None:
         """Let calls raise OutOfTimeError when they are `out_of_time`; None sets no limit.
 
         Neither the first node nor the first evaluation is interrupted, so that each call decides
-        something.
+        something. With `postpone`, an evaluation that takes long ends the call: `postpone` gets it,
+        and the call can be repeated when its result is kept.
         """
         self.before_node = end_after_first(out_of_time)
         self._interrupt = end_after_first(out_of_time)
+        self._postpone = end_with(postpone)
         if self._world is not None:
-            self.expressions.interrupt = self._interrupt
+            self._set_limits()
+
+    def _set_limits(self) -> None:
+        self.expressions.interrupt = self._interrupt
+        self.expressions.postpone = self._postpone
 
     def _clear(self, world: World) -> None:
         self.demands = {}
         self.expressions = ExpressionEvaluator(world.gates, self._selectors)
-        self.expressions.interrupt = self._interrupt
+        self._set_limits()
         self.candidates = CandidateCache(world, self.expressions)
         self._gates = world.gates
         self._deviations = world.deviations
@@ -199,6 +213,18 @@ def end_after_first(out_of_time: Callable[[], bool] | None) -> Callable[[], None
     def end() -> None:
         if next(calls) and out_of_time():
             raise OutOfTimeError
+
+    return end
+
+
+def end_with(postpone: Postpone | None) -> Postpone | None:
+    """Return a function that postpones an evaluation and raises OutOfTimeError."""
+    if postpone is None:
+        return None
+
+    def end(evaluation: PostponedEvaluation) -> None:
+        postpone(evaluation)
+        raise OutOfTimeError
 
     return end
 

@@ -1,13 +1,15 @@
 """What the calls of the scheduler do beside the decisions: time limits, and what goes on later."""
 
 import asyncio
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 
 from allocator.decisions.pod_devices import PodDecisions
-from allocator.decisions.waiting import WaitingPods
+from allocator.decisions.waiting import Turn, WaitingPods
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.protocol import (
     BindReply,
@@ -19,7 +21,10 @@ from allocator.scheduler.protocol import (
     StatusRequest,
 )
 from allocator.state.reserved_pods import RESERVATION_SECONDS
+from drawbridge.cel.environment import Program
+from drawbridge.cel.meter import MOST_WORK
 from drawbridge.process import metrics
+from drawbridge.solver.expressions import PostponedEvaluation
 from tests.allocator.clusters import Cluster, claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest
 
@@ -107,6 +112,59 @@ async def test_a_search_that_takes_long_continues_after_the_reply() -> None:
     assert process.changed.is_set()
     await process.run_until(lambda: process.published)
     assert process.published == ["p"]
+
+
+SLOW = "[1,2,3,4,5,6,7,8,9,10]"
+SLOW = f"{SLOW}.all(a, {SLOW}.all(b, {SLOW}.all(c, {SLOW}.all(d, a + b + c + d < 99))))"
+
+
+def slow_request(uid: str) -> PreFilterRequest:
+    """A pod with a selector that takes more than a millisecond."""
+    exactly = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": SLOW}}]}
+    raw = msgspec.json.encode(claim(f"of-{uid}", requests=[{"name": "r", "exactly": exactly}]))
+    about = SchedulingPod(namespace="default", name=uid, uid=uid)
+    return PreFilterRequest(pod=about, claims=(msgspec.Raw(raw),), max_nodes=2)
+
+
+async def test_an_evaluation_that_takes_long_is_done_in_a_thread() -> None:
+    process = FakeProcess(Cluster(n1=1))
+    threads: list[int] = []
+    evaluate = Program.evaluate
+
+    def note(self: Program, *args: Any, **options: Any) -> object:  # noqa: ANN401  # any arguments
+        if options["most_work"] == MOST_WORK:
+            threads.append(threading.get_ident())
+        return evaluate(self, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Program, "evaluate", note)
+        assert not process.calls.prefilter(slow_request("p")).fit
+        await process.run_until(lambda: process.published)
+    assert process.published == ["p"]
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+async def test_a_bug_in_an_evaluation_that_takes_long_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = FakeProcess(Cluster(n1=1))
+    assert not process.calls.prefilter(slow_request("p")).fit
+    run = PostponedEvaluation._replace
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    original = process.waiting.wake
+
+    def wake(*args: Any, **options: Any) -> Turn:  # noqa: ANN401  # any arguments
+        turn = original(*args, **options)
+        return turn._replace(postponed=turn.postponed and run(turn.postponed, run=fail))
+
+    monkeypatch.setattr(process.waiting, "wake", wake)
+    await process.run_until(lambda: caplog.records)
+    assert len(process.waiting) == 0
+    assert process.published == []
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "taken", "unreserved", "filtered"])

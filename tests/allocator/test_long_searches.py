@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from allocator.decisions import node_searches
 from allocator.decisions.shortlist import NodeSearch, Shortlist
-from allocator.decisions.waiting import WaitingPods
+from allocator.decisions.waiting import Turn, WaitingPods
+from allocator.scheduler.protocol import PreFilterReply
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.reasons import merge_reasons
@@ -125,6 +126,100 @@ def test_a_pod_whose_search_finds_nothing_later_asks_again_so_that_it_can_preemp
     woken = [uid for _ in range(60) for uid in waiting.wake(1.0, out_of_time=lambda: True).woken]
     assert woken == ["p"]
     assert made.prefilter("p", claim("of-p", 9)).preemptible
+
+
+# A selector that takes long on each device, and one that takes long to compile.
+LOOP = "[1,2,3,4,5,6,7,8,9,10]"
+SLOW = (
+    f"{LOOP}.all(a, {LOOP}.all(b, {LOOP}.all(c, {LOOP}.all(d, a + b + c + d < 99)))) && {SELECTOR}"
+)
+LONG = " || ".join([SELECTOR] * 12)
+
+
+class Aside:
+    """Waiting pods whose searches need evaluations that take long."""
+
+    def __init__(self, **namespaces: str) -> None:
+        self.cluster = cluster()
+        self.waiting = WaitingPods(self.cluster.decisions)
+        for uid, namespace in namespaces.items():
+            self.ask(uid, selecting(f"of-{uid}", f"{SLOW} && {len(uid)} > 0"), namespace)
+
+    def ask(self, uid: str, plain: Plain, namespace: str = "default") -> PreFilterReply:
+        """Ask for a pod, as the scheduler does."""
+        reply = self.cluster.prefilter(uid, plain, namespace=namespace)
+        fitting = [each.node for each in reply.fit]
+        self.waiting.note_answer(uid, 0, fitting, 0.0, complete=reply.complete)
+        return reply
+
+    def evaluate(self) -> Turn:
+        """Do one evaluation that takes long, and return the turn that needs it."""
+        while True:
+            turn = self.waiting.wake(1.0)
+            if turn.postponed is not None:
+                turn.postponed.keep(turn.postponed.run())
+                return turn
+            assert turn.unfinished, "no search needs an evaluation"
+
+    def finish(self) -> list[str]:
+        """Do all of them, and return the pods that are woken meanwhile."""
+        woken: list[str] = []
+        for _ in range(100):
+            turn = self.waiting.wake(1.0)
+            woken += turn.woken
+            if turn.postponed is not None:
+                turn.postponed.keep(turn.postponed.run())
+            elif not turn.unfinished:
+                return woken
+        raise AssertionError("the searches make no progress")
+
+
+@pytest.mark.parametrize("expression", [SLOW, LONG])
+def test_a_selector_that_takes_long_is_evaluated_beside_the_calls(expression: str) -> None:
+    aside, plain = Aside(), selecting("c", expression)
+    assert not aside.ask("p", plain).complete
+    assert aside.finish() == ["p"]
+    assert aside.cluster.nodes("p", plain) == ["n3"]
+
+
+@pytest.mark.parametrize("expression", [SLOW, LONG])
+def test_a_search_that_finds_nothing_beside_the_calls_gives_the_usual_reasons(
+    expression: str,
+) -> None:
+    aside, plain = Aside(), selecting("c", expression, count=5)
+    aside.ask("p", plain)
+    assert aside.finish() == ["p"]
+    made = cluster()
+    made.add_claim(plain)
+    whole = NodeSearch(pod=made.pod("p"), claims=(as_claim(plain),))
+    expected = node_searches.NodeSearches(made.state, lambda: "id").run(whole, 0.0)
+    reply = aside.ask("p", plain)
+    assert reply.complete
+    assert [each.message for each in reply.reasons] == [
+        each.message for each in merge_reasons(expected.reasons)
+    ]
+
+
+def test_evaluations_that_take_long_go_in_turns_by_namespace() -> None:
+    aside = Aside(a="one", bb="one", ccc="one", dddd="two")
+    turns = [aside.evaluate().postponed_for for _ in range(8)]
+    assert turns == ["a", "dddd", "bb", "dddd", "ccc", "dddd", "a", "dddd"]
+
+
+def test_pods_are_woken_while_an_evaluation_takes_long() -> None:
+    aside = Aside(slow="other")
+    aside.ask("p", claim("of-p", 9))
+    assert aside.waiting.wake(1.0).postponed is not None
+    aside.cluster.add(gpu_slice("n4", 9), Node("n4", {"name": "n4"}))
+    turn = aside.waiting.wake(1.0, may_postpone=False)
+    assert turn == Turn(("p",), unfinished=False)
+
+
+def test_a_pod_that_is_deleted_needs_no_evaluation_any_more() -> None:
+    aside = Aside(slow="other")
+    aside.evaluate()
+    aside.waiting.forget("slow")
+    assert aside.waiting.wake(1.0) == Turn((), unfinished=False)
 
 
 # The attributes a, b, c and d of 16 devices, the count of each request, and constraints that need

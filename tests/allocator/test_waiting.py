@@ -238,7 +238,7 @@ def test_a_turn_that_is_out_of_time_still_makes_progress() -> None:
     waiting.ask("p")
     waiting.ask("q")
     waiting.free(0, 1)
-    assert waiting.pods.wake(0.0, 100, lambda: True) == (("p",), True)
+    assert waiting.pods.wake(0.0, 100, lambda: True)[:2] == (("p",), True)
     assert waiting.pods.wake(0.0, 100, lambda: True).woken == ("q",)
 
 
@@ -247,8 +247,8 @@ def test_the_search_for_a_pod_continues_until_all_nodes_were_examined() -> None:
     assert waiting.ask("p", 2) == []
     assert waiting.wake(tries=3) == ["p"]
     assert waiting.ask("hopeless", 3) == []
-    assert waiting.pods.wake(0.0, 2) == ((), True)
-    assert waiting.pods.wake(0.0, 9) == ((), False)
+    assert waiting.pods.wake(0.0, 2)[:2] == ((), True)
+    assert waiting.pods.wake(0.0, 9)[:2] == ((), False)
 
 
 def test_a_pod_has_its_turn_although_pods_before_it_never_fit_and_the_state_changes() -> None:
@@ -272,7 +272,7 @@ def test_a_device_that_is_free_in_the_middle_of_a_pass_is_for_the_highest_priori
         waiting.ask(f"low{number}", 1, nodeSelector={"name": "n1", "n": f"{number}"})
         waiting.ask(f"hopeless{number}", 2 + number)
     waiting.cluster.add(Node("n2"))
-    assert waiting.pods.wake(0.0, 8) == ((), True)
+    assert waiting.pods.wake(0.0, 8)[:2] == ((), True)
     waiting.free(0)
     assert waiting.wake(tries=8) == ["high"]
 

@@ -3,10 +3,15 @@
 import pytest
 
 from drawbridge.cel.dra import device_variables
+from drawbridge.cel.programs import MOST_SOURCE
 from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.gates import DEFAULTS
 from drawbridge.solver import expressions
-from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
+from drawbridge.solver.expressions import (
+    EvaluationFailure,
+    ExpressionEvaluator,
+    PostponedEvaluation,
+)
 
 DEVICES = [Device("d", attributes={"uuid": Attribute(string=f"u-{n}")}) for n in range(6)]
 TEXT = 'device.attributes["d.io"].uuid == "u-{}"'
@@ -14,7 +19,7 @@ TEXT = 'device.attributes["d.io"].uuid == "u-{}"'
 
 def kept(evaluator: ExpressionEvaluator) -> int:
     """The number of results that the evaluator keeps."""
-    return sum(len(each.outcomes) for each in evaluator._selectors.values())  # noqa: SLF001  # its bound is tested
+    return sum(len(each.outcomes) for _, each in evaluator._selectors.items())  # noqa: SLF001  # its bound is tested
 
 
 def test_the_results_of_all_expressions_together_are_bounded(
@@ -69,3 +74,58 @@ def test_a_device_with_an_unreadable_attribute_fails_expressions_that_do_not_nam
     for device in (DEVICES[0], invalid, DEVICES[1]):
         found = evaluator.selects('device.driver == "d.io"', "d.io", device)
         assert isinstance(found, EvaluationFailure) is (device is invalid)
+
+
+LOOP = "[1,2,3,4,5,6,7,8,9,10]"
+SLOW = f"{LOOP}.all(a, {LOOP}.all(b, {LOOP}.all(c, {LOOP}.all(d, a + b + c + d < 99))))"
+
+
+class PostponedError(Exception):
+    """Ends a call whose evaluation is postponed."""
+
+
+@pytest.mark.parametrize(
+    ("source", "postponed"),
+    [
+        (TEXT.format(0), 0),
+        (f"{SLOW} && {TEXT.format(0)}", 1),
+        (" || ".join(TEXT.format(n) for n in (0, *range(100, 120))), 1),
+        (" && ".join([f"({SLOW})"] * 9), 2),
+        (f'"{"ab" * 400}".matches("(a|b){{1000}}")', 2),
+    ],
+    ids=["short", "slow evaluation", "long source", "both", "pattern"],
+)
+def test_what_takes_long_is_postponed_and_has_the_same_result(source: str, postponed: int) -> None:
+    kept: list[object] = []
+
+    def postpone(evaluation: PostponedEvaluation) -> None:
+        outcome = evaluation.run()
+        evaluation.keep(outcome)
+        kept.append(outcome)
+        raise PostponedError
+
+    def select() -> object:
+        while True:
+            try:
+                return evaluator.selects(source, "d.io", DEVICES[0], of_request=True)
+            except PostponedError:
+                assert len(kept) <= postponed
+
+    evaluator = ExpressionEvaluator(DEFAULTS)
+    evaluator.postpone = postpone
+    assert select() == ExpressionEvaluator(DEFAULTS).selects(source, "d.io", DEVICES[0])
+    assert len(kept) == postponed
+
+
+def test_only_expressions_of_requests_are_postponed() -> None:
+    evaluator = ExpressionEvaluator(DEFAULTS)
+    evaluator.postpone = pytest.fail  # type: ignore[assignment]  # never called
+    assert evaluator.selects(SLOW, "d.io", DEVICES[0]) is True
+
+
+def test_the_texts_of_all_kept_expressions_are_bounded() -> None:
+    evaluator = ExpressionEvaluator(DEFAULTS)
+    for number in range(40):
+        long = " || ".join(TEXT.format(number * 200 + n) for n in range(200))
+        evaluator.selects(long, "d.io", DEVICES[0])
+        assert 0 < evaluator._selectors.cost <= MOST_SOURCE  # noqa: SLF001  # its bound is tested
