@@ -114,15 +114,17 @@ class DevicePreemption:
         if own is None or not own.pending:
             own = self.preemptors.find_for_same_claim(pod_uid, search)
         if own is not None:
-            return waits_for(own.device_count, own.node)
+            return waits_for(len(own.holds), own.node)
         promised = self.preemptors.promised_to_others(pod_uid, priority)
         pairing = self._releases.pair(pod_uid, search, self._ids, promised)
         if pairing is None:
             return None
         lower = self.preemptors.lower_than(priority)
-        if any(not each.waits_for.isdisjoint(pairing.claims) for each in lower):
+        if any(not each.pending.isdisjoint(pairing.claims) for each in lower):
             # What others were evicted for is kept for this pod now.
-            devices = DeviceVictims(node=pairing.node, claims=tuple(sorted(pairing.claims)))
+            devices = DeviceVictims(
+                node=pairing.node, claims=tuple(sorted(pairing.claims)), holds=pairing.holds
+            )
             self.preemptors.begin(pod_uid, search, devices, now)
         return pairing.reason
 
@@ -182,8 +184,10 @@ class DevicePreemption:
         priority, own = search.pod.priority, self.preemptors.find(uid)
         promised = self.preemptors.promised_to_others(uid, priority)
         kept = (*self.preemptors.lower_than(priority), *([own] if own else ()))
+        replaced, taken = self.preemptors.replaced_for_others(uid, priority)
         free = {
             *self._releases.unpaired(priority).union(more).difference(promised),
+            *replaced,
             *(each.key for each in kept),
         }
         return VictimSearch(
@@ -192,6 +196,7 @@ class DevicePreemption:
             search=search,
             free=free,
             promised=promised,
+            taken=taken,
             ids=self._ids,
         )
 

@@ -14,8 +14,10 @@ from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes, n
 from allocator.scheduler.protocol import PotentialVictim, PreemptionNode
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.reserved_pods import ReservedPods
+from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import Hold, read_holds
 from drawbridge.ledger.ledger import DeviceID, uid_of
+from drawbridge.ledger.pool_use import replace_uses, with_devices_held
 from drawbridge.ledger.victims import (
     NodeVictims,
     RunningPod,
@@ -31,13 +33,13 @@ MAX_PODS_PER_NODE: Final = 256
 class DeviceVictims(msgspec.Struct, frozen=True):
     """The pods to evict from a node for its devices, by UID, and what the preemptor gets.
 
-    `claims` are released then, and `free` are devices that no claim holds now.
+    It gets `holds` when `claims` are released.
     """
 
     node: str
     pods: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
-    free: tuple[Hold, ...] = ()
+    holds: tuple[Hold, ...] = ()
     violations: int = 0
     # Whether other pods must be evicted for other reasons.
     required: bool = False
@@ -50,7 +52,7 @@ class VictimSearch:
     """The search for one pod.
 
     `free` are claims, and keys of kept devices, that count as released already.
-    `promised` are claims whose devices another pod gets.
+    `promised` are claims that other pods wait for, and `taken` are devices that they get.
     """
 
     def __init__(  # noqa: PLR0913  # all but two by name
@@ -61,6 +63,7 @@ class VictimSearch:
         search: NodeSearch,
         free: Collection[str],
         promised: Collection[str],
+        taken: Mapping[PoolID, Collection[str]],
         ids: Callable[[], str],
     ) -> None:
         self._state = state
@@ -69,6 +72,7 @@ class VictimSearch:
         self._search = search
         self._free = frozenset(free)
         self._unusable = frozenset(promised).union(map(uid_of, search.claims))
+        self._taken = taken
         self._ids = ids
 
     def choose(
@@ -138,19 +142,16 @@ class VictimSearch:
         pods = tuple(pod.uid for pod in for_devices)
         released = self._released_without(pods)
         fitting = self._fitting((best.node,), released)[best.node]
-        used = [
-            (hold, released.intersection(self._holders(hold)))
-            for allocation in (fitting.solution.allocations if fitting.solution else ())
-            for hold in read_holds(allocation)
-        ]
+        allocations = fitting.solution.allocations if fitting.solution else ()
+        holds = tuple(hold for allocation in allocations for hold in read_holds(allocation))
         of_victims = released - self._free
-        claims = of_victims.union(*(holders for _, holders in used))
+        claims = of_victims.union(*(released.intersection(self._holders(h)) for h in holds))
         ledger = self._state.ledger
         return DeviceVictims(
             node=best.node,
             pods=pods,
             claims=tuple(sorted(uid for uid in claims if uid in ledger.claims)),
-            free=tuple(hold for hold, _ in used if claims.isdisjoint(self._holders(hold))),
+            holds=holds,
             violations=best.violations,
             required=len(best.pods) > len(pods),
         )
@@ -170,6 +171,10 @@ class VictimSearch:
         """
         search = replace(self._search, only=frozenset(nodes), limit=0, out_of_time=out_of_time)
         view = self._state.ledger.view_without(released)
+        uses = {
+            pool: with_devices_held(view.use(pool), names) for pool, names in self._taken.items()
+        }
+        view = replace_uses(view, uses)
         shortlist = find_nodes(search, self._state, view, self._ids)
         return {each.name: each for each in shortlist.fitting}
 

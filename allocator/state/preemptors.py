@@ -1,12 +1,14 @@
 """The pods that preempt, and the devices that are kept for them.
 
-A preemptor waits until its victims have released their claims. From then on the devices are held
-in the ledger under a key of its own, so that no other pod is told about them. `settle` does that
-before each decision: between the end of a claim and the next decision, no pod can get its devices.
+What a preemptor gets is held in the ledger under a key of its own, so that no other pod is told
+about it: what is free from the decision on, the rest as soon as its victims release it. `settle`
+does that before each decision: between the end of a claim and the next decision, no pod can get its
+devices. What else the victims release is not kept. A partition of a GPU can take the place of
+another one, and both together would need more than the GPU has.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
@@ -14,8 +16,9 @@ from allocator.decisions.shortlist import NodeSearch, is_open
 from allocator.decisions.victims import DeviceVictims
 from allocator.scheduler.protocol import SchedulingPod
 from allocator.state.cluster_state import AllocatorState
+from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import Hold
-from drawbridge.ledger.ledger import uid_of
+from drawbridge.ledger.ledger import DeviceID, uid_of
 from drawbridge.solver.world import View
 
 # How long the evictions may take until victims are seen to terminate.
@@ -25,21 +28,17 @@ KEEP_SECONDS: Final = 30.0
 MAX_PREEMPTORS: Final = 4096
 
 
-class _Pending(NamedTuple):
-    """A claim that is not released yet, and what is kept of it then."""
-
-    uid: str
-    holds: tuple[Hold, ...]
-
-
 class Preemptor(msgspec.Struct, frozen=True):
-    """A pod that preempts for its `claims`, and the claims whose release it waits for."""
+    """A pod that preempts for its `claims`, and gets `holds` when the `pending` ones are released.
+
+    Victims and claims have their UIDs.
+    """
 
     pod: SchedulingPod
     claims: frozenset[str]
     node: str
     victims: frozenset[str]
-    pending: tuple[_Pending, ...]
+    pending: frozenset[str]
     holds: tuple[Hold, ...]
     until: float
 
@@ -57,16 +56,6 @@ class Preemptor(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """The UID under which the ledger has the devices that are kept."""
         return key_of(self.uid)
-
-    @property
-    def device_count(self) -> int:
-        """How many devices are kept or released for the pod."""
-        return len(self.holds) + sum(len(each.holds) for each in self.pending)
-
-    @property
-    def waits_for(self) -> frozenset[str]:
-        """The UIDs of the claims that are not released yet."""
-        return frozenset(each.uid for each in self.pending)
 
 
 def key_of(pod_uid: str) -> str:
@@ -90,11 +79,11 @@ class Preemptors:
     # --- beginning and end ---
 
     def begin(self, pod_uid: str, search: NodeSearch, devices: DeviceVictims, now: float) -> None:
-        """Keep the free devices of a decision for a pod, and those of the claims it waits for."""
+        """Keep the devices of a decision for a pod."""
         self.forget(pod_uid)
         for other in self._lower_that_lose_devices(devices, search.pod.priority):
             self._end(other)
-        pending = tuple(_Pending(uid, self._holds_of(uid)) for uid in devices.claims)
+        pending = frozenset(devices.claims)
         self._put(
             Preemptor(
                 pod=search.pod,
@@ -102,7 +91,7 @@ class Preemptors:
                 node=devices.node,
                 victims=frozenset(devices.pods),
                 pending=pending,
-                holds=devices.free,
+                holds=devices.holds,
                 until=now + (EVICTION_SECONDS if pending else KEEP_SECONDS),
             )
         )
@@ -127,7 +116,7 @@ class Preemptors:
     def give_up(self, claims: frozenset[str], others: Iterable[str]) -> None:
         """Let pods preempt again that wait for claims which are not released, and `others`."""
         for pod in tuple(self._pods.values()):
-            if not pod.waits_for.isdisjoint(claims):
+            if not pod.pending.isdisjoint(claims):
                 self._end(pod)
         self._to_retry += others
 
@@ -147,12 +136,10 @@ class Preemptors:
         if self._settled is self._state.ledger.view():
             return
         for pod in tuple(self._pods.values()):
-            released = [claim for claim in pod.pending if not self._is_held(claim.uid)]
-            if released:
-                left = tuple(claim for claim in pod.pending if claim not in released)
-                holds = (*pod.holds, *(hold for claim in released for hold in claim.holds))
+            left = frozenset(filter(self._is_held, pod.pending))
+            if left != pod.pending:
                 until = now + KEEP_SECONDS
-                self._put(msgspec.structs.replace(pod, pending=left, holds=holds, until=until))
+                self._put(msgspec.structs.replace(pod, pending=left, until=until))
         self._settled = self._state.ledger.view()
 
     def _leave_closed_nodes(self) -> None:
@@ -171,7 +158,7 @@ class Preemptors:
         for pod in tuple(self._pods.values()):
             if pod.until > now:
                 continue
-            if any(uid in releasing for uid in pod.waits_for):
+            if any(uid in releasing for uid in pod.pending):
                 self._pods[pod.uid] = msgspec.structs.replace(pod, until=now + KEEP_SECONDS)
             else:
                 self._end(pod)
@@ -197,24 +184,49 @@ class Preemptors:
         return any(pod_uid in each.victims for each in self._pods.values())
 
     def promised_to_others(self, pod_uid: str, priority: int) -> frozenset[str]:
-        """Return the claims whose devices other pods of at least this priority will get."""
-        return frozenset(
-            claim.uid
-            for pod in self._pods.values()
-            if pod.uid != pod_uid and pod.priority >= priority
-            for claim in pod.pending
-        )
+        """Return the claims that other pods of at least this priority wait for."""
+        return frozenset().union(*(each.pending for each in self._others(pod_uid, priority)))
+
+    def replaced_for_others(
+        self, pod_uid: str, priority: int
+    ) -> tuple[frozenset[str], Mapping[PoolID, Collection[str]]]:
+        """Return those of these claims whose devices others do not get, and what they get instead.
+
+        A partition of a GPU can take the place of another one.
+        """
+        claims: set[str] = set()
+        devices: dict[PoolID, set[str]] = {}
+        for pod in self._others(pod_uid, priority):
+            wanted = set(map(_device_of, pod.holds))
+            claims.update(uid for uid in pod.pending if wanted.isdisjoint(self._devices_of(uid)))
+            for device in wanted.difference(*map(self._devices_of, pod.pending)):
+                devices.setdefault(device.pool, set()).add(device.name)
+        return frozenset(claims), devices
+
+    def _others(self, pod_uid: str, priority: int) -> list[Preemptor]:
+        pods = self._pods.values()
+        return [each for each in pods if each.uid != pod_uid and each.priority >= priority]
 
     # --- parts ---
 
     def _lower_that_lose_devices(self, devices: DeviceVictims, priority: int) -> list[Preemptor]:
-        taken = {(hold.pool, hold.device) for hold in devices.free}
+        taken = self._hardware_of(map(_device_of, devices.holds))
         return [
             preemptor
             for preemptor in self.lower_than(priority)
-            if not preemptor.waits_for.isdisjoint(devices.claims)
-            or any((hold.pool, hold.device) in taken for hold in preemptor.holds)
+            if not preemptor.pending.isdisjoint(devices.claims)
+            or not taken.isdisjoint(self._hardware_of(map(_device_of, preemptor.holds)))
         ]
+
+    def _hardware_of(self, devices: Iterable[DeviceID]) -> set[tuple[PoolID, str, str]]:
+        """Return devices and the counter sets that they consume."""
+        uses = self._state.planner.counter_uses
+        hardware = set()
+        for device in devices:
+            hardware.add((device.pool, "device", device.name))
+            sets = (each.counter_set for each in uses(device.pool, device.name))
+            hardware.update((device.pool, "counters", name) for name in sets)
+        return hardware
 
     def _end(self, preemptor: Preemptor) -> None:
         self.forget(preemptor.uid)
@@ -222,7 +234,21 @@ class Preemptors:
 
     def _put(self, preemptor: Preemptor) -> None:
         self._pods[preemptor.uid] = preemptor
-        self._state.ledger.keep(preemptor.key, preemptor.holds)
+        # Both together can need more than there is, also of the counters.
+        pending = frozenset().union(*map(self._devices_of, preemptor.pending))
+        taken = self._hardware_of(pending)
+        holds = (
+            each
+            for each in preemptor.holds
+            if taken.isdisjoint(self._hardware_of((_device_of(each),)))
+        )
+        self._state.ledger.keep(preemptor.key, holds)
+
+    def _devices_of(self, claim_uid: str) -> frozenset[DeviceID]:
+        ledger = self._state.ledger
+        record, reserved = ledger.claims.get(claim_uid), ledger.reservations.get(claim_uid)
+        holds = (*(record.holds if record else ()), *(reserved.holds if reserved else ()))
+        return frozenset(map(_device_of, holds))
 
     def _is_held(self, claim_uid: str) -> bool:
         ledger = self._state.ledger
@@ -231,7 +257,6 @@ class Preemptors:
             record is not None and record.allocation is not None
         )
 
-    def _holds_of(self, claim_uid: str) -> tuple[Hold, ...]:
-        ledger = self._state.ledger
-        record, reserved = ledger.claims.get(claim_uid), ledger.reservations.get(claim_uid)
-        return (*(record.holds if record else ()), *(reserved.holds if reserved else ()))
+
+def _device_of(hold: Hold) -> DeviceID:
+    return DeviceID(hold.pool, hold.device)

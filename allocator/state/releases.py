@@ -15,6 +15,7 @@ from allocator.decisions.shortlist import NodeSearch, find_nodes
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.inventory import PoolID
+from drawbridge.ledger.holdings import Hold, read_holds
 from drawbridge.ledger.ledger import ClaimRecord, DeviceID
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.solver.answers import Solution
@@ -33,10 +34,11 @@ class _Releasing(NamedTuple):
 
 
 class Pairing(NamedTuple):
-    """The claims that a pod waits for, and the reason to tell it."""
+    """The claims that a pod waits for, what it gets then, and the reason to tell it."""
 
     node: str
     claims: frozenset[str]
+    holds: tuple[Hold, ...]
     reason: Reason
 
 
@@ -96,7 +98,8 @@ class Releases:
                 self._unpair(claims)
                 self._claims_for[pod_uid] = _Paired(search.pod.priority, claims)
                 devices = sum(len(self._known[uid].devices) for uid in claims)
-                return Pairing(fit.name, claims, waits_for(devices, fit.name))
+                holds = tuple(h for each in fit.solution.allocations for h in read_holds(each))
+                return Pairing(fit.name, claims, holds, waits_for(devices, fit.name))
         return None
 
     def unpaired(self, priority: int) -> frozenset[str]:

@@ -40,7 +40,11 @@ def gpu_slice(node: str, count: int, *, generation: int = 1, **device: object) -
     pool = {"name": node, "generation": generation, "resourceSliceCount": 1}
     devices = [{"name": f"gpu-{i}", **device} for i in range(count)]
     spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
-    read = read_slice({"metadata": {"name": f"{node}-gpu"}, "spec": spec})
+    return as_slice({"metadata": {"name": f"{node}-gpu"}, "spec": spec})
+
+
+def as_slice(plain: Plain) -> Slice:
+    read = read_slice(plain)
     assert isinstance(read, Slice)
     return read
 

@@ -6,7 +6,7 @@ from allocator.state.pod_records import TERMINATION_SECONDS
 from allocator.state.preemptors import EVICTION_SECONDS, KEEP_SECONDS
 from allocator.state.reserved_pods import PROMISE_SECONDS
 from drawbridge.dra.nodes import Node
-from tests.allocator.clusters import claim, pod
+from tests.allocator.clusters import DRIVER, as_slice, claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest, full_node
 
 
@@ -59,15 +59,70 @@ def test_equal_preemptors_are_woken_each_for_its_own_victim(full: Contest) -> No
     assert full.woken() == ["one"]
 
 
-def test_what_a_preemptor_does_not_use_is_free_when_it_is_reserved() -> None:
+def test_what_a_preemptor_does_not_use_is_free_when_it_is_released() -> None:
     contest = Contest(n1=2)
     contest.run("holder", "n1", 0, 1)
     contest.victims("high")
-    contest.end("holder")
     assert contest.ask("low", priority=LOW) == []
+    contest.end("holder")
+    assert contest.ask("low", priority=LOW) == ["n1"]
+    assert not contest.cluster.reserve("low", "n1")
     assert contest.ask("high") == ["n1"]
     assert not contest.cluster.reserve("high", "n1")
-    assert contest.woken() == ["low"]
+
+
+def partitioned(*, memory: int) -> Contest:
+    """Return a GPU with four partitions that consume 1 of its memory; two pods have the last."""
+    contest = Contest(n1=0)
+    pool = {"name": "n1", "generation": 2, "resourceSliceCount": 2}
+    counters = {"name": "gpu", "counters": {"memory": {"value": f"{memory}"}}}
+    draw = [{"counterSet": "gpu", "counters": {"memory": {"value": "1"}}}]
+    devices = [{"name": f"gpu-{number}", "consumesCounters": draw} for number in range(4)]
+    for name, part in (("c", {"sharedCounters": [counters]}), ("d", {"devices": devices})):
+        spec = {"driver": DRIVER, "nodeName": "n1", "pool": pool, **part}
+        contest.cluster.add(as_slice({"metadata": {"name": name}, "spec": spec}))
+    contest.run("first", "n1", 2)
+    contest.run("second", "n1", 3)
+    return contest
+
+
+def test_two_preemptors_for_partitions_of_one_gpu_get_one_victim_each() -> None:
+    # Each gets another partition than its victim had, at the cost of the same memory.
+    contest = partitioned(memory=2)
+    assert contest.victims("one") == ["second"]
+    assert contest.victims("two") == ["first"]
+    contest.end("second")
+    assert contest.woken() == ["one"]
+    assert contest.ask("one") == ["n1"]
+    assert not contest.cluster.reserve("one", "n1")
+    contest.end("first")
+    assert contest.woken() == ["two"]
+    assert contest.ask("two") == ["n1"]
+    assert not contest.cluster.reserve("two", "n1")
+
+
+def test_two_preemptors_for_partitions_of_one_gpu_do_not_wait_for_each_other() -> None:
+    contest = partitioned(memory=2)
+    contest.victims("one")
+    contest.victims("two")
+    contest.end("second")
+    contest.end("first")
+    assert contest.woken() == ["one", "two"]
+    assert contest.ask("low", priority=LOW) == []
+    for uid in ("two", "one"):
+        assert contest.ask(uid) == ["n1"]
+        assert not contest.cluster.reserve(uid, "n1")
+
+
+def test_a_higher_priority_takes_the_memory_that_is_kept_for_a_lower_one() -> None:
+    contest = partitioned(memory=2)
+    contest.victims("high")
+    contest.end("second")
+    assert contest.victims("highest", 2, priority=HIGH + 1) == ["first"]
+    contest.end("first")
+    assert contest.woken() == ["highest", "high"]
+    assert contest.ask("highest", 2, priority=HIGH + 1) == ["n1"]
+    assert not contest.cluster.reserve("highest", "n1")
 
 
 def test_nothing_is_kept_for_a_preemptor_that_is_gone(full: Contest) -> None:
