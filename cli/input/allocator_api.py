@@ -24,7 +24,12 @@ from drawbridge.api_error import ApiError
 from drawbridge.cluster.proxy import is_local
 from drawbridge.documents.paths import get_value
 from drawbridge.finding import Finding
-from drawbridge.names import ALLOCATOR_SERVICE, NAMESPACE, WEBHOOK_CONFIGURATION
+from drawbridge.names import (
+    ALLOCATOR_SERVICE,
+    NAMESPACE,
+    SCHEDULER_LEASE,
+    WEBHOOK_CONFIGURATION,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -276,7 +281,10 @@ class _EndpointSlice(msgspec.Struct):
 
 
 async def _find_endpoint(session: "Session", namespace: str) -> tuple[str, int]:
-    """Return a pod of the Service and its port; raises ClusterReadError if none is ready."""
+    """Return a pod of the Service and its port; raises ClusterReadError if none is ready.
+
+    Only the pod that leads has reservations, and has seen which devices are kept for which pod.
+    """
     from drawbridge.cluster.resources import ENDPOINT_SLICES  # noqa: PLC0415  # loaded on demand
 
     labels = f"kubernetes.io/service-name={ALLOCATOR_SERVICE}"
@@ -295,4 +303,20 @@ async def _find_endpoint(session: "Session", namespace: str) -> tuple[str, int]:
     if not ready:
         text = "the Service does not exist, or no endpoint of it is ready"
         raise no_answer(f"{namespace}/{ALLOCATOR_SERVICE}", text)
-    return min(ready)
+    leader = await _read_leader(session, namespace) if len(ready) > 1 else ""
+    return min(ready, key=lambda each: (each[0] != leader, each))
+
+
+async def _read_leader(session: "Session", namespace: str) -> str:
+    """Return the pod whose kube-scheduler holds the Lease; empty if that is not known."""
+    from drawbridge.cluster.resources import LEASES  # noqa: PLC0415  # loaded on demand
+
+    try:
+        lease = await live_cluster.read_object(session, LEASES, SCHEDULER_LEASE, namespace)
+    except ApiError as error:
+        if error.code != _FORBIDDEN:
+            raise
+        return ""
+    holder = get_value(lease, ("spec", "holderIdentity"))
+    # The host name, which is that of the pod, and a UUID.
+    return holder.rpartition("_")[0] if isinstance(holder, str) else ""
