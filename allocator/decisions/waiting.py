@@ -196,7 +196,8 @@ class WaitingPods:
         settled = self._state.pods.take_settled()
         for uid in settled:
             self.forget(uid)
-        if settled and self._refused:
+        freed = self._state.take_freed()
+        if (settled or freed) and self._refused:
             self._to_retry |= self._refused
             self._can_retry = True
 

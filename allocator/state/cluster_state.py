@@ -19,7 +19,7 @@ from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
 from drawbridge.ledger.ledger import DeviceID, Ledger, name_of, uid_of
 from drawbridge.ledger.planner import Planner, PlannerObject
-from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.pool_use import changed_pools, replace_uses, with_devices_held
 from drawbridge.solver.world import PoolUse, View
 
@@ -82,12 +82,13 @@ class AllocatorState:
         self._claims: dict[str, Claim] = {}
         self._uids: dict[str, str] = {}
         self._allocated: list[tuple[str, str]] = []  # sorted names, with the UIDs
+        self._freed = False  # whether a pod without claims has ended beside owned devices
         self._penalties: dict[DeviceID, float] = {}
         self._penalised_uses: dict[PoolID, tuple[PoolUse, frozenset[str], PoolUse]] = {}
         self._apply_kind: Mapping[type, Callable[[Any, Any], None]] = {
             Slice: self._apply_slice,
             Claim: self._apply_claim,
-            Pod: self.pods.apply,
+            Pod: self._apply_pod,
             Node: self._apply_node,
             DeviceClass: self._apply_class,
             DeviceTaintRule: self._apply_rule,
@@ -146,6 +147,21 @@ class AllocatorState:
         changed = after or before
         if changed and self._change_planner(DeviceTaintRule, changed.name, after):
             self.changes.add(None)
+
+    def _apply_pod(self, before: Pod | None, after: Pod | None) -> None:
+        self.pods.apply(before, after)
+        if before is not None and not before.spec.resource_claims and not _has_ended(before):
+            is_same = after is not None and after.metadata.uid == before.metadata.uid
+            runs = is_same and after is not None and not _has_ended(after)
+            self._freed |= not runs and before.spec.node_name in self._owned_on
+
+    def take_freed(self) -> bool:
+        """Whether a pod without claims has ended on a node with owned devices since the last call.
+
+        A pod that needs its CPU can have nodes or victims now.
+        """
+        freed, self._freed = self._freed, False
+        return freed
 
     def _change_planner(
         self, kind: type[PlannerObject], name: str, after: PlannerObject | None
@@ -312,3 +328,7 @@ def _place(of_pool: Slice) -> tuple[str, str, str, str | None]:
         of_pool.pool,
         of_pool.node_name,
     )
+
+
+def _has_ended(pod: Pod) -> bool:
+    return pod.status.phase in FINISHED

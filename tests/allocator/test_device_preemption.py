@@ -402,6 +402,39 @@ def test_a_pod_that_gets_no_victims_again_and_again_asks_less_and_less() -> None
     assert times == [0, 1, 3, 7, 15, 31, 63]
 
 
+@pytest.mark.parametrize(
+    ("node", "claims", "end", "woken"),
+    [
+        ("n1", (), "deleted", ["high"]),
+        ("n1", (), "replaced", ["high"]),
+        ("n1", (), "Succeeded", ["high"]),
+        ("n1", (), "Running", []),
+        ("other", (), "deleted", []),
+        ("other", ("none",), "deleted", ["high"]),
+    ],
+)
+def test_a_pod_without_victims_asks_again_when_cpu_may_be_free(
+    node: str, claims: tuple[str, ...], end: str, woken: list[str]
+) -> None:
+    contest = Contest(n1=1)
+    contest.run("equal", "n1", 0, priority=HIGH)
+    runs = pod("plain", *claims, node=node)
+    contest.cluster.add(runs)
+    contest.woken()
+    assert contest.victims("high") == []
+    after = {
+        "deleted": None,
+        "replaced": pod("other", node=node),
+        "Succeeded": pod("plain", node=node, phase="Succeeded"),
+        "Running": pod("plain", node=node, phase="Running"),
+    }
+    contest.cluster.state.apply(runs, after[end])
+    assert contest.woken() == woken
+    # What happens to a pod that has ended frees nothing.
+    contest.cluster.state.apply(pod("done", node="n1", phase="Failed"), None)
+    assert contest.woken(at=1000) == []
+
+
 @pytest.mark.parametrize("examined", range(1, 12))
 def test_a_search_without_time_names_too_many_pods_on_no_node(examined: int) -> None:
     contest = Contest(n1=2, n2=2)
