@@ -120,8 +120,10 @@ class DevicePreemption:
         if pairing is None:
             return None
         lower = self.preemptors.lower_than(priority)
-        if any(not each.pending.isdisjoint(pairing.claims) for each in lower):
-            # What others were evicted for is kept for this pod now.
+        is_nominated = pairing.node == self._state.pods.nominated_node(pod_uid)
+        if is_nominated or any(not each.pending.isdisjoint(pairing.claims) for each in lower):
+            # What others were evicted for is kept for this pod now, also if an earlier leader has
+            # selected them.
             devices = DeviceVictims(
                 node=pairing.node, claims=tuple(sorted(pairing.claims)), holds=pairing.holds
             )

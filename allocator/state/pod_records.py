@@ -29,6 +29,7 @@ class PodRecord(NamedTuple):
     ended: bool
     terminating: bool
     grace_seconds: int
+    nominated_node: str
     claim_names: tuple[str, ...]
 
 
@@ -167,6 +168,11 @@ class PodRecords:
         record = self._records.get(uid)
         return record is not None and bool(record.node)
 
+    def nominated_node(self, uid: str) -> str:
+        """Return the node on which others were evicted for a pod; empty if there is none."""
+        record = self._records.get(uid)
+        return record.nominated_node if record else ""
+
     def can_be_on(self, uid: str, node: str) -> bool:
         """Whether a pod is bound to a node, or not known; "" is not a pod."""
         record = self._records.get(uid)
@@ -198,5 +204,6 @@ def _read_record(pod: Pod) -> PodRecord:
         ended=pod.status.phase in FINISHED,
         terminating=pod.metadata.deletion_timestamp is not None,
         grace_seconds=pod.metadata.deletion_grace_period_seconds or 0,
+        nominated_node=pod.status.nominated_node_name,
         claim_names=tuple(f"{pod.namespace}/{name}" for name in names if name),
     )

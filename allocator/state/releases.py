@@ -77,20 +77,23 @@ class Releases:
     ) -> Pairing | None:
         """Find devices that are being released for a pod.
 
-        No other pod with at least its priority waits for them, and they are not `promised`.
+        No other pod with at least its priority waits for them, and they are not `promised`. Those
+        on its nominated node come first.
         """
         self.forget(pod_uid)
         unpaired = self.unpaired(search.pod.priority).difference(promised)
+        nominated = self._state.pods.nominated_node(pod_uid)
+        on_nominated = {nominated: self._claims_on.get(nominated, set())}
         nodes = (
             node
-            for node, claims in self._claims_on.items()
+            for node, claims in (on_nominated | self._claims_on).items()
             if node is not None and not claims.isdisjoint(unpaired)
         )
         while some := tuple(itertools.islice(nodes, NODES_PER_SEARCH)):
             on_them = set().union(*(self._claims_on.get(node, ()) for node in (*some, None)))
             releasing = unpaired & on_them
             view = self._state.ledger.view_without(releasing)
-            only = replace(search, limit=1, only=frozenset(some))
+            only = replace(search, limit=1, only=frozenset(some), first=nominated)
             for fit in find_nodes(only, self._state, view, ids).fitting[:1]:
                 if fit.solution is None:
                     return None  # the pod needs no devices

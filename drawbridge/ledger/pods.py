@@ -92,6 +92,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
 
     phase: str = ""
     start_time: str | None = None
+    nominated_node_name: str = ""
     resource_claim_statuses: tuple[GeneratedClaimStatus, ...] = ()
 
 

@@ -1,11 +1,13 @@
 """What is kept for a pod that preempts, until when, and who takes it over."""
 
 import pytest
+from msgspec.structs import replace
 
 from allocator.state.pod_records import TERMINATION_SECONDS
 from allocator.state.preemptors import EVICTION_SECONDS, KEEP_SECONDS
 from allocator.state.reserved_pods import PROMISE_SECONDS
 from drawbridge.dra.nodes import Node
+from drawbridge.ledger.pods import Pod
 from tests.allocator.clusters import DRIVER, as_slice, claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest, full_node
 
@@ -164,6 +166,35 @@ def test_a_victim_that_a_finalizer_keeps_is_replaced(full: Contest) -> None:
     assert full.woken(at=30.0 + TERMINATION_SECONDS - 1) == []
     assert full.woken(at=30.0 + TERMINATION_SECONDS) == ["high"]
     assert full.victims("high") == ["first"]
+
+
+@pytest.mark.parametrize(("nominated", "free"), [("n1", []), ("n2", ["n1"]), ("", ["n1"])])
+def test_a_new_leader_keeps_devices_for_a_pod_with_a_nominated_node(
+    nominated: str, free: list[str]
+) -> None:
+    contest = Contest(n1=2)
+    contest.run("holder", "n1", 0)
+    contest.cluster.add(nominate(pod("high", "of-high"), nominated))
+    contest.victims("high", 2)
+    contest.evict("holder")
+    contest.cluster.decisions.begin_term()
+    assert contest.ask("high", 2) == []
+    assert contest.ask("low", priority=LOW) == free
+
+
+def test_a_nominated_node_comes_before_others_with_devices_that_are_released() -> None:
+    contest = Contest(n1=1, n2=1)
+    for node in ("n1", "n2"):
+        contest.run(f"on-{node}", node, 0)
+        contest.evict(f"on-{node}")
+    contest.cluster.add(nominate(pod("high", "of-high"), "n2"))
+    reply = contest.cluster.prefilter("high", claim("of-high"), priority=HIGH)
+    assert "on node n2" in reply.message
+
+
+def nominate(waiting: Pod, node: str) -> Pod:
+    """Return a pod for which others were evicted on a node."""
+    return replace(waiting, status=replace(waiting.status, nominated_node_name=node))
 
 
 @pytest.mark.parametrize("ended", [False, True])

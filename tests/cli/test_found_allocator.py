@@ -151,7 +151,7 @@ async def test_a_client_certificate_is_shown_where_there_is_no_token(tmp_path: P
         content["clusters"][0]["cluster"]["certificate-authority"] = f"{authority.file}"
         access.write_text(json.dumps(content))
         words = ("explain", "p", "-n", "default", "--kubeconfig", f"{access}")
-        # The event loop of the command ends while its TLS connections are being closed. In a process
+        # The event loop of the command ends while its TLS connections are closing. In a process
         # of its own they end with it; in this one, each would be a ResourceWarning.
         start = "from cli.main import main; main()"
         process = await asyncio.create_subprocess_exec(
