@@ -71,13 +71,14 @@ class SimulatedPod:
 
 @dataclass
 class Faults:
-    """How often requests fail: parts of one."""
+    """How often requests fail, and how often held pods are tried again: parts of one."""
 
     refused: float = 0.0
     overloaded: float = 0.0
     lost: float = 0.0
     repeated: float = 0.0
     slow: float = 0.0
+    retried: float = 0.0
 
 
 @dataclass
@@ -94,6 +95,7 @@ class SimulatedApi:
     terms: int = 0
     violations: list[str] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
+    long_holds: int = 0
 
     # --- what other clients do ---
 

@@ -1,12 +1,13 @@
 """One kube-scheduler and its allocator, with the real decisions, write path, recovery and waking.
 
-The scheduler takes one pod at a time and binds in the background. A process can be stopped for a
-while, and killed at any moment.
+The scheduler takes one pod at a time and binds in the background. It holds some pods for a while
+before, and names them each second. A process can be stopped for a while, and killed at any moment.
 """
 
 import asyncio
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import Coroutine, Iterable
 from types import SimpleNamespace
 from typing import Any
@@ -26,8 +27,10 @@ from allocator.scheduler.protocol import (
     PreFilterRequest,
     ProtocolError,
     SchedulingPod,
+    StatusRequest,
 )
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.reserved_pods import RESERVATION_SECONDS, HoldLimits
 from allocator.term import TermKeeper
 from allocator.writes.binding import BindingTimes, PodBinder
 from allocator.writes.recovery import Recovery
@@ -40,6 +43,9 @@ from tests.allocator.clusters import gpu_class, gpu_slice, owns_all, pod_fields
 from tests.allocator.simulated_api import SimulatedApi, SimulatedPod, SimulatedWrites
 
 _PODS = pod_reader()
+LIMITS = HoldLimits(seconds=50)
+# A volume that takes this long is not given up before the limit, as the scheduler should.
+NEVER_SECONDS = 80.0
 
 
 def priority_of(uid: str) -> int:
@@ -58,13 +64,15 @@ class SimulatedPair:
         self._cache: dict[str, Claim] = {}
         self._pods: dict[str, Pod] = {}
         self._activated: asyncio.Queue[str] = asyncio.Queue()
+        self._held: dict[str, object] = {}  # the latest hold of each pod
+        self._binding: Counter[str] = Counter()
         self.state = AllocatorState(Planner(), Ledger(), owns_all)
         for value in (gpu_class(), *(Node(name, {"name": name}) for name in nodes)):
             self.state.apply(None, value)
         for name, count in nodes.items():
             self.state.apply(None, gpu_slice(name, count))
         numbers = itertools.count()
-        self.decisions = PodDecisions(self.state, lambda: f"{host}-{next(numbers)}")
+        self.decisions = PodDecisions(self.state, lambda: f"{host}-{next(numbers)}", limits=LIMITS)
         self.waiting = WaitingPods(self.decisions)
         self._connect()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -155,7 +163,13 @@ class SimulatedPair:
 
     def start(self) -> None:
         """Run until killed."""
-        parts = (self._watch(), self.keeper.run(), self.calls.wake_pods(), self._schedule())
+        parts = (
+            self._watch(),
+            self.keeper.run(),
+            self.calls.wake_pods(),
+            self._schedule(),
+            self._ask_status(),
+        )
         for part in parts:
             self._spawn(part)
 
@@ -248,6 +262,9 @@ class SimulatedPair:
         claims = [self._cache.get(name) for name in pod.claims]
         if any(each is None for each in claims) or self.binder.is_writing(pod.uid):
             return
+        if pod.uid in self._held and self.api.random.random() >= self.api.faults.retried:
+            return
+        self._held.pop(pod.uid, None)
         encoded = tuple(msgspec.Raw(msgspec.json.encode(each, enc_hook=str)) for each in claims)
         about = SchedulingPod(
             namespace="default", name=pod.uid, uid=pod.uid, priority=priority_of(pod.uid)
@@ -266,7 +283,7 @@ class SimulatedPair:
             if choice < 0.1:
                 self.calls.unreserve(PodReference(pod_uid=pod.uid))
             else:
-                self._spawn(self._bind(pod.uid, node))
+                self._spawn(self._bind(pod.uid, node, self.term))
 
     async def _preempt(self, uid: str) -> None:
         """Ask for victims and evict them; the process can be killed in between."""
@@ -291,9 +308,50 @@ class SimulatedPair:
             self.api.evicted.append(victim)
             self.api.delete_pod(victim)
 
-    async def _bind(self, uid: str, node: str) -> None:
-        await asyncio.sleep(self.api.random.expovariate(20))
+    async def _bind(self, uid: str, node: str, term: Term | None) -> None:
+        self._binding[uid] += 1
+        is_alive = await self._hold(uid, term)
         await self.runs.wait()
         with contextlib.suppress(ProtocolError):
-            await self.calls.bind(PodOnNode(pod_uid=uid, node=node))
+            if is_alive:
+                await self.calls.bind(PodOnNode(pod_uid=uid, node=node))
             self.calls.unreserve(PodReference(pod_uid=uid))
+        self._binding[uid] -= 1
+
+    async def _hold(self, uid: str, term: Term | None) -> bool:
+        """Wait for the volumes of a pod; return whether it still exists.
+
+        It keeps its devices meanwhile, up to the limit, unless the term ends.
+        """
+        seconds = self._choose_hold()
+        is_alone = self._binding[uid] == 1
+        self._held[uid] = hold = object()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        # As often as kube-scheduler.
+        while (rest := end - loop.time()) > 0 and not self.api.pods[uid].deleted:  # noqa: ASYNC110
+            await asyncio.sleep(min(rest, 1))
+        is_held = self._held.get(uid) is hold
+        if is_held:
+            del self._held[uid]
+        is_alive = not self.api.pods[uid].deleted
+        if is_alone and is_held and is_alive and self.term == term is not None:
+            has_devices = self.decisions.reservations.find(uid) is not None
+            self.api.expect(has_devices == (seconds < LIMITS.seconds), f"{uid} held {seconds} s")
+            self.api.long_holds += seconds > RESERVATION_SECONDS
+        return is_alive
+
+    def _choose_hold(self) -> float:
+        random = self.api.random
+        short, slow = random.expovariate(20), random.uniform(1, LIMITS.seconds - 5)
+        return float(random.choices((short, slow, NEVER_SECONDS), (75, 20, 5))[0])
+
+    async def _ask_status(self) -> None:
+        """Name the held pods each second; some calls are lost, and some are late."""
+        while True:
+            await asyncio.sleep(1)
+            request = StatusRequest(held_pods=(*self._held, "unknown"))
+            await asyncio.sleep(self.api.random.expovariate(5))
+            await self.runs.wait()
+            if self.api.random.random() < 0.8:
+                self.calls.status(request)
