@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any
 
 from e2e.bridge.placement import OWNED, SCHEDULER, TOLERATION
-from e2e.controlplane.client import JSON, ApiError
+from e2e.controlplane.client import JSON
 from e2e.installed.installation import MODE, SERVICE
 from e2e.nodes import slices
+from e2e.scenarios import judge
 from e2e.scenarios.bridge_api import PODS, ask, tenant
 from e2e.scenarios.bridge_api_crowd import SIMULATE, simulation
 from e2e.scenarios.objects import RESOURCE, claim_spec, pod_spec, request
@@ -26,6 +27,8 @@ from e2e.soak.object_faults import FINALIZER
 from e2e.soak.pods import GPU, PARTITION
 
 CONFLICT = 409
+# Also by a webhook that has no room for it, or is away.
+REFUSED = (400, 403, 422, 429, 500, 504)
 MOST_PODS, MOST_CONNECTIONS = 8, 24
 # Another address than that of the API server, which connects from the usual one.
 ELSEWHERE = "127.66.0.1"
@@ -172,11 +175,17 @@ def expensive_pods(attacker: Attacker) -> None:
     pod["metadata"].pop("namespace", None)
     for _ in range(5):
         path = attacker.path("pods", group="/api/v1")
-        try:
-            attacker.client.create(path, pod, dryRun="All")
-        except ApiError as problem:
-            if problem.code not in (400, 403, 422, 429, 500, 504):
-                raise
+        tolerant(partial(attacker.client.create, path, pod, dryRun="All"), *REFUSED)
+
+
+def judged_claims(attacker: Attacker) -> None:
+    """Create claims that are impossible, or whose judgement is expensive."""
+    bodies = [judge.claim("impossible", judge.TOO_MUCH), judge.expensive_claim(attacker.number)]
+    for body in bodies:
+        create = partial(
+            attacker.client.create, attacker.path("resourceclaims"), body, dryRun="All"
+        )
+        tolerant(create, *REFUSED)
 
 
 def unfinished_bodies(attacker: Attacker) -> None:
@@ -225,6 +234,7 @@ ATTACKS = (
     Attack("api", api_calls, 1.0),
     Attack("findings", many_findings, 2.0),
     Attack("webhook", expensive_pods, 2.0, enforced=True),
+    Attack("judge", judged_claims, 1.0, enforced=True),
     Attack("bodies", unfinished_bodies, 2.0),
     Attack("idle", pods_that_never_run, 5.0),
 )

@@ -50,13 +50,14 @@ class SoakCluster:
     """What faults and checks act on."""
 
     def __init__(
-        self, stage: BridgeStage, journal: Journal, namespaces: tuple[str, ...], seed: int
+        self, stage: BridgeStage, journal: Journal, namespaces: tuple[str, ...], judge: Replica
     ) -> None:
         self.stage = stage
         self.client = stage.client
         self.journal = journal
+        self.judge = judge
         self.namespaces = namespaces
-        self.random = random.Random(f"{seed}/faults")
+        self.random = random.Random(f"{journal.seed}/faults")
         self.nodes = sorted(stage.fleet.machines)
         self.layouts: dict[tuple[str, str], Layout] = {
             key: layout for key, (layout, _) in stage.fleet.published.items()
@@ -69,7 +70,8 @@ class SoakCluster:
         self.gave_up: Counter[str] = Counter()
 
     def _parts(self) -> Iterator[Part]:
-        plane, replicas = self.stage.processes, self.stage.placement.cluster.replicas
+        plane = self.stage.processes
+        replicas = [*self.stage.placement.cluster.replicas, self.judge]
         for pair in self.pairs:
             start = partial(_start_allocator, pair)
             yield Part(pair.allocator.name, pair.allocator.started_process, start)

@@ -14,7 +14,7 @@ from e2e.soak.journal import AWAY
 Undo = Callable[[], None]
 Begin = Callable[[SoakCluster], tuple[str, Undo]]
 # Seconds between the beginnings of two faults.
-GAP = (1.0, 9.0)
+GAP = (1.0, 12.0)
 TICK_SECONDS, AGAIN_SECONDS, PATIENCE_SECONDS = 0.25, 1.0, 120.0
 
 
@@ -32,9 +32,9 @@ class Fault:
 
 
 FAULTS = (
-    Fault("allocator killed", 12, process_faults.kill_allocator, (0, 20)),
-    Fault("scheduler killed", 8, process_faults.kill_scheduler, (0, 20)),
-    Fault("pair killed", 4, process_faults.kill_pair, (0, 20)),
+    Fault("allocator killed", 20, process_faults.kill_allocator, (0, 20)),
+    Fault("scheduler killed", 10, process_faults.kill_scheduler, (0, 20)),
+    Fault("pair killed", 6, process_faults.kill_pair, (0, 20)),
     Fault("both allocators killed", 3, process_faults.kill_allocators, (0, 10)),
     Fault("allocator stopped", 6, process_faults.suspend_allocator, (1, 25)),
     Fault("scheduler stopped", 5, process_faults.suspend_scheduler, (1, 40)),
@@ -45,7 +45,7 @@ FAULTS = (
     Fault("API server killed", 2, process_faults.kill_apiserver),
     Fault("controller manager killed", 2, process_faults.kill_controller_manager),
     Fault("drivers and kubelets restarted", 3, process_faults.restart_node_side),
-    Fault("Lease taken away", 5, object_faults.take_lease, (5, 30)),
+    Fault("Lease taken away", 3, object_faults.take_lease, (5, 30)),
     Fault("node vanishes", 5, object_faults.remove_node, (5, 45)),
     Fault("node cordoned", 6, object_faults.cordon, (10, 60)),
     Fault("pool vanishes", 6, object_faults.withdraw_pool, (3, 40)),

@@ -5,16 +5,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from e2e.bridge.placement import OWNED, BridgeStage, placement
+from e2e.bridge.placement import HEADER, OWNED, BridgeStage, bridge_fields, placement
 from e2e.controlplane.plane import ControlPlane
 from e2e.installed.installation import set_mode, wait_for_facts
+from e2e.installed.judge import judged
+from e2e.installed.replica import Replica
 from e2e.nodes.fleet import Fleet
 from e2e.runner import create_classes
+from e2e.scenarios.judge import configured
 from e2e.scenarios.objects import claim_spec, request
 from e2e.scenarios.registry import RIGS
 from e2e.scenarios.stage import LABEL, Stage
 from e2e.scenarios.tenant import another_namespace
-from e2e.soak import books, memory, waits
+from e2e.soak import books, memory, probes, waits
 from e2e.soak.attacks import Attackers
 from e2e.soak.churn import Churn, ChurnPlan, Provisioner, prepare_cluster, prepare_namespace
 from e2e.soak.cluster import SoakCluster
@@ -23,8 +26,10 @@ from e2e.soak.journal import Journal, Loops, Say
 from e2e.soak.pods import GPU, gpus, node_plans
 from e2e.soak.settings import SoakSettings
 
-IN_TREE, CALM, FAULTS = "in-tree", "calm", "faults"
+IN_TREE, CALM, ATTACKED, FAULTS = "in-tree", "calm", "attacks", "faults"
 CHURN_PAUSE, LOOK_PAUSE, SAMPLE_PAUSE, PROVISION_PAUSE = 0.2, 3.0, 5.0, 1.0
+PROBE_PAUSE = 1.0
+CLOSED = "fleet: [{class: gpu.nvidia.com, closed: true}]\n"
 SETTLE_SECONDS, EMPTY_SECONDS, PROBE_SECONDS = 240.0, 180.0, 120.0
 TURN_SECONDS = 0.25
 # A device that vanished while its pod was being bound; nobody else has it.
@@ -40,6 +45,7 @@ class Soak:
         self.journal = Journal(say, settings.seed)
         self.waits = waits.Waits(stage.client)
         self.memory = memory.Memory()
+        self.probes = probes.Probes(stage.client, lambda: self.journal.phase)
         self.names = [stage.node_name(f"{number:03}") for number in range(settings.nodes)]
         self.namespaces: tuple[str, ...] = (stage.namespace,)
         self.pods = round(gpus(settings.nodes) * settings.pods_per_gpu)
@@ -84,17 +90,30 @@ class Soak:
         self.stage.fleet.add_all(node_plans(self.names, {LABEL: stage.name, **OWNED}))
         legacy = another_namespace(stage, "legacy", {})
         self._opt_in(stage, legacy)
-        cluster = SoakCluster(stage, self.journal, self.namespaces, self.settings.seed)
+        cluster = SoakCluster(stage, self.journal, self.namespaces, self._start_judge(stage))
         loops = Loops(self.journal)
+        pod = stage.legacy_pod("probe", 1)
+        loops.start("probes", lambda: self.probes.turn(legacy, pod), PROBE_PAUSE)
         loops.start("memory", lambda: self._sample(cluster), SAMPLE_PAUSE)
         loops.start("books", lambda: self._look(cluster), LOOK_PAUSE)
         if self.settings.calm:
             with self._churned(stage, ChurnPlan(CALM, self.namespaces, legacy)):
                 self._pass_time(60 * self.settings.calm_minutes, cluster.supervise)
             self._check_empty(cluster)
+        attackers, attacking = Attackers(cluster, self.settings.seed), Loops(self.journal)
+        attackers.start(attacking)
+        if self.settings.calm:
+            self.journal.phase = ATTACKED
+            with self._churned(stage, ChurnPlan(ATTACKED, self.namespaces, legacy)):
+                self._pass_time(60 * self.settings.calm_minutes, cluster.supervise)
         self.journal.phase = FAULTS
         with self._churned(stage, ChurnPlan(FAULTS, self.namespaces, legacy)) as churning:
-            schedule = self._attacked(cluster)
+            schedule = self._play_faults(cluster)
+            attacking.stop()
+            self.stage.wait("the API server answers", partial(self._answers, cluster), 60)
+            attackers.clean_up()
+            cluster.release_pods()
+            self.journal.note("faults and attacks end")
             churning.stop()
             self.journal.phase = "end"
             self._settle(cluster)
@@ -102,6 +121,12 @@ class Soak:
         self._probe(cluster)
         loops.stop()
         self._judge(cluster, schedule)
+
+    def _start_judge(self, stage: BridgeStage) -> Replica:
+        """Install the judge, which may refuse what no GPU of the nodes satisfies."""
+        cluster = stage.placement.cluster
+        stage.enter(configured(cluster, f"{HEADER}{bridge_fields()}{CLOSED}"))
+        return stage.enter(judged(stage, cluster)).running()
 
     def _opt_in(self, stage: BridgeStage, legacy: str) -> None:
         """Opt a namespace in, and wait until admission knows the nodes."""
@@ -128,10 +153,8 @@ class Soak:
             self._remove_pods()
             volumes.stop()
 
-    def _attacked(self, cluster: SoakCluster) -> FaultSchedule:
-        """Play faults and attacks for the time of the run."""
-        attackers, loops = Attackers(cluster, self.settings.seed), Loops(self.journal)
-        attackers.start(loops)
+    def _play_faults(self, cluster: SoakCluster) -> FaultSchedule:
+        """Play faults for the time of the run."""
         schedule = FaultSchedule(cluster)
         half = 30 * self.settings.minutes
         self._pass_time(half, schedule.turn)
@@ -139,11 +162,6 @@ class Soak:
         cluster.spared.update(cluster.parts.keys() - {*cluster.pair_names(1)})
         self._pass_time(half, schedule.turn)
         schedule.end_all()
-        loops.stop()
-        self.journal.note("faults and attacks end")
-        self.stage.wait("the API server answers", partial(self._answers, cluster), 60)
-        attackers.clean_up()
-        cluster.release_pods()
         return schedule
 
     def _answers(self, cluster: SoakCluster) -> bool:
@@ -264,9 +282,12 @@ class Soak:
             say(line)
         say(f"requests of the rig that failed: {dict(self.journal.refused)}")
         say(waits.HEAD)
-        for phase in (IN_TREE, CALM, FAULTS):
+        for phase in (IN_TREE, CALM, ATTACKED, FAULTS):
             for line in self.waits.rows(phase):
                 say(line)
+        say(probes.HEAD)
+        for line in self.probes.rows():
+            say(line)
         say(memory.HEAD)
         for line in self.memory.rows():
             say(line)

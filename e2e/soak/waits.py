@@ -75,9 +75,10 @@ class Waits:
 HEAD = f"{'phase':10}  priority  pods  {'p50':>8}  {'p90':>8}  {'p99':>8}  {'worst':>8}  unbound"
 
 
-def quantiles(seconds: list[float]) -> str:
-    """Return median, 90 %, 99 % and the worst."""
+def quantiles(seconds: list[float], scale: float = 1, unit: str = "s") -> str:
+    """Return median, 90 %, 99 % and the worst, in a unit of which `scale` are a second."""
     if len(seconds) < 2:
         return "  ".join(["       -"] * 4)
-    cuts = statistics.quantiles(seconds, n=100)
-    return "  ".join(f"{value:6.1f} s" for value in (cuts[49], cuts[89], cuts[98], max(seconds)))
+    cuts = statistics.quantiles(seconds, n=100, method="inclusive")
+    values = (cuts[49], cuts[89], cuts[98], max(seconds))
+    return "  ".join(f"{f'{scale * value:.1f} {unit}':>8}" for value in values)
