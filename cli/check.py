@@ -6,13 +6,18 @@ also judges devices, references and quotas.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
-from msgspec.structs import replace
-
 from cli.checking.checked_cluster import CheckedCluster, read_cluster
-from cli.checking.pod_verdicts import TranslatedPod, find_served_names, judge_pod, translate_pods
+from cli.checking.pod_verdicts import (
+    TranslatedPod,
+    find_served_names,
+    judge_in_pools,
+    judge_pod,
+    translate_pods,
+)
 from cli.input.cluster_objects import sort_documents
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.files import read_documents
@@ -38,7 +43,6 @@ from drawbridge.documents.document import Document, LayoutCache, LocatedFinding
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.facts.gather import GatheredFacts
 from drawbridge.finding import Finding
-from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.judgement import judge_file
 from drawbridge.judge.slices.checks import judge_slices
 from drawbridge.judge.slices.classes import judge_classes
@@ -115,13 +119,14 @@ def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[F
         findings += of_document.findings
     templates = [one for each in pods for one in each.templates]
     context = cluster.judge_context(templates)
-    contexts = cluster.contexts_of_pods(context, templates, gathered)
+    contexts = cluster.contexts_of_pods(context, templates, translation.facts)
     claims = [each for each in map(read_claim_subject, readable) if each is not None]
     for subject in claims:
         findings += judge_file(subject, context)
     served = find_served_names(context, cluster.configuration.legacy)
     for pod in pods:
-        findings += _judge_pod(pod, context, contexts(pod.pod), served)
+        judge = partial(judge_pod, pod, served)
+        findings += judge_in_pools(judge, context, contexts(pod.pod))
     if gathered and (claims or pods):
         findings += _report_dual_nodes(gathered, cluster)
     if not (claims or pods or findings or cluster.input.slices or cluster.input.classes):
@@ -129,18 +134,6 @@ def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[F
         remedy = "Pass files with such objects."
         yield NOTHING_TO_JUDGE.at("", message, remedy=remedy)
     yield from dict.fromkeys(findings)
-
-
-def _judge_pod(
-    pod: TranslatedPod, all_pools: JudgeContext, used: JudgeContext, served: Mapping[str, str]
-) -> Iterator[Finding]:
-    """Judge a pod with the pools that its allocator uses; say what only that limit causes."""
-    reported = frozenset(judge_pod(pod, all_pools, served)) if used is not all_pools else ()
-    for finding in judge_pod(pod, used, served):
-        if used is all_pools or finding in reported:
-            yield finding
-        else:
-            yield replace(finding, message=f"in the pools of ownedPools: {finding.message}")
 
 
 def _report_dual_nodes(gathered: GatheredFacts, cluster: CheckedCluster) -> Iterator[Finding]:

@@ -82,17 +82,15 @@ class CheckedCluster:
         )
 
     def contexts_of_pods(
-        self, context: JudgeContext, generated: Sequence[Template], gathered: GatheredFacts | None
+        self, context: JudgeContext, generated: Sequence[Template], facts: Facts | None
     ) -> Callable[[Pod], JudgeContext]:
         """Return the context for each pod: those of the own scheduler have only the owned pools.
 
         `context` is that of all other objects.
         """
-        if gathered is None or self.allocator is Allocator.UPSTREAM:
+        if facts is None or self.allocator is Allocator.UPSTREAM:
             return lambda _: context
-        allocators = find_pod_allocators(
-            self._objects(), self.gates, self.configuration, gathered.facts
-        )
+        allocators = find_pod_allocators(self._objects(), self.gates, self.configuration, facts)
         owned = frozenset(each.name for each in allocators.owned)
         narrow = self.judge_context(generated, slices=owned)
         return lambda pod: narrow if allocators.choose(pod) is Allocator.DRAWBRIDGE else context

@@ -4,7 +4,7 @@ A pod that requests devices in the old way is translated first. A request that s
 class serves gets the claim that the scheduler makes for it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -110,7 +110,7 @@ def _read_template(template: ClaimTemplate, namespace: str) -> Template | None:
 
 
 def judge_pod(
-    translated: TranslatedPod, context: JudgeContext, served: Mapping[str, str]
+    translated: TranslatedPod, served: Mapping[str, str], context: JudgeContext
 ) -> Iterator[Finding]:
     """Judge a pod with all of its claims; findings about claims that it brings name its object.
 
@@ -142,25 +142,39 @@ def judge_translations(
         allocator=allocator,
     )  # fmt: skip
     pods = [each for document in documents for each in translate_pods(document, translation).pods]
-    context = cluster.judge_context()
+    all_pools = cluster.judge_context()
+    contexts = cluster.contexts_of_pods(all_pools, (), translation.facts)
     layouts = LayoutCache()
     # The name of a template is a hash of its content, so pods with the same names share a verdict.
-    verdicts: dict[tuple[str, ...], tuple[Finding, ...]] = {}
+    verdicts: dict[tuple[bool, tuple[str, ...]], tuple[Finding, ...]] = {}
     for pod in pods:
         if not pod.templates:
             continue
+        used = contexts(pod.pod)
         names = tuple(format_object_name(TEMPLATE, one.metadata) for one in pod.templates)
-        if names not in verdicts:
-            verdicts[names] = _judge_templates(pod, context)
-        for finding in verdicts[names]:
+        key = used is all_pools, names
+        if key not in verdicts:
+            verdicts[key] = tuple(judge_in_pools(_judge_templates(pod), all_pools, used))
+        for finding in verdicts[key]:
             yield pod.document.locate_finding(_move_to_pod(finding, pod), layouts)
 
 
-def _judge_templates(translated: TranslatedPod, context: JudgeContext) -> tuple[Finding, ...]:
+def _judge_templates(translated: TranslatedPod) -> Callable[[JudgeContext], Iterable[Finding]]:
     claims = tuple(one for made in translated.templates for one in template_subject(made).claims)
-    return judge_subject(
-        Subject(translated.document.name, translated.pod.namespace, claims), context
-    )
+    subject = Subject(translated.document.name, translated.pod.namespace, claims)
+    return lambda context: judge_subject(subject, context)
+
+
+def judge_in_pools(
+    judge: Callable[[JudgeContext], Iterable[Finding]], all_pools: JudgeContext, used: JudgeContext
+) -> Iterator[Finding]:
+    """Judge with the pools that the allocator of a pod uses; say what only that limit causes."""
+    reported = frozenset(judge(all_pools)) if used is not all_pools else ()
+    for finding in judge(used):
+        if used is all_pools or finding in reported:
+            yield finding
+        else:
+            yield replace(finding, message=f"in the pools of ownedPools: {finding.message}")
 
 
 def _move_to_pod(finding: Finding, translated: TranslatedPod) -> Finding:

@@ -341,3 +341,37 @@ def test_claims_of_the_translation_are_judged_on_the_devices_of_a_cluster(
     assert all(each["path"] == "spec" for each in errors)
     # Without a cluster, nobody knows the devices.
     assert printed(text)[0] == 1
+
+
+BRIDGE = """\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+placement: bridge
+ownedPools:
+- driver: gpu.nvidia.com
+  nodeSelector: {matchLabels: {topology.kubernetes.io/zone: %s}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "zone", "codes"),
+    [
+        ("drawbridge", "a", []),
+        ("drawbridge", "b", ["CountNeverFits"]),  # one device, where others have eight
+        ("volcano", "b", []),
+    ],
+)
+def test_claims_of_the_translation_are_judged_on_the_pools_of_the_allocator(
+    scheduler: str, zone: str, codes: list[str], tmp_path: Path
+) -> None:
+    configuration = tmp_path / "configuration.yaml"
+    configuration.write_text(BRIDGE % zone, "utf-8")
+    text = POD.replace("gpu: 1", "gpu: 8").replace(
+        "spec:", f"spec:\n  schedulerName: {scheduler}", 1
+    )
+    inventory = str(Path(__file__).parents[2] / "examples" / "inventory")
+    _, read = printed(text, "--cluster", inventory, "--config", str(configuration))
+    assert len(read["templates"]) == 1
+    errors = [each for each in read["findings"] if each["severity"] == "error"]
+    assert [each["code"] for each in errors] == codes
+    assert all("in the pools of ownedPools: " in each["message"] for each in errors)
