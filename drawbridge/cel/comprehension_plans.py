@@ -79,9 +79,10 @@ def fold(parts: Fold) -> Run:
             rounds = iter(value if type(value) is list and second < 0 else entries(value))
         except EvaluationError as error:
             raise with_offset(error, offset) from None
-        total = frame[WORK] = frame[WORK] + len(value) * work  # type: ignore[arg-type]
+        total = frame[WORK] + len(value) * work  # type: ignore[arg-type]
         if total > MOST_WORK:
             raise exceeded()
+        frame[WORK] = total
         frame[accumulator] = UNSET
         for element in rounds:
             if second >= 0:
@@ -150,9 +151,10 @@ def quantified(  # noqa: C901  # one loop is what makes it fast
             rounds = iter(value if type(value) is list and second < 0 else entries(value))
         except EvaluationError as error:
             raise with_offset(error, offset) from None
-        total = frame[WORK] = frame[WORK] + len(value) * work  # type: ignore[arg-type]
+        total = frame[WORK] + len(value) * work  # type: ignore[arg-type]
         if total > MOST_WORK:
             raise exceeded()
+        frame[WORK] = total
         failure: EvaluationError | None = None
         for element in rounds:
             if second >= 0:

@@ -13,7 +13,7 @@ from drawbridge.cel.compile import compile_tree
 from drawbridge.cel.declare import Function, Library
 from drawbridge.cel.errors import CompileError, EvaluationError, Problem
 from drawbridge.cel.estimate import Estimator, Sizes
-from drawbridge.cel.frame import CancellationCheck, Cancelled, Run
+from drawbridge.cel.frame import COST, WORK, CancellationCheck, Cancelled, Frame, Run
 from drawbridge.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE, Macros
 from drawbridge.cel.meter import EXCEEDED, MOST_WORK, exceeded
 from drawbridge.cel.parser import ParserOptions, parse
@@ -86,7 +86,7 @@ class Program:
         kind `work_exceeded` (`drawbridge.cel.meter`).
         """
         advance = MOST_WORK - most_work  # the limit itself is a constant of the closures
-        frame: list[object] = [0, stop, self.work + advance]
+        frame: Frame = [0, stop, self.work + advance]
         for name in self._names:
             value = variables[name] if name in variables else MISSING  # noqa: SIM401  # faster
             if type(value) is EvaluationError:
@@ -96,32 +96,28 @@ class Program:
             frame += self._blank
         try:
             if self.work > most_work:
+                frame[WORK] = advance
                 raise exceeded()  # it ends as any other
             outcome = self._run(frame)
         except EvaluationError as error:
-            error.cost = frame[0]  # type: ignore[assignment]  # the one slot that is an int
+            error.cost, error.work = frame[COST], frame[WORK] - advance
             raise
         except (Cancelled, RecursionError) as error:
-            raise _ended(error, frame) from None
+            failure = _ended(error)
+            failure.cost, failure.work = frame[COST], frame[WORK] - advance
+            raise failure from None
         if type(outcome) is not bool and self.boolean:
-            raise _not_bool(outcome, frame)
-        work = frame[2] - advance  # type: ignore[operator]  # a slot that is an int
-        return Result(outcome, frame[0], work)  # type: ignore[arg-type]  # the same
+            message = f"the result is a {type_name(outcome)}, not a bool"
+            failure = EvaluationError("not_bool", message, 0)
+            failure.cost, failure.work = frame[COST], frame[WORK] - advance
+            raise failure
+        return Result(outcome, frame[COST], frame[WORK] - advance)
 
 
-def _ended(error: Cancelled | RecursionError, frame: list[object]) -> EvaluationError:
+def _ended(error: Cancelled | RecursionError) -> EvaluationError:
     if isinstance(error, Cancelled):
-        failure = EvaluationError(error.kind, error.message)
-    else:
-        failure = EvaluationError("recursion", "the expression is nested too deeply to evaluate")
-    failure.cost = frame[0]  # type: ignore[assignment]  # the one slot that is an int
-    return failure
-
-
-def _not_bool(value: object, frame: list[object]) -> EvaluationError:
-    failure = EvaluationError("not_bool", f"the result is a {type_name(value)}, not a bool", 0)
-    failure.cost = frame[0]  # type: ignore[assignment]  # the one slot that is an int
-    return failure
+        return EvaluationError(error.kind, error.message)
+    return EvaluationError("recursion", "the expression is nested too deeply to evaluate")
 
 
 class Environment:

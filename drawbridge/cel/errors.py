@@ -23,12 +23,13 @@ class CompileError(Exception):
 class EvaluationError(Exception):
     """The evaluation failed. `kind` is stable; the message is for people.
 
-    `offset` is the character offset of the expression that failed, if known. `cost` is the cost
-    until then. Evaluation raises this object through many frames and creates it often, because `||`
-    absorbs errors, so it contains nothing else.
+    `offset` is the character offset of the expression that failed, if known. `cost` and `work` are
+    those until then. Evaluation raises this object through many frames and creates it often,
+    because `||` absorbs errors, so it contains nothing else.
     """
 
     cost: int | None = None
+    work = 0
     levels = 0  # the calls that it left, see `drawbridge.cel.meter`
 
     def __init__(self, kind: str, message: str, offset: int = -1) -> None:

@@ -67,9 +67,10 @@ def too_large() -> EvaluationError:
 
 def spend(frame: Frame, amount: int) -> None:
     """Pay for some work before it starts."""
-    work = frame[WORK] = frame[WORK] + amount
+    work = frame[WORK] + amount
     if work > MOST_WORK:
         raise exceeded()
+    frame[WORK] = work
 
 
 def spend_call(frame: Frame, amount: int) -> None:

@@ -82,6 +82,11 @@ class JudgeCaches:
         for memo in (self.proofs, self.with_taints, self.current):
             memo.limit_time(out_of_time)
 
+    def count_evaluations(self, work: Work) -> None:
+        """Let judgements count their expensive evaluations as work."""
+        for memo in (self.proofs, self.with_taints, self.current):
+            memo.count_evaluations(work.spend_evaluation)
+
 
 class JudgeContext(msgspec.Struct, frozen=True, eq=False):
     """The cluster, and what is known about its completeness; `build_context` makes one.

@@ -87,11 +87,14 @@ def _ask(
 ) -> Iterator[Finding | DeviceFinding]:
     """Yield the findings of a question, and at last that there may be more."""
     try:
+        context.caches.count_evaluations(context.work)
         spend_claims((each.claim for each in subject.claims), context.work)
         yield from question(subject, context)
     except WorkExhaustedError as error:
         message = f"cannot be decided: {error}"
         yield codes.JUDGEMENT_INCOMPLETE.at(subject.claims_path, message, object=subject.object)
+    finally:
+        context.caches.count_evaluations(Work())
 
 
 def judge_file(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:

@@ -1,16 +1,15 @@
 """Bounds the work of one judgement, so that no object keeps the judge from the others.
 
-Work is counted before it is done, in units of about 10 microseconds. What is counted depends on the
-object and the published devices only, never on time or on what the caches hold, so that an object
-has the same findings everywhere.
+Work is counted before it is done, in units of about 10 microseconds. An expensive evaluation counts
+after it, by the work that it took. What is counted depends on the object and the published devices
+only, never on time or on what the caches hold, so that an object has the same findings everywhere.
 """
 
 from collections.abc import Callable, Hashable
 from typing import Final, TypeVar
 
-from drawbridge.cel import CompileError
-from drawbridge.cel.programs import Programs
 from drawbridge.judge.progress import Progress
+from drawbridge.solver.expressions import ExpensiveEvaluation
 
 T = TypeVar("T")
 
@@ -20,9 +19,9 @@ DEVICE_UNITS: Final = 100_000
 QUESTION_UNITS: Final = 50_000
 # The steps of one search in a proof, and the work of its bounds.
 SEARCH_UNITS: Final = 20_000
-# What one unit pays for: characters to compile, the cost of an evaluation, small comparisons.
+# What one unit pays for: characters to compile, small comparisons. It also pays for an evaluation,
+# and for a step of one that takes longer (`drawbridge.solver.expressions`).
 CHARACTERS: Final = 2
-CEL_COST: Final = 64
 COMPARISONS: Final = 10
 EXHAUSTED: Final = "the object needs more comparisons than one judgement makes"
 
@@ -37,14 +36,12 @@ class Work:
     def __init__(self, units: int | None = None, progress: Progress | None = None) -> None:
         self.left = units
         self._progress = progress
-        # The units of expressions that are evaluated one after the other.
-        self.weights: dict[Hashable, int] = {}
         self._paid: set[Hashable] = set()
 
     def copy(self, progress: Progress) -> "Work":
         """Return the same work left, which is spent apart, in a judgement with this progress."""
         other = Work(self.left, progress)
-        other.weights, other._paid = dict(self.weights), set(self._paid)
+        other._paid = set(self._paid)
         return other
 
     @property
@@ -71,6 +68,10 @@ class Work:
         """Count small comparisons."""
         self.spend(number // COMPARISONS)
 
+    def spend_evaluation(self, evaluation: ExpensiveEvaluation) -> None:
+        """Count an expensive evaluation, whose result is kept."""
+        self.spend_once(evaluation, evaluation.steps)
+
     def spend_reading(self, text: str) -> None:
         """Count the compilation of an expression."""
         self.spend_once(text, 1 + len(text) // CHARACTERS)
@@ -87,23 +88,9 @@ class Work:
         if self._progress is None:
             return take()
 
-        def take_and_count() -> tuple[T, int | None, dict[Hashable, int], set[Hashable]]:
-            return take(), self.left, dict(self.weights), set(self._paid)
+        def take_and_count() -> tuple[T, int | None, set[Hashable]]:
+            return take(), self.left, set(self._paid)
 
-        value, self.left, weights, paid = self._progress.step(key, take_and_count)
-        self.weights, self._paid = dict(weights), set(paid)
+        value, self.left, paid = self._progress.step(key, take_and_count)
+        self._paid = set(paid)
         return value
-
-    def weigh(self, text: str, programs: Programs) -> int:
-        """Return the units of one evaluation of an expression, by its estimated cost."""
-        if self.left is None:
-            return 0
-        self.spend_reading(text)
-        return self.remember((_weigh, text), lambda: _weigh(text, programs))
-
-
-def _weigh(text: str, programs: Programs) -> int:
-    try:
-        return 1 + programs.compile(text).max_cost // CEL_COST
-    except CompileError:
-        return 1

@@ -19,5 +19,6 @@ The plan, for each node of a call (`solve`):
 7. Compose the allocations (`answers`), or explain the deepest dead end (`reasons`).
 
 It ends: each step moves one position forward in finite lists, `STEPS` limits the steps, and
-`max_work` the steps with the work of pruning; then the answer is that the search gave up.
+`max_work` the steps with the work of pruning, and the evaluations of expressions on the devices of
+one node; then the answer is that the search gave up.
 """

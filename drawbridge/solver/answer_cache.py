@@ -18,6 +18,7 @@ from drawbridge.dra.quantity import Quantity
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.demand import Demand
+from drawbridge.solver.expressions import ExpensiveEvaluation
 from drawbridge.solver.node_classes import SearchCache
 from drawbridge.solver.world import PoolUse, World
 
@@ -28,7 +29,8 @@ MAX_CHANGED_NODES = 1024
 class CachedResult(msgspec.Struct, frozen=True, eq=False):
     """A result and its inputs; a solution with shares needs new share IDs in each call.
 
-    `work` is the work of the search, also if an equal node did it.
+    `work` is the work of the search, also if an equal node did it. The `evaluations` for the result
+    took work of their own.
     """
 
     node: Node
@@ -37,6 +39,7 @@ class CachedResult(msgspec.Struct, frozen=True, eq=False):
     result: SolverResult
     has_shares: bool = False
     work: int = 0
+    evaluations: tuple[ExpensiveEvaluation, ...] = ()
 
     def is_current(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> bool:
         """Return whether the inputs are unchanged."""

@@ -210,9 +210,11 @@ NODE_SELECTOR_FAILS = CODES.define(
 SEARCH_GAVE_UP = CODES.define(
     "SearchGaveUp",
     Severity.ERROR,
-    text="The search reached its step limit before it found or excluded a solution.",
+    text="The search, or the evaluation of selectors for it, reached its limit before it found or "
+    "excluded a solution.",
     example="no result after 200000 search steps",
-    remedy="Request fewer devices, or request devices of fewer kinds.",
+    remedy="Request fewer devices, or request devices of fewer kinds. Simplify selectors that the "
+    "message names.",
 )
 
 CODE_BY_STAGE = {

@@ -2,11 +2,14 @@
 
 The results, including errors, equal those of kube-scheduler for selectors, derived attributes and
 compatibility rules. The callers decide what an error means for the pod.
+
+The work of an evaluation (`drawbridge.cel.meter`) is kept beside its result, and counts each time
+somebody asks for that: what a decision costs does not depend on what the caches hold.
 """
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -32,6 +35,9 @@ MAX_EXPRESSIONS = 4096
 # compile.
 SHORT_WORK: Final = 20_000
 SHORT_SOURCE: Final = 512
+# The work of a step of a search. Less is part of the step that asks for the evaluation.
+WORK_OF_STEP: Final = 200
+T = TypeVar("T")
 # The result of an evaluation: a value, or an error.
 EvaluationOutcome: TypeAlias = "bool | Attribute | EvaluationFailure"
 
@@ -48,6 +54,28 @@ class WorkRefusal(EvaluationFailure):
     __slots__ = ()
 
 
+class ExpensiveEvaluation(NamedTuple):
+    """An evaluation that takes steps of its own: of an expression, on what it reads of a device."""
+
+    source: str
+    projection: Hashable
+    steps: int
+
+
+EvaluationCounter = Callable[[ExpensiveEvaluation], None]
+
+
+class Evaluated(NamedTuple, Generic[T]):
+    """What was computed with evaluations, and the expensive ones among them, each once."""
+
+    value: T
+    evaluations: tuple[ExpensiveEvaluation, ...] = ()
+
+
+class EvaluationLimitExceededError(Exception):
+    """The evaluations for one value take more steps than they may."""
+
+
 class PostponedEvaluation(NamedTuple):
     """An evaluation or a compilation that takes long.
 
@@ -59,11 +87,20 @@ class PostponedEvaluation(NamedTuple):
     keep: Callable[[Any], None]
 
 
+class _Metered(NamedTuple):
+    """The result of an evaluation, and its work."""
+
+    outcome: EvaluationOutcome
+    work: int
+
+
 class _CompiledExpression:
-    """An expression, what it reads, and its cached results."""
+    """An expression, what it reads, and its cached results, of which some were expensive."""
 
     def __init__(self, source: str, programs: Programs) -> None:
+        self.source = source
         self.outcomes: dict[Hashable, EvaluationOutcome] = {}
+        self.expensive: dict[Hashable, ExpensiveEvaluation] = {}
         self.program: Program | None = None
         self.reads = Reads(())
         self.published: PublishedProjection | None = None
@@ -109,6 +146,10 @@ def do_nothing() -> None:
     """Interrupt nothing."""
 
 
+def ignore_evaluation(_: ExpensiveEvaluation) -> None:
+    """Count nothing."""
+
+
 class ExpressionEvaluator:
     """Evaluates expressions like the scheduler with these gates; reusable for these gates.
 
@@ -116,12 +157,14 @@ class ExpressionEvaluator:
 
     `interrupt` is called before each evaluation for a request whose result is not known, and may
     raise. What was evaluated before is kept, so that the same call continues there. `postpone` is
-    called with each evaluation for a request that takes long, and raises.
+    called with each evaluation for a request that takes long, and raises. `count` is called with
+    each expensive evaluation for a request, known or not, and may raise.
     """
 
     def __init__(self, gates: Gates, selectors: Selectors | None = None) -> None:
         self.interrupt = do_nothing
         self.postpone: Callable[[PostponedEvaluation], None] | None = None
+        self.count: EvaluationCounter = ignore_evaluation
         shared = selectors is not None and selectors.are_of(gates)
         self._programs = selectors if selectors and shared else Selectors.of_gates(gates)
         self._selectors = _make_cache()
@@ -147,6 +190,36 @@ class ExpressionEvaluator:
             compiled = self._compile(self._derived, source, of_request=True)
         outcome = self._evaluate(compiled, driver, device, derived=True, of_request=True)
         return EvaluationFailure("no attribute") if isinstance(outcome, bool) else outcome
+
+    def record(self, compute: Callable[[], T], most: int | None = None) -> Evaluated[T]:
+        """Compute a value, and return it with the expensive evaluations that this took.
+
+        Raises EvaluationLimitExceededError if they take more than `most` steps together.
+        """
+        evaluations: dict[ExpensiveEvaluation, None] = {}
+        steps, count = 0, self.count
+
+        def add(evaluation: ExpensiveEvaluation) -> None:
+            nonlocal steps
+            if evaluation in evaluations:
+                return
+            evaluations[evaluation] = None
+            count(evaluation)
+            steps += evaluation.steps
+            if most is not None and steps > most:
+                raise EvaluationLimitExceededError
+
+        self.count = add
+        try:
+            return Evaluated(compute(), tuple(evaluations))
+        finally:
+            self.count = count
+
+    def recall(self, evaluated: Evaluated[T]) -> T:
+        """Return a value that was computed before, and count its evaluations again."""
+        for evaluation in evaluated.evaluations:
+            self.count(evaluation)
+        return evaluated.value
 
     def _compile(
         self, known: BoundedCache[str, _CompiledExpression], source: str, *, of_request: bool
@@ -182,24 +255,29 @@ class ExpressionEvaluator:
             run = partial(_run, compiled.program, seen.view(), derived=derived)
             keep = partial(self._keep, compiled, projection)
             if of_request and self.postpone is not None:
-                outcome = run(most_work=SHORT_WORK)
-                if isinstance(outcome, WorkRefusal):
+                result = run(most_work=SHORT_WORK)
+                if isinstance(result.outcome, WorkRefusal):
                     self.postpone(PostponedEvaluation(run, keep))
             else:
-                outcome = run()
-            keep(outcome)
+                result = run()
+            keep(result)
+            outcome = result.outcome
+        if of_request and compiled.expensive and projection in compiled.expensive:
+            self.count(compiled.expensive[projection])
         return outcome
 
-    def _keep(
-        self, compiled: _CompiledExpression, projection: Hashable, outcome: EvaluationOutcome
-    ) -> None:
+    def _keep(self, compiled: _CompiledExpression, projection: Hashable, result: _Metered) -> None:
         """Keep a result, and drop all others beyond the limit."""
         self._outcomes += 1
         if self._outcomes > MAX_OUTCOMES:
             self._outcomes = 1
             for _, known in (*self._selectors.items(), *self._derived.items()):
                 known.outcomes.clear()
-        compiled.outcomes[projection] = outcome
+                known.expensive.clear()
+        compiled.outcomes[projection] = result.outcome
+        if result.work >= WORK_OF_STEP:
+            steps = result.work // WORK_OF_STEP
+            compiled.expensive[projection] = ExpensiveEvaluation(compiled.source, projection, steps)
 
     def _see_device(self, driver: str, device: Device) -> _SeenDevice:
         """Return a device for evaluation; keeps those of a few nodes, which are needed again."""
@@ -214,14 +292,15 @@ class ExpressionEvaluator:
 
 def _run(
     program: Program, seen: Mapping[str, CelValue], *, derived: bool, most_work: int = MOST_WORK
-) -> EvaluationOutcome:
+) -> _Metered:
     try:
-        value = program.evaluate(seen, most_work=most_work).value
-        return _attribute(value) if derived else bool(value)
+        result = program.evaluate(seen, most_work=most_work)
     except EvaluationError as error:
         if error.kind == EXCEEDED:
-            return WorkRefusal(error.message)
-        return EvaluationFailure(f"CEL runtime error: {error.message}")
+            return _Metered(WorkRefusal(error.message), error.work)
+        return _Metered(EvaluationFailure(f"CEL runtime error: {error.message}"), error.work)
+    value = result.value
+    return _Metered(_attribute(value) if derived else bool(value), result.work)
 
 
 def _describe_compile_error(error: CompileError) -> EvaluationFailure:

@@ -61,6 +61,12 @@ def search_limit_reason(node: str, steps: int) -> Reason:
     )
 
 
+def evaluation_limit_reason(node: str, steps: int) -> Reason:
+    """Return the reason for selectors whose evaluation reached the limit of a search."""
+    text = f"the selectors take more work on the devices of the node than {steps} search steps"
+    return _plain_reason(codes.SEARCH_GAVE_UP, "search", node, text)
+
+
 def explain_failure(
     demand: Demand,
     node_view: NodeView,

@@ -26,11 +26,17 @@ from drawbridge.solver.answers import (
     compose_allocations,
 )
 from drawbridge.solver.demand import Abort, Cause, build_demand
+from drawbridge.solver.expressions import EvaluationLimitExceededError
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.node_classes import SearchLimits
 from drawbridge.solver.node_view import NodeView
 from drawbridge.solver.orders import devices_for_all_mode
-from drawbridge.solver.reasons import error_reason, explain_failure, search_limit_reason
+from drawbridge.solver.reasons import (
+    error_reason,
+    evaluation_limit_reason,
+    explain_failure,
+    search_limit_reason,
+)
 from drawbridge.solver.search import STEPS
 from drawbridge.solver.state import State
 from drawbridge.solver.world import UNUSED, View, World
@@ -59,8 +65,9 @@ def solve(  # noqa: PLR0913  # the contract's arguments
 
     `claims` are the unallocated claims of one pod, in the pod's order. `ids` returns a new share
     ID at each call. `steps` limits the search on each node; a search that exceeds it fails.
-    `max_work` limits its steps and the work of its pruning together. `count_work` is told the work
-    for each node, the same whether the answer is cached or not.
+    `max_work` limits its steps and the work of its pruning together, and the expensive evaluations
+    for it. `count_work` is told the work for each node, and `count` of the memo's expressions the
+    evaluations, the same whether the answer is cached or not.
     """
     if strategy != FIRST_FIT:
         raise ValueError(f"unknown strategy {strategy}; the only strategy is {FIRST_FIT}")
@@ -116,18 +123,28 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         uses = tuple([held.get(pool.id, UNUSED) for pool in pools])
         cached = self.demand_results.results.get(node.name)
         if cached is not None and cached.is_current(node, pools, uses):
+            for evaluation in cached.evaluations:
+                self.memo.expressions.count(evaluation)
             self.count_work(cached.work)
             if cached.has_shares and isinstance(cached.result, Solution):
                 return cached.result.with_new_share_ids(self.ids)
             return cached.result
         self.memo.before_node()
         node_view = NodeView(self.world, self.memo, node, pools, uses)
+        most = self.limits.max_work
         try:
-            result, shares, work = self._search(node_view)
+            (result, shares, work), evaluations = self.memo.expressions.record(
+                lambda: self._search(node_view), most
+            )
         except Abort as abort:
             # Not cached: the message names the claim, and equal claims have other names.
             return _failure(node.name, abort)
-        cached = CachedResult(node, pools, uses, result, shares, work)
+        except EvaluationLimitExceededError:
+            # Not cached: which evaluations exceed the limit is not known.
+            self.count_work(most or 0)
+            reason = evaluation_limit_reason(node.name, most or 0)
+            return Failure(node.name, FailureKind.GAVE_UP, (reason,))
+        cached = CachedResult(node, pools, uses, result, shares, work, evaluations)
         self.demand_results.results[node.name] = cached
         self.count_work(work)
         return result

@@ -34,12 +34,8 @@ def test_work_whose_result_is_kept_is_counted_once() -> None:
         work.spend_once("b", 6)
 
 
-def test_an_expensive_selector_is_counted_by_its_cost() -> None:
-    programs, work = context(FLEETS["two products"]).selectors.stored, Work(10_000)
-    digits = "[1,2,3,4,5,6,7,8,9,10]"
-    nested = f"{digits}.all(a, {digits}.all(b, {digits}.all(c, a + b + c < 100)))"
-    assert work.weigh("true", programs) == 1
-    assert work.weigh(nested, programs) > 50
+DIGITS = "[1,2,3,4,5,6,7,8,9,10]"
+EXPENSIVE = f"{DIGITS}.all(a, {DIGITS}.all(b, {DIGITS}.all(c, a + b + c < 100)))"
 
 
 @pytest.mark.parametrize("question", [check_devices, check_selector_reads])
@@ -70,6 +66,29 @@ def test_the_same_object_costs_the_same_work_when_the_caches_hold_it() -> None:
     first = _spent(subject, of)
     assert first > 0
     assert _spent(subject, of) == first
+
+
+@pytest.mark.parametrize("question", [check_devices, check_selector_reads])
+def test_an_expensive_selector_costs_its_work_on_each_different_device_once(
+    question: judgement.Question,
+) -> None:
+    of = context(FLEETS["two products"])
+    selectors = {
+        "cheap": "true",
+        "alike": EXPENSIVE,
+        "different": f'{EXPENSIVE} || device.attributes["gpu.example.com"].model == ""',
+    }
+    spent = {}
+    for name in (*selectors, *selectors):
+        asked: YamlValue = {"requests": [{"class": "gpu", "where": selectors[name]}]}
+        limits = limit_work()
+        judge_subject(claim_subject(claim(asked)), of, limits)
+        left = limits[question].left
+        assert left is not None
+        # The caches hold the evaluations the second time.
+        assert spent.setdefault(name, left) == left
+    assert spent["cheap"] - spent["alike"] > 50
+    assert spent["alike"] - spent["different"] > 50
 
 
 def test_a_claim_with_a_longer_selector_costs_more_work() -> None:

@@ -79,8 +79,7 @@ class _RequestDrivers:
     """Tells which drivers and device types the requests of a claim can get."""
 
     def __init__(self, choices: Sequence[Choice], context: JudgeContext) -> None:
-        self.selectors = context.selectors
-        self.work = context.work
+        self._context = context
         names = {each.requested.device_class_name for each in choices}
         self.classes = {name: context.world.classes.get(name) for name in names}
 
@@ -93,7 +92,7 @@ class _RequestDrivers:
             return owner is driver
         expressions = _expressions(device_class, choice)
         self._spend(expressions, PROBES)
-        return serves_driver(expressions, driver.name, self.selectors)
+        return serves_driver(expressions, driver.name, self._context)
 
     def types(self, choice: Choice, driver: ConfigDriver) -> frozenset[str]:
         """Return the known device types that a request may get from a driver."""
@@ -103,12 +102,13 @@ class _RequestDrivers:
             return driver.device_types() if installed is None else frozenset(installed)
         expressions = _expressions(device_class, choice)
         self._spend(expressions, len(driver.device_types()))
-        return possible_types(expressions, driver, self.selectors)
+        return possible_types(expressions, driver, self._context)
 
     def _spend(self, expressions: Sequence[str], devices: int) -> None:
         """Count the evaluation of selectors on imagined devices."""
-        weight = sum(self.work.weigh(each, self.selectors.stored) for each in expressions)
-        self.work.spend(1 + devices * weight)
+        for each in expressions:
+            self._context.work.spend_reading(each)
+        self._context.work.spend(1 + devices * len(expressions))
 
 
 def _expressions(known: DeviceClass, choice: Choice) -> list[str]:

@@ -121,12 +121,13 @@ def _check_failures(
     if offered is None:
         return
     own = tuple(s.cel.expression for s in offered.spec.selectors if s.cel is not None)
-    _spend_evaluations((*own, *selectors.texts), nodes, context)
+    texts, expressions = selectors.texts, context.caches.proofs.expressions
+    _spend_evaluations((*own, *texts), nodes, context)
     failures = context.index.recall(
-        (_Failure, own, selectors.texts),
-        lambda: tuple(_find_failures(own, selectors.texts, nodes, context)),
+        (_Failure, own, texts),
+        lambda: expressions.record(lambda: tuple(_find_failures(own, texts, nodes, context))),
     )
-    for failure in failures:
+    for failure in expressions.recall(failures):
         yield _report(failure, selectors, context)
 
 
@@ -134,12 +135,13 @@ def _spend_evaluations(
     texts: tuple[str, ...], nodes: Sequence[Node], context: JudgeContext
 ) -> None:
     """Count the evaluation of selectors on the devices of nodes."""
-    work, programs = context.work, context.selectors.stored
+    work = context.work
     if work.left is not None:
         work.spend(1 + len(nodes) // COMPARISONS)
         devices = sum(1 for _ in _different_devices(nodes, context))
-        weight = sum(work.weigh(text, programs) for text in texts)
-        work.spend_once((_Failure, texts), devices * weight)
+        for text in texts:
+            work.spend_reading(text)
+        work.spend_once((_Failure, texts), devices * len(texts))
 
 
 def _find_failures(

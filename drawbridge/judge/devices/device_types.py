@@ -7,11 +7,12 @@ a device publishes does not change its result.
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from drawbridge.cel import CompileError, EvaluationError, Program
+from drawbridge.cel import CompileError, Program
 from drawbridge.cel.ast import Literal, walk
-from drawbridge.cel.dra import AttributeAccess, Selectors, device_variables, find_reads
+from drawbridge.cel.dra import AttributeAccess, find_reads
 from drawbridge.dra.attributes import split_name
 from drawbridge.dra.device import Attribute, Device
+from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.driver_configs.model import ConfigDriver
 
 _DRIVER = ("driver",)
@@ -19,7 +20,7 @@ _MAX_LITERALS = 16
 
 
 def possible_types(
-    expressions: Sequence[str], driver: ConfigDriver, selectors: Selectors
+    expressions: Sequence[str], driver: ConfigDriver, context: JudgeContext
 ) -> frozenset[str]:
     """Return the known device types of a driver that the selectors do not exclude.
 
@@ -28,26 +29,28 @@ def possible_types(
     path = ("attributes", *split_name(driver.type_attribute, driver.name))
     proving = [
         program
-        for program in _compile(expressions, selectors)
+        for program in _compile(expressions, context)
         if all(_is_determined(each, path) for each in find_reads(program).accesses)
     ]
     return frozenset(
         device_type
         for device_type in driver.device_types()
-        if not any(_is_false(program, driver.name, (path[-1], device_type)) for program in proving)
+        if not any(
+            _is_false(program, driver.name, context, (path[-1], device_type)) for program in proving
+        )
     )
 
 
-def serves_driver(expressions: Sequence[str], driver: str, selectors: Selectors) -> bool:
+def serves_driver(expressions: Sequence[str], driver: str, context: JudgeContext) -> bool:
     """Tell whether the selectors may select devices of a driver.
 
     They do not if one of them names another driver and is false for this one: on a device without
     attributes, only the driver makes the difference.
     """
     return not any(
-        _is_false(program, driver)
-        and any(not _is_false(program, name) for name in _find_literals(program))
-        for program in _compile(expressions, selectors)
+        _is_false(program, driver, context)
+        and any(not _is_false(program, name, context) for name in _find_literals(program))
+        for program in _compile(expressions, context)
         if any(each.path == _DRIVER for each in find_reads(program).accesses)
     )
 
@@ -59,10 +62,10 @@ def _is_determined(access: AttributeAccess, path: tuple[str, ...]) -> bool:
     return access.path in (_DRIVER, path)
 
 
-def _compile(expressions: Sequence[str], selectors: Selectors) -> Iterator[Program]:
+def _compile(expressions: Sequence[str], context: JudgeContext) -> Iterator[Program]:
     for expression in expressions:
         try:
-            yield selectors.stored.compile(expression)
+            yield context.selectors.stored.compile(expression)
         except CompileError:
             continue
 
@@ -76,12 +79,14 @@ def _find_literals(program: Program) -> Iterator[str]:
     return islice(literals, _MAX_LITERALS)
 
 
-def _is_false(program: Program, driver: str, attribute: tuple[str, str] | None = None) -> bool:
+def _is_false(
+    program: Program,
+    driver: str,
+    context: JudgeContext,
+    attribute: tuple[str, str] | None = None,
+) -> bool:
     """Evaluate a selector on a device that has at most the given attribute."""
     attributes = {attribute[0]: Attribute(string=attribute[1])} if attribute else {}
     device = Device("probe", attributes=attributes)
-    try:
-        found = program.evaluate(device_variables(driver, device))
-    except EvaluationError:
-        return False
-    return found.value is False
+    expressions = context.caches.proofs.expressions
+    return expressions.selects(program.source, driver, device, of_request=True) is False

@@ -46,9 +46,9 @@ def _nodes_for_request(request: Request, context: JudgeContext) -> set[str] | No
         if term is None:
             return None
         name, text = term
-        weight = context.work.weigh(text, context.selectors.stored)
-        context.work.spend_once((name, text), context.index.devices * weight)
-        suitable |= context.index.nodes_with(name, text, _make_acceptance(name, text, expressions))
+        context.work.spend_once((name, text), context.index.devices)
+        accepts = _make_acceptance(name, text, expressions)
+        suitable |= context.index.nodes_with(name, text, accepts, expressions)
     return suitable
 
 

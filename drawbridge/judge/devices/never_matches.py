@@ -66,9 +66,9 @@ def _nearest_miss(
         for text in split_terms(source, context.selectors.stored)
     ][:MAX_TERMS]
     expressions = context.caches.proofs.expressions
-    work, programs = context.work, context.selectors.stored
-    compared = min(len(devices.of_class), MAX_DEVICES)
-    work.spend(compared * sum(1 + work.weigh(each.text, programs) for each in terms))
+    for each in terms:
+        context.work.spend_reading(each.text)
+    context.work.spend(2 * min(len(devices.of_class), MAX_DEVICES) * len(terms))
     failed: dict[tuple[int, ...], list[Candidate]] = {}
     for device in devices.of_class[:MAX_DEVICES]:
         misses = tuple(

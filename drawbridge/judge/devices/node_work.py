@@ -54,23 +54,16 @@ def spend_grouping(reads: DeviceReads, context: JudgeContext) -> None:
 def spend_selectors(
     options: Sequence[Option], node: Node, world: World, context: JudgeContext
 ) -> None:
-    """Count the evaluations of selectors on the devices that a node sees, in each world once."""
+    """Count the evaluations of selectors on the devices that a node sees, in each world once.
+
+    Expensive ones count in addition when they are made.
+    """
     work = context.work
     if work.left is None:
         return
     pools = context.index.pools.get(node.name, ())
     for texts in dict.fromkeys(each.request_filter.selectors for each in options):
-        weight = _weigh(texts, context)
+        selectors = sum(map(len, texts))
         for pool in pools:
             devices = sum(len(each.devices) for each in pool.slices)
-            work.spend_once((texts, id(pool), id(world)), devices * weight)
-
-
-def _weigh(texts: tuple[tuple[str, ...], tuple[str, ...]], context: JudgeContext) -> int:
-    work, programs = context.work, context.selectors.stored
-    weight = work.weights.get(texts)
-    if weight is None:
-        weight = work.weights[texts] = sum(
-            work.weigh(text, programs) for some in texts for text in some
-        )
-    return weight
+            work.spend_once((texts, id(pool), id(world)), devices * selectors)
