@@ -120,7 +120,7 @@ async def judge_in_order(
 
 def test_namespaces_take_turns() -> None:
     cluster = OrderedCluster()
-    thread = JudgeThread(cluster, EmptyView())
+    thread = JudgeThread(cluster, EmptyView(), now=lambda: 0.0)
     asyncio.run(judge_in_order(thread, cluster, (*["many"] * 5, "one")))
     assert cluster.order == ["many", "many", "one", "many", "many", "many"]
 
