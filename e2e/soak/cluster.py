@@ -14,7 +14,7 @@ from e2e.controlplane.client import JSON, ApiError
 from e2e.controlplane.processes import Process
 from e2e.installed.replica import Replica
 from e2e.nodes.layout import Layout
-from e2e.soak.journal import Journal
+from e2e.soak.journal import AWAY, Journal
 
 # A kube-scheduler ends by design when it loses the Lease, or when its allocator stays away.
 BY_DESIGN = ("leaderelection lost", "Leaderelection lost", "the allocator is not ready for")
@@ -141,6 +141,13 @@ class SoakCluster:
             child.send_signal(signal.SIGCONT)
             time.sleep(between)
 
+    def attempt(self, change: Callable[[], object]) -> None:
+        """Change something that is changed back anyway, also if it was changed in part."""
+        try:
+            change()
+        except AWAY as problem:
+            self.journal.count("attempt", problem)
+
     def take_nodes(self, count: int) -> list[str]:
         """Draw nodes that no other fault has."""
         free = [name for name in self.nodes if name not in self.touched]
@@ -160,13 +167,14 @@ class SoakCluster:
         fitting = [pod for pod in pods if bool(pod["spec"].get("nodeName")) == bound]
         return self.random.sample(fitting, min(count, len(fitting)))
 
-    def release_pods(self) -> None:
-        """Remove the finalizers of all pods."""
+    def release_pods(self) -> list[str]:
+        """Remove the finalizers of all pods; nothing is left."""
         for pod in self.client.get("/api/v1/pods")["items"]:
             if pod["metadata"].get("finalizers"):
                 metadata = pod["metadata"]
                 path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
                 tolerant(partial(self.client.patch, path, {"metadata": {"finalizers": None}}))
+        return []
 
 
 def _start_allocator(pair: Pair) -> None:

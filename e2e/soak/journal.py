@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from e2e.controlplane.client import ApiError
+from e2e.controlplane.processes import StartError
 
 Say = Callable[[str], None]
-# The API server is away again and again.
-AWAY = (ApiError, OSError, http.client.HTTPException)
+# The API server is away again and again, or starts slowly on a busy machine.
+AWAY = (ApiError, OSError, StartError, http.client.HTTPException)
 STOP_SECONDS = 90.0
 
 
@@ -22,6 +23,7 @@ class Journal:
         self.say = say
         self.seed = seed
         self.phase = ""
+        self.step = ""  # of the last fault
         self.failures: list[str] = []
         self.refused: Counter[str] = Counter()
         self._started = time.monotonic()
@@ -41,7 +43,8 @@ class Journal:
         """Record a failure once, and print what repeats the run."""
         if text not in self.failures:
             self.failures.append(text)
-            self.note(f"FAILURE (seed {self.seed}): {text}")
+            after = f", after {self.step}" if self.step else ""
+            self.note(f"FAILURE (seed {self.seed}{after}): {text}")
 
     def count(self, what: str, problem: Exception) -> None:
         """Count a request that failed."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from e2e.bridge.placement import LEASE, OWNED
-from e2e.controlplane.client import JSON, Client
+from e2e.controlplane.client import JSON, ApiError, Client
 from e2e.installed.installation import NAMESPACE
 from e2e.nodes import slices
 from e2e.nodes.fleet import NodePlan
@@ -19,7 +19,6 @@ Begun = tuple[str, Callable[[], None]]
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 FINALIZER = "rig.drawbridge.dev/stays"
 TAINT = {"key": "rig.drawbridge.dev/bad", "effect": "NoSchedule", "value": "soak"}
-CONFLICT = 409
 
 
 def take_lease(cluster: SoakCluster) -> Begun:
@@ -39,14 +38,26 @@ def _plan(cluster: SoakCluster, node: str) -> NodePlan:
 def remove_node(cluster: SoakCluster) -> Begun:
     """Delete a node with its slices; what ran there is gone. It comes back empty."""
     (node,) = cluster.take_nodes(1)
-    cluster.stage.fleet.remove([node])
+    cluster.attempt(partial(cluster.stage.fleet.remove, [node]))
 
     def come_back() -> None:
         _forget_pods(cluster.client, node)
-        cluster.stage.fleet.add_all([_plan(cluster, node)])
+        try:
+            cluster.stage.fleet.add_all([_plan(cluster, node)])
+        except ApiError:
+            # It is there in part: the next attempt begins anew.
+            cluster.stage.fleet.remove([node])
+            _delete_slices(cluster.client, node)
+            raise
         cluster.touched.discard(node)
 
     return node, come_back
+
+
+def _delete_slices(client: Client, node: str) -> None:
+    selector = f"spec.nodeName={node}"
+    for item in client.get(slices.PATH, fieldSelector=selector)["items"]:
+        tolerant(partial(client.delete, f"{slices.PATH}/{item['metadata']['name']}"))
 
 
 def _forget_pods(client: Client, node: str) -> None:
@@ -61,7 +72,8 @@ def cordon(cluster: SoakCluster) -> Begun:
     names = cluster.take_nodes(cluster.random.randrange(1, 6))
 
     for name in names:
-        cluster.client.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
+        body = {"spec": {"unschedulable": True}}
+        cluster.attempt(partial(cluster.client.patch, f"/api/v1/nodes/{name}", body))
 
     def uncordon() -> None:
         for name in names:
@@ -79,7 +91,14 @@ def _pool(cluster: SoakCluster) -> tuple[str, str]:
 
 
 def _restore(cluster: SoakCluster, key: tuple[str, str]) -> None:
-    cluster.stage.fleet.publish(cluster.layouts[key])
+    fleet = cluster.stage.fleet
+    try:
+        fleet.publish(cluster.layouts[key])
+    except ApiError:
+        # Some slices of this generation are there: the next attempt takes the next one.
+        layout, generation = fleet.published[key]
+        fleet.published[key] = layout, generation + 1
+        raise
     cluster.touched.discard(key[1])
 
 
@@ -87,30 +106,36 @@ def withdraw_pool(cluster: SoakCluster) -> Begun:
     """Delete the slices of a pool, as a kubelet does when the driver is gone."""
     key = _pool(cluster)
     layout, generation = cluster.stage.fleet.published[key]
-    slices.withdraw(cluster.client, layout, generation)
+    cluster.attempt(partial(slices.withdraw, cluster.client, layout, generation))
     return f"{key[0]} of {key[1]}", partial(_restore, cluster, key)
 
 
 def publish_half(cluster: SoakCluster) -> Begun:
     """Publish half of the next generation of a pool."""
     key = _pool(cluster)
-    cluster.stage.fleet.publish(cluster.layouts[key], whole=False)
+    layout = cluster.layouts[key]
+    cluster.attempt(partial(cluster.stage.fleet.publish, layout, whole=False))
     return f"{key[0]} of {key[1]}", partial(_restore, cluster, key)
 
 
 def publish_again(cluster: SoakCluster) -> Begun:
     """Publish the next generation of some pools."""
     keys = [_pool(cluster) for _ in range(5)]
-    for key in keys:
-        _restore(cluster, key)
-    return ", ".join(node for _, node in keys), nothing
+
+    def publish() -> None:
+        while keys:
+            _restore(cluster, keys[-1])
+            keys.pop()
+
+    return ", ".join(node for _, node in keys), publish
 
 
 def taint_device(cluster: SoakCluster) -> Begun:
     """Publish a pool with one device tainted."""
     key = _pool(cluster)
     device = cluster.random.choice(sorted(cluster.layouts[key].devices))
-    cluster.stage.fleet.publish(cluster.layouts[key].tainted(device, dict(TAINT)))
+    layout = cluster.layouts[key].tainted(device, dict(TAINT))
+    cluster.attempt(partial(cluster.stage.fleet.publish, layout))
     return f"{device} of {key[1]}", partial(_restore, cluster, key)
 
 
@@ -123,26 +148,25 @@ def remove_fence(cluster: SoakCluster) -> Begun:
     return ", ".join(names), nothing
 
 
-def _refuse(client: Client, name: str, rule: JSON, condition: str = "") -> Callable[[], None]:
+def _refuse(cluster: SoakCluster, name: str, rule: JSON, condition: str) -> Callable[[], None]:
     """Let a policy refuse updates; returns what removes it."""
     spec: JSON = {
         "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "whom", "expression": condition}],
         "validations": [{"expression": "false", "message": "refused by the rig"}],
     }
-    if condition:
-        spec["matchConditions"] = [{"name": "whom", "expression": condition}]
     binding = {"policyName": name, "validationActions": ["Deny"]}
     paths = [
         f"{POLICIES}/validatingadmissionpolicybindings",
         f"{POLICIES}/validatingadmissionpolicies",
     ]
     for path, body in zip(reversed(paths), (spec, binding), strict=True):
-        create = partial(client.create, path, {"metadata": {"name": name}, "spec": body})
-        tolerant(create, CONFLICT)
+        create = partial(cluster.client.create, path, {"metadata": {"name": name}, "spec": body})
+        cluster.attempt(create)
 
     def allow() -> None:
         for path in paths:
-            tolerant(partial(client.delete, f"{path}/{name}"))
+            tolerant(partial(cluster.client.delete, f"{path}/{name}"))
 
     return allow
 
@@ -164,7 +188,7 @@ def freeze_node(cluster: SoakCluster) -> Begun:
     (node,) = cluster.take_nodes(1)
     rule = _rule("", "nodes") | {"resourceNames": [node]}
     tolerant(partial(cluster.client.patch, f"/api/v1/nodes/{node}", {"spec": {"taints": None}}))
-    allow = _refuse(cluster.client, f"soak-{node}", rule, OURS)
+    allow = _refuse(cluster, f"soak-{node}", rule, OURS)
 
     def change_again() -> None:
         allow()
@@ -178,7 +202,7 @@ def freeze_claims(cluster: SoakCluster) -> Begun:
     namespace = cluster.random.choice(cluster.namespaces)
     condition = f"{OURS} && request.namespace == '{namespace}'"
     rule = _rule("resource.k8s.io", "resourceclaims")
-    return namespace, _refuse(cluster.client, f"soak-{namespace}", rule, condition)
+    return namespace, _refuse(cluster, f"soak-{namespace}", rule, condition)
 
 
 def keep_pods(cluster: SoakCluster) -> Begun:

@@ -22,7 +22,7 @@ from e2e.soak.attacks import Attackers
 from e2e.soak.churn import Churn, ChurnPlan, Provisioner, prepare_cluster, prepare_namespace
 from e2e.soak.cluster import SoakCluster
 from e2e.soak.faults import FaultSchedule
-from e2e.soak.journal import Journal, Loops, Say
+from e2e.soak.journal import AWAY, Journal, Loops, Say
 from e2e.soak.pods import GPU, gpus, node_plans
 from e2e.soak.settings import SoakSettings
 
@@ -110,9 +110,11 @@ class Soak:
         with self._churned(stage, ChurnPlan(FAULTS, self.namespaces, legacy)) as churning:
             schedule = self._play_faults(cluster)
             attacking.stop()
-            self.stage.wait("the API server answers", partial(self._answers, cluster), 60)
-            attackers.clean_up()
-            cluster.release_pods()
+            for name, turn in (
+                ("attackers leave", attackers.clean_up),
+                ("finalizers are gone", cluster.release_pods),
+            ):
+                self._wait(name, turn, EMPTY_SECONDS)
             self.journal.note("faults and attacks end")
             churning.stop()
             self.journal.phase = "end"
@@ -164,9 +166,6 @@ class Soak:
         schedule.end_all()
         return schedule
 
-    def _answers(self, cluster: SoakCluster) -> bool:
-        return bool(cluster.client.get("/api/v1/namespaces"))
-
     def _pass_time(self, seconds: float, turn: Callable[[], object] = bool) -> None:
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
@@ -194,7 +193,7 @@ class Soak:
     def _wait(self, what: str, question: Callable[[], list[str]], seconds: float) -> None:
         """Wait until a list of problems is empty, and record what is left of it."""
         began, last = time.monotonic(), ""
-        while problems := question():
+        while problems := tried(question):
             last = f", at last: {problems[0]}"
             if time.monotonic() - began > seconds:
                 for problem in problems:
@@ -295,6 +294,14 @@ class Soak:
         for failure in self.journal.failures:
             say(f"FAILURE: {failure}")
         say(f"{len(self.journal.failures)} failures")
+
+
+def tried(question: Callable[[], list[str]]) -> list[str]:
+    """Return the answer, or as a problem that there is none."""
+    try:
+        return question()
+    except AWAY as problem:
+        return [f"no answer: {problem!r}"]
 
 
 def soak(settings: SoakSettings, say: Say) -> bool:
