@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
@@ -39,6 +40,9 @@ _SEARCH_SECONDS: Final = 0.05
 _TURN_SECONDS: Final = 0.02
 # After several turns in a row, others get as much time as the turns.
 _TURNS_IN_A_ROW: Final = 8
+# An evaluation in a thread leaves the interpreter to the event loop after this time. Some ten steps
+# of the loop place one pod, and the usual 5 ms would delay each of them.
+_SWITCH_SECONDS: Final = 0.0005
 # With victims on some nodes, other nodes are not searched longer.
 _VICTIMS_SECONDS: Final = 0.05
 # The plugin waits for 300 ms, and each time-out delays all pods.
@@ -268,13 +272,16 @@ class SchedulerCalls:
 
     async def _evaluate(self, waiting: WaitingPods, turn: Turn) -> None:
         """Do an evaluation that takes long in a thread, so that calls are answered meanwhile."""
+        usual = sys.getswitchinterval()
         try:
             if turn.postponed is not None:
+                sys.setswitchinterval(_SWITCH_SECONDS)
                 turn.postponed.keep(await asyncio.to_thread(turn.postponed.run))
         except Exception:  # noqa: BLE001  # a bug for one pod must not end the process
             _LOG.exception("unhandled exception in an evaluation")
             waiting.give_up(turn.postponed_for)
         finally:
+            sys.setswitchinterval(usual)
             self._evaluation = None
             self._changed.set()
 

@@ -1,6 +1,7 @@
 """What the calls of the scheduler do beside the decisions: time limits, and what goes on later."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -129,11 +130,13 @@ def slow_request(uid: str) -> PreFilterRequest:
 async def test_an_evaluation_that_takes_long_is_done_in_a_thread() -> None:
     process = FakeProcess(Cluster(n1=1))
     threads: list[int] = []
+    usual, intervals = sys.getswitchinterval(), list[float]()
     evaluate = Program.evaluate
 
     def note(self: Program, *args: Any, **options: Any) -> object:  # noqa: ANN401  # any arguments
         if options["most_work"] == MOST_WORK:
             threads.append(threading.get_ident())
+            intervals.append(sys.getswitchinterval())
         return evaluate(self, *args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -143,6 +146,8 @@ async def test_an_evaluation_that_takes_long_is_done_in_a_thread() -> None:
     assert process.published == ["p"]
     assert threads
     assert threading.get_ident() not in threads
+    assert max(intervals) < usual / 4
+    assert sys.getswitchinterval() == usual
 
 
 async def test_a_bug_in_an_evaluation_that_takes_long_is_logged_once(
