@@ -42,6 +42,7 @@ class Rig:
         self.folder = folder
         self.socket = folder / "allocator.sock"
         self.renewals = 0
+        self.running: asyncio.subprocess.Process | None = None
 
     async def renew(self, holder: str = f"{HOST}_1", transitions: int = 1) -> None:
         """Renew the Lease of the scheduler until cancelled."""
@@ -83,6 +84,7 @@ class Rig:
     async def status(self, is_expected: Callable[[Json], bool]) -> Json:
         """Wait for a status."""
         while True:
+            assert self.running is None or self.running.returncode is None, "the process has ended"
             with contextlib.suppress(aiohttp.ClientConnectorError):
                 found: Json = (await self.call("status"))[1]
                 if is_expected(found):
@@ -177,9 +179,11 @@ async def process(rig: Rig, *options: str) -> AsyncIterator[asyncio.subprocess.P
         stderr=asyncio.subprocess.PIPE,
         limit=1 << 20,
     )
+    rig.running = running
     try:
         yield running
     finally:
+        rig.running = None
         if running.returncode is None:
             running.send_signal(signal.SIGKILL)
         _, log = await running.communicate()
