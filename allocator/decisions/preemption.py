@@ -12,12 +12,18 @@ from typing import Final
 from msgspec.structs import replace
 
 from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes
-from allocator.decisions.victims import DeviceVictims, VictimSearch
+from allocator.decisions.victims import (
+    MAX_REPRIEVES,
+    DeviceVictims,
+    Reprieves,
+    VictimSearch,
+)
 from allocator.scheduler.protocol import PreemptReply, PreemptRequest
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.preemptors import MAX_PREEMPTORS, Preemptor, Preemptors
 from allocator.state.releases import Releases, waits_for
 from allocator.state.reserved_pods import PodReservation, ReservedPods
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.ledger.holdings import Hold, read_holds
 from drawbridge.ledger.ledger import DeviceID
 from drawbridge.solver.reasons import Reason
@@ -39,6 +45,7 @@ class DevicePreemption:
         self._releases = Releases(state)
         self.preemptors = Preemptors(state)
         self._attempts = itertools.count()
+        self._reprieves: Reprieves = BoundedCache(MAX_REPRIEVES)
 
     def forget(self, pod_uid: str) -> None:
         """Keep no devices for a pod that is bound, deleted, or cannot use its claims."""
@@ -199,6 +206,7 @@ class DevicePreemption:
             free=free,
             promised=promised,
             taken=taken,
+            reprieves=self._reprieves,
             ids=self._ids,
         )
 

@@ -14,6 +14,7 @@ from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes, n
 from allocator.scheduler.protocol import PotentialVictim, PreemptionNode
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.reserved_pods import ReservedPods
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import Hold, read_holds
 from drawbridge.ledger.ledger import DeviceID, uid_of
@@ -45,6 +46,18 @@ class DeviceVictims(msgspec.Struct, frozen=True):
     required: bool = False
 
 
+class _Reprieve(msgspec.Struct, frozen=True):
+    """How far the search on a node is: the answers so far, and what they depend on."""
+
+    change: int
+    pods: tuple[PotentialVictim, ...]
+    free: frozenset[str]
+    answers: tuple[bool, ...] = ()
+
+
+# By pod and node.
+Reprieves: TypeAlias = BoundedCache[tuple[str, str], _Reprieve]
+MAX_REPRIEVES: Final = 4096
 _Steps: TypeAlias = Generator[list[PotentialVictim], bool, list[PotentialVictim]]
 
 
@@ -53,6 +66,7 @@ class VictimSearch:
 
     `free` are claims, and keys of kept devices, that count as released already.
     `promised` are claims that other pods wait for, and `taken` are devices that they get.
+    `reprieves` are the searches that ended because of the time: they continue there.
     """
 
     def __init__(  # noqa: PLR0913  # all but two by name
@@ -64,6 +78,7 @@ class VictimSearch:
         free: Collection[str],
         promised: Collection[str],
         taken: Mapping[PoolID, Collection[str]],
+        reprieves: Reprieves,
         ids: Callable[[], str],
     ) -> None:
         self._state = state
@@ -73,6 +88,7 @@ class VictimSearch:
         self._free = frozenset(free)
         self._unusable = frozenset(promised).union(map(uid_of, search.claims))
         self._taken = taken
+        self._reprieves = reprieves
         self._ids = ids
 
     def choose(
@@ -81,15 +97,17 @@ class VictimSearch:
         """Return the node with the fewest and least important victims; None if none helps.
 
         When it is `out_of_time`, only the nodes count that were examined to the end. The parts that
-        are examined together grow from one node, because the end of a slow search is far.
+        are examined together grow from one node, because the end of a slow search is far. A search
+        that was interrupted comes first.
         """
-        pods = {each.node: self._candidates(each) for each in nodes}
+        begun = sorted(nodes, key=lambda each: self._reprieves.get(self._key(each.node)) is None)
+        pods = {each.node: self._candidates(each) for each in begun}
         removed_pods: dict[str, list[PotentialVictim]] = {}
         left, size = list(pods), 1
         while left and not out_of_time():
             part, left = left[:size], left[size:]
             steps = self._steps({node: pods[node] for node in part}, out_of_time)
-            removed_pods |= self._reprieve(steps, out_of_time)
+            removed_pods |= self._reprieve(steps, pods, out_of_time)
             size *= 2
         victims = {
             node: _node_victims(node, pods[node], removed) for node, removed in removed_pods.items()
@@ -111,25 +129,67 @@ class VictimSearch:
         return steps
 
     def _reprieve(
-        self, steps: dict[str, _Steps], out_of_time: Callable[[], bool]
+        self,
+        steps: dict[str, _Steps],
+        pods: Mapping[str, tuple[PotentialVictim, ...]],
+        out_of_time: Callable[[], bool],
     ) -> dict[str, list[PotentialVictim]]:
         """Run the searches of all nodes together, because equal nodes share their answers.
 
         What is removed from one node changes no other one: all owned pools are local to a node.
         """
         removed_pods: dict[str, list[PotentialVictim]] = {}
-        answers: dict[str, bool | None] = dict.fromkeys(steps)
-        while answers and not out_of_time():
+        earlier = {node: self._earlier(node, pods[node]) for node in steps}
+        told: dict[str, tuple[bool, ...]] = dict.fromkeys(steps, ())
+        while told:
             asked: dict[str, list[PotentialVictim]] = {}
-            for node, fits in answers.items():
+            for node, answers in told.items():
                 try:
-                    asked[node] = next(steps[node]) if fits is None else steps[node].send(fits)
+                    asked[node] = steps[node].send(answers[-1]) if answers else next(steps[node])
                 except StopIteration as end:
                     removed_pods[node] = end.value
-            removed = {pod.uid for pods in asked.values() for pod in pods}
-            fitting = self._fitting(asked.keys(), self._released_without(removed), out_of_time)
-            answers = {node: node in fitting for node in asked}
+                    self._reprieves.pop(self._key(node))
+            known = {
+                node: earlier[node].answers[len(told[node])]
+                for node in asked
+                if len(told[node]) < len(earlier[node].answers)
+            }
+            fitting = self._ask(
+                {node: asked[node] for node in asked.keys() - known.keys()}, out_of_time
+            )
+            if fitting is None:
+                break
+            told = {node: (*told[node], known.get(node, node in fitting)) for node in asked}
+        for node, answers in told.items():
+            if node not in removed_pods and answers:
+                self._reprieves.put(self._key(node), replace(earlier[node], answers=answers))
         return removed_pods
+
+    def _ask(
+        self, removed: Mapping[str, Collection[PotentialVictim]], out_of_time: Callable[[], bool]
+    ) -> Collection[str] | None:
+        """Return the nodes on which the pod fits without these pods; None if time was too short."""
+        if not removed:
+            return ()
+        uids = {pod.uid for pods in removed.values() for pod in pods}
+        fitting = self._fitting(removed.keys(), self._released_without(uids), out_of_time)
+        return None if out_of_time() else fitting.keys()
+
+    def _key(self, node: str) -> tuple[str, str]:
+        return self._search.pod.uid, node
+
+    def _earlier(self, node: str, pods: tuple[PotentialVictim, ...]) -> _Reprieve:
+        """Return how far an earlier search on a node was, if nothing has changed there since."""
+        state = self._state
+        pools = state.planner.pools_for(node)
+        local = {uid for pool in pools for uid in state.ledger.claims_in(pool)}
+        now = _Reprieve(state.epoch(), pods, self._free & local)
+        before = self._reprieves.get(self._key(node))
+        changed = state.changes.changed_since(before.change) if before else None
+        if before is None or changed is None or node in changed:
+            return now
+        same = before.pods == now.pods and before.free == now.free
+        return replace(now, answers=before.answers) if same else now
 
     def _candidates(self, node: PreemptionNode) -> tuple[PotentialVictim, ...]:
         priority = self._search.pod.priority
@@ -141,8 +201,8 @@ class VictimSearch:
     def _describe(self, best: NodeVictims, for_devices: Iterable[PotentialVictim]) -> DeviceVictims:
         pods = tuple(pod.uid for pod in for_devices)
         released = self._released_without(pods)
-        fitting = self._fitting((best.node,), released)[best.node]
-        allocations = fitting.solution.allocations if fitting.solution else ()
+        fitting = self._fitting((best.node,), released).get(best.node)
+        allocations = fitting.solution.allocations if fitting and fitting.solution else ()
         holds = tuple(hold for allocation in allocations for hold in read_holds(allocation))
         of_victims = released - self._free
         claims = of_victims.union(*(released.intersection(self._holders(h)) for h in holds))

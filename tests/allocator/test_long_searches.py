@@ -6,11 +6,12 @@ from msgspec.structs import replace
 from allocator.decisions import node_searches
 from allocator.decisions.shortlist import NodeSearch, Shortlist
 from allocator.decisions.waiting import Turn, WaitingPods
-from allocator.scheduler.protocol import PreFilterReply
+from allocator.scheduler.protocol import PreemptReply, PreFilterReply
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.reasons import merge_reasons
 from tests.allocator.clusters import DRIVER, Cluster, Plain, as_claim, claim, gpu_slice
+from tests.allocator.contests import Contest
 
 NODES = ("n1", "n2", "n3")
 # Reads an attribute that differs on each device, and selects only those of the last node.
@@ -263,3 +264,33 @@ def test_a_node_that_needs_millions_of_steps_is_given_up() -> None:
 
 def _text(value: str) -> Attribute:
     return Attribute(string=value)
+
+
+def preempt_in(contest: Contest, steps: int, count: int) -> PreemptReply:
+    """Ask for victims with time for a number of steps."""
+    assert contest.ask("high", count) == []
+    left = iter(range(steps))
+    request = contest.preemption("high")
+    return contest.cluster.decisions.preempt(request, 0.0, lambda: next(left, None) is None)
+
+
+def test_a_search_for_victims_that_takes_long_on_one_node_continues() -> None:
+    contest = Contest(n1=40, n2=40)
+    for node in contest.running:
+        for number in range(40):
+            contest.run(f"{node}-{number}", node, number)
+    replies = [preempt_in(contest, 8, 2)]
+    assert replies[0].unfinished
+    while replies[-1].unfinished:
+        assert len(replies) < 40, "the search makes no progress"
+        replies.append(preempt_in(contest, 8, 2))
+    assert len(replies[-1].victims) == 2
+
+
+def test_a_search_for_victims_begins_again_when_the_node_has_changed() -> None:
+    contest = Contest(n1=6)
+    for number in range(6):
+        contest.run(f"p{number}", "n1", number)
+    assert preempt_in(contest, 7, 3).unfinished
+    contest.end("p0")
+    assert preempt_in(contest, 1000, 3).victims == ("p4", "p5")
