@@ -3,10 +3,13 @@
 A tenant can write pods and ResourceClaimTemplates, and no object of another namespace.
 """
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import NamedTuple
 
 from e2e.controlplane.client import Client
 from e2e.scenarios.admission_original import copy_of
@@ -26,6 +29,11 @@ MOST_SECONDS = 0.5
 # On a busy machine one round can be slow by itself.
 ROUNDS = 3
 PAUSE_SECONDS = 0.01
+# What tenants of several namespaces do at once.
+NAMESPACES, INNOCENT_SECONDS, INNOCENT_PAUSE = 10, 6.0, 0.2
+WARM_SECONDS = 2.0
+TIMES = 2
+MODE = "drawbridge.dev/translate"
 
 
 def tenant_client(stage: Stage) -> Client:
@@ -119,3 +127,74 @@ def check_not_delayed(
             return
     shown = ", ".join(f"{each:.2f}" for each in seconds)
     raise AssertionError(f"{what}: {before:.2f} s without it, {shown} s during the attack")
+
+
+class Waits(NamedTuple):
+    """How long the calls of several tenants took, in seconds."""
+
+    median: float
+    p99: float
+    longest: float
+
+
+def innocent_namespaces(stage: Stage) -> list[str]:
+    """Create the namespaces of ten tenants, which are opted in."""
+    return [another_namespace(stage, f"{each}", {MODE: "enforce"}) for each in range(NAMESPACES)]
+
+
+@contextlib.contextmanager
+def repeating(action: Callable[[], object]) -> Iterator[None]:
+    """Repeat an action in another thread until the context exits."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.is_set():
+            action()
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(repeat)
+        try:
+            yield
+        finally:
+            ended.set()
+    running.result()
+
+
+def measure_innocents(calls: Sequence[Callable[[], object]], seconds: float) -> Waits:
+    """Let tenants repeat their calls side by side for a time."""
+    end = time.monotonic() + seconds
+
+    def repeat(call: Callable[[], object]) -> list[float]:
+        took = []
+        while time.monotonic() < end:
+            took.append(_timed(call))
+            time.sleep(INNOCENT_PAUSE)
+        return took
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        took = sorted(chain.from_iterable(pool.map(repeat, calls)))
+    return Waits(took[len(took) // 2], took[len(took) * 99 // 100], took[-1])
+
+
+def check_innocents_not_delayed(
+    what: str,
+    calls: Sequence[Callable[[], object]],
+    attack: Callable[[], contextlib.AbstractContextManager[object]],
+    control: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+) -> None:
+    """Check that calls take at most twice as long beside an attack; one of three rounds counts.
+
+    99 of 100 calls do. `control` are requests of the same size that cost the API server as much.
+    """
+    shown = []
+    measure_innocents(calls, WARM_SECONDS)
+    for _ in range(ROUNDS):
+        with control():
+            before = measure_innocents(calls, INNOCENT_SECONDS)
+        with attack():
+            during = measure_innocents(calls, INNOCENT_SECONDS)
+        shown.append(f"{before} without it, {during} during the attack")
+        if during.p99 <= TIMES * before.p99:
+            print(f"      {what}: {shown[-1]}")  # noqa: T201  # shows what was measured
+            return
+    raise AssertionError("\n".join((what, *shown)))

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from e2e.controlplane.client import ApiError, Client
 from e2e.installed.installation import (
@@ -16,16 +17,24 @@ from e2e.scenarios.admission import FACTS, GPU, LEGACY, NEEDS, ORIGINAL, legacy_
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
-from e2e.scenarios.tenant import ROUNDS, another_namespace, check_not_delayed, tenant_client
+from e2e.scenarios.tenant import (
+    MODE,
+    NAMESPACES,
+    another_namespace,
+    check_innocents_not_delayed,
+    check_not_delayed,
+    innocent_namespaces,
+    repeating,
+    tenant_client,
+)
 
 HAMI = "hami-core-gpu.project-hami.io"
-MODE = "drawbridge.dev/translate"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/drawbridge-controller"
 ARGUMENTS, INSERTIONS, ATTACKERS, CONTAINERS = 200_000, 4_000, 4, 800
 # Of the 256 KiB that the API server accepts, what the pod's own annotations leave.
 ANNOTATIONS, ROOM = 256 << 10, 300
 MOST_CLAIMS = 64
-NAMESPACES, PODS_OF_EACH, SPANNED = 10, 5, 120
+PODS_OF_EACH, SPANNED = 5, 120
 TOO_COMPLEX, TOO_LARGE = ("PodTooComplex", "TooManyClaims"), "AnnotationsTooLarge"
 
 
@@ -190,36 +199,38 @@ def a_pod_with_1600_gpu_shares_is_refused_before_any_write(stage: Stage) -> None
 
 @scenario("full", rig="installed", since="1.36", needs=NEEDS)
 def small_pods_that_are_expensive_to_translate_delay_nobody(stage: Stage) -> None:
-    """Pods of 30 KB from ten namespaces at once delay no other team's pod."""
+    """Pods of 30 KB from ten namespaces at once delay the pods of no team in ten others."""
     cluster = installed(stage)
     stage.node("a", "lab-2g2n", {HAMI: None, GPU: "full"})
-    namespace, innocent = innocent_pod(stage, cluster)
-    others = [
+    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    attackers = [
         another_namespace(stage, f"attack-{number}", {MODE: "enforce"})
         for number in range(NAMESPACES)
     ]
-    path = f"/api/v1/namespaces/{namespace}/pods"
     codes: list[str] = []
 
-    def send(other: str, name: str, *, shares: bool) -> None:
-        pod = spanning_pod(stage, name, shares=shares)
+    def send(namespace: str, *, shares: bool) -> None:
+        pod = spanning_pod(stage, "attack", shares=shares)
         pod["metadata"].pop("namespace", None)
         assert len(json.dumps(pod)) < 32 << 10
         try:
-            stage.client.create(f"/api/v1/namespaces/{other}/pods", pod, dryRun="All")
+            stage.client.create(f"/api/v1/namespaces/{namespace}/pods", pod, dryRun="All")
         except ApiError as problem:
             codes.append(str(problem))
 
-    def create_all(number: int, *, shares: bool) -> None:
-        name = f"attack-{number}"
+    def send_all(*, shares: bool) -> None:
         with ThreadPoolExecutor(NAMESPACES * PODS_OF_EACH) as pool:
-            list(pool.map(lambda other: send(other, name, shares=shares), others * PODS_OF_EACH))
+            list(pool.map(partial(send, shares=shares), attackers * PODS_OF_EACH))
 
-    check_not_delayed(
-        "another team's pod",
-        lambda: stage.client.create(path, innocent, dryRun="All"),
-        lambda number: create_all(number, shares=True),
-        lambda: create_all(ROUNDS, shares=False),
+    innocent = legacy_pod(stage, "innocent")
+    check_innocents_not_delayed(
+        "pods",
+        [
+            partial(stage.client.create, f"/api/v1/namespaces/{each}/pods", innocent, dryRun="All")
+            for each in innocent_namespaces(stage)
+        ],
+        lambda: repeating(partial(send_all, shares=True)),
+        lambda: repeating(partial(send_all, shares=False)),
     )
     assert any("PodTooComplex" in each for each in codes), codes[:3]
 

@@ -1,0 +1,190 @@
+"""Scenarios: bodies that never end, and thousands of findings.
+
+Tenants in ten other namespaces are served meanwhile.
+"""
+
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import ssl
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import cycle, islice
+from typing import NamedTuple
+
+from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.installed.installation import Installation, installed, wait_for_facts
+from e2e.nodes.machine import Machine
+from e2e.scenarios.admission import GPU, NEEDS, legacy_pod
+from e2e.scenarios.objects import JSON, RESOURCE, allocation, claim_spec, request, result
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+from e2e.scenarios.tenant import check_innocents_not_delayed, innocent_namespaces
+
+# More than the memory for bodies that are arriving, in bodies that each are small enough.
+HELD_BODIES, BODY_BYTES = 64, 3 << 20
+CHUNK = 64 << 10
+AGAIN_SECONDS = 0.1
+# Attackers have other addresses than the API server, and also its own.
+SOURCES = ("127.0.0.1", "127.0.9.1", "127.0.9.2", "127.0.9.3")
+LARGE_BYTES = 100 << 10
+# One finding for each device and change: more than the allocator remembers.
+FORGED_DEVICES, FORGED_MARKS, FLOOD_WRITERS = 8, 350, 4
+MOST_EVENT_SECONDS = 15.0
+
+
+class Target(NamedTuple):
+    """A connection of an attacker: to which port, and from which address."""
+
+    port: int
+    source: str
+
+
+def _anyone() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def _hold_body(target: Target, context: ssl.SSLContext) -> None:
+    """Send a body without its last byte, and wait until it is refused."""
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", target.port, ssl=context, local_addr=(target.source, 0)
+    )
+    head = (
+        "POST /admit/pods?timeout=30s HTTP/1.1\r\nHost: webhook\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
+    )
+    try:
+        writer.write(head.encode())
+        for _ in range(BODY_BYTES // CHUNK - 1):
+            if reader.at_eof():
+                return
+            writer.write(b" " * CHUNK)
+            await writer.drain()
+        await reader.read(1)
+    finally:
+        writer.close()
+
+
+async def _again_and_again(target: Target, context: ssl.SSLContext) -> None:
+    while True:
+        with contextlib.suppress(OSError):
+            await _hold_body(target, context)
+        await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def _attack(targets: Sequence[Target]) -> None:
+    context = _anyone()
+    await asyncio.gather(*(_again_and_again(each, context) for each in targets))
+
+
+def _run_attack(targets: Sequence[Target]) -> None:
+    asyncio.run(_attack(targets))
+
+
+@contextlib.contextmanager
+def attacked(cluster: Installation) -> Iterator[None]:
+    """Let a process attack each replica of the webhook."""
+    ports = [each.port("admission") for each in cluster.webhooks]
+    targets = [
+        Target(port, source) for port in ports for source in islice(cycle(SOURCES), HELD_BODIES)
+    ]
+    process = multiprocessing.get_context("spawn").Process(target=_run_attack, args=(targets,))
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def unfinished_bodies_from_the_network_delay_no_namespace(stage: Stage) -> None:
+    """Some of them come from the address of the API server, and some pods are large."""
+    cluster = installed(stage)
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    calls = []
+    for number, namespace in enumerate(innocent_namespaces(stage)):
+        pod = legacy_pod(stage, "innocent")
+        if number % 5 == 0:
+            pod["metadata"]["annotations"] = {"note": "x" * LARGE_BYTES}
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        calls.append(partial(stage.client.create, path, pod, dryRun="All"))
+    check_innocents_not_delayed("pods", calls, partial(attacked, cluster))
+
+
+def forge_mark(claim: JSON, number: int) -> JSON:
+    """Return a change of an allocated claim: its mark has a counter that no device has."""
+    counters = [{"counterSet": "forged", "counters": {f"c{number}": {"value": "1"}}}]
+    results = claim["status"]["allocation"]["devices"]["results"]
+    devices = [
+        {key: each[key] for key in ("driver", "pool", "device")} | {"consumesCounters": counters}
+        for each in results
+    ]
+    mark = json.dumps({"allocator": "drawbridge", "devices": devices})
+    return {"metadata": {"annotations": {"drawbridge.dev/allocation": mark}}}
+
+
+def hold_twice(stage: BridgeStage, namespace: str, name: str, machine: Machine) -> None:
+    """Let a claim hold a device that others hold, as a broken allocator could."""
+    path = f"{RESOURCE}/namespaces/{namespace}/resourceclaims"
+    spec = claim_spec(request("gpu", GPU))
+    stage.client.create(path, {"metadata": {"name": name}, "spec": spec})
+    held = allocation(machine.name, (result(GPU, machine.name, "gpu-0"),))
+    stage.client.patch(f"{path}/{name}/status", {"status": {"allocation": held}})
+
+
+def seconds_until_events(
+    stage: BridgeStage, namespaces: Sequence[str], name: str, machine: Machine
+) -> float:
+    """Return the seconds until each namespace has the event of its claim."""
+    began = time.monotonic()
+    for namespace in namespaces:
+        hold_twice(stage, namespace, name, machine)
+
+    def is_told(namespace: str) -> bool:
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        events = stage.client.get(path)["items"]
+        return any(
+            (each["reason"], each["regarding"]["name"]) == ("DeviceHeldTwice", name)
+            for each in events
+        )
+
+    for namespace in namespaces:
+        stage.wait(f"the event in {namespace}", partial(is_told, namespace))
+    return time.monotonic() - began
+
+
+@bridge_scenario("full")
+def the_findings_of_one_namespace_leave_events_to_others(stage: BridgeStage) -> None:
+    """Ten others soon have events of what is severe, and the log says what was dropped."""
+    stage.node("a", "dgx-a100", {GPU: "full"})
+    other = stage.node("b", "lab-2g2n", {GPU: "full"})
+    stage.template("gpus", claim_spec(request("gpu", GPU, count=FORGED_DEVICES)))
+    stage.pod("attacker", templates={"gpu": "gpus"})
+    stage.wait_running("attacker")
+    name = stage.generated_claim("attacker")
+    claim = stage.get_claim(name)
+    namespaces = innocent_namespaces(stage)
+    hold_twice(stage, namespaces[0], "first", other)
+    before = seconds_until_events(stage, namespaces, "before", other)
+    with ThreadPoolExecutor(FLOOD_WRITERS) as pool:
+        changes = (forge_mark(claim, number) for number in range(FORGED_MARKS))
+        list(pool.map(partial(stage.client.patch, stage.claim_path(name)), changes))
+    during = seconds_until_events(stage, namespaces, "during", other)
+    print(f"      events: {before:.1f} s without it, {during:.1f} s during the attack")  # noqa: T201
+    assert during < MOST_EVENT_SECONDS, (before, during)
+    allocator = stage.leader().allocator
+    assert allocator.metric("drawbridge_events_dropped_total") > 0
+    stage.wait(
+        "the log says whose events were dropped",
+        lambda: any(
+            "dropped" in each["msg"] and f"{stage.namespace} (" in each["msg"]
+            for each in allocator.lines()
+        ),
+    )
