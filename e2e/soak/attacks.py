@@ -156,11 +156,11 @@ def api_calls(attacker: Attacker) -> None:
 
 
 def many_findings(attacker: Attacker) -> None:
-    """Create claims with marks and pods that cannot be read, which are reported in events."""
+    """Create claims with marks that cannot be read, and pods that wait, both with events."""
     for number in range(5):
         name = f"bad-{(attacker.number * 5 + number) % 100}"
         note = {"metadata": {"annotations": {MARK: f"{{{attacker.number}"}}}
-        attacker.claim(name, claim_spec(request("gpu", GPU, f"device.nothing == {number}")))
+        attacker.claim(name, claim_spec(request("gpu", GPU, f"device.driver == 'bad-{name}'")))
         tolerant(partial(attacker.client.patch, attacker.path("resourceclaims", name), note), 422)
     never = f"device.driver == 'never-{attacker.number}'"
     name = f"never-{attacker.number}"
@@ -197,7 +197,7 @@ def unfinished_bodies(attacker: Attacker) -> None:
             ("127.0.0.1", replica.port("admission")), 5, (ELSEWHERE, 0)
         )
         attacker.open.append(context.wrap_socket(plain, server_hostname=SERVICE))
-        head = f"POST /mutate HTTP/1.1\r\nHost: {SERVICE}\r\nContent-Length: 3000000\r\n\r\n"
+        head = f"POST /admit/pods HTTP/1.1\r\nHost: {SERVICE}\r\nContent-Length: 3000000\r\n\r\n"
         attacker.open[-1].sendall(head.encode() + b"x" * 200_000)
     while len(attacker.open) > MOST_CONNECTIONS:
         attacker.open.pop(0).close()
@@ -275,6 +275,8 @@ class Attackers:
                 if pod["metadata"].get("finalizers"):
                     tolerant(partial(client.patch, path, {"metadata": {"finalizers": None}}))
                 tolerant(partial(client.delete, path, grace=None))
+            # Those of pods that still end go with these.
+            tolerant(partial(client.delete, attacker.path("resourceclaims")))
         hostile = f"{self.cluster.stage.name}-hostile"
         for item in client.get(slices.PATH)["items"]:
             if item["spec"].get("nodeName") == hostile:

@@ -61,10 +61,10 @@ class Waits:
             return sum(life.phase == phase and not life.gone for life in self.lives.values())
 
     def rows(self, phase: str) -> Iterator[str]:
-        """Yield a line of the report for each priority."""
+        """Yield a line of the report for each priority, if the phase was played."""
         with self._lock:
             lives = [life for life in self.lives.values() if life.phase == phase]
-        for name, _, _ in PRIORITIES:
+        for name, _, _ in PRIORITIES if lives else ():
             # A volume decides itself how long its pod waits.
             mine = [life for life in lives if life.priority == name and life.kind != "volume"]
             waited = [life.bound - life.created for life in mine if life.bound]
