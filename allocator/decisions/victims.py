@@ -198,11 +198,16 @@ class VictimSearch:
         lingers = self._state.pods.is_lingering
         return tuple(each for each in pods if each.priority < priority and not lingers(each.uid))
 
-    def _describe(self, best: NodeVictims, for_devices: Iterable[PotentialVictim]) -> DeviceVictims:
+    def _describe(
+        self, best: NodeVictims, for_devices: Iterable[PotentialVictim]
+    ) -> DeviceVictims | None:
+        """Return what the pod gets; None if earlier answers about the node do not hold any more."""
         pods = tuple(pod.uid for pod in for_devices)
         released = self._released_without(pods)
         fitting = self._fitting((best.node,), released).get(best.node)
-        allocations = fitting.solution.allocations if fitting and fitting.solution else ()
+        if fitting is None:
+            return None
+        allocations = fitting.solution.allocations if fitting.solution else ()
         holds = tuple(hold for allocation in allocations for hold in read_holds(allocation))
         of_victims = released - self._free
         claims = of_victims.union(*(released.intersection(self._holders(h)) for h in holds))

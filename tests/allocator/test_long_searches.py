@@ -10,7 +10,16 @@ from allocator.scheduler.protocol import PreemptReply, PreFilterReply
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.reasons import merge_reasons
-from tests.allocator.clusters import DRIVER, Cluster, Plain, as_claim, claim, gpu_slice
+from tests.allocator.clusters import (
+    DRIVER,
+    Cluster,
+    Plain,
+    allocation_on,
+    as_claim,
+    claim,
+    gpu_slice,
+    pod,
+)
 from tests.allocator.contests import Contest
 
 NODES = ("n1", "n2", "n3")
@@ -285,6 +294,20 @@ def test_a_search_for_victims_that_takes_long_on_one_node_continues() -> None:
         assert len(replies) < 40, "the search makes no progress"
         replies.append(preempt_in(contest, 8, 2))
     assert len(replies[-1].victims) == 2
+
+
+@pytest.mark.parametrize("steps", range(3, 9))
+def test_a_search_for_victims_with_outdated_answers_evicts_nobody_in_vain(steps: int) -> None:
+    contest = Contest(n1=6)
+    for number in range(6):
+        contest.run(f"p{number}", "n1", number)
+    assert preempt_in(contest, steps, 3).unfinished
+    # The claim of a pod has another user now, so that its eviction releases nothing.
+    contest.cluster.add(pod("user", "of-p5", node="n1"))
+    shared = claim("of-p5", version=9, allocation=allocation_on("n1", 5), pods=["p5", "user"])
+    contest.cluster.add_claim(shared)
+    attempts = (preempt_in(contest, 1000, 3).victims for _ in range(2))
+    assert next(filter(None, attempts)) == ("p2", "p3", "p4")
 
 
 def test_a_search_for_victims_begins_again_when_the_node_has_changed() -> None:
