@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 KUBERNETES ?= 1.36
 SEED ?= $(shell date +%N)
 WORKERS ?= 1 2 4
+# Where it is set, as in many containers, each process of a test compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo help test test-random bridge-test check e2e bench docs image scheduler-image image-lock lock clean
 
