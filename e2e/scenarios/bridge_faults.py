@@ -32,8 +32,8 @@ NOT_FENCED = (
     "!has(object.spec.taints) || !object.spec.taints.exists(t, t.key == 'drawbridge.dev/owned')"
 )
 PATIENCE_SECONDS = 120.0
-# With each of them, the pauses of a pod whose preemption was refused can grow.
-ENDED_PODS = 12
+# While pods end, a refused preemptor asks again after 1, 2, 4 and 8 seconds, and then after 16.
+ENDING_SECONDS = 20.0
 MARKS, WRITERS, HOT = 3000, 16, 4
 
 
@@ -169,11 +169,14 @@ def a_pod_whose_preemption_was_refused_gets_a_free_device_first(stage: BridgeSta
     top, high = create_priority(stage, "top", 2000), create_priority(stage, "high", 1000)
     create_pods(stage, "top", 2, priorityClassName=top, nodeSelector=here)
     stage.wait("the node is full", run_all(stage, "top", 2))
+    create_pods(stage, "elsewhere", 1, nodeSelector=there)  # its device does not help
+    stage.wait_running("elsewhere-0")
     create_pods(stage, "low", 4, nodeSelector=here)
     create_pods(stage, "high", 1, priorityClassName=high, nodeSelector=here)
     for name in ("low-3", "high-0"):
         stage.wait_unschedulable(name)
-    for _ in range(ENDED_PODS):
+    ended = time.monotonic() + ENDING_SECONDS
+    while time.monotonic() < ended:
         create_pods(stage, "ends", 1, nodeSelector=there)
         stage.wait_running("ends-0")
         stage.delete_pod("ends-0")
