@@ -95,7 +95,7 @@ def _check_files(
     except ClusterReadError as error:
         return (*before, error.located)
     if not isinstance(cluster, CheckedCluster):
-        return (*before, *(LocatedFinding(each, "", 0, 0) for each in cluster))
+        return (*before, *(LocatedFinding(each) for each in cluster))
     documents = [each for each in read if isinstance(each, Document)]
     findings = _locate(_judge(documents, cluster), documents)
     ignored = find_ignored_fields(each for each in documents if not each.findings)
@@ -175,7 +175,7 @@ def _locate(findings: Iterable[Finding], documents: Sequence[Document]) -> Itera
     for finding in findings:
         document = places.get(finding.object)
         if document is None:
-            yield LocatedFinding(finding, "", 0, 0)
+            yield LocatedFinding(finding)
         else:
             yield document.locate_finding(finding, layouts)
 

@@ -18,7 +18,6 @@ from cli.terminal.cluster_options import add_config_option, add_live_options, ad
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
 from drawbridge.config.model import Configuration
-from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra.counted import count_noun
 from drawbridge.report.tables import align_columns, escape_unprintable
 
@@ -47,11 +46,11 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the result of each check."""
     configuration, findings = read_effective_configuration(options, streams, asks_cluster=True)
     if configuration is None:
-        return _print_unreadable(findings, options.output, streams)
+        return output.print_unreadable(findings, options.output, streams)
     try:
         lines = _check(options, configuration)
     except ClusterReadError as error:
-        return _print_unreadable([error.located], options.output, streams)
+        return output.print_unreadable([error.located], options.output, streams)
     lines = (*(found("configuration", each.finding) for each in findings), *lines)
     if options.output == "text":
         _print_text(lines, streams)
@@ -72,14 +71,6 @@ def _check(options: argparse.Namespace, configuration: Configuration) -> tuple[D
         return await read_state(session, options, configuration)
 
     return check_state(live_cluster.run_with_session(options, read), configuration)
-
-
-def _print_unreadable(findings: Sequence[LocatedFinding], form: str, streams: Streams) -> int:
-    if form == "text":
-        output.print_findings(findings, streams.err)
-    else:
-        output.print_value(output.findings_as_data(findings), form, streams.out)
-    return BAD
 
 
 def _print_text(lines: Sequence[DoctorLine], streams: Streams) -> None:

@@ -68,8 +68,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         objects = read_subject(options, streams, findings)
     except ClusterReadError as error:
         findings.append(error.located)
-        _print_error(findings, options.output, streams)
-        return BAD
+        return output.print_unreadable(findings, options.output, streams)
     if isinstance(objects, WorkloadObjects):
         done: Explanation | WorkloadExplanation = explain_workload(objects)
     else:
@@ -113,20 +112,13 @@ def _add_told(data: dict[str, object], told: Told, *, asked: bool) -> None:
         data["allocatorNotAsked"] = told.not_asked
 
 
-def _print_error(findings: list[LocatedFinding], form: str, streams: Streams) -> None:
-    if form == "text":
-        output.print_findings(findings, streams.err)
-    else:
-        output.print_value(output.findings_as_data(findings), form, streams.out)
-
-
 # --- text output ---------------------------------------------------------------------------------
 
 
 def _print_text(explanation: Explanation, streams: Streams, more: Iterable[str]) -> None:
     for line in (*format_explanation(explanation), *more):
         streams.out.write(f"{escape_unprintable(line)}\n")
-    findings = (LocatedFinding(each, "", 0, 0) for each in explanation.findings)
+    findings = (LocatedFinding(each) for each in explanation.findings)
     output.print_findings(findings, streams.out, color=streams.color)
     for event in explanation.events:
         streams.out.write(f"event: {escape_unprintable(event)}\n")

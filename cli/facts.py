@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.effective_configuration import read_effective_configuration
-from cli.input.facts_file import read_facts
+from cli.input.facts_file import read_facts, read_gates
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
@@ -22,7 +22,6 @@ from cli.terminal.cluster_options import (
 )
 from cli.terminal.exit_codes import BAD, DONE, exit_code
 from cli.terminal.streams import Streams
-from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra import gates
 from drawbridge.facts import serialized
 from drawbridge.facts.gather import FactsInput, gather_facts
@@ -58,9 +57,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     except ClusterReadError as error:
         output.print_findings((error.located,), streams.err)
         return BAD
-    enabled = gates.read_gates(options.kubernetes_version or version, options.feature_gates)
+    enabled = read_gates(options, version)
     if not isinstance(enabled, gates.Gates):
-        output.print_findings((LocatedFinding(each, "", 0, 0) for each in enabled), streams.err)
+        output.print_findings(enabled, streams.err)
         return BAD
     gathered = gather_facts(facts_input(files), configuration, enabled)
     findings = (*before, *files.findings, *files.located(gathered.findings))
@@ -88,10 +87,8 @@ def read_objects(
         from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
         kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
-        values = [each for kind in kinds for each in await live_cluster.list_objects(session, kind)]
         optional = (resources.NETWORKS, *((resources.NAMESPACES,) if namespaces else ()))
-        for kind in optional:
-            values += await live_cluster.list_if_served(session, kind)
+        values = await live_cluster.list_kinds(session, kinds, optional)
         from_files = read_documents(options.cluster, streams.stdin)
         return sort_documents(
             (*live_cluster.as_documents(values), *from_files)

@@ -304,13 +304,15 @@ def _place_claims(
 ) -> Iterator[PodPlacement]:
     """Place the claims `names` together, as those of one pod."""
     if not names:
-        findings.append(_unlocated(codes.NOTHING_TO_PLACE.at("--claims", "no claim name given")))
+        findings.append(
+            LocatedFinding(codes.NOTHING_TO_PLACE.at("--claims", "no claim name given"))
+        )
         return
     known = {name_of(each) for each in inputs.objects.claims}
     missing = [name for name in names if name not in known]
     for name in missing:
         message = f"ResourceClaim {name} does not exist"
-        findings.append(_unlocated(codes.CLAIM_MISSING.at("--claims", message)))
+        findings.append(LocatedFinding(codes.CLAIM_MISSING.at("--claims", message)))
     if not missing:
         yield placer.place_claims(names, inputs.cluster.nodes)
 
@@ -322,7 +324,9 @@ def _place_pods(
     findings: list[LocatedFinding],
 ) -> Iterator[PodPlacement | WorkloadPlacement]:
     if not inputs.pods:
-        findings.append(_unlocated(codes.NOTHING_TO_PLACE.at("", "no pod to place in the input")))
+        findings.append(
+            LocatedFinding(codes.NOTHING_TO_PLACE.at("", "no pod to place in the input"))
+        )
     for pod in inputs.pods:
         found = node_fit.extended_resource_findings(pod.pod, inputs.cluster, pod.object)
         findings += inputs.objects.located(found)
@@ -350,7 +354,3 @@ def _place_workload(
     else:
         done = place_replicas(placer, pods.pod, pods.pods.number)
     return WorkloadPlacement(pods.object, pods.path, pods.pods.name, done)
-
-
-def _unlocated(finding: Finding) -> LocatedFinding:
-    return LocatedFinding(finding, "", 0, 0)

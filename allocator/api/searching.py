@@ -233,7 +233,6 @@ def _preempt(
     )
     cluster = ClusterNodes(
         nodes=nodes,
-        unschedulable=frozenset(each.name for each in nodes if each.unschedulable),
         advertised={each.name: frozenset(advertised_resources(each)) for each in nodes},
     )
     done = preempting.beside(placer.beside(state.planner, cluster)).place_pod(pod)

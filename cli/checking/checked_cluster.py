@@ -174,11 +174,7 @@ def _read_objects(options: argparse.Namespace, streams: Streams) -> tuple[Cluste
             resources.CLAIMS, resources.NAMESPACES, resources.RESOURCE_QUOTAS,
             resources.TAINT_RULES, resources.NETWORKS,
         )  # fmt: skip
-        values = [
-            value for kind in needed for value in await live_cluster.list_objects(session, kind)
-        ]
-        for kind in optional:
-            values += await live_cluster.list_if_served(session, kind)
+        values = await live_cluster.list_kinds(session, needed, optional)
         from_files = read_documents(options.cluster, streams.stdin)
         documents = (*live_cluster.as_documents(values), *from_files)
         return sort_documents(documents), await session.version()

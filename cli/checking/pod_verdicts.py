@@ -15,7 +15,7 @@ from cli.simulate import default_allocator
 from drawbridge.config.model import Legacy
 from drawbridge.documents.document import Document, LayoutCache, LocatedFinding
 from drawbridge.documents.patch import apply_edits
-from drawbridge.documents.paths import format_path, get_value, parse_path
+from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.claim import TEMPLATE, Template, template_reader
 from drawbridge.dra.gates import Gates
@@ -35,7 +35,7 @@ from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.objects import translate_object
-from drawbridge.translate.manifests.workloads import Place, find_places, map_path
+from drawbridge.translate.manifests.workloads import Place, find_places, map_finding_path
 from drawbridge.translate.pods import TranslationContext, translate
 
 _DEFAULT: Final = "default"
@@ -205,5 +205,4 @@ def _with_schedulers_claim(subject: Subject, pod: Pod, served: Mapping[str, str]
 
 def _move(finding: Finding, about: str, place: Place) -> Finding:
     """Return a finding about a pod as one about the object that contains the pod."""
-    tokens = (int(each) if each.isdecimal() else each for each in parse_path(finding.path))
-    return replace(finding, object=about, path=format_path(map_path(tuple(tokens), place)))
+    return replace(finding, object=about, path=map_finding_path(finding.path, place))

@@ -5,13 +5,11 @@ configurations and all other objects stay documents. Keeps the position of each 
 later findings about it get a file and a line.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from drawbridge.documents.document import Document, LayoutCache, LocatedFinding
-from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
 from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
 from drawbridge.dra.classes import DeviceClass, class_reader
 from drawbridge.dra.decode import Reader
@@ -31,10 +29,7 @@ _Decode = Callable[[object, int], tuple[Finding, ...]]
 
 @dataclass(frozen=True)
 class ClusterObjects:
-    """The objects of a cluster by kind, and the findings from reading them.
-
-    `unschedulable` are the names of nodes, and `created` the creation times of classes by name.
-    """
+    """The objects of a cluster by kind, and the findings from reading them."""
 
     slices: tuple[Slice, ...] = ()
     classes: tuple[DeviceClass, ...] = ()
@@ -47,8 +42,6 @@ class ClusterObjects:
     others: tuple[Document, ...] = ()
     findings: tuple[LocatedFinding, ...] = ()
     places: dict[str, Document] = field(default_factory=dict, repr=False)
-    unschedulable: frozenset[str] = frozenset()
-    created: Mapping[str, str] = field(default_factory=dict)
 
     def located(self, findings: Iterable[Finding]) -> tuple[LocatedFinding, ...]:
         """Add the file and line of the object to findings about these objects."""
@@ -58,88 +51,49 @@ class ClusterObjects:
     def _located(self, finding: Finding, layouts: LayoutCache) -> LocatedFinding:
         document = self.places.get(finding.object)
         if document is None:
-            return LocatedFinding(finding, "", 0, 0)
+            return LocatedFinding(finding)
         return document.locate_finding(finding, layouts)
 
 
 def sort_documents(documents: Iterable[Document | LocatedFinding]) -> ClusterObjects:
     """Sort documents by kind; the findings of unreadable documents are kept in order."""
-    sorter = _Sorter()
+    slices, classes, nodes = list[Slice](), list[DeviceClass](), list[Node]()
+    rules, claims, templates = list[DeviceTaintRule](), list[Claim](), list[Template]()
+    decoders: dict[tuple[str, str], _Decode] = {
+        (_DRA, "ResourceSlice"): _decode_into(slices, slice_reader()),
+        (_DRA, "DeviceClass"): _decode_into(classes, class_reader()),
+        (_DRA, "ResourceClaim"): _decode_into(claims, claim_reader()),
+        (_DRA, "ResourceClaimTemplate"): _decode_into(templates, template_reader()),
+        ("", "Node"): _decode_into(nodes, node_reader()),
+        (_DRA, "DeviceTaintRule"): _decode_rules_into(rules, taint_rule_reader()),
+    }
+    undecoded: dict[str, list[Document]] = {"pods": [], "configurations": [], "others": []}
+    findings, places, layouts = list[LocatedFinding](), dict[str, Document](), LayoutCache()
     for document in documents:
-        sorter.add(document)
-    return sorter.cluster_objects()
-
-
-class _Sorter:
-    """Collects the decoded objects."""
-
-    def __init__(self) -> None:
-        self.slices: list[Slice] = []
-        self.classes: list[DeviceClass] = []
-        self.taint_rules: list[DeviceTaintRule] = []
-        self.nodes: list[Node] = []
-        self.claims: list[Claim] = []
-        self.templates: list[Template] = []
-        self.undecoded: dict[str, list[Document]] = {"pods": [], "configurations": [], "others": []}
-        self.findings: list[LocatedFinding] = []
-        self.places: dict[str, Document] = {}
-        self.unschedulable: dict[str, bool] = {}
-        self.created: dict[str, str] = {}
-        self.layouts = LayoutCache()
-        rule_reader = taint_rule_reader()
-        self.decoders: dict[tuple[str, str], _Decode] = {
-            (_DRA, "ResourceSlice"): _decode_into(self.slices, slice_reader()),
-            (_DRA, "DeviceClass"): _decode_into(self.classes, class_reader()),
-            (_DRA, "ResourceClaim"): _decode_into(self.claims, claim_reader()),
-            (_DRA, "ResourceClaimTemplate"): _decode_into(self.templates, template_reader()),
-            ("", "Node"): _decode_into(self.nodes, node_reader()),
-            (_DRA, "DeviceTaintRule"): lambda value, _: self.add_taint_rule(value, rule_reader),
-        }
-
-    def add(self, document: Document | LocatedFinding) -> None:
         if isinstance(document, LocatedFinding):
-            self.findings.append(document)
+            findings.append(document)
         elif document.findings:
-            self.findings += document.findings
+            findings += document.findings
         elif isinstance(document.value, dict):
-            self.add_object(document, document.value)
-
-    def add_object(self, document: Document, value: Mapping[str, Value]) -> None:
-        kind = (f"{value.get('apiVersion')}".rpartition("/")[0], f"{value.get('kind')}")
-        self.places.setdefault(document.name, document.without_value())
-        decode = self.decoders.get(kind)
-        if decode is None:
-            self.undecoded[_UNDECODED.get(kind, "others")].append(document)
-            return
-        name = f"{get_value(document.value, ('metadata', 'name'))}"
-        if kind[1] == "Node":
-            unschedulable = get_value(document.value, ("spec", "unschedulable"))
-            self.unschedulable[name] = unschedulable is True
-        elif kind[1] == "DeviceClass":
-            created = get_value(document.value, ("metadata", "creationTimestamp"))
-            self.created[name] = f"{created or ''}"
-        findings = decode(value, document.index)
-        self.findings += [document.locate_finding(finding, self.layouts) for finding in findings]
-
-    def add_taint_rule(self, value: object, reader: Reader[DeviceTaintRule]) -> tuple[Finding, ...]:
-        decoded = read_taint_rules(value, reader)
-        self.taint_rules += decoded.objects
-        return decoded.findings
-
-    def cluster_objects(self) -> ClusterObjects:
-        return ClusterObjects(
-            slices=tuple(self.slices),
-            classes=tuple(self.classes),
-            taint_rules=tuple(self.taint_rules),
-            nodes=tuple(self.nodes),
-            claims=tuple(self.claims),
-            templates=tuple(self.templates),
-            **{name: tuple(documents) for name, documents in self.undecoded.items()},
-            findings=tuple(self.findings),
-            places=self.places,
-            unschedulable=frozenset(name for name, on in self.unschedulable.items() if on),
-            created=self.created,
-        )
+            places.setdefault(document.name, document.without_value())
+            version, kind = (f"{document.value.get(key)}" for key in ("apiVersion", "kind"))
+            group = version.rpartition("/")[0]
+            if decode := decoders.get((group, kind)):
+                problems = decode(document.value, document.index)
+                findings += [document.locate_finding(each, layouts) for each in problems]
+            else:
+                undecoded[_UNDECODED.get((group, kind), "others")].append(document)
+    return ClusterObjects(
+        slices=tuple(slices),
+        classes=tuple(classes),
+        taint_rules=tuple(rules),
+        nodes=tuple(nodes),
+        claims=tuple(claims),
+        templates=tuple(templates),
+        **{name: tuple(each) for name, each in undecoded.items()},
+        findings=tuple(findings),
+        places=places,
+    )
 
 
 def _decode_into(objects: list[T], reader: Reader[T]) -> _Decode:
@@ -151,5 +105,14 @@ def _decode_into(objects: list[T], reader: Reader[T]) -> _Decode:
             return decoded
         objects.append(decoded)
         return ()
+
+    return decode
+
+
+def _decode_rules_into(rules: list[DeviceTaintRule], reader: Reader[DeviceTaintRule]) -> _Decode:
+    def decode(value: object, _: int) -> tuple[Finding, ...]:
+        decoded = read_taint_rules(value, reader)
+        rules.extend(decoded.objects)
+        return decoded.findings
 
     return decode

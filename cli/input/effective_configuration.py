@@ -99,4 +99,4 @@ async def _installed_namespace(session: "Session") -> str:
 
 def _use_defaults(reason: str) -> EffectiveConfiguration:
     finding = codes.CONFIGURATION_NOT_READ.at("", f"{reason}; using the defaults")
-    return EffectiveConfiguration(Configuration(), (LocatedFinding(finding, "", 0, 0),))
+    return EffectiveConfiguration(Configuration(), (LocatedFinding(finding),))

@@ -271,5 +271,5 @@ async def _if_allowed(reading: Awaitable[T], findings: list[LocatedFinding]) -> 
     except ApiError as error:
         if error.code != 403:
             raise
-        findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", error.message), "", 0, 0))
+        findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", error.message)))
         return None

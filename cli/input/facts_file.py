@@ -41,5 +41,5 @@ def read_gates(
     """Return the gates of the options, by default those of `version`; or findings about them."""
     enabled = gates.read_gates(options.kubernetes_version or version, options.feature_gates)
     if not isinstance(enabled, gates.Gates):
-        return tuple(LocatedFinding(each, "", 0, 0) for each in enabled)
+        return tuple(LocatedFinding(each) for each in enabled)
     return enabled

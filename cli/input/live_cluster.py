@@ -37,7 +37,7 @@ class ClusterReadError(Exception):
     @property
     def located(self) -> LocatedFinding:
         """The finding in the form that commands print, without a file."""
-        return LocatedFinding(self.finding, "", 0, 0)
+        return LocatedFinding(self.finding)
 
 
 def run_with_session(chosen: argparse.Namespace, read: Callable[["Session"], Awaitable[T]]) -> T:
@@ -86,14 +86,18 @@ def _open_client(session: "Session", resource: "Resource") -> "ResourceClient[di
     return ResourceClient(session, resource, decode_object)
 
 
-async def list_if_served(session: "Session", resource: "Resource") -> list[dict[str, Value]]:
-    """List all objects of a kind; none if the cluster does not have the kind."""
-    try:
-        return await list_objects(session, resource)
-    except ApiError as error:
-        if error.not_found or error.code == 403:
-            return []
-        raise
+async def list_kinds(
+    session: "Session", needed: Iterable["Resource"], optional: Iterable["Resource"]
+) -> list[dict[str, Value]]:
+    """List all objects of these kinds; of optional ones those that the cluster has and shows."""
+    values = [each for kind in needed for each in await list_objects(session, kind)]
+    for kind in optional:
+        try:
+            values += await list_objects(session, kind)
+        except ApiError as error:
+            if not (error.not_found or error.code == 403):
+                raise
+    return values
 
 
 def as_documents(values: Iterable[Mapping[str, Value]]) -> list[Document]:

@@ -48,13 +48,13 @@ def run_by_allocator(options: argparse.Namespace, inputs: SimulationInput, strea
     placed: tuple[PodPlacement, ...] = ()
     if len(pods) > MAX_PODS:
         text = f"the allocator is asked about {MAX_PODS} of {len(pods):,} pods"
-        findings.append(LocatedFinding(codes.NOT_SIMULATED.at("", text), "", 0, 0))
+        findings.append(LocatedFinding(codes.NOT_SIMULATED.at("", text)))
     try:
         reply = ask_allocator(options, "/v1/simulate", _body(inputs, pods[:MAX_PODS]))
         placed = tuple(map(_read_placement, reply["pods"]))
     except ClusterReadError as error:
         failed = replace(error.finding, severity=Severity.ERROR)
-        findings.append(LocatedFinding(failed, "", 0, 0))
+        findings.append(LocatedFinding(failed))
     return _print(options, findings, placed, options.allocator_url, streams)
 
 

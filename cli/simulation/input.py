@@ -1,7 +1,6 @@
 """Reads the input of a simulation: the cluster, the pods to place and the configuration.
 
-Also keeps fields that the structs of `drawbridge.dra` do not have: `unschedulable` of a node, the
-creation time of a class, and allocations as written.
+Also keeps what the structs of `drawbridge.dra` do not have: allocations as written.
 """
 
 import argparse
@@ -16,28 +15,28 @@ from cli import config as configuring
 from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.effective_configuration import read_effective_configuration
+from cli.input.facts_file import read_gates
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
+from cli.simulation.pod_allocators import find_cluster_nodes
 from cli.terminal.streams import Streams
 from drawbridge.config.load import load_configuration
-from drawbridge.config.model import Configuration, Legacy
+from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding
-from drawbridge.documents.paths import format_path, get_value, parse_path
+from drawbridge.documents.paths import format_path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra import gates
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.nodes import Node
-from drawbridge.facts.offers import served_resources
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
-from drawbridge.ledger.extended_resources import class_by_resource_name
 from drawbridge.ledger.generated_claims import with_name
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
 from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import PodCount, count_pods
-from drawbridge.translate.manifests.workloads import Place, find_places, map_path
+from drawbridge.translate.manifests.workloads import Place, find_places, map_finding_path
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
@@ -50,8 +49,6 @@ class ObjectDetails:
     # Pods and workloads, and whether they are to be placed or exist in the cluster.
     pods: dict[str, tuple[Document, bool]] = field(default_factory=dict)
     allocations: dict[str, dict[str, Any]] = field(default_factory=dict)
-    created: dict[str, str] = field(default_factory=dict)
-    unschedulable: set[str] = field(default_factory=set)
     places: dict[str, Document] = field(default_factory=dict)
 
 
@@ -97,7 +94,7 @@ def read_input(options: argparse.Namespace, streams: Streams) -> SimulationInput
     objects = sort_documents(_read(options, streams, details, live))
     objects = replace(objects, places=details.places)
     findings = [*live.findings, *objects.findings]
-    enabled = _gates(options, live.version)
+    enabled = read_gates(options, live.version or gates.NEWEST)
     if isinstance(enabled, tuple):
         findings += enabled
         enabled = gates.DEFAULTS
@@ -108,7 +105,7 @@ def read_input(options: argparse.Namespace, streams: Streams) -> SimulationInput
     pods = tuple(_pods(details, findings))
     # The allocator knows the nodes itself.
     nodes = () if options.allocator_url else _select_nodes(options.node, objects, findings)
-    cluster = _cluster(nodes, objects, details, enabled, configuration.legacy)
+    cluster = find_cluster_nodes(nodes, objects, enabled, configuration.legacy)
     is_live = bool(live.documents)
     return SimulationInput(
         objects, details, enabled, configuration, pods, cluster, tuple(findings), is_live
@@ -123,30 +120,11 @@ def _select_nodes(
         nodes = {name: each for name, each in nodes.items() if name == node}
         if not nodes:
             missing = codes.NODE_UNKNOWN.at("--node", f"Node {node} not found")
-            findings.append(LocatedFinding(missing, "", 0, 0))
+            findings.append(LocatedFinding(missing))
     elif not nodes:
         missing = codes.NODES_MISSING.at("--cluster", "the input has no Node")
-        findings.append(LocatedFinding(missing, "", 0, 0))
+        findings.append(LocatedFinding(missing))
     return tuple(nodes.values())
-
-
-def _cluster(
-    nodes: tuple[Node, ...],
-    objects: ClusterObjects,
-    details: ObjectDetails,
-    enabled: Gates,
-    legacy: Legacy,
-) -> ClusterNodes:
-    classes = {each.metadata.name: each for each in objects.classes}.values()
-    return ClusterNodes(
-        nodes=nodes,
-        unschedulable=frozenset(details.unschedulable),
-        # The facts that decide a translation know the names of plugins by the same function.
-        advertised={each.name: frozenset(served_resources(each, legacy)) for each in objects.nodes},
-        classes=class_by_resource_name(classes, details.created)
-        if enabled.extended_resource
-        else {},
-    )
 
 
 def _read(
@@ -172,15 +150,8 @@ def _keep_details(document: Document, details: ObjectDetails, *, to_place: bool)
     """Keep what the struct of an object leaves out; a later object replaces one of its name."""
     fields = as_mapping(document.value)
     kind, metadata = fields.get("kind"), as_mapping(fields.get("metadata"))
-    name = f"{metadata.get('name')}"
-    full_name = f"{metadata.get('namespace') or 'default'}/{name}"
-    if kind == "Node":
-        details.unschedulable.discard(name)
-        if as_mapping(fields.get("spec")).get("unschedulable") is True:
-            details.unschedulable.add(name)
-    elif kind == "DeviceClass":
-        details.created[name] = f"{metadata.get('creationTimestamp') or ''}"
-    elif kind == "ResourceClaim":
+    full_name = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+    if kind == "ResourceClaim":
         details.allocations.pop(full_name, None)
         allocation = as_mapping(fields.get("status")).get("allocation")
         if isinstance(allocation, dict):
@@ -193,18 +164,6 @@ def _keep_details(document: Document, details: ObjectDetails, *, to_place: bool)
 
 def _has_pods(value: Value) -> bool:
     return bool(find_places(value) or argo.find_places(value))
-
-
-def _gates(options: argparse.Namespace, version: str) -> Gates | tuple[LocatedFinding, ...]:
-    overrides = gates.parse_gates(options.feature_gates)
-    if not isinstance(overrides, tuple):
-        enabled = gates.gates_of_version(
-            options.kubernetes_version or version or gates.NEWEST, overrides
-        )
-        if isinstance(enabled, Gates):
-            return enabled
-        overrides = enabled
-    return tuple(LocatedFinding(each, "", 0, 0) for each in overrides)
 
 
 def _configuration(
@@ -266,8 +225,7 @@ def _pod_of_template(value: Value, place: Place, count: PodCount) -> Value:
 def _in_workload(finding: Finding, place: Place) -> Finding:
     if place.is_pod:
         return finding
-    tokens = (int(each) if each.isdecimal() else each for each in parse_path(finding.path))
-    return msgspec.structs.replace(finding, path=format_path(map_path(tuple(tokens), place)))
+    return msgspec.structs.replace(finding, path=map_finding_path(finding.path, place))
 
 
 def _pending(pod: Pod) -> bool:
@@ -306,13 +264,12 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
 async def _read_documents(session: "Session", options: argparse.Namespace) -> list[Document]:
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
-    needed = (resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS)
-    values = [each for kind in needed for each in await live_cluster.list_objects(session, kind)]
-    for kind in (resources.TEMPLATES, resources.TAINT_RULES):
-        values += await live_cluster.list_if_served(session, kind)
+    needed = [resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS]
     if options.preempt:
-        for kind in (resources.PRIORITY_CLASSES, resources.DISRUPTION_BUDGETS):
-            values += await live_cluster.list_objects(session, kind)
+        needed += [resources.PRIORITY_CLASSES, resources.DISRUPTION_BUDGETS]
+    optional = (resources.TEMPLATES, resources.TAINT_RULES)
+    values = await live_cluster.list_kinds(session, needed, optional)
+    if options.preempt:
         pods = await live_cluster.list_objects(session, resources.PODS)
         # Pods of the cluster that wait are not what the command is about.
         values += [each for each in pods if get_value(each, ("spec", "nodeName"))]

@@ -12,13 +12,16 @@ from msgspec.structs import replace
 
 from cli.input.cluster_objects import ClusterObjects
 from drawbridge.agreement.owned_pools import decide_node, owned_pools, select_owned_slices
-from drawbridge.config.model import Configuration
+from drawbridge.config.model import Configuration, Legacy
 from drawbridge.config.policy import compatibility_declarations, partition_tables
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.gates import Gates
+from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
+from drawbridge.facts.offers import served_resources
+from drawbridge.ledger.extended_resources import class_by_resource_name
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.pods import Pod
@@ -97,4 +100,17 @@ def find_pod_allocators(
             node.name for node in objects.nodes if decide_node(entries, node.labels).fenced
         ),
         moves_default=owns_all_drivers(facts, configuration),
+    )
+
+
+def find_cluster_nodes(
+    nodes: tuple[Node, ...], objects: ClusterObjects, enabled: Gates, legacy: Legacy
+) -> ClusterNodes:
+    """Return nodes with the resource names that plugins and classes serve there."""
+    classes = {each.metadata.name: each for each in objects.classes}.values()
+    return ClusterNodes(
+        nodes=nodes,
+        # The facts that decide a translation know the names of plugins by the same function.
+        advertised={each.name: frozenset(served_resources(each, legacy)) for each in objects.nodes},
+        classes=class_by_resource_name(classes) if enabled.extended_resource else {},
     )

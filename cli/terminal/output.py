@@ -10,6 +10,7 @@ from typing import Final, TextIO, TypeVar
 
 import msgspec
 
+from cli.terminal.exit_codes import BAD
 from cli.terminal.streams import Streams
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra.counted import count_noun
@@ -146,3 +147,12 @@ def with_progress(
     finally:
         streams.err.write(_CLEAR)
         streams.err.flush()
+
+
+def print_unreadable(findings: Sequence[LocatedFinding], form: str, streams: Streams) -> int:
+    """Print why a command has no result; returns the exit code."""
+    if form == "text":
+        print_findings(findings, streams.err)
+    else:
+        print_value(findings_as_data(findings), form, streams.out)
+    return BAD

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from cli.input.cluster_objects import ClusterObjects
-from cli.simulation.pod_allocators import PodAllocators, find_pod_allocators
+from cli.simulation.pod_allocators import (
+    PodAllocators,
+    find_cluster_nodes,
+    find_pod_allocators,
+)
 from drawbridge.agreement.owned_pools import owned_pools
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document
@@ -19,8 +23,6 @@ from drawbridge.dra.claim import Template, template_reader
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.gates import Gates
 from drawbridge.facts.model import Facts
-from drawbridge.facts.offers import served_resources
-from drawbridge.ledger.extended_resources import class_by_resource_name
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.placing import Placer, PodPlacement
@@ -70,19 +72,8 @@ def make_preview(
     """Prepare the placement on the devices of a cluster, by the allocators of translated pods."""
     allocators = find_pod_allocators(objects, enabled, configuration, facts)
     used = Allocator if owned_pools(configuration) else (Allocator.UPSTREAM,)
-    nodes = ClusterNodes(
-        nodes=tuple({each.name: each for each in objects.nodes}.values()),
-        unschedulable=objects.unschedulable,
-        advertised={
-            node.name: frozenset(served_resources(node, configuration.legacy))
-            for node in objects.nodes
-        },
-        classes=class_by_resource_name(
-            {each.metadata.name: each for each in objects.classes}.values(), objects.created
-        )
-        if enabled.extended_resource
-        else {},
-    )
+    by_name = tuple({each.name: each for each in objects.nodes}.values())
+    nodes = find_cluster_nodes(by_name, objects, enabled, configuration.legacy)
     return PlacementPreview(allocators, {each: allocators.planner(each) for each in used}, nodes)
 
 

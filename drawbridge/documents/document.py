@@ -29,12 +29,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class LocatedFinding:
-    """A finding with its position in a file."""
+    """A finding with its position in a file, if it has one."""
 
     finding: Finding
-    source: str
-    line: int
-    column: int
+    source: str = ""
+    line: int = 0
+    column: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -29,16 +29,14 @@ def requested_names(pod: Pod) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def class_by_resource_name(
-    classes: Iterable[DeviceClass], created: Mapping[str, str] = {}
-) -> dict[str, str]:
+def class_by_resource_name(classes: Iterable[DeviceClass]) -> dict[str, str]:
     """Return the class that serves each name, including the implicit names.
 
-    If two classes have one name, the one with the later `created` serves it. At equal times the
+    If two classes have one name, the one that was created later serves it. At equal times the
     first by name does.
     """
     ordered = sorted(classes, key=attrgetter("metadata.name"), reverse=True)
-    ordered.sort(key=lambda each: created.get(each.metadata.name, ""))
+    ordered.sort(key=lambda each: each.metadata.creation_timestamp or "")
     names: dict[str, str] = {}
     for device_class in ordered:
         name = device_class.metadata.name

@@ -35,7 +35,6 @@ class ClusterNodes(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     nodes: tuple[Node, ...]
-    unschedulable: frozenset[str] = frozenset()
     fenced: frozenset[str] = frozenset()
     advertised: Mapping[str, frozenset[str]] = {}
     classes: Mapping[str, str] = {}
@@ -58,7 +57,7 @@ def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[R
             f"excluded by nodeName {requested}", len(cluster.nodes), len(nodes)
         )
     else:
-        nodes, reasons = schedulable_nodes(cluster.nodes, cluster)
+        nodes, reasons = schedulable_nodes(cluster.nodes)
         nodes, fenced = _reachable_behind_fence(pod, nodes, cluster)
         reasons = (*reasons, *fenced)
     selector = pod.spec.node_selector
@@ -85,13 +84,11 @@ def _reachable_behind_fence(
     return found, _exclusion_reasons(text, len(nodes), len(found))
 
 
-def schedulable_nodes(
-    nodes: Sequence[Node], cluster: ClusterNodes
-) -> tuple[list[Node], tuple[Reason, ...]]:
+def schedulable_nodes(nodes: Sequence[Node]) -> tuple[list[Node], tuple[Reason, ...]]:
     """Return the schedulable nodes, and reasons for the others."""
     if not nodes:
         return [], (make_reason(codes.NODE_UNFIT, "nodes", "there are no nodes"),)
-    nodes_found = [node for node in nodes if node.name not in cluster.unschedulable]
+    nodes_found = [node for node in nodes if not node.unschedulable]
     reasons = _exclusion_reasons("unschedulable", len(nodes), len(nodes_found))
     return nodes_found, reasons
 

@@ -136,7 +136,7 @@ class Placer:
     def place_claims(self, names: Sequence[str], nodes: Sequence[Node]) -> PodPlacement:
         """Place existing claims together, in their order, like the claims of one pod."""
         claims = tuple(self._claims[name] for name in names)
-        open_nodes, unfit = node_fit.schedulable_nodes(nodes, self._cluster)
+        open_nodes, unfit = node_fit.schedulable_nodes(nodes)
         found, elsewhere = self._solve(claims, open_nodes, self.ledger.view())
         answers = {node: (claims, answer) for node, answer in found.items()}
         return self._choose_node(None, None, claims, answers, (*unfit, *elsewhere))

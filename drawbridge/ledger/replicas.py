@@ -61,7 +61,8 @@ def place_replicas(placer: PodPlacer, pod: Pod, number: int) -> ReplicaPlacement
 def place_on_each_node(placer: PodPlacer, pod: Pod, cluster: ClusterNodes) -> ReplicaPlacement:
     """Place one pod on each node that the template selects, as for a DaemonSet."""
     # The pods of a DaemonSet tolerate unschedulable nodes.
-    nodes, reasons = node_fit.selected_nodes(pod, replace(cluster, unschedulable=frozenset()))
+    tolerated = tuple(replace(each, unschedulable=False) for each in cluster.nodes)
+    nodes, reasons = node_fit.selected_nodes(pod, replace(cluster, nodes=tolerated))
     if not nodes:
         nowhere = PodPlacement(f"{pod.namespace}/{pod.metadata.name}", None, (), reasons)
         return ReplicaPlacement(0, 0, refused=nowhere)

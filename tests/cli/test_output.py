@@ -43,7 +43,7 @@ def test_a_finding_begins_with_file_and_line_and_ends_with_the_remedy() -> None:
             LocatedFinding(finding(), "a.yaml", 0, 0),
             "a.yaml: warning: Pod/a/b spec: it is odd [Odd]",
         ),
-        (LocatedFinding(finding(), "", 0, 0), "warning: Pod/a/b spec: it is odd [Odd]"),
+        (LocatedFinding(finding()), "warning: Pod/a/b spec: it is odd [Odd]"),
         (LocatedFinding(finding(path=""), "a", 1, 1), "a:1: warning: Pod/a/b: it is odd [Odd]"),
         (LocatedFinding(finding(about="", path=""), "a", 1, 1), "a:1: warning: it is odd [Odd]"),
         # The object of a finding about a file that cannot be read is the file.

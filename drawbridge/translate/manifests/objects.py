@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.patch import Edit
-from drawbridge.documents.paths import format_path, get_value, parse_path
+from drawbridge.documents.paths import format_path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes import scheduler
@@ -22,7 +22,7 @@ from drawbridge.translate.manifests.workloads import (
     find_other_requests,
     find_places,
     group_kind,
-    map_path,
+    map_finding_path,
 )
 from drawbridge.translate.pods import Translation, TranslationContext, translate
 
@@ -70,7 +70,7 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
 def _report_place(value: Value, place: Place, translation: Translation) -> Iterator[Finding]:
     """Yield the findings about a pod template, with paths in the object."""
     for finding in translation.findings:
-        yield replace(finding, path=_object_path(finding.path, place))
+        yield replace(finding, path=map_finding_path(finding.path, place))
     yield from ray.report_lost_gpus(value, place, translation)
 
 
@@ -82,11 +82,6 @@ def _add_workload_findings(
     codes = {each.code for each in own}
     others = [each for each in findings if each.code not in codes]
     return [*others, *own, *scheduler.report_queue(dict(value), (), classes)]
-
-
-def _object_path(path: str, place: Place) -> str:
-    tokens = (int(each) if each.isdecimal() else each for each in parse_path(path))
-    return format_path(map_path(tuple(tokens), place))
 
 
 def _with_namespace(template: ClaimTemplate, value: Value) -> Mapping[str, Value]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from drawbridge.documents.paths import Path, get_value
+from drawbridge.documents.paths import Path, format_path, get_value, parse_path
 from drawbridge.documents.values import Value
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
@@ -201,6 +201,12 @@ def map_path(path: Path, place: Place) -> Path:
         if path[:size] in place.positions:
             return (*place.positions[path[:size]], *path[size:])
     return path
+
+
+def map_finding_path(path: str, place: Place) -> str:
+    """Map the path of a finding about the pod to its path in the object."""
+    tokens = (int(each) if each.isdecimal() else each for each in parse_path(path))
+    return format_path(map_path(tuple(tokens), place))
 
 
 def _find_requests(
