@@ -1,44 +1,26 @@
-"""Translates Koordinator's joint allocation on published machine layouts, for docs/joint.md.
+"""What a joint request gets on published machine layouts, for docs/joint.md.
 
 The machines are data of the e2e drivers. The requests come from the real translation with real
-facts, and the devices from the real solver. Koordinator's choice is computed from the machine.
+facts, the devices from the real solver, and Koordinator's from its steps.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from typing import Any, Final, TypeVar
+from typing import Final, NamedTuple
 
-from cli.simulate import default_allocator
-from drawbridge.config.model import Configuration
-from drawbridge.documents.patch import apply_edits
-from drawbridge.dra.allocation import Allocation
-from drawbridge.dra.attributes import NUMA_NODE
-from drawbridge.dra.claim import template_reader
-from drawbridge.dra.classes import DeviceClass, class_reader
-from drawbridge.dra.decode import Reader
-from drawbridge.dra.nodes import Node
-from drawbridge.dra.slices import Slice, slice_reader
-from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.config.model import Placement
 from drawbridge.finding import Severity
-from drawbridge.ledger.ledger import Ledger
-from drawbridge.ledger.node_fit import ClusterNodes
-from drawbridge.ledger.placing import Placer
-from drawbridge.ledger.planner import Planner, PlannerObject
-from drawbridge.ledger.pods import pod_reader
-from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
-from drawbridge.translate.pods import TranslationContext, make_context
+from e2e.koordinator import published
 from e2e.koordinator.machines import OccupiedMachine
+from e2e.koordinator.meaning import enumerate_choices
+from e2e.koordinator.ours import Answer, answer
 from e2e.koordinator.request import DeviceRequest
-from e2e.koordinator.steps import place
-from e2e.nodes.families import nics, nvidia
-from e2e.nodes.layout import Layout
-from e2e.nodes.machine import Machine, machine
+from e2e.koordinator.steps import ChosenHardware, place
+from e2e.nodes.machine import machine
 
-T = TypeVar("T")
-
+Groups = tuple[tuple[int, int], ...]  # the GPUs and NICs of each group
 MAX_GPUS: Final = 8
 RELATED: Final = (
     "dgx-a100",
@@ -48,145 +30,132 @@ RELATED: Final = (
     "koordinator-h800",
 )
 UNRELATED: Final = ("azure-nd-a100-v4", "oci-gb200")
-_CLASSES: Final = {
-    "gpu.nvidia.com": 'device.attributes["gpu.nvidia.com"].type == "gpu"',
-    "dra.net": 'device.attributes["dra.net"].rdma == true',
-}
+JOINT: Final = ("gpu", "rdma")
 
 
-@dataclass(frozen=True)
-class SimulatedCluster:
-    """A cluster of one machine."""
+class MachineInUse(NamedTuple):
+    """A row of the table: a machine, the numbers of the GPUs and NICs in use, and a request."""
 
-    machine: Machine
-    context: TranslationContext
-    planner: Planner
-    cluster: ClusterNodes
-
-
-@dataclass(frozen=True)
-class JointResult:
-    """The result for one pod: the GPUs and NICs of each group, or the findings that refuse it."""
-
-    groups: tuple[tuple[int, int], ...] = ()
-    findings: tuple[str, ...] = ()
-    # The devices of each group on an empty node: GPUs by number and NICs by name.
-    devices: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...] = ()
+    shape: str
+    gpus: tuple[int, ...]
+    nics: tuple[int, ...]
+    request: DeviceRequest
 
     @property
-    def nics(self) -> int:
-        """The number of requested NICs."""
-        return sum(nics for _, nics in self.groups)
+    def occupied(self) -> OccupiedMachine:
+        """The machine of the row."""
+        hardware = machine("node-1", self.shape)
+        return OccupiedMachine(hardware, frozenset(self.gpus), frozenset(self.nics))
 
 
-@cache
-def make_cluster(shape: str, *, numa: bool = False) -> SimulatedCluster:
-    """Make a cluster of one machine; with `numa`, NICs publish their NUMA node as GPUs do."""
-    hardware = machine("node-1", shape)
-    published = (nvidia.layout(hardware), nics.dranet(hardware))
-    slices = tuple(each for layout in published for each in _slices(layout, numa=numa))
-    classes = tuple(_class(name, text) for name, text in _CLASSES.items())
-    node = Node("node-1")
-    planner = Planner(allocator=default_allocator(Configuration()))
-    objects: tuple[PlannerObject, ...] = (*slices, *classes, node)
-    for obj in objects:
-        planner.update(obj)
-    counted = gather_facts(FactsInput(slices, classes, (node,))).facts
-    return SimulatedCluster(
-        hardware, make_context(Configuration(), counted), planner, ClusterNodes(nodes=(node,))
-    )
+IN_USE: Final = (
+    MachineInUse("aws-p4d", (1, 3, 5, 7), (), DeviceRequest(3, 100, JOINT, same_pcie=True)),
+    MachineInUse("aws-p4d", (), (0,), DeviceRequest(1, 100, JOINT, same_pcie=True)),
+    MachineInUse("hgx-h100", (), (0, 1), DeviceRequest(2, 100, JOINT, same_pcie=True)),
+    MachineInUse("hgx-h100", (), (), DeviceRequest(4, 200, JOINT, same_pcie=True)),
+    MachineInUse("aws-p4d", (2, 3, 4, 5, 6, 7), (0,), DeviceRequest(2, 100, JOINT)),
+    MachineInUse("aws-p4d", (0,), (), DeviceRequest(2)),
+    MachineInUse("aws-p4d", (7,), (), DeviceRequest(1)),
+)
 
 
-def _slices(layout: Layout, *, numa: bool) -> Iterator[Slice]:
-    devices = [device.published() for sheet in layout.sheets for device in sheet.devices]
-    if numa:
-        devices = [_on_numa(each) for each in devices]
-    raw = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": layout.driver},
-        "spec": {
-            "driver": layout.driver,
-            "nodeName": layout.node,
-            "pool": {"name": layout.node, "generation": 1, "resourceSliceCount": 1},
-            "devices": devices,
-        },
-    }
-    yield _read(slice_reader(), raw)
+class JointResult(NamedTuple):
+    """The devices of each group, GPUs by number and NICs by name, or why the pod is refused."""
+
+    devices: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...] = ()
+    findings: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> Groups:
+        """The GPUs and NICs of each group."""
+        return tuple((len(gpus), len(nics)) for gpus, nics in self.devices)
 
 
-def _read(reader: Reader[T], raw: object) -> T:
-    read = reader.read(raw)
-    if isinstance(read, tuple):
-        raise ValueError(read)  # noqa: TRY004  # the content is wrong, not the type
-    return read
+def empty_machine(shape: str, *, numa: bool = False) -> OccupiedMachine:
+    """Return a machine; with `numa`, NICs publish their NUMA node as GPUs do."""
+    return OccupiedMachine(machine("node-1", shape), numa=numa)
 
 
-def _on_numa(device: dict[str, Any]) -> dict[str, Any]:
-    attributes = device["attributes"]
-    number = attributes.get(NUMA_NODE) or attributes["numaNode"]
-    return {**device, "attributes": {**attributes, NUMA_NODE: number}}
-
-
-def _class(name: str, expression: str) -> DeviceClass:
-    text = f'device.driver == "{name}" && {expression}'
-    raw = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": name},
-        "spec": {"selectors": [{"cel": {"expression": text}}]},
-    }
-    return _read(class_reader(), raw)
+def _request(gpus: int, rdma: int) -> DeviceRequest:
+    return DeviceRequest(gpus, rdma, JOINT, same_pcie=True)
 
 
 @cache
 def translate_joint(shape: str, gpus: int, rdma: int, *, numa: bool = False) -> JointResult:
-    """Translate the pod for a machine, and place it there."""
-    on = make_cluster(shape, numa=numa)
-    asked = DeviceRequest(gpus, rdma, ("gpu", "rdma"), same_pcie=True).pod()
-    one = translate_object(asked, "Pod//worker", on.context)
+    """Translate the pod for a machine with native placement, and place it there."""
+    empty = empty_machine(shape, numa=numa)
+    ours = answer(empty, _request(gpus, rdma), Placement.NATIVE)
     findings = tuple(
         f"{finding.message} [{finding.code}]"
-        for finding in one.findings
+        for finding in ours.findings
         if finding.severity is Severity.ERROR or finding.code == "NeighbourhoodChanged"
     )
-    if not one.templates:
-        return JointResult(findings=findings)
-    spec: Any = one.templates[0]["spec"]
-    counts = [each["exactly"]["count"] for each in spec["spec"]["devices"]["requests"]]
-    groups = tuple(zip(counts[::2], counts[1::2], strict=True))
-    return JointResult(groups, findings, tuple(_placed(asked, one, on)))
+    groups = groupby(ours.results, lambda each: each.request.partition("-")[2])
+    chosen = [published.find_hardware(empty, [one.device for one in each]) for _, each in groups]
+    named = [(each.gpus, tuple(sorted(nic_names(empty, each)))) for each in chosen]
+    return JointResult(tuple(named), findings)
 
 
-def _placed(
-    asked: dict[str, Any], one: TranslatedObject, on: SimulatedCluster
-) -> Iterator[tuple[tuple[int, ...], tuple[str, ...]]]:
-    """Yield the devices that each group gets on the empty machine."""
-    templates = [_read(template_reader(), dict(each)) for each in one.templates]
-    carried = _read(pod_reader(), apply_edits(asked, one.edits))
-    placement = Placer(on.planner, Ledger(), on.cluster, (), templates).place_pod(carried)
-    if placement.node is None:
-        raise ValueError(f"{on.machine.shape} gives {asked} nothing: {placement.reasons}")
-    results = [
-        result
-        for _, allocation in placement.claims
-        for result in (allocation or Allocation()).devices.results
-    ]
-    names = {f"pci-{nic.bus.replace(':', '-').replace('.', '-')}": nic for nic in on.machine.nics}
-    for _, group in groupby(results, lambda each: each.request.partition("-")[2]):
-        devices = [each.device for each in group]
-        numbers = (int(each.partition("-")[2]) for each in devices if each.startswith("gpu-"))
-        nics = (names[each].name for each in devices if each in names)
-        yield tuple(sorted(numbers)), tuple(sorted(nics))
+@cache
+def bridge_answer(shape: str, gpus: int, rdma: int) -> Answer:
+    """Return what a pod with the joint rule gets on an empty machine in bridge placement."""
+    return answer(empty_machine(shape), _request(gpus, rdma))
 
 
-def koordinator_groups(shape: str, gpus: int, rdma: int) -> tuple[tuple[int, int], ...] | None:
+def nic_names(on: OccupiedMachine, chosen: ChosenHardware) -> Iterator[str]:
+    """Yield the names of the NICs."""
+    return (on.hardware.nics[number].name for number in chosen.nics)
+
+
+def koordinator_groups(shape: str, gpus: int, rdma: int) -> Groups | None:
     """Return the GPUs and NICs that Koordinator takes on each root of an empty machine, or None."""
+    taken = place(empty_machine(shape), _request(gpus, rdma))
+    return None if taken is None else groups_by_root(shape, taken)
+
+
+def groups_by_root(shape: str, chosen: ChosenHardware) -> Groups:
+    """Return the GPUs and NICs on each root, those with most devices first."""
     hardware = machine("node-1", shape)
-    request = DeviceRequest(gpus, rdma, ("gpu", "rdma"), same_pcie=True)
-    taken = place(OccupiedMachine(hardware), request)
-    if taken is None:
-        return None
-    gpu_roots = Counter(hardware.gpus[number].root for number in taken.gpus)
-    nic_roots = Counter(hardware.nics[number].root for number in taken.nics)
-    return tuple((count, nic_roots[root]) for root, count in gpu_roots.items())
+    gpus = Counter(hardware.gpus[number].root for number in chosen.gpus)
+    nics = Counter(hardware.nics[number].root for number in chosen.nics)
+    return tuple(sorted(((gpus[r], nics[r]) for r in gpus | nics), reverse=True))
+
+
+def find_differences() -> Iterator[str]:
+    """Yield the pods for which native placement and Koordinator take other numbers of devices."""
+    for shape, gpus, rdma in _pods((*RELATED, *UNRELATED)):
+        ours = translate_joint(shape, gpus, rdma).groups
+        theirs = koordinator_groups(shape, gpus, rdma) or ()
+        if _numbers(shape, ours) != _numbers(shape, theirs):
+            yield f"{shape} with {gpus} GPUs and rdma {rdma}"
+
+
+def find_bridge_differences() -> Iterator[str]:
+    """Yield the pods for which bridge placement differs from Koordinator, or refuses wrongly."""
+    for shape, gpus, rdma in _pods(RELATED):
+        ours, theirs = bridge_answer(shape, gpus, rdma), koordinator_groups(shape, gpus, rdma)
+        if theirs and ours.chosen:
+            is_equal = groups_by_root(shape, ours.chosen) == theirs
+        else:
+            possible = next(enumerate_choices(empty_machine(shape), _request(gpus, rdma)), None)
+            is_equal = not theirs and (ours.chosen is None) == (possible is None)
+        if not is_equal:
+            yield f"{shape} with {gpus} GPUs and rdma {rdma}"
+
+
+def _pods(shapes: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
+    for shape in shapes:
+        for gpus in range(1, MAX_GPUS + 1):
+            yield from ((shape, gpus, rdma) for rdma in dict.fromkeys((100, 100 * gpus)))
+
+
+def _numbers(shape: str, groups: Groups) -> list[tuple[int, int]]:
+    """Return the groups in sorted order; their sums if they take all devices of a machine."""
+    total = (sum(gpus for gpus, _ in groups), sum(nics for _, nics in groups))
+    return [total] if total == count_devices(shape) else sorted(groups)
+
+
+def count_devices(shape: str) -> tuple[int, int]:
+    """Return the numbers of GPUs and NICs of a machine."""
+    hardware = machine("node-1", shape)
+    return len(hardware.gpus), len(hardware.nics)

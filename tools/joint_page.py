@@ -4,24 +4,30 @@ Fills the results of `tools.joint` into the text of joint.md, and compares them 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from drawbridge.config.model import Placement
+from e2e.koordinator.machines import OccupiedMachine
+from e2e.koordinator.ours import answer
+from e2e.koordinator.request import DeviceRequest
+from e2e.koordinator.steps import ChosenHardware, place
 from tools.joint import (
+    IN_USE,
     MAX_GPUS,
     RELATED,
     UNRELATED,
-    JointResult,
-    koordinator_groups,
-    make_cluster,
-    translate_joint,
-)
-from tools.joint_bridge import (
-    build_bridge_table,
-    build_table_in_use,
+    Groups,
+    bridge_answer,
+    count_devices,
     find_bridge_differences,
+    find_differences,
+    groups_by_root,
+    koordinator_groups,
+    nic_names,
+    translate_joint,
 )
 
 TEXT: Final = Path(__file__).parent / "joint.md"
@@ -30,19 +36,29 @@ TEXT: Final = Path(__file__).parent / "joint.md"
 def build_page() -> str:
     """Build the page."""
     parts = {
-        "plain": _table(RELATED, lambda shape, gpus: translate_joint(shape, gpus, 100)),
-        "counted": _table(RELATED, lambda shape, gpus: translate_joint(shape, gpus, 100 * gpus)),
-        "given": _devices("aws-p4d"),
+        "plain": _table(RELATED, lambda shape, gpus: _native(shape, gpus, 100)),
+        "counted": _table(RELATED, lambda shape, gpus: _native(shape, gpus, 100 * gpus)),
+        "given": _devices_of_groups("aws-p4d"),
         "refused": translate_joint(UNRELATED[0], 1, 100).findings[0],
-        "numa": _table(UNRELATED, lambda shape, gpus: translate_joint(shape, gpus, 100, numa=True)),
+        "numa": _table(UNRELATED, lambda shape, gpus: _native(shape, gpus, 100, numa=True)),
         "changed": translate_joint(UNRELATED[0], 1, 100, numa=True).findings[0],
         "small": translate_joint("hgx-h100", 4, 200).findings[0],
         "same": compare(),
-        "bridge": build_bridge_table(lambda gpus: 100 * gpus),
+        "bridge": _table(RELATED, _bridge),
         "bridge_same": compare_bridge(),
-        "used": build_table_in_use(),
+        "used": _table_in_use(),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], TEXT.read_text("utf-8"))
+
+
+def compare() -> str:
+    """Describe how the numbers differ from Koordinator's."""
+    if found := list(find_differences()):
+        return "On an empty machine the numbers differ for " + "; ".join(found) + "."
+    return (
+        "On an empty machine the results are equal: every line of the first two tables has the\n"
+        "same GPUs and NICs on each root, and the same machines refuse the pod."
+    )
 
 
 def compare_bridge() -> str:
@@ -55,27 +71,40 @@ def compare_bridge() -> str:
     )
 
 
-def _table(shapes: tuple[str, ...], found: Callable[[str, int], JointResult]) -> str:
+def _table(shapes: tuple[str, ...], cell: Callable[[str, int], str]) -> str:
     rows = ["| GPUs | " + " | ".join(shapes) + " |", "|---" * (len(shapes) + 1) + "|"]
     for gpus in range(1, MAX_GPUS + 1):
-        cells = (_cell(found(shape, gpus), shape) for shape in shapes)
+        cells = (cell(shape, gpus) for shape in shapes)
         rows.append(f"| {gpus} | " + " | ".join(cells) + " |")
     return "\n".join(rows)
 
 
-def _cell(each: JointResult, shape: str) -> str:
-    if not each.groups:
-        text = each.findings[0].partition(": ")[2].rpartition(" [")[0]
-        return f"refused: {text}"
-    machine = make_cluster(shape).machine
-    if each.groups == ((len(machine.gpus), len(machine.nics)),):
-        return f"all ({each.nics} NICs)"
-    runs = ((group, len(list(alike))) for group, alike in groupby(each.groups))
-    texts = (f"{n} of {a}:{b}" if n > 1 else f"{a}:{b}" for (a, b), n in runs)
-    return ", ".join(texts) + f" ({each.nics} NIC{'s' if each.nics > 1 else ''})"
+def _native(shape: str, gpus: int, rdma: int, *, numa: bool = False) -> str:
+    found = translate_joint(shape, gpus, rdma, numa=numa)
+    if not found.groups:
+        return f"refused: {found.findings[0].partition(': ')[2].rpartition(' [')[0]}"
+    nics = sum(number for _, number in found.groups)
+    if found.groups == (count_devices(shape),):
+        return f"all ({nics} NICs)"
+    return f"{_runs(found.groups)} ({nics} NIC{'s' if nics > 1 else ''})"
 
 
-def _devices(shape: str) -> str:
+def _bridge(shape: str, gpus: int) -> str:
+    """Return a cell; italic where Koordinator allocates nothing."""
+    ours = bridge_answer(shape, gpus, 100 * gpus)
+    if ours.chosen is None:
+        return f"refused: {ours.refused.partition(': ')[2]}"
+    text = _runs(groups_by_root(shape, ours.chosen))
+    return text if koordinator_groups(shape, gpus, 100 * gpus) else f"*{text}*"
+
+
+def _runs(groups: Groups) -> str:
+    """Write equal groups once with their number."""
+    runs = ((a, b, len(list(alike))) for (a, b), alike in groupby(groups))
+    return ", ".join(f"{n} of {a}:{b}" if n > 1 else f"{a}:{b}" for a, b, n in runs)
+
+
+def _devices_of_groups(shape: str) -> str:
     rows = ["| GPUs | each group's devices |", "|---|---|"]
     for gpus in range(1, MAX_GPUS + 1):
         groups = (
@@ -86,32 +115,36 @@ def _devices(shape: str) -> str:
     return "\n".join(rows)
 
 
-def find_differences() -> Iterator[str]:
-    """Yield the pods of the tables for which Koordinator takes other numbers of devices."""
-    for shape in (*RELATED, *UNRELATED):
-        for gpus in range(1, MAX_GPUS + 1):
-            for rdma in dict.fromkeys((100, 100 * gpus)):
-                ours, theirs = (
-                    translate_joint(shape, gpus, rdma).groups,
-                    koordinator_groups(shape, gpus, rdma),
-                )
-                if _numbers(shape, ours) != _numbers(shape, theirs or ()):
-                    yield f"{shape} with {gpus} GPUs and rdma {rdma}"
+def _table_in_use() -> str:
+    rows = [
+        "| machine | in use | requested | Koordinator | native | bridge |",
+        "|---|---|---|---|---|---|",
+    ]
+    for case in IN_USE:
+        occupied, request = case.occupied, case.request
+        native = answer(occupied, request, Placement.NATIVE)
+        cells = (
+            case.shape,
+            _devices(occupied, ChosenHardware(case.gpus, case.nics)) or "nothing",
+            _requested(request),
+            _taken(occupied, place(occupied, request)),
+            "refused" if native.refused else _taken(occupied, native.chosen),
+            _taken(occupied, answer(occupied, request).chosen),
+        )
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows)
 
 
-def _numbers(shape: str, groups: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
-    """Return the groups in sorted order; their sums if they take all devices of a machine."""
-    total = (sum(gpus for gpus, _ in groups), sum(nics for _, nics in groups))
-    machine = make_cluster(shape).machine
-    return [total] if total == (len(machine.gpus), len(machine.nics)) else sorted(groups)
+def _requested(request: DeviceRequest) -> str:
+    gpus = "1 GPU" if request.gpus == 1 else f"{request.gpus} GPUs"
+    if not request.rdma:
+        return gpus
+    return f"{gpus}, `rdma: {request.rdma}`" + ("" if request.same_pcie else ", no `requiredScope`")
 
 
-def compare() -> str:
-    """Describe how the numbers differ from Koordinator's."""
-    found = list(find_differences())
-    if found:
-        return "On an empty machine the numbers differ for " + "; ".join(found) + "."
-    return (
-        "On an empty machine the results are equal: every line of the first two tables has the\n"
-        "same GPUs and NICs on each root, and the same machines refuse the pod."
-    )
+def _taken(on: OccupiedMachine, chosen: ChosenHardware | None) -> str:
+    return _devices(on, chosen) if chosen else "waits"
+
+
+def _devices(on: OccupiedMachine, chosen: ChosenHardware) -> str:
+    return " ".join([*(f"gpu-{number}" for number in chosen.gpus), *nic_names(on, chosen)])

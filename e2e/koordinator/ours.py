@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from drawbridge.config.model import Configuration, Partitions, Placement
 from drawbridge.config.policy import partition_tables
 from drawbridge.config.string_formats import AttributeName, DriverName
+from drawbridge.dra.allocation import AllocationResult
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import read_class
 from drawbridge.dra.gates import Gates
@@ -39,14 +40,21 @@ MAX_WORK = 20_000
 class Answer:
     """What the pod gets, or why it gets nothing: refused at admission, or it waits.
 
-    `work` is that of the search, in the unit of the allocator's limit.
+    `results` are the devices by request. `work` is that of the search, in the unit of the
+    allocator's limit.
     """
 
     chosen: ChosenHardware | None = None
     refused: str = ""
     waits: str = ""
-    codes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     work: int = 0
+    results: tuple[AllocationResult, ...] = ()
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes of the findings of the translation."""
+        return tuple(each.code for each in self.findings)
 
 
 def answer(
@@ -61,17 +69,16 @@ def answer(
     classes = tuple(_read(each, read_class) for each in published.classes(machine))
     facts = gather_facts(FactsInput(slices, classes, (node,)), configuration, gates).facts
     claims, findings = _translated(request, configuration, facts)
-    codes = tuple(each.code for each in findings)
     if not claims:
         errors = [each.message for each in findings if each.severity is Severity.ERROR]
-        return Answer(refused="; ".join(errors) or f"{findings}", codes=codes)
+        return Answer(refused="; ".join(errors) or f"{findings}", findings=findings)
     inventory = build_inventory(slices, gates=gates)
     world = World(
         inventory,
         {each.metadata.name: each for each in classes},
         partitions=partition_tables(configuration),
     )
-    return replace(_allocate(machine, world, claims, node), codes=codes)
+    return replace(_allocate(machine, world, claims, node), findings=findings)
 
 
 def _allocate(
@@ -92,8 +99,9 @@ def _allocate(
     )[node.name]
     if not isinstance(found, Solution):
         return Answer(waits="; ".join(map(str, found.reasons)), work=sum(work))
-    names = [each.device for one in found.allocations for each in one.devices.results]
-    return Answer(published.find_hardware(machine, names), work=sum(work))
+    results = tuple(each for one in found.allocations for each in one.devices.results)
+    chosen = published.find_hardware(machine, [each.device for each in results])
+    return Answer(chosen, work=sum(work), results=results)
 
 
 def _translated(

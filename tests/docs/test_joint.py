@@ -6,11 +6,20 @@ from e2e.koordinator.meaning import find_violations
 from e2e.koordinator.ours import answer
 from e2e.koordinator.steps import ChosenHardware
 from e2e.nodes.machine import machine
-from tools.joint import MAX_GPUS, RELATED, UNRELATED, koordinator_groups, translate_joint
-from tools.joint_bridge import IN_USE, MachineInUse, bridge_answer, find_bridge_differences
-from tools.joint_page import build_page, find_differences
-
-Groups = tuple[tuple[int, int], ...]
+from tools.joint import (
+    IN_USE,
+    MAX_GPUS,
+    RELATED,
+    UNRELATED,
+    Groups,
+    MachineInUse,
+    bridge_answer,
+    find_bridge_differences,
+    find_differences,
+    koordinator_groups,
+    translate_joint,
+)
+from tools.joint_page import build_page
 
 
 @pytest.mark.parametrize("shape", RELATED)
