@@ -8,6 +8,7 @@ from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.nodes.provisioner import Provisioner
 from e2e.runner import print_line
 from e2e.scenarios.bridge_conditions import allocator_options
+from e2e.scenarios.bridge_failures import other_leader
 from e2e.scenarios.objects import claim_spec, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -66,6 +67,32 @@ def a_pod_whose_volume_never_binds_loses_its_devices_at_the_limit(stage: BridgeS
         stage.wait_unschedulable("slow")
         stage.delete_pod("rival")
         stage.wait_running("slow")
+
+
+@bridge_scenario("chaos")
+def after_a_restart_of_the_allocator_a_slow_volume_still_binds(stage: BridgeStage) -> None:
+    """The scheduler still holds the pod, but nothing is reserved any more, so it is tried again."""
+    provisioner = start_slow_pod(stage, math.inf)
+    stage.leader().restart_allocator()
+    provisioner.provision("data")
+    stage.wait("the slow pod runs", partial(runs, stage, "slow"), PATIENCE_SECONDS)
+
+
+@bridge_scenario("chaos")
+def after_a_change_of_the_leader_a_slow_volume_still_binds(stage: BridgeStage) -> None:
+    """The next scheduler holds it in turn, while another pod waits."""
+    provisioner = start_slow_pod(stage, math.inf)
+    leader = stage.leader()
+    leader.running_scheduler().child.kill()
+    leader.allocator.kill()
+    other = other_leader(stage, leader)
+    stage.wait("the devices are held", partial(other.allocator.metric, HELD), PATIENCE_SECONDS)
+    stage.pod("rival", templates={"gpu": "one"})
+    stage.wait_unschedulable("rival")
+    provisioner.provision("data")
+    stage.wait("the slow pod runs", partial(runs, stage, "slow"), PATIENCE_SECONDS)
+    stage.delete_pod("slow")
+    stage.wait_running("rival")
 
 
 def runs(stage: Stage, name: str) -> bool:
