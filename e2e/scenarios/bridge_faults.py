@@ -21,6 +21,7 @@ from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.owned_pools import FENCE, taint
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
+NIC = "dra.net"
 MARK = {"drawbridge.dev/allocation": '{"allocator":"drawbridge"}'}
 LABEL_CHANGE: JSON = {"metadata": {"labels": {"frozen": "no"}}}
 # A claim can get a mark and then no other change.
@@ -163,14 +164,17 @@ def a_node_that_cannot_be_tainted_does_not_stop_restarted_allocators(stage: Brid
 @bridge_scenario("full")
 def a_pod_whose_preemption_was_refused_gets_a_free_device_first(stage: BridgeStage) -> None:
     """Other pods have ended meanwhile, and pods of priority 0 wait for the same device."""
-    full, other = (stage.node(suffix, "lab-2g2n", {GPU: "full"}).name for suffix in "ab")
+    drivers = {GPU: "full", NIC: None}
+    full, other = (stage.node(suffix, "lab-2g2n", drivers).name for suffix in "ab")
     here, there = ({"kubernetes.io/hostname": name} for name in (full, other))
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     top, high = create_priority(stage, "top", 2000), create_priority(stage, "high", 1000)
     create_pods(stage, "top", 2, priorityClassName=top, nodeSelector=here)
     stage.wait("the node is full", run_all(stage, "top", 2))
-    create_pods(stage, "elsewhere", 1, nodeSelector=there)  # its device does not help
-    stage.wait_running("elsewhere-0")
+    # The allocator is asked for victims only beside a pod with a lower priority and a device.
+    stage.template("nic", claim_spec(request("nic", NIC)))
+    stage.pod("nic", templates={"nic": "nic"}, nodeSelector=here)
+    stage.wait_running("nic")
     create_pods(stage, "low", 4, nodeSelector=here)
     create_pods(stage, "high", 1, priorityClassName=high, nodeSelector=here)
     for name in ("low-3", "high-0"):
