@@ -169,3 +169,20 @@ def test_every_price_belongs_to_a_function() -> None:
         for overload in function.overloads
     }
     assert known >= PRICES.keys()
+
+
+def test_a_refused_evaluation_has_the_work_that_was_done() -> None:
+    step = "lists.range(1000).all(i, i >= 0)"
+    beyond = "lists.range(140000).all(i, -(-(-(-(-(-i))))) >= 0)"
+    with pytest.raises(EvaluationError) as refused:
+        evaluated(f"{step} && {beyond}")
+    assert refused.value.kind == EXCEEDED
+    assert refused.value.work < MOST_WORK / 4
+
+
+def test_an_evaluation_that_fails_has_the_work_that_was_done() -> None:
+    step = "lists.range(1000).all(i, i >= 0)"
+    with pytest.raises(EvaluationError) as failed:
+        evaluated(f'{step} && device.attributes["d"].no == 1')
+    assert failed.value.kind != EXCEEDED
+    assert failed.value.work >= evaluated(step).work

@@ -44,7 +44,7 @@ def spent(
             max_work=max_work, count_work=work.append,
         )[name]  # fmt: skip
         outcome = found.outcome if isinstance(found, Failure) else "solved"
-        steps = sum(each.steps for each in dict.fromkeys(evaluations))
+        steps = sum(each.steps for each in evaluations)
         of_nodes[name] = (sum(work), steps, outcome)
     return of_nodes
 
