@@ -34,7 +34,7 @@ ARGUMENTS, INSERTIONS, ATTACKERS, CONTAINERS = 200_000, 4_000, 4, 800
 # Of the 256 KiB that the API server accepts, what the pod's own annotations leave.
 ANNOTATIONS, ROOM = 256 << 10, 300
 MOST_CLAIMS = 64
-PODS_OF_EACH, SPANNED = 5, 120
+PODS_OF_EACH, SPANNED = 2, 120
 TOO_COMPLEX, TOO_LARGE = ("PodTooComplex", "TooManyClaims"), "AnnotationsTooLarge"
 
 
