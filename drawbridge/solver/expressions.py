@@ -18,10 +18,9 @@ from drawbridge.cel.dra.environment import device_variables
 from drawbridge.cel.dra.projections import PublishedProjection, is_readable, published_projection
 from drawbridge.cel.dra.reads import Reads, find_reads
 from drawbridge.cel.dra.selectors import Selectors
-from drawbridge.cel.environment import Program
 from drawbridge.cel.errors import CompileError, EvaluationError
 from drawbridge.cel.meter import EXCEEDED, MOST_WORK
-from drawbridge.cel.programs import MOST_SOURCE, Programs
+from drawbridge.cel.programs import Programs
 from drawbridge.cel.semver import Semver
 from drawbridge.cel.values import CelValue
 from drawbridge.dra.device import Attribute, Device
@@ -31,6 +30,8 @@ from drawbridge.dra.gates import Gates
 MAX_OUTCOMES = 300_000
 MAX_SEEN_DEVICES = 256
 MAX_EXPRESSIONS = 4096
+# Of the texts of all expressions together.
+MAX_SOURCE = 1 << 20
 # What is done in a call that can postpone the rest: about a millisecond to evaluate, and some to
 # compile.
 SHORT_WORK: Final = 20_000
@@ -94,27 +95,49 @@ class _Metered(NamedTuple):
     work: int
 
 
-class _CompiledExpression:
-    """An expression, what it reads, and its cached results, of which some were expensive."""
+class _Expression:
+    """What an expression reads, and its results, of which some were expensive.
+
+    They are kept when the program, which is much larger, is not kept any more. So a search ends
+    that needs more programs than are kept.
+    """
 
     def __init__(self, source: str, programs: Programs) -> None:
         self.source = source
         self.outcomes: dict[Hashable, EvaluationOutcome] = {}
         self.expensive: dict[Hashable, ExpensiveEvaluation] = {}
-        self.program: Program | None = None
         self.reads = Reads(())
         self.published: PublishedProjection | None = None
-        self.error = EvaluationFailure("")
+        self.error: EvaluationFailure | None = None
+        self._programs = programs
         try:
-            self.program = programs.compile(source)
-            self.reads = find_reads(self.program)
+            self.reads = find_reads(programs.compile(source))
             self.published = published_projection(self.reads)
         except CompileError as error:
             self.error = _describe_compile_error(error)
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether an evaluation has its program at once."""
+        return len(self.source) <= SHORT_SOURCE or self.source in self._programs
 
-def _make_cache() -> BoundedCache[str, _CompiledExpression]:
-    return BoundedCache(MAX_EXPRESSIONS, MOST_SOURCE)
+    def run(
+        self, seen: Mapping[str, CelValue], *, derived: bool, most_work: int = MOST_WORK
+    ) -> _Metered:
+        """Evaluate on the view of a device."""
+        program = self._programs.compile(self.source)
+        try:
+            result = program.evaluate(seen, most_work=most_work)
+        except EvaluationError as error:
+            if error.kind == EXCEEDED:
+                return _Metered(WorkRefusal(error.message), error.work)
+            return _Metered(EvaluationFailure(f"CEL runtime error: {error.message}"), error.work)
+        value = result.value
+        return _Metered(_attribute(value) if derived else bool(value), result.work)
+
+
+def _make_cache() -> BoundedCache[str, _Expression]:
+    return BoundedCache(MAX_EXPRESSIONS, MAX_SOURCE)
 
 
 class _SeenDevice:
@@ -135,7 +158,7 @@ class _SeenDevice:
             self._view = device_variables(self._driver, self._device, list_attributes=self._lists)
         return self._view
 
-    def project(self, compiled: _CompiledExpression) -> Hashable:
+    def project(self, compiled: _Expression) -> Hashable:
         """Return a key of what the expression reads of the device."""
         if self.is_readable and compiled.published is not None:
             return compiled.published.of(self._driver, self._device)
@@ -177,18 +200,18 @@ class ExpressionEvaluator:
         self, source: str, driver: str, device: Device, *, of_request: bool = False
     ) -> bool | EvaluationFailure:
         """Evaluate a selector, or a compatibility rule, on a device."""
-        compiled = self._selectors.get(source)
-        if compiled is None:
-            compiled = self._compile(self._selectors, source, of_request=of_request)
-        outcome = self._evaluate(compiled, driver, device, derived=False, of_request=of_request)
+        expression = self._selectors.get(source)
+        if expression is None:
+            expression = self._compile(self._selectors, source, of_request=of_request)
+        outcome = self._evaluate(expression, driver, device, derived=False, of_request=of_request)
         return outcome if isinstance(outcome, EvaluationFailure) else bool(outcome)
 
     def derive(self, source: str, driver: str, device: Device) -> Attribute | EvaluationFailure:
         """Evaluate a derived attribute on a device."""
-        compiled = self._derived.get(source)
-        if compiled is None:
-            compiled = self._compile(self._derived, source, of_request=True)
-        outcome = self._evaluate(compiled, driver, device, derived=True, of_request=True)
+        expression = self._derived.get(source)
+        if expression is None:
+            expression = self._compile(self._derived, source, of_request=True)
+        outcome = self._evaluate(expression, driver, device, derived=True, of_request=True)
         return EvaluationFailure("no attribute") if isinstance(outcome, bool) else outcome
 
     def record(self, compute: Callable[[], T], most: int | None = None) -> Evaluated[T]:
@@ -222,51 +245,54 @@ class ExpressionEvaluator:
         return evaluated.value
 
     def _compile(
-        self, known: BoundedCache[str, _CompiledExpression], source: str, *, of_request: bool
-    ) -> _CompiledExpression:
+        self, known: BoundedCache[str, _Expression], source: str, *, of_request: bool
+    ) -> _Expression:
         programs = self._programs.derived if known is self._derived else self._programs.stored
-        run = partial(_CompiledExpression, source, programs)
+        run = partial(_Expression, source, programs)
         keep = partial(known.put, source, cost=len(source))
         if of_request:
             self.interrupt()
             if self.postpone is not None and len(source) > SHORT_SOURCE:
                 self.postpone(PostponedEvaluation(run, keep))
-        compiled = run()
-        keep(compiled)
-        return compiled
+        expression = run()
+        keep(expression)
+        return expression
 
     def _evaluate(
         self,
-        compiled: _CompiledExpression,
+        expression: _Expression,
         driver: str,
         device: Device,
         *,
         derived: bool,
         of_request: bool,
     ) -> EvaluationOutcome:
-        if compiled.program is None:
-            return compiled.error
+        if expression.error is not None:
+            return expression.error
         seen = self._see_device(driver, device)
-        projection = seen.project(compiled)
-        outcome = compiled.outcomes.get(projection)
+        projection = seen.project(expression)
+        outcome = expression.outcomes.get(projection)
         if outcome is None:
             if of_request:
                 self.interrupt()
-            run = partial(_run, compiled.program, seen.view(), derived=derived)
-            keep = partial(self._keep, compiled, projection)
-            if of_request and self.postpone is not None:
+            run = partial(expression.run, seen.view(), derived=derived)
+            keep = partial(self._keep, expression, projection)
+            postpone = self.postpone if of_request else None
+            if postpone is None:
+                result = run()
+            else:
+                if not expression.is_compiled:
+                    postpone(PostponedEvaluation(run, keep))
                 result = run(most_work=SHORT_WORK)
                 if isinstance(result.outcome, WorkRefusal):
-                    self.postpone(PostponedEvaluation(run, keep))
-            else:
-                result = run()
+                    postpone(PostponedEvaluation(run, keep))
             keep(result)
             outcome = result.outcome
-        if of_request and compiled.expensive and projection in compiled.expensive:
-            self.count(compiled.expensive[projection])
+        if of_request and expression.expensive and projection in expression.expensive:
+            self.count(expression.expensive[projection])
         return outcome
 
-    def _keep(self, compiled: _CompiledExpression, projection: Hashable, result: _Metered) -> None:
+    def _keep(self, expression: _Expression, projection: Hashable, result: _Metered) -> None:
         """Keep a result, and drop all others beyond the limit."""
         self._outcomes += 1
         if self._outcomes > MAX_OUTCOMES:
@@ -274,10 +300,12 @@ class ExpressionEvaluator:
             for _, known in (*self._selectors.items(), *self._derived.items()):
                 known.outcomes.clear()
                 known.expensive.clear()
-        compiled.outcomes[projection] = result.outcome
+        expression.outcomes[projection] = result.outcome
         if result.work >= WORK_OF_STEP:
             steps = result.work // WORK_OF_STEP
-            compiled.expensive[projection] = ExpensiveEvaluation(compiled.source, projection, steps)
+            expression.expensive[projection] = ExpensiveEvaluation(
+                expression.source, projection, steps
+            )
 
     def _see_device(self, driver: str, device: Device) -> _SeenDevice:
         """Return a device for evaluation; keeps those of a few nodes, which are needed again."""
@@ -288,19 +316,6 @@ class ExpressionEvaluator:
                 self._seen.clear()
             seen = self._seen[key] = _SeenDevice(driver, device, lists=self._programs.lists)
         return seen
-
-
-def _run(
-    program: Program, seen: Mapping[str, CelValue], *, derived: bool, most_work: int = MOST_WORK
-) -> _Metered:
-    try:
-        result = program.evaluate(seen, most_work=most_work)
-    except EvaluationError as error:
-        if error.kind == EXCEEDED:
-            return _Metered(WorkRefusal(error.message), error.work)
-        return _Metered(EvaluationFailure(f"CEL runtime error: {error.message}"), error.work)
-    value = result.value
-    return _Metered(_attribute(value) if derived else bool(value), result.work)
 
 
 def _describe_compile_error(error: CompileError) -> EvaluationFailure:

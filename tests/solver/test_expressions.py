@@ -2,8 +2,8 @@
 
 import pytest
 
+from drawbridge.cel import programs
 from drawbridge.cel.dra import device_variables
-from drawbridge.cel.programs import MOST_SOURCE
 from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.gates import DEFAULTS
 from drawbridge.solver import expressions
@@ -128,4 +128,33 @@ def test_the_texts_of_all_kept_expressions_are_bounded() -> None:
     for number in range(40):
         long = " || ".join(TEXT.format(number * 200 + n) for n in range(200))
         evaluator.selects(long, "d.io", DEVICES[0])
-        assert 0 < evaluator._selectors.cost <= MOST_SOURCE  # noqa: SLF001  # its bound is tested
+        assert 0 < evaluator._selectors.cost <= expressions.MAX_SOURCE  # noqa: SLF001  # its bound is tested
+
+
+def test_a_call_ends_that_needs_more_programs_than_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(programs, "MOST_SOURCE", 8 << 10)
+    sources = [" || ".join([TEXT.format(n)] * 15 + ["true"]) for n in range(20)]
+    assert sum(map(len, sources)) > programs.MOST_SOURCE
+    assert min(map(len, sources)) > expressions.SHORT_SOURCE
+    evaluator, postponed = ExpressionEvaluator(DEFAULTS), 0
+
+    def postpone(evaluation: PostponedEvaluation) -> None:
+        evaluation.keep(evaluation.run())
+        raise PostponedError
+
+    evaluator.postpone = postpone
+    while True:
+        try:
+            outcomes = [
+                evaluator.selects(source, "d.io", device, of_request=True)
+                for device in DEVICES
+                for source in sources
+            ]
+        except PostponedError:
+            postponed += 1
+            assert postponed <= len(sources) * (1 + len(DEVICES))
+        else:
+            break
+    assert set(outcomes) == {True}
