@@ -3,7 +3,6 @@
 import json
 import random
 import socket
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 
 from e2e.bridge.placement import OWNED, SCHEDULER, TOLERATION
 from e2e.controlplane.client import JSON
-from e2e.installed.installation import MODE, SERVICE
+from e2e.installed.installation import MODE
 from e2e.nodes import slices
 from e2e.scenarios import judge
 from e2e.scenarios.bridge_api import PODS, ask, tenant
@@ -20,18 +19,19 @@ from e2e.scenarios.objects import RESOURCE, claim_spec, pod_spec, request
 from e2e.scenarios.stage import Stage
 from e2e.scenarios.tenant import another_namespace
 from e2e.scenarios.tenant_stall import spanning_pod
+from e2e.soak.bodies import begin_body, read_refusal, send_whole_body
 from e2e.soak.books import MARK
 from e2e.soak.cluster import SoakCluster, tolerant
 from e2e.soak.journal import Loops
 from e2e.soak.object_faults import FINALIZER
 from e2e.soak.pods import GPU, PARTITION
 
-CONFLICT = 409
+OK, CONFLICT = 200, 409
 # Also by a webhook that has no room for it, or is away.
 REFUSED = (400, 403, 422, 429, 500, 504)
-MOST_PODS, MOST_CONNECTIONS = 8, 24
-# Another address than that of the API server, which connects from the usual one.
-ELSEWHERE = "127.66.0.1"
+MOST_PODS = 8
+# Those of one turn fill the memory for bodies that arrive; a replica keeps each for ten seconds.
+BODIES, MOST_BODIES = 12, 48
 _LOOP = "[1,2,3,4,5,6,7,8,9,10]"
 # Each is accepted by the API server; the number makes each one different from all others.
 DEAR_SELECTORS = (
@@ -191,16 +191,11 @@ def judged_claims(attacker: Attacker) -> None:
 def unfinished_bodies(attacker: Attacker) -> None:
     """Hold connections to the webhook with bodies that never end."""
     replica = attacker.random.choice(attacker.stage.placement.cluster.webhooks)
-    context = ssl._create_unverified_context()  # noqa: S323, SLF001  # an attacker asks nobody
-    for _ in range(4):
-        plain = socket.create_connection(
-            ("127.0.0.1", replica.port("admission")), 5, (ELSEWHERE, 0)
-        )
-        attacker.open.append(context.wrap_socket(plain, server_hostname=SERVICE))
-        head = f"POST /admit/pods HTTP/1.1\r\nHost: {SERVICE}\r\nContent-Length: 3000000\r\n\r\n"
-        attacker.open[-1].sendall(head.encode() + b"x" * 200_000)
-    while len(attacker.open) > MOST_CONNECTIONS:
-        attacker.open.pop(0).close()
+    for _ in range(BODIES):
+        attacker.open.append(begin_body(replica.port("admission")))
+    while len(attacker.open) > MOST_BODIES:
+        with attacker.open.pop(0) as connection:
+            read_refusal(connection)
 
 
 def pods_that_never_run(attacker: Attacker) -> None:
@@ -264,11 +259,14 @@ class Attackers:
         attack.turn(attacker)
 
     def clean_up(self) -> list[str]:
-        """Remove what attackers have left, except their namespaces, which go with the stage."""
+        """Remove what attackers have left, except their namespaces, which go with the stage.
+
+        Return what a replica of the webhook still refuses to their address.
+        """
         client = self.cluster.client
         for _, attacker in self.attackers:
-            for connection in attacker.open:
-                connection.close()
+            while attacker.open:
+                attacker.open.pop().close()
             pods = attacker.path("pods", group="/api/v1")
             for pod in client.get(pods)["items"]:
                 path = f"{pods}/{pod['metadata']['name']}"
@@ -282,4 +280,8 @@ class Attackers:
             if item["spec"].get("nodeName") == hostile:
                 tolerant(partial(client.delete, f"{slices.PATH}/{item['metadata']['name']}"))
         tolerant(partial(client.delete, f"/api/v1/nodes/{hostile}"))
-        return []
+        return [
+            f"{replica.name} answers {status} to a large body"
+            for replica in self.cluster.stage.placement.cluster.webhooks
+            if (status := send_whole_body(replica.port("admission"))) != OK
+        ]

@@ -85,7 +85,7 @@ class Soak:
 
     def _in_bridge(self) -> None:
         """Play them in bridge placement: calm, then with faults and attacks; then check."""
-        self.journal.phase = CALM
+        self.journal.phase = "start"
         stage = placement(self.stage)
         self.stage.fleet.add_all(node_plans(self.names, {LABEL: stage.name, **OWNED}))
         legacy = another_namespace(stage, "legacy", {})
@@ -93,6 +93,8 @@ class Soak:
         cluster = SoakCluster(stage, self.journal, self.namespaces, self._start_judge(stage))
         loops = Loops(self.journal)
         pod = stage.legacy_pod("probe", 1)
+        stage.wait("pods are translated and claims judged", lambda: self.probes.turn(legacy, pod))
+        self.journal.phase = CALM
         loops.start("probes", lambda: self.probes.turn(legacy, pod), PROBE_PAUSE)
         loops.start("memory", lambda: self._sample(cluster), SAMPLE_PAUSE)
         loops.start("books", lambda: self._look(cluster), LOOK_PAUSE)
@@ -265,6 +267,9 @@ class Soak:
         """Judge what processes did, and collect the report."""
         self._look_at_violations()
         cluster.stage.placement.ignore_denials()
+        if self.settings.calm:
+            for problem in self.probes.problems(CALM, ATTACKED):
+                self.journal.fail(problem)
         grown = [name for name in self.memory.samples if self.memory.has_grown(name)]
         if self.settings.judges_memory:
             for name in grown:

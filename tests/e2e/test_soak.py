@@ -1,15 +1,20 @@
 """The checks of a soak, on claims and samples written by hand."""
 
+import socket
 from typing import Any
 
 import pytest
 
+from drawbridge.process.review import AdmissionRequest, decode_review
+from e2e.controlplane.client import Client
 from e2e.nodes.family import FAMILIES
 from e2e.nodes.machine import machine
 from e2e.scenarios.objects import allocation, result
+from e2e.soak.bodies import BODY_BYTES, read_refusal, whole_body
 from e2e.soak.books import held_twice
 from e2e.soak.memory import Memory, slope
 from e2e.soak.pods import GPU, NODES, gpus, node_plans
+from e2e.soak.probes import ProbeReply, Probes, is_judged, is_translated
 
 NODE = "node-0"
 
@@ -86,3 +91,78 @@ def test_nodes_follow_the_table() -> None:
     assert [plan.shape for plan in plans] == 2 * [shape for shape, _, _ in NODES]
     assert gpus(20) == 2 * sum(count for _, _, count in NODES)
     assert gpus(20) == sum(len(machine(plan.name, plan.shape).gpus) for plan in plans)
+
+
+@pytest.mark.parametrize(
+    ("calm", "attacked", "problems"),
+    [
+        ([(0.02, False)] * 60, [(0.2, False)] * 60, []),
+        ([(0.02, False)] * 60, [(0.02, True)] * 2 + [(0.02, False)] * 58, []),
+        (
+            [(0.02, False)] * 60,
+            [(0.02, True)] * 3 + [(0.02, False)] * 57,
+            ["attacks: claim: 3 of 60 missed"],
+        ),
+        ([(0.02, True)] * 60, [(0.02, False)] * 60, ["calm: claim: 60 of 60 missed"]),
+        ([(0.02, False)] * 60, [], ["attacks: claim: 0 of 0 missed"]),
+        ([(0.3, False)] * 60, [(2.9, False)] * 60, []),
+        (
+            [(0.3, False)] * 60,
+            [(0.3, False)] * 50 + [(3.1, False)] * 10,
+            ["attacks: claim: 90 % within 3.1 s, 0.3 s while calm"],
+        ),
+        ([(0.3, False)] * 60, [(0.3, False)] * 55 + [(9.0, False)] * 5, []),
+    ],
+)
+def test_probes_fail_if_replies_are_missed_or_much_slower_than_calm(
+    calm: list[tuple[float, bool]], attacked: list[tuple[float, bool]], problems: list[str]
+) -> None:
+    probes = Probes(Client(0, "", ""), str)
+    for phase, replies in (("calm", calm), ("attacks", attacked)):
+        probes.replies[phase, "claim"] = [ProbeReply(*reply) for reply in replies]
+    assert list(probes.problems("calm", "attacks")) == problems
+
+
+@pytest.mark.parametrize(
+    ("reply", "translated", "judged"),
+    [
+        ({}, False, False),
+        ({"spec": {"containers": []}}, False, False),
+        ({"spec": {"resourceClaims": [{"name": "g", "resourceClaimName": "g"}]}}, False, False),
+        (
+            {"spec": {"resourceClaims": [{"name": "g", "resourceClaimTemplateName": "t"}]}},
+            True,
+            False,
+        ),
+        ({"kind": "Status", "message": "denied the request: ConfigInvalid: spec"}, False, True),
+        ({"kind": "Status", "message": "context deadline exceeded"}, False, False),
+    ],
+)
+def test_a_probe_is_handled_only_by_a_translation_or_a_refusal(
+    reply: dict[str, Any], *, translated: bool, judged: bool
+) -> None:
+    assert (is_translated(reply), is_judged(reply)) == (translated, judged)
+
+
+@pytest.mark.parametrize("status", ["", "408", "429", "503"])
+def test_an_unfinished_body_is_held_or_refused(status: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(0)
+        theirs.sendall(f"HTTP/1.1 {status} reason\r\n".encode() if status else b"")
+        assert read_refusal(ours) == status
+
+
+@pytest.mark.parametrize("status", ["400", "415", "500"])
+def test_an_attack_with_bodies_that_are_not_read_fails(status: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(f"HTTP/1.1 {status} reason\r\n".encode())
+        with pytest.raises(AssertionError, match=status):
+            read_refusal(ours)
+
+
+def test_the_whole_body_is_a_review() -> None:
+    body = whole_body("large")
+    assert len(body) == BODY_BYTES
+    assert isinstance(decode_review(body), AdmissionRequest)
