@@ -83,7 +83,8 @@ class Work:
     def step(self, key: Hashable, take: Callable[[], T]) -> T:
         """Return a step, which is taken once in a judgement that is made in parts.
 
-        Its work counts in each part, because the steps after it may do only what is left.
+        Its work counts in each part, because the steps after it may do only what is left. A step
+        that is taken again after other work is another one: it may find part of its work paid.
         """
         if self._progress is None:
             return take()
@@ -91,6 +92,6 @@ class Work:
         def take_and_count() -> tuple[T, int | None, set[Hashable]]:
             return take(), self.left, set(self._paid)
 
-        value, self.left, paid = self._progress.step(key, take_and_count)
+        value, self.left, paid = self._progress.step((key, self.left), take_and_count)
         self._paid = set(paid)
         return value

@@ -1,5 +1,7 @@
 """What a judgement that ends early remembers."""
 
+from functools import partial
+
 import pytest
 
 from drawbridge.judge.progress import Progress
@@ -77,6 +79,21 @@ def test_the_work_of_a_step_counts_in_each_part() -> None:
         assert own.step("a", lambda own=own: take(own)) == "taken"
         own.spend_once("reading", 3)
         assert own.left == 7
+
+
+def test_a_step_that_is_taken_again_gives_no_work_back() -> None:
+    progress, lefts = Progress(), []
+
+    def spend(own: Work, name: str) -> None:
+        own.spend_once(name, 3)
+
+    for in_parts in (progress, progress, None):
+        progress.start(WORLD, do_nothing)
+        own = Work(20, in_parts)
+        for name in ("a", "b", "a", "c", "a"):
+            own.step(name, partial(spend, own, name))
+        lefts.append(own.left)
+    assert lefts == [11, 11, 11]
 
 
 def test_a_question_that_fails_is_asked_again() -> None:
