@@ -251,14 +251,17 @@ class WaitingPods:
         return uid, promise.postponed
 
     def _end_searches(self) -> list[str]:
-        """Return the pods whose search has found nothing by now, so that they can preempt."""
-        ended = [
-            uid
-            for uid in islice(self._unanswered, VISITS_PER_TURN)
-            if self._decisions.is_refused(self._pods[uid].key)
-        ]
-        for uid in ended:
+        """Return the pods whose search has found nothing by now, so that they can preempt.
+
+        The others are behind those that were not looked at.
+        """
+        ended = []
+        for uid in tuple(islice(self._unanswered, VISITS_PER_TURN)):
             del self._unanswered[uid]
+            if self._decisions.is_refused(self._pods[uid].key):
+                ended.append(uid)
+            else:
+                self._unanswered[uid] = None
         return ended
 
     def _retry_preemption(self, now: float) -> list[str]:
