@@ -28,11 +28,25 @@ MAX_REMEMBERED: Final = 4096
 
 
 class _Scan(msgspec.Struct, frozen=True):
-    """What was examined so far, without a result, in one state of the cluster."""
+    """What was examined so far, without a result, in one state of the cluster.
+
+    `claims` are the names of the claims that it was examined for.
+    """
 
     epoch: int
     start: int
     found: Shortlist
+    claims: tuple[str, ...]
+
+    def found_for(self, search: NodeSearch) -> Shortlist:
+        """Return what was examined; the error names no claim that only asks the same."""
+        error = self.found.error
+        if error is None or self.claims == _names_of(search):
+            return self.found
+        reasons = tuple(
+            replace(each, message="an expression of an equal claim fails") for each in error.reasons
+        )
+        return replace(self.found, error=replace(error, reasons=reasons))
 
 
 class NodeSearches:
@@ -50,7 +64,7 @@ class NodeSearches:
     def is_refused(self, key: bytes) -> bool:
         """Whether no node fits for the requests with this key, in the current state."""
         scan = self._scans.get(key)
-        return scan is not None and scan.found.complete and scan.epoch == self._state.epoch()
+        return scan is not None and scan.found.has_ended and scan.epoch == self._state.epoch()
 
     def run(self, search: NodeSearch, now: float) -> Shortlist:
         """Examine the next nodes, first without penalised devices, then with them."""
@@ -59,7 +73,7 @@ class NodeSearches:
         key = request_key(search)
         scan, changed = self._earlier_scan(key)
         shortlist = self._run_part(replace(search, only=changed), now) if changed else Shortlist()
-        if shortlist.fitting or shortlist.error is not None:
+        if shortlist.fitting:
             if scan is not None:
                 shortlist.candidates += scan.found.candidates - scan.found.examined
             return shortlist
@@ -73,8 +87,9 @@ class NodeSearches:
         else:
             start = scan.start
             shortlist = self._continue(search, scan, now)
-        if not shortlist.fitting and shortlist.error is None:
-            self._scans.put(key, _Scan(self._state.epoch(), start, shortlist))
+        if not shortlist.fitting:
+            scan = _Scan(self._state.epoch(), start, shortlist, _names_of(search))
+            self._scans.put(key, scan)
         return shortlist
 
     def _earlier_scan(self, key: bytes) -> tuple[_Scan | None, frozenset[str]]:
@@ -86,19 +101,21 @@ class NodeSearches:
         if scan is None or scan.epoch == self._state.epoch():
             return scan, frozenset()
         changed = self._state.changes.changed_since(scan.epoch)
-        if changed is None or scan.found.candidates <= NODES_PER_CHANGE * len(changed):
+        few = changed is not None and scan.found.candidates > NODES_PER_CHANGE * len(changed)
+        if changed is None or not few or (changed and scan.found.has_failed):
             return None, frozenset()
         return scan, changed
 
     def _continue(self, search: NodeSearch, scan: _Scan, now: float) -> Shortlist:
         """Examine the nodes behind those of a scan."""
-        left = scan.found.candidates - scan.found.examined
-        if left <= 0:
-            return scan.found
-        behind = scan.start + scan.found.examined
+        found = scan.found_for(search)
+        left = found.candidates - found.examined
+        if left <= 0 or found.has_failed:
+            return found
+        behind = scan.start + found.examined
         visits = min(left, self._nodes_per_call)
         shortlist = self._run_part(replace(search, start=behind, visits=visits, first=""), now)
-        return shortlist if shortlist.fitting or shortlist.error else _joined(scan.found, shortlist)
+        return shortlist if shortlist.fitting else _joined(found, shortlist)
 
     def _run_part(self, search: NodeSearch, now: float) -> Shortlist:
         search = replace(search, visits=min(search.visits, self._nodes_per_call))
@@ -117,7 +134,18 @@ def _joined(before: Shortlist, after: Shortlist) -> Shortlist:
     """Return the result of two parts of one search."""
     reasons = list(merge_reasons((*before.reasons, *after.reasons)))
     examined = before.examined + after.examined
-    return Shortlist(reasons=reasons, examined=examined, candidates=after.candidates)
+    return Shortlist(
+        reasons=reasons,
+        examined=examined,
+        candidates=after.candidates,
+        error=before.error or after.error,
+        errors=before.errors + after.errors,
+    )
+
+
+def _names_of(search: NodeSearch) -> tuple[str, ...]:
+    """Return the names of the claims, as messages have them."""
+    return tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in search.unallocated)
 
 
 def request_key(search: NodeSearch) -> bytes:

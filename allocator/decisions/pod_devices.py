@@ -141,7 +141,10 @@ class PodDecisions:
             if problem := self._check(uid, request.pod_uid):
                 return PreemptReply(message=problem)
         self._preemption.preemptors.settle(now)
-        return self._preemption.choose(request, self._search(pod_request, 1), now, out_of_time)
+        search = self._search(pod_request, 1)
+        # An evaluation that is postponed would look like a node that does not fit.
+        search = replace(search, out_of_time=out_of_time, postpone=None)
+        return self._preemption.choose(request, search, now, out_of_time)
 
     def is_victim(self, pod_uid: str) -> bool:
         """Whether a pod must go for another one."""
@@ -179,9 +182,7 @@ class PodDecisions:
                 return Promise(node=fit.name)
         if (postponed := self._take_postponed()) is not None:
             return Promise(unfinished=True, postponed=postponed)
-        return Promise(
-            unfinished=not (shortlist.complete or shortlist.fitting or shortlist.error or without)
-        )
+        return Promise(unfinished=not (shortlist.has_ended or shortlist.fitting or without))
 
     def forget(self, pod_uid: str) -> None:
         """Forget a pod that is bound or deleted."""

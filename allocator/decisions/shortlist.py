@@ -103,6 +103,16 @@ class Shortlist(msgspec.Struct, kw_only=True):
         """Whether no other node fits."""
         return self.examined >= self.candidates and not self.excludes_devices
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the claims have an error on so many nodes that no others are examined."""
+        return self.errors >= MAX_FAILING_NODES
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the search has nothing to continue with."""
+        return self.complete or self.has_failed
+
 
 def find_nodes(
     search: NodeSearch, state: AllocatorState, view: View, ids: Callable[[], str]
@@ -113,7 +123,7 @@ def find_nodes(
     unfit: Counter[str] = Counter()
     last = min(len(names), search.visits)
     size = search.limit or MAX_BATCH
-    while shortlist.examined < last and shortlist.errors < MAX_FAILING_NODES:
+    while shortlist.examined < last and not shortlist.has_failed:
         batch = names[shortlist.examined : min(shortlist.examined + size, last)]
         before, reasons_before = len(shortlist.fitting), len(shortlist.reasons)
         unfit_here: Counter[str] = Counter()

@@ -22,7 +22,7 @@ def refuse_nodes(shortlist: Shortlist) -> PreFilterReply:
     """Return the reply of a search that found no node."""
     reasons = list_reasons(shortlist)
     return PreFilterReply(
-        complete=shortlist.complete,
+        complete=shortlist.has_ended,
         message=shorten_message(summarize_reasons(reasons)),
         reasons=tuple(map(node_reason, reasons[:MAX_REASONS])),
     )
@@ -31,7 +31,7 @@ def refuse_nodes(shortlist: Shortlist) -> PreFilterReply:
 def list_reasons(shortlist: Shortlist) -> tuple[Reason, ...]:
     """Return why nodes do not fit."""
     reasons = shortlist.list_reasons()
-    if shortlist.complete or shortlist.error is not None:
+    if shortlist.has_ended:
         return reasons
     text = f"examined {shortlist.examined} of {shortlist.candidates} nodes; the search continues"
     more = make_reason(codes.SEARCH_CONTINUES, "nodes", text, nodes=shortlist.examined)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import Turn, WaitingPods
@@ -24,9 +25,10 @@ from allocator.scheduler.protocol import (
 from allocator.state.reserved_pods import RESERVATION_SECONDS
 from drawbridge.cel.environment import Program
 from drawbridge.cel.meter import MOST_WORK
+from drawbridge.dra.nodes import Node
 from drawbridge.process import metrics
 from drawbridge.solver.expressions import PostponedEvaluation
-from tests.allocator.clusters import Cluster, claim, pod
+from tests.allocator.clusters import Cluster, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest
 
 pytestmark = pytest.mark.asyncio
@@ -239,7 +241,10 @@ async def test_a_standby_does_not_collect_the_pods_that_have_ended() -> None:
 async def test_many_turns_in_a_row_leave_time_for_others() -> None:
     process = FakeProcess(Cluster(n1=0))
     for number in range(1000):
-        process.calls.prefilter(request(f"p{number}", 1 + number))
+        asked = request(f"p{number}", 1)
+        pod_with_labels = replace(asked.pod, node_selector={"own": f"{number}"})
+        process.calls.prefilter(replace(asked, pod=pod_with_labels))
+    process.cluster.add(Node("n2", {"name": "n2"}), gpu_slice("n2", 1))
     await process.run_until(lambda: len(process.pauses) > 20)
     assert process.pauses.count(0) == 7
     assert max(process.pauses) == 0.02

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from allocator.decisions import node_searches
+from allocator.decisions import node_searches, waiting
 from allocator.decisions.shortlist import NodeSearch, Shortlist
 from allocator.decisions.waiting import Turn, WaitingPods
 from allocator.scheduler.protocol import PreemptReply, PreFilterReply
@@ -20,7 +20,7 @@ from tests.allocator.clusters import (
     gpu_slice,
     pod,
 )
-from tests.allocator.contests import Contest
+from tests.allocator.contests import HIGH, LOW, Contest
 
 NODES = ("n1", "n2", "n3")
 # Reads an attribute that differs on each device, and selects only those of the last node.
@@ -144,6 +144,7 @@ SLOW = (
     f"{LOOP}.all(a, {LOOP}.all(b, {LOOP}.all(c, {LOOP}.all(d, a + b + c + d < 99)))) && {SELECTOR}"
 )
 LONG = " || ".join([SELECTOR] * 12)
+FAILING = 'device.attributes["x.io"].missing == 1'
 
 
 class Aside:
@@ -214,6 +215,82 @@ def test_evaluations_that_take_long_go_in_turns_by_namespace() -> None:
     aside = Aside(a="one", bb="one", ccc="one", dddd="two")
     turns = [aside.evaluate().postponed_for for _ in range(8)]
     assert turns == ["a", "dddd", "bb", "dddd", "ccc", "dddd", "a", "dddd"]
+
+
+def hold_all(expression: str) -> Contest:
+    """Pods have all devices of a node; another one wants some, of which two with a selector."""
+    contest, plain = Contest(), claim("of-high", requests=[plain_request("a", 1)])
+    plain["spec"]["devices"]["requests"].append(plain_request("b", 2, expression))
+    slice_ = gpu_slice("n1", 6)
+    devices = tuple(
+        replace(device, attributes={"place": Attribute(string=f"n1-{device.name}")})
+        for device in slice_.devices
+    )
+    contest.running["n1"] = {}
+    contest.cluster.add(Node("n1", {"name": "n1"}), replace(slice_, devices=devices))
+    # The results for the devices that an equal pod was offered are known.
+    equal = claim("of-equal", requests=plain["spec"]["devices"]["requests"])
+    reply = contest.cluster.prefilter("equal", equal, priority=HIGH)
+    contest.waiting.note_answer("equal", HIGH, (), 0.0, complete=reply.complete)
+    while (turn := contest.waiting.wake(1.0)).postponed is not None:
+        turn.postponed.keep(turn.postponed.run())
+    contest.waiting.forget("equal")
+    for number in range(6):
+        important = number < 3
+        priority = LOW + 3 * important
+        contest.run(f"p{number}", "n1", number, priority=priority, violates=important)
+    assert contest.cluster.prefilter("high", plain, priority=HIGH).preemptible
+    return contest
+
+
+def plain_request(name: str, count: int, expression: str = "true") -> Plain:
+    """A request of some devices."""
+    selectors = [{"cel": {"expression": expression}}]
+    exactly = {"deviceClassName": "gpu", "count": count, "selectors": selectors}
+    return {"name": name, "exactly": exactly}
+
+
+@pytest.mark.parametrize("expression", ["true", SLOW.replace('"n3"', '"n1"')])
+def test_a_selector_that_takes_long_changes_no_victims(expression: str) -> None:
+    contest = hold_all(expression)
+    reply = contest.cluster.decisions.preempt(contest.preemption("high"), 2.0)
+    assert (reply.victims, reply.violations) == (("p3", "p4", "p5"), 0)
+
+
+@pytest.mark.parametrize("failing", [(), (0,), (3,), (10,), (3, 7, 11)])
+def test_a_search_in_parts_continues_behind_nodes_with_an_error(failing: tuple[int, ...]) -> None:
+    made = Cluster()
+    for number in range(20):
+        place = Attribute(integer=1) if number in failing else Attribute(string=f"n{number}")
+        slice_ = gpu_slice(f"n{number:02}", 1)
+        devices = tuple(replace(each, attributes={"place": place}) for each in slice_.devices)
+        made.add(Node(f"n{number:02}", {"name": "n"}), replace(slice_, devices=devices))
+    pods = WaitingPods(made.decisions)
+    plain = selecting("c", f'device.attributes["{DRIVER}"].place.startsWith("n19")')
+    reply = made.decisions.prefilter(made.request("p", plain), 0.0, lambda: True)
+    pods.note_answer("p", 0, (), 0.0, complete=reply.complete)
+    turns = (pods.wake(1.0, out_of_time=lambda: True) for _ in range(100))
+    assert next(filter(None, (turn.woken for turn in turns)), ()) == ("p",)
+
+
+def test_an_expression_that_fails_everywhere_ends_the_search_and_names_only_the_own_claim() -> None:
+    made = Cluster(**{f"n{number}": 1 for number in range(100)})
+    replies = [made.prefilter(f"p-{uid}", selecting(uid, FAILING)) for uid in ("own", "other")]
+    assert [(each.complete, each.preemptible) for each in replies] == [(True, False)] * 2
+    assert "claim default/own" in replies[0].reasons[0].message
+    assert replies[1].reasons[0].message == "an expression of an equal claim fails"
+
+
+def test_many_searches_that_have_not_ended_hide_none_that_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "VISITS_PER_TURN", 4)
+    aside = Aside(**{f"slow{number}": "other" for number in range(8)})
+    aside.ask("p", claim("of-p", 9))
+    assert aside.cluster.decisions.is_refused(aside.cluster.decisions.request_key("p") or b"")
+    aside.waiting.note_answer("p", 0, (), 0.0, complete=False)
+    woken = [uid for _ in range(4) for uid in aside.waiting.wake(1.0, may_postpone=False).woken]
+    assert woken == ["p"]
 
 
 def test_pods_are_woken_while_an_evaluation_takes_long() -> None:
