@@ -1,5 +1,6 @@
 """What a test can leave behind in its process, where the tests after it would meet it."""
 
+import contextlib
 import logging
 import os
 import signal
@@ -47,8 +48,11 @@ def children() -> frozenset[str]:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return frozenset()
-    tasks = Path("/proc/self/task").glob("*/children")
-    return frozenset(pid for task in tasks for pid in task.read_text("ascii").split())
+    while True:
+        # A thread that ends meanwhile leaves its children to another one.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            tasks = Path("/proc/self/task").glob("*/children")
+            return frozenset(pid for task in tasks for pid in task.read_text("ascii").split())
 
 
 def differences(before: ProcessState, after: ProcessState) -> list[str]:
