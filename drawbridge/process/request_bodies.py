@@ -50,7 +50,8 @@ class _ArrivingBody:
     def refuse(self) -> None:
         """Stop to read the body."""
         self.is_refused = True
-        self._timer.reschedule(0)
+        if not self._timer.expired():  # otherwise it stops at this moment anyway
+            self._timer.reschedule(0)
 
 
 class RequestBodies:
@@ -135,6 +136,8 @@ class RequestBodies:
             while not content.at_eof():
                 await self._wait_for_room(arriving)
                 chunk = await content.readany()
+                if arriving.is_refused:  # meanwhile, so it counts no more
+                    raise _too_many_bytes()
                 if not received:
                     arriving.since = self._now()
                     self._arriving[arriving] = None

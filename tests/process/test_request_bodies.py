@@ -27,7 +27,14 @@ class Clients:
         self._tasks: dict[str, asyncio.Task[bytes]] = {}
 
     async def send(
-        self, name: str, peer: str, size: int, *, ends: bool = False, length: int | None = None
+        self,
+        name: str,
+        peer: str,
+        size: int,
+        *,
+        ends: bool = False,
+        length: int | None = None,
+        seconds: float = 3600,
     ) -> None:
         """Send bytes of a body, which begins with them; `length` is what its header says."""
         loop = asyncio.get_running_loop()
@@ -36,12 +43,16 @@ class Clients:
             content=stream, content_length=length, headers={}, remote=peer
         )
         self._streams[name] = stream
-        self._tasks[name] = asyncio.create_task(self.bodies.read(request, 3600))
+        self._tasks[name] = asyncio.create_task(self.bodies.read(request, seconds))
         await self.settle()
         stream.feed_data(b"x" * size)
         if ends:
             stream.feed_eof()
         await self.settle()
+
+    def send_more(self, name: str, size: int) -> None:
+        """Send more bytes of a body. Its reader has them in the next turn of the event loop."""
+        self._streams[name].feed_data(b"x" * size)
 
     def finish(self, name: str) -> None:
         """Send the end of a body."""
@@ -99,6 +110,13 @@ async def play_full(clients: Clients, peers: int) -> None:
         await clients.send(f"held-{number}", f"10.1.0.{number % peers}", 100)
 
 
+async def play_full_beside(clients: Clients, seconds: float) -> None:
+    """Let one peer fill the memory with a body that arrives within `seconds`, and a younger one."""
+    await clients.send("oldest", "10.1.0.0", 1, seconds=seconds)
+    clients.now += 1
+    await clients.send("younger", "10.1.0.0", MOST - 1)
+
+
 @pytest.mark.parametrize(
     ("seconds", "peer", "size", "state"),
     [
@@ -149,6 +167,41 @@ def test_a_body_that_waits_is_read_when_another_one_has_arrived() -> None:
         return states
 
     assert asyncio.run(play()) == ("arrives", 100)
+
+
+def test_what_arrives_of_a_body_when_it_is_refused_is_not_counted() -> None:
+    async def play() -> list[str | int]:
+        clients = Clients()
+        await play_full_beside(clients, 3600)
+        clients.now += OVERDUE_SECONDS
+        asyncio.get_running_loop().call_soon(clients.send_more, "oldest", MOST - 2)
+        await clients.send("next", "10.1.0.0", 1, ends=True)
+        states = [clients.state("oldest"), clients.state("next")]
+        await clients.end()
+        # All of the memory is there again.
+        await clients.send("first", "10.1.0.0", 2)
+        await clients.send("second", "10.1.0.0", MOST, ends=True)
+        states.append(clients.state("second"))
+        await clients.end()
+        return states
+
+    assert asyncio.run(play()) == [429, 1, MOST]
+
+
+def test_a_body_is_refused_at_the_moment_at_which_its_time_is_over() -> None:
+    async def play() -> list[str | int]:
+        clients, loop = Clients(), asyncio.get_running_loop()
+        await play_full_beside(clients, OVERDUE_SECONDS + 1)
+        clients.now += OVERDUE_SECONDS
+        now = loop.time
+        # "younger" looks for overdue bodies before "oldest" ends, in one turn of the event loop.
+        loop.time = lambda: now() + OVERDUE_SECONDS + 1  # type: ignore[method-assign]
+        await clients.settle()
+        states = [clients.state("oldest"), clients.state("younger")]
+        await clients.end()
+        return states
+
+    assert asyncio.run(play()) == [429, "arrives"]
 
 
 def test_nothing_is_counted_after_the_end() -> None:
