@@ -119,6 +119,7 @@ class AdmissionHTTPHandler:
         reviewer = self._validate(request, route, peer)
         body = await self._bodies.read(request, route.seconds)
         seconds = route.seconds - (time.perf_counter() - started)
+        self._check_room(peer)  # again: others had the places while the body arrived
         self._bodies.hold(peer, body)
         self._in_flight.add(peer)
         try:
@@ -148,9 +149,12 @@ class AdmissionHTTPHandler:
             raise RejectedRequestError(
                 503, f"not ready: {missing[0]}", Retry_After="1", Connection="close"
             )
+        self._check_room(peer)
+        return route.reviewer
+
+    def _check_room(self, peer: str) -> None:
         if not self._in_flight.has_room(peer):
             raise RejectedRequestError(429, "too many concurrent requests", Retry_After="1")
-        return route.reviewer
 
     def _find_route(self, path: str) -> _Route:
         name, _, query = path.partition("?")

@@ -1,6 +1,7 @@
 """The HTTP handler gives each request the right status."""
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 
@@ -128,6 +129,27 @@ def test_requests_above_the_concurrency_limit_are_rejected(tmp_path: Path) -> No
     refused, others = asyncio.run(play())
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
     assert [each.status for each in others] == [200, 200]
+
+
+def test_requests_whose_bodies_arrive_later_are_counted_when_they_have(tmp_path: Path) -> None:
+    body = review()
+    head = request(headers={"Expect": "100-continue", "Content-Length": str(len(body))})
+
+    async def play() -> list[int]:
+        limits = RequestLimits(in_flight=2)
+        async with serve(tmp_path, limits=limits) as server, contextlib.AsyncExitStack() as stack:
+            server.reviews.unblocked.clear()
+            clients = [await stack.enter_async_context(server.connect()) for _ in range(3)]
+            for client in clients:
+                assert (await client.send_request(head)).status == 100
+            for count, client in enumerate(clients[:2], 1):
+                await client.send(body)
+                await server.reviews.wait_for_calls(count)
+            third = await clients[2].send_request(body)
+            server.reviews.unblocked.set()
+            return [third.status, *[(await each.read_response()).status for each in clients[:2]]]
+
+    assert asyncio.run(play()) == [429, 200, 200]
 
 
 def chunks(*pieces: bytes) -> bytes:
