@@ -1,8 +1,8 @@
 """Turns that callers take one at a time, so that no key delays the callers of the others.
 
 Groups take turns, within a group its keys do, and within a key the first caller is first. Keys that
-come last have a turn when no other key waits. The number of callers that wait is bounded. A group
-with many of them loses one to a group with few, and within a group so does a key.
+come last have a turn when no other key waits. The number of callers that wait is
+bounded: the key with the highest product of its calls and of its group's loses one to others.
 """
 
 import asyncio
@@ -68,35 +68,34 @@ class FairTurns:
         if not self._is_taken:
             self._is_taken = True
             return
-        if len(self) >= self._max_waiting:
-            self._make_room(key)
         turn: _Turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key.group, {}).setdefault(key, deque()).append(turn)
+        if len(self) > self._max_waiting:
+            self._make_room(key)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._remove(key, turn)
-            else:  # it was granted a moment ago
+            elif turn.exception() is None:  # it was granted a moment ago
                 self._pass_on()
             raise
 
-    def _make_room(self, key: TurnKey) -> None:
-        """End the last call of the key with most of them, unless the new call belongs there.
+    def _make_room(self, newest: TurnKey) -> None:
+        """End the last call of the key with the highest product of its calls and of its group's.
 
-        The key is one of the group with most calls, or of the group of the new call if that would
-        have as many.
+        So neither a key with many calls nor a group with many keys takes the places of others. If
+        the products are equal, the newest call ends.
         """
-        own = self._waiting.get(key.group, {})
-        most = max(self._waiting.values(), key=_count, default=own)
-        if _count(most) <= _count(own) + 1:
-            most = own
-        loser = max(reversed(most), key=lambda each: len(most[each]), default=key)
-        if most is own and len(own.get(loser, ())) <= len(own.get(key, ())) + 1:
-            raise NoTurnError
-        last = most[loser][-1]
+        calls = {
+            key: len(turns) for group in self._waiting.values() for key, turns in group.items()
+        }
+        in_group = {name: _count(group) for name, group in self._waiting.items()}
+        loser = max((newest, *reversed(calls)), key=lambda key: calls[key] * in_group[key.group])
+        last = self._waiting[loser.group][loser][-1]
         self._remove(loser, last)
-        last.set_exception(NoTurnError())
+        if not last.done():  # a cancelled call has not removed its turn yet
+            last.set_exception(NoTurnError())
 
     def _pass_on(self) -> None:
         while self._waiting:

@@ -77,12 +77,18 @@ async def test_groups_take_turns_however_many_keys_they_have(
         pytest.param(("Pa1", "Pb1", "Qa1", "Qb1"), "Qb1", id="not to a group with as many"),
         pytest.param(("Pa1", "Qa1", "Qb1", "Qc1"), "Qc1", id="the group with most refuses its own"),
         pytest.param(("Qa1", "Qa2", "Qa3", "Qb1"), "Qa3", id="unless a key of it has many"),
+        pytest.param(
+            ("Pa1", "Pb1", "Pc1", "Pd1", "Qa1", "Qa2", "Qa3"), "Qa3", id="nor to a key with many"
+        ),
+        pytest.param(
+            ("Qa1", "Qa2", "Qa3", "Pa1", "Pb1", "Pc1", "Pd1"), "Qa3", id="which loses one itself"
+        ),
     ],
 )
-async def test_a_full_queue_makes_room_for_a_group_with_fewer_calls(
+async def test_a_full_queue_makes_room_for_a_key_and_group_with_fewer_calls(
     names: tuple[str, ...], refused: str
 ) -> None:
-    callers = Callers(max_waiting=3)
+    callers = Callers(max_waiting=len(names) - 1)
     assert await hold(callers, *names) == {refused: "NoTurnError"}
 
 
@@ -154,6 +160,27 @@ async def test_a_call_that_is_cancelled_when_its_turn_comes_passes_it_on() -> No
     assert callers.order == ["b1"]
     async with callers.turns.take(TurnKey("x")):
         pass
+
+
+async def test_a_call_that_is_cancelled_when_it_is_refused_passes_no_turn_on() -> None:
+    callers = Callers(max_waiting=2)
+    async with callers.turns.take(TurnKey("x")):
+        await callers.call("a1", "a2")
+        await callers.call("b1")
+        callers.tasks["a2"].cancel()  # refused, and not resumed yet
+        await asyncio.wait([callers.tasks["a2"]])
+        assert (len(callers.turns), callers.order) == (2, [])
+    assert await callers.finish() == {"a2": "CancelledError"}
+
+
+async def test_a_call_is_not_refused_when_it_has_just_been_cancelled() -> None:
+    callers = Callers(max_waiting=2)
+    async with callers.turns.take(TurnKey("x")):
+        await callers.call("a1", "a2")
+        asyncio.get_running_loop().call_soon(callers.tasks["a2"].cancel)
+        await callers.call("b1")  # before "a2" resumes
+    assert await callers.finish() == {"a2": "CancelledError"}
+    assert callers.order == ["a1", "b1"]
 
 
 async def test_an_exception_passes_the_turn_on() -> None:
