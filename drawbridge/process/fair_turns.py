@@ -1,7 +1,7 @@
 """Turns that callers take one at a time, so that no key delays the callers of the others.
 
 Groups take turns, within a group its keys do, and within a key the first caller is first. Keys that
-come last have a turn when no other key waits. The number of callers that wait is
+come last have a turn when no other key of their group waits. The number of callers that wait is
 bounded: the key with the highest product of its calls and of its group's loses one to others.
 """
 
@@ -50,7 +50,10 @@ class FairTurns:
         """Return whether another key should have the turn that this key has. For any thread."""
         groups = list(self._waiting.values())
         others = [each for group in groups for each in list(group) if each != key]
-        return bool(others) and (self._comes_last(key) or not all(map(self._comes_last, others)))
+        is_last = self._comes_last(key)
+        return any(
+            is_last or each.group != key.group or not self._comes_last(each) for each in others
+        )
 
     @contextlib.asynccontextmanager
     async def take(self, key: TurnKey) -> AsyncIterator[None]:
@@ -99,9 +102,8 @@ class FairTurns:
 
     def _pass_on(self) -> None:
         while self._waiting:
-            keys = [key for group in self._waiting.values() for key in group]
-            key = next((each for each in keys if not self._comes_last(each)), keys[0])
-            group = self._waiting.pop(key.group)
+            group = self._waiting.pop(next(iter(self._waiting)))
+            key = next((key for key in group if not self._comes_last(key)), next(iter(group)))
             turns = group.pop(key)
             turn = turns.popleft()
             # To the end: the other groups come first, and the other keys of this one.

@@ -99,6 +99,13 @@ async def test_a_key_that_comes_last_waits_for_all_others() -> None:
     assert callers.order == ["c1", "d1", "c2", "a1", "b1", "b2"]
 
 
+async def test_a_key_that_comes_last_waits_for_one_call_of_each_other_group() -> None:
+    callers = Callers()
+    callers.turns = FairTurns(16, lambda key: key.name == "a")
+    assert await hold(callers, "Pb1", "Pc1", "Pd1", "Qa1", "Qb1", "Qa2") == {}
+    assert callers.order == ["Pb1", "Qb1", "Pc1", "Qa1", "Pd1", "Qa2"]
+
+
 @pytest.mark.parametrize(
     ("key", "waiting", "is_awaited"),
     [
@@ -108,6 +115,8 @@ async def test_a_key_that_comes_last_waits_for_all_others() -> None:
         ("c", ("a1",), False),  # it comes last
         ("a", ("b1",), True),
         ("a", ("c1",), True),
+        ("Pc", ("Pa1",), False),
+        ("Pc", ("Qa1",), True),  # the last one of another group
     ],
 )
 async def test_a_turn_is_awaited_by_keys_that_come_before_it(
