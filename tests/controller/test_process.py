@@ -18,7 +18,7 @@ import pytest
 
 from certs.rotation import RotationPolicy
 from controller import facts as facts_reconciler
-from controller import pod_templates, process, quota_mirror
+from controller import owned_nodes, pod_templates, process, quota_mirror
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import Facts
 from drawbridge.facts.serialized import read_facts
@@ -134,7 +134,10 @@ async def running(
         assert await asyncio.wait_for(task, 20) == 0
 
 
-def test_it_reconciles_everything_and_releases_the_lease(tmp_path: Path) -> None:
+def test_it_reconciles_everything_and_releases_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owned_nodes, "SETTLE_SECONDS", 0.1)
     asyncio.run(_everything(tmp_path))
 
 
