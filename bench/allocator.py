@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from allocator.scheduler.protocol import HEADER, VERSION_TEXT
 from bench._process import cpu_seconds, peak_mebibytes
 from bench._scale import scaled
 from bench.solver import DEVICES, GPU, NIC, slices
@@ -155,7 +156,7 @@ class Connection:
     async def call(self, method: str, call: str, body: Json | None = None) -> Json:
         """Return the reply to a call."""
         data = b"" if body is None else json.dumps(body).encode()
-        head = f"{method} /v1/{call} HTTP/1.1\r\nHost: allocator\r\nDrawbridge-Protocol: 1.0\r\n"
+        head = f"{method} /v1/{call} HTTP/1.1\r\nHost: allocator\r\n{HEADER}: {VERSION_TEXT}\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
         self._writer.write(head.encode() + data)
         response = await self._reader.readuntil(b"\r\n\r\n")
