@@ -23,8 +23,10 @@ from drawbridge.process.health import Address
 from drawbridge.process.listener import TLSListener
 from drawbridge.process.tls import ServingCertificate
 from drawbridge.translate.pods import TranslationContext, make_context
+from webhook.admission.large_reviews import ReviewDispatcher
 from webhook.server.http_handler import AdmissionHTTPHandler
 from webhook.server.process import list_endpoints
+from webhook.server.worker_process import WorkerProcess
 
 SAMPLES: Final = Path(__file__).parent.parent / "examples" / "inventory"
 ECHO: Final = "/echo?timeout=5s"
@@ -58,10 +60,12 @@ async def serve(certificate: str, key: str) -> None:
     """Serve until killed."""
     pair = ServingCertificate(certificate, key)
     pair.refresh()
-    handler = AdmissionHTTPHandler(list_endpoints(make_admission(sampled()).handler), list)
+    cluster, templates, handler = make_admission(sampled())
+    reviews = ReviewDispatcher(handler, cluster, templates, WorkerProcess())
+    endpoints = AdmissionHTTPHandler(list_endpoints(reviews), list)
 
     async def handle(request: web.BaseRequest) -> web.Response:
-        return await (echo(request) if request.raw_path == ECHO else handler.handle(request))
+        return await (echo(request) if request.raw_path == ECHO else endpoints.handle(request))
 
     listener = TLSListener(Address("127.0.0.1", 0), pair, handle)
     await listener.open()
