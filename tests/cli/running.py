@@ -11,6 +11,22 @@ from cli.main import dispatch
 from cli.terminal.streams import Streams
 from tests.cluster.fake.api import FakeApi
 
+_BRIDGE = """\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+placement: bridge
+ownedPools:
+- driver: gpu.nvidia.com
+  nodeSelector: {matchLabels: {topology.kubernetes.io/zone: %s}}
+"""
+# The scheduler of a pod that requests eight GPUs, the zone with owned pools in the sample
+# inventory, and what is found.
+EIGHT_IN_OWNED_POOLS = [
+    ("drawbridge", "a", []),
+    ("drawbridge", "b", ["CountNeverFits"]),  # one device, where others have eight
+    ("volcano", "b", []),
+]
+
 
 class Printed(NamedTuple):
     """The exit code of a command, and what it printed."""
@@ -18,6 +34,13 @@ class Printed(NamedTuple):
     code: int
     out: str
     err: str
+
+
+def own_zone(folder: Path, zone: str) -> Path:
+    """Write a configuration of bridge placement in one zone, and return its path."""
+    path = folder / "configuration.yaml"
+    path.write_text(_BRIDGE % zone, "utf-8")
+    return path
 
 
 def command(*words: str, stdin: str | bytes = b"", called: str = "drawbridge") -> Printed:

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.running import command, on_api, read_findings
+from tests.cli.running import (
+    EIGHT_IN_OWNED_POOLS,
+    command,
+    on_api,
+    own_zone,
+    read_findings,
+)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 INVENTORY = str(EXAMPLES / "inventory")
@@ -299,29 +305,11 @@ def test_answer_is_that_of_the_allocator_in_charge(
     assert [each["severity"] for each in found] == severities
 
 
-BRIDGE = """\
-apiVersion: drawbridge.dev/v1alpha1
-kind: Configuration
-placement: bridge
-ownedPools:
-- driver: gpu.nvidia.com
-  nodeSelector: {matchLabels: {topology.kubernetes.io/zone: %s}}
-"""
-
-
-@pytest.mark.parametrize(
-    ("scheduler", "zone", "expected"),
-    [
-        ("drawbridge", "a", []),
-        ("drawbridge", "b", ["CountNeverFits"]),  # one device, where others have eight
-        ("volcano", "b", []),
-    ],
-)
+@pytest.mark.parametrize(("scheduler", "zone", "expected"), EIGHT_IN_OWNED_POOLS)
 def test_a_pod_is_judged_by_the_pools_that_its_scheduler_uses(
     scheduler: str, zone: str, expected: list[str], tmp_path: Path
 ) -> None:
-    configuration = tmp_path / "configuration.yaml"
-    configuration.write_text(BRIDGE % zone, "utf-8")
+    configuration = own_zone(tmp_path, zone)
     pod = DEPLOYMENT.replace("gpus", "gpu").replace(
         "spec:\n      res", f"spec:\n      schedulerName: {scheduler}\n      res"
     )
@@ -332,8 +320,7 @@ def test_a_pod_is_judged_by_the_pools_that_its_scheduler_uses(
 
 
 def test_a_pool_of_an_owned_driver_that_spans_nodes_is_reported(tmp_path: Path) -> None:
-    configuration = tmp_path / "configuration.yaml"
-    configuration.write_text(BRIDGE % "a", "utf-8")
+    configuration = own_zone(tmp_path, "a")
     slices = EXCLUSIVE.replace("nodeName: n1", "allNodes: true")
     for name in ("check", "lint"):
         out = command(name, "-f", "-", "--config", str(configuration), stdin=slices).out

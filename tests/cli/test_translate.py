@@ -9,7 +9,7 @@ import yaml
 
 from cli.main import dispatch
 from cli.terminal.streams import Streams
-from tests.cli.running import command
+from tests.cli.running import EIGHT_IN_OWNED_POOLS, command, own_zone
 from tests.tables import YamlValue
 
 ROOT = Path(__file__).parents[2]
@@ -343,29 +343,11 @@ def test_claims_of_the_translation_are_judged_on_the_devices_of_a_cluster(
     assert printed(text)[0] == 1
 
 
-BRIDGE = """\
-apiVersion: drawbridge.dev/v1alpha1
-kind: Configuration
-placement: bridge
-ownedPools:
-- driver: gpu.nvidia.com
-  nodeSelector: {matchLabels: {topology.kubernetes.io/zone: %s}}
-"""
-
-
-@pytest.mark.parametrize(
-    ("scheduler", "zone", "codes"),
-    [
-        ("drawbridge", "a", []),
-        ("drawbridge", "b", ["CountNeverFits"]),  # one device, where others have eight
-        ("volcano", "b", []),
-    ],
-)
+@pytest.mark.parametrize(("scheduler", "zone", "codes"), EIGHT_IN_OWNED_POOLS)
 def test_claims_of_the_translation_are_judged_on_the_pools_of_the_allocator(
     scheduler: str, zone: str, codes: list[str], tmp_path: Path
 ) -> None:
-    configuration = tmp_path / "configuration.yaml"
-    configuration.write_text(BRIDGE % zone, "utf-8")
+    configuration = own_zone(tmp_path, zone)
     text = POD.replace("gpu: 1", "gpu: 8").replace(
         "spec:", f"spec:\n  schedulerName: {scheduler}", 1
     )
