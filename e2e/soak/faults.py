@@ -10,9 +10,17 @@ from dataclasses import dataclass
 from e2e.soak import object_faults, process_faults
 from e2e.soak.cluster import SoakCluster
 from e2e.soak.journal import AWAY
+from e2e.soak.process_faults import (
+    Begin,
+    a_pair,
+    a_scheduler,
+    all_allocators,
+    an_allocator,
+    kill,
+    suspend,
+)
 
 Undo = Callable[[], None]
-Begin = Callable[[SoakCluster], tuple[str, Undo]]
 # Seconds between the beginnings of two faults.
 GAP = (1.0, 12.0)
 TICK_SECONDS, AGAIN_SECONDS, PATIENCE_SECONDS = 0.25, 1.0, 120.0
@@ -32,13 +40,13 @@ class Fault:
 
 
 FAULTS = (
-    Fault("allocator killed", 20, process_faults.kill_allocator, (0, 20)),
-    Fault("scheduler killed", 10, process_faults.kill_scheduler, (0, 20)),
-    Fault("pair killed", 6, process_faults.kill_pair, (0, 20)),
-    Fault("both allocators killed", 3, process_faults.kill_allocators, (0, 10)),
-    Fault("allocator stopped", 6, process_faults.suspend_allocator, (1, 25)),
-    Fault("scheduler stopped", 5, process_faults.suspend_scheduler, (1, 40)),
-    Fault("pair stopped", 4, process_faults.suspend_pair, (1, 70)),
+    Fault("allocator killed", 20, kill(an_allocator), (0, 20)),
+    Fault("scheduler killed", 10, kill(a_scheduler), (0, 20)),
+    Fault("pair killed", 6, kill(a_pair), (0, 20)),
+    Fault("both allocators killed", 3, kill(all_allocators), (0, 10)),
+    Fault("allocator stopped", 6, suspend(an_allocator), (1, 25)),
+    Fault("scheduler stopped", 5, suspend(a_scheduler), (1, 40)),
+    Fault("pair stopped", 4, suspend(a_pair), (1, 70)),
     Fault("webhook or controller killed", 3, process_faults.kill_replica, (0, 5)),
     Fault("API server stopped", 4, process_faults.suspend_apiserver),
     Fault("API server slow", 4, process_faults.slow_apiserver),

@@ -13,9 +13,8 @@ from e2e.scenarios.objects import RESOURCE
 from e2e.scenarios.stage import LABEL
 from e2e.soak.cluster import SoakCluster, tolerant
 from e2e.soak.pods import NODES, node_plans
-from e2e.soak.process_faults import nothing
+from e2e.soak.process_faults import Begun, nothing
 
-Begun = tuple[str, Callable[[], None]]
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 FINALIZER = "rig.drawbridge.dev/stays"
 TAINT = {"key": "rig.drawbridge.dev/bad", "effect": "NoSchedule", "value": "soak"}

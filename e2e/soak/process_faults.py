@@ -5,48 +5,56 @@ from collections.abc import Callable
 from e2e.nodes.fleet import Fleet
 from e2e.soak.cluster import SoakCluster
 
+# What a fault was, and what ends it.
 Begun = tuple[str, Callable[[], None]]
+Begin = Callable[[SoakCluster], Begun]
+Choose = Callable[[SoakCluster], tuple[str, ...]]
 
 
 def nothing() -> None:
     """End a fault that is over."""
 
 
-def _allocator(cluster: SoakCluster) -> str:
-    return cluster.some_pair().allocator.name
+def an_allocator(cluster: SoakCluster) -> tuple[str, ...]:
+    """Return one allocator."""
+    return (cluster.some_pair().allocator.name,)
 
 
-def _scheduler(cluster: SoakCluster) -> str:
-    return cluster.some_pair().running_scheduler().name
+def a_scheduler(cluster: SoakCluster) -> tuple[str, ...]:
+    """Return one scheduler."""
+    return (cluster.some_pair().running_scheduler().name,)
 
 
-def _both(cluster: SoakCluster) -> tuple[str, str]:
+def a_pair(cluster: SoakCluster) -> tuple[str, ...]:
+    """Return the processes of a pair, which end together when their node fails."""
     pair = cluster.some_pair()
     return pair.allocator.name, pair.running_scheduler().name
 
 
-def kill_allocator(cluster: SoakCluster) -> Begun:
-    """Kill one allocator."""
-    name = _allocator(cluster)
-    return name, _kill(cluster, name)
+def all_allocators(cluster: SoakCluster) -> tuple[str, ...]:
+    """Return every allocator."""
+    return tuple(pair.allocator.name for pair in cluster.pairs)
 
 
-def kill_scheduler(cluster: SoakCluster) -> Begun:
-    """Kill one scheduler."""
-    name = _scheduler(cluster)
-    return name, _kill(cluster, name)
+def kill(choose: Choose) -> Begin:
+    """Return the fault that kills some processes."""
+
+    def begin(cluster: SoakCluster) -> Begun:
+        names = choose(cluster)
+        return ", ".join(names), _kill(cluster, *names)
+
+    return begin
 
 
-def kill_pair(cluster: SoakCluster) -> Begun:
-    """Kill a pair, as a node that fails."""
-    names = _both(cluster)
-    return names[0], _kill(cluster, *names)
+def suspend(choose: Choose) -> Begin:
+    """Return the fault that stops some processes with SIGSTOP."""
 
+    def begin(cluster: SoakCluster) -> Begun:
+        names = choose(cluster)
+        running = [each for each in names if each not in cluster.down and cluster.parts[each].alive]
+        return ", ".join(names), cluster.suspend(*running)
 
-def kill_allocators(cluster: SoakCluster) -> Begun:
-    """Kill all allocators."""
-    names = [pair.allocator.name for pair in cluster.pairs]
-    return ", ".join(names), _kill(cluster, *names)
+    return begin
 
 
 def kill_replica(cluster: SoakCluster) -> Begun:
@@ -65,29 +73,6 @@ def kill_replica(cluster: SoakCluster) -> Begun:
 def _kill(cluster: SoakCluster, *names: str) -> Callable[[], None]:
     kept = cluster.down | cluster.spared
     return cluster.kill(*(name for name in names if name not in kept))
-
-
-def suspend_allocator(cluster: SoakCluster) -> Begun:
-    """Stop one allocator."""
-    name = _allocator(cluster)
-    return name, _suspend(cluster, name)
-
-
-def suspend_scheduler(cluster: SoakCluster) -> Begun:
-    """Stop one scheduler, longer than its Lease lasts at most."""
-    name = _scheduler(cluster)
-    return name, _suspend(cluster, name)
-
-
-def suspend_pair(cluster: SoakCluster) -> Begun:
-    """Stop a pair, for over a minute at most."""
-    names = _both(cluster)
-    return names[0], _suspend(cluster, *names)
-
-
-def _suspend(cluster: SoakCluster, *names: str) -> Callable[[], None]:
-    running = [name for name in names if name not in cluster.down and cluster.parts[name].alive]
-    return cluster.suspend(*running)
 
 
 def suspend_apiserver(cluster: SoakCluster) -> Begun:
