@@ -15,6 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ def rows(selectors: dict[str, str], device: dict[str, Any]) -> Iterator[str]:
     for name, source in selectors.items():
         program = environment.compile(source)
         candidates: dict[str, Evaluate | None] = {
-            "ours, cost counted": lambda program=program: program.evaluate(seen),
+            "ours, cost counted": partial(program.evaluate, seen),
             "cel-expr-python": google(source, asked),
             "cel-python": celpy(source, asked),
         }
@@ -159,7 +160,7 @@ def rows(selectors: dict[str, str], device: dict[str, Any]) -> Iterator[str]:
             if found:
                 best, noise = min(found), statistics.median(found) - min(found)
                 yield f"{name:9}{who:18.18}{best:10.2f}{noise:8.2f}{best / ours:15.1f}"
-        compiled = seconds(lambda source=source: environment.compile(source)) * 1e6
+        compiled = seconds(partial(environment.compile, source)) * 1e6
         theirs = f", cel-go {go[0][name]['compile_ns'] / 1000:.0f}" if go else ""
         yield f"{name:9}compiled in {compiled:.0f} µs{theirs}"
 

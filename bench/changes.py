@@ -32,8 +32,10 @@ def started_planner(data: bytes, nodes: int) -> tuple[Planner, tuple[Slice, ...]
     """Read the slices, and make a planner that knows them, the nodes and the classes."""
     read = read_slices(data)
     planner = Planner(known_gates())
-    for obj in (*read.objects, *classes().values()):
-        planner.update(obj)
+    for slice_ in read.objects:
+        planner.update(slice_)
+    for device_class in classes().values():
+        planner.update(device_class)
     for number in range(nodes):
         planner.update(Node(node_name(number), {"zone": "a"}))
     return planner, read.objects

@@ -174,11 +174,13 @@ def run() -> None:
         empty = ours.best("-c", "pass") or 1.0
         for words in SHORT:
             command = ("-m", "cli.main", *words)
-            seconds, before = ours.best(*command), theirs and theirs.best(*command)
+            seconds, before = ours.best(*command), theirs.best(*command) if theirs else None
             show(words, seconds, f"{(seconds or 0) / empty:5.1f} x an empty program", before)
         write_input(Path(made), ours)
-        for words, goal in LONG.items():
-            spent, other = ours.run(*words), theirs and theirs.run(*words)
+        for options, goal in LONG.items():
+            spent = ours.run(*options)
+            other = theirs.run(*options) if theirs else None
             lines = spent.printed.count(b"\n") if spent else 0
             row = f"goal {goal:.0f} s  {lines:6,} lines"
-            show(words, spent and spent.seconds, row, other and other.seconds)
+            before = other.seconds if other else None
+            show(options, spent.seconds if spent else None, row, before)

@@ -81,14 +81,16 @@ class SilentReporter:
 
 
 def _node(number: int) -> Unstructured:
-    status = {"allocatable": {"nvidia.com/gpu": "8", "cpu": "64"}, "capacity": {}}
     labels = {f"example.com/label-{i}": f"{number}" for i in range(30)}
-    return {"metadata": {"name": f"node-{number:05}", "labels": labels}, "status": status}
+    return {
+        "metadata": {"name": f"node-{number:05}", "labels": labels},
+        "status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "64"}, "capacity": {}},
+    }
 
 
 def _templates() -> Iterator[Unstructured]:
     for i in range(TEMPLATES):
-        request = {"deviceClassName": f"class-{i}", "count": 1}
+        request: Any = {"deviceClassName": f"class-{i}", "count": 1}
         made = make_template({"devices": {"requests": [{"name": "a", "exactly": request}]}})
         value: Any = build_object(made, f"team-{i % NAMESPACES}", NOW - timedelta(days=2))
         value["metadata"]["managedFields"] = [{"manager": "drawbridge"}]

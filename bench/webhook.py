@@ -152,7 +152,8 @@ def kinds() -> list[Kind]:
 def server(folder: Path, core: int) -> Iterator[tuple[int, int, str]]:
     """Start the server on a core; yields its PID, its port and its CA."""
     certificate, key = self_signed(folder, HOST)
-    command = [sys.executable, "-m", "bench._webhook_server", str(core), certificate, key]
+    files = str(certificate), str(key)
+    command = [sys.executable, "-m", "bench._webhook_server", str(core), *files]
     with (folder / "log").open("wb") as log:
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)  # noqa: S603  # ours
     try:
