@@ -24,8 +24,9 @@ from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 from e2e.scenarios.tenant import check_innocents_not_delayed, innocent_namespaces
 
-# More than the memory for bodies that are arriving, in bodies that each are small enough.
-HELD_BODIES, BODY_BYTES = 64, 3 << 20
+# The sizes of the bodies of an attacker, and how many are held of each: together more than the
+# memory for bodies that are arriving. Where a large one does not fit any more, a small one does.
+HELD_BODIES = {3 << 20: 64, 512 << 10: 16, 96 << 10: 16, 16 << 10: 16}
 CHUNK = 64 << 10
 AGAIN_SECONDS = 0.1
 # Attackers have other addresses than the API server, and also its own.
@@ -37,10 +38,11 @@ MOST_EVENT_SECONDS = 15.0
 
 
 class Target(NamedTuple):
-    """A connection of an attacker: to which port, and from which address."""
+    """A connection of an attacker: to which port, from which address, for how large a body."""
 
     port: int
     source: str
+    size: int
 
 
 def _anyone() -> ssl.SSLContext:
@@ -56,14 +58,14 @@ async def _hold_body(target: Target, context: ssl.SSLContext) -> None:
     )
     head = (
         "POST /admit/pods?timeout=30s HTTP/1.1\r\nHost: webhook\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {target.size}\r\n\r\n"
     )
     try:
         writer.write(head.encode())
-        for _ in range(BODY_BYTES // CHUNK - 1):
+        for sent in range(0, target.size - 1, CHUNK):
             if reader.at_eof():
                 return
-            writer.write(b" " * CHUNK)
+            writer.write(b" " * min(CHUNK, target.size - 1 - sent))
             await writer.drain()
         await reader.read(1)
     finally:
@@ -91,7 +93,10 @@ def attacked(cluster: Installation) -> Iterator[None]:
     """Let a process attack each replica of the webhook."""
     ports = [each.port("admission") for each in cluster.webhooks]
     targets = [
-        Target(port, source) for port in ports for source in islice(cycle(SOURCES), HELD_BODIES)
+        Target(port, source, size)
+        for port in ports
+        for size, count in HELD_BODIES.items()
+        for source in islice(cycle(SOURCES), count)
     ]
     process = multiprocessing.get_context("spawn").Process(target=_run_attack, args=(targets,))
     process.start()
@@ -104,14 +109,14 @@ def attacked(cluster: Installation) -> Iterator[None]:
 
 @scenario("full", rig="installed", needs=NEEDS)
 def unfinished_bodies_from_the_network_delay_no_namespace(stage: Stage) -> None:
-    """Some of them come from the address of the API server, and some pods are large."""
+    """Some of them come from the address of the API server, and half of the pods are large."""
     cluster = installed(stage)
     stage.node("a", "lab-2g2n", {GPU: "full"})
     wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
     calls = []
     for number, namespace in enumerate(innocent_namespaces(stage)):
         pod = legacy_pod(stage, "innocent")
-        if number % 5 == 0:
+        if number % 2 == 0:
             pod["metadata"]["annotations"] = {"note": "x" * LARGE_BYTES}
         path = f"/api/v1/namespaces/{namespace}/pods"
         calls.append(partial(stage.client.create, path, pod, dryRun="All"))
