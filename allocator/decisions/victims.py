@@ -52,7 +52,13 @@ class _Reprieve(msgspec.Struct, frozen=True):
     change: int
     pods: tuple[PotentialVictim, ...]
     free: frozenset[str]
+    unusable: frozenset[str]
+    taken: frozenset[DeviceID]
     answers: tuple[bool, ...] = ()
+
+    def has_same_question(self, other: "_Reprieve") -> bool:
+        """Return whether the answers of the other one hold here, if the node has not changed."""
+        return replace(self, change=0, answers=()) == replace(other, change=0, answers=())
 
 
 # By pod and node.
@@ -183,13 +189,15 @@ class VictimSearch:
         state = self._state
         pools = state.planner.pools_for(node)
         local = {uid for pool in pools for uid in state.ledger.claims_in(pool)}
-        now = _Reprieve(state.epoch(), pods, self._free & local)
+        taken = frozenset(
+            DeviceID(pool, name) for pool in pools for name in self._taken.get(pool, ())
+        )
+        now = _Reprieve(state.epoch(), pods, self._free & local, self._unusable & local, taken)
         before = self._reprieves.get(self._key(node))
         changed = state.changes.changed_since(before.change) if before else None
         if before is None or changed is None or node in changed:
             return now
-        same = before.pods == now.pods and before.free == now.free
-        return replace(now, answers=before.answers) if same else now
+        return replace(now, answers=before.answers) if now.has_same_question(before) else now
 
     def _candidates(self, node: PreemptionNode) -> tuple[PotentialVictim, ...]:
         priority = self._search.pod.priority

@@ -116,7 +116,7 @@ def _audit(ledger: Ledger, world: World | None, claims: Iterable[Claim]) -> Iter
 def find_excessive_marks(record: ClaimRecord, inventory: Inventory) -> Iterator[Finding]:
     """Report where the mark of a claim records more counters than its device consumes.
 
-    The message has no amount: a forged mark that changes again and again is one finding.
+    The message has no counter: a forged mark that changes again and again is one finding.
     """
     for hold in record.holds:
         published = find_published_pool(inventory, hold.pool) if hold.marked_draw else None
@@ -125,14 +125,11 @@ def find_excessive_marks(record: ClaimRecord, inventory: Inventory) -> Iterator[
             continue
         consumed = consumed_counters(device)
         recorded = consumed_counters(Device(hold.device, consumes_counters=hold.marked_draw))
-        exceeded = min(
-            (key for key in recorded if recorded[key] > consumed.get(key, 0)), default=None
-        )
-        if exceeded is not None:
+        if any(recorded[key] > consumed.get(key, 0) for key in recorded):
             name = _device_name(DeviceID(hold.pool, hold.device))
             message = (
-                f"claim {record.name}: the mark of {name} records more of counter {exceeded[1]} in "
-                f"set {exceeded[0]} than the device consumes"
+                f"claim {record.name}: the mark of {name} records counters that the device does "
+                "not consume, or more of one than it consumes"
             )
             path = f"metadata.annotations[{ALLOCATION_ANNOTATION}]"
             yield codes.MARK_EXCEEDS_DEVICE.at(path, message, object=f"{CLAIM}/{record.name}")

@@ -90,8 +90,8 @@ MARK_EXCEEDS_DEVICE = CODES.define(
         "may write the claim changed the annotation."
     ),
     example=(
-        "claim team/a: the mark of Device/d.io/n/gpu-3 records more of counter memory in set gpu-3 "
-        "than the device consumes"
+        "claim team/a: the mark of Device/d.io/n/gpu-3 records counters that the device does not "
+        "consume, or more of one than it consumes"
     ),
     remedy=(
         "Find out who wrote the annotation. Its counters are ignored while slices have the device."

@@ -394,3 +394,13 @@ def test_a_search_for_victims_begins_again_when_the_node_has_changed() -> None:
     assert preempt_in(contest, 7, 3).unfinished
     contest.end("p0")
     assert preempt_in(contest, 1000, 3).victims == ("p4", "p5")
+
+
+@pytest.mark.parametrize("steps", range(3, 9))
+def test_a_search_for_victims_begins_again_when_another_pod_waits_for_a_victim(steps: int) -> None:
+    contest = Contest(n1=6)
+    for number in range(6):
+        contest.run(f"p{number}", "n1", number)
+    assert preempt_in(contest, steps, 3).unfinished
+    assert contest.victims("other") == ["p5"]
+    assert preempt_in(contest, 1000, 3).victims == ("p2", "p3", "p4")

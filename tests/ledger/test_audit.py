@@ -240,5 +240,16 @@ def test_the_audit_reports_a_mark_with_more_than_the_device_consumes(
     assert codes(audit(made, WHOLE)) == reported
 
 
+def test_a_mark_that_changes_its_counters_is_one_finding() -> None:
+    messages = set()
+    for name in ("memory", "engines"):
+        use = CounterUse("set", {name: Counter(parse("5Gi"))})
+        marked = MarkedDevice(driver=DRIVER, pool=POOL, device="two", consumes_counters=(use,))
+        made = Ledger()
+        made.observe(claim("0", 1, "two", mark=format_mark(Mark(ALLOCATOR, (marked,)))))
+        messages |= {finding.message for finding in audit(made, WHOLE)}
+    assert len(messages) == 1
+
+
 def test_a_claim_without_a_mark_is_unmarked() -> None:
     assert read_mark(claim("a", 1).metadata) == Mark()
