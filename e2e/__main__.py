@@ -44,6 +44,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=defaults.minutes, help="of a soak")
     parser.add_argument("--seed", type=int, default=defaults.seed, help="of a soak")
     parser.add_argument("--nodes", type=int, default=defaults.nodes, help="of a soak")
+    parser.add_argument(
+        "--pods-per-gpu", type=float, default=defaults.pods_per_gpu, help="of a soak"
+    )
     arguments = parser.parse_args()
     if arguments.image:  # for any scenario; those of e2e.scenarios.image always do
         RIGS["installed"] = image_options
@@ -59,7 +62,9 @@ def main() -> int:
         rates(print_line)
         return 0
     if arguments.what == "soak":
-        settings = SoakSettings(arguments.minutes, arguments.seed, arguments.nodes)
+        settings = SoakSettings(
+            arguments.minutes, arguments.seed, arguments.nodes, arguments.pods_per_gpu
+        )
         return 0 if soak(settings, print_line) else 1
     if arguments.what == "node":
         return run_node_suite(arguments.part)
