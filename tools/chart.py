@@ -1,9 +1,11 @@
 """Generates the templates of the Helm chart from the kustomize base and components.
 
 The base is the source: a change there reaches the chart by `make docs`. `tools.chart_values` says
-which fields the values of the chart control. Tests render both and compare the objects.
+which fields the values of the chart control. Tests render both and compare the objects. The schema
+of the values is written by hand, except for the schema of the configuration in it.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any, Final
 
 import yaml
 
+from drawbridge.config.schema import configuration_schema
 from tools import chart_readme, chart_values
 from tools.chart_text import Placeholders
 
@@ -89,6 +92,7 @@ def render_all() -> dict[Path, Callable[[], str]]:
             (CHART / "values.yaml").read_text("utf-8")
         ),
         CHART / "files" / "dashboard.json": _read_dashboard,
+        CHART / "values.schema.json": _render_values_schema,
     }
     folders = [MANIFESTS / "base", *sorted((MANIFESTS / "components").iterdir())]
     for folder in folders:
@@ -101,6 +105,28 @@ def render_all() -> dict[Path, Callable[[], str]]:
 def _read_dashboard() -> str:
     path = MANIFESTS / "components" / "monitoring" / "dashboard.json"
     return path.read_text("utf-8")
+
+
+def _render_values_schema() -> str:
+    """Return the schema of the values with the current schema of the configuration."""
+    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+    # Older versions of Helm read draft 7 only, which ignores what stands beside a reference.
+    text = json.dumps(configuration_schema()).replace("#/$defs/", "#/definitions/")
+    configuration = json.loads(text)
+    schema["properties"]["configuration"] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            name: field
+            for name, field in configuration["properties"].items()
+            # The template writes these two.
+            if name not in configuration["required"] and "not" not in field
+        },
+    }
+    schema["definitions"] = configuration["$defs"]
+    # Helm reads `off` as false, and so does the loader.
+    schema["definitions"]["Policy"]["enum"].append(False)
+    return json.dumps(schema, indent=2) + "\n"
 
 
 def find_unknown_values(templates: Mapping[str, str], values: Mapping[str, Any]) -> set[str]:

@@ -12,6 +12,7 @@ from tests.manifests import rendering
 from tests.manifests.rendering import CHART, ROOT, Json
 from tools import chart, chart_readme
 
+HEAD = ("apiVersion", "kind")
 CASES: list[Json] = yaml.safe_load(
     (Path(__file__).parent / "cases" / "renderings.yaml").read_text("utf-8")
 )
@@ -142,8 +143,16 @@ def test_the_schema_accepts_the_defaults_and_all_cases() -> None:
         jsonschema.validate(case["values"], SCHEMA)
 
 
+def test_the_schema_accepts_every_field_of_the_example() -> None:
+    text = (ROOT / "examples" / "configuration.yaml").read_text("utf-8")
+    # The template writes these two, and Helm reads `off` as false.
+    fields = {key: value for key, value in yaml.safe_load(text).items() if key not in HEAD}
+    jsonschema.validate({"configuration": {**fields, "findings": {"SchedulerKept": False}}}, SCHEMA)
+
+
 def list_schema_leaves(schema: Json, path: str = "") -> list[str]:
-    if schema.get("additionalProperties") is False and "properties" in schema:
+    is_closed = schema.get("additionalProperties") is False and "properties" in schema
+    if is_closed and path != "configuration":
         return [
             leaf
             for key, item in schema["properties"].items()
@@ -173,6 +182,11 @@ WRONG: list[tuple[Json, str]] = [
     ({"tls": {"mode": "openssl"}}, "mode"),
     ({"image": {"digest": "latest"}}, "digest"),
     ({"configuration": {"kind": "Configuration"}}, "configuration"),
+    ({"configuration": {"placement": "natve"}}, "placement"),
+    ({"configuration": {"scope": {"rollout": {"percent": 101}}}}, "percent"),
+    ({"configuration": {"unsetgroups": "all"}}, "unsetgroups"),
+    ({"configuration": {"quotas": []}}, "quotas"),
+    ({"configuration": {"findings": {"SchedulerKept": True}}}, "SchedulerKept"),
     ({"networkPolicy": {"apiServerPorts": [70000]}}, "apiServerPorts"),
     ({"image": {"tag": "1 #x"}}, "tag"),
     ({"image": {"repository": "a #b"}}, "repository"),
