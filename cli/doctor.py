@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from cli.diagnosis.line import DoctorLine, Status, found
+from cli.diagnosis.line import DoctorLine, Status
 from cli.input import live_cluster
-from cli.input.effective_configuration import read_effective_configuration
+from cli.input.effective_configuration import EffectiveConfiguration, read_effective_configuration
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.cluster_options import add_config_option, add_live_options, add_namespace_option
@@ -44,14 +44,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the result of each check."""
-    configuration, findings = read_effective_configuration(options, streams, asks_cluster=True)
-    if configuration is None:
-        return output.print_unreadable(findings, options.output, streams)
+    effective = read_effective_configuration(options, streams, asks_cluster=True)
+    if effective.configuration is None and options.config is not None:
+        return output.print_unreadable(effective.findings, options.output, streams)
     try:
-        lines = _check(options, configuration)
+        lines = _check(options, effective)
     except ClusterReadError as error:
         return output.print_unreadable([error.located], options.output, streams)
-    lines = (*(found("configuration", each.finding) for each in findings), *lines)
     if options.output == "text":
         _print_text(lines, streams)
     else:
@@ -63,24 +62,33 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     )
 
 
-def _check(options: argparse.Namespace, configuration: Configuration) -> tuple[DoctorLine, ...]:
-    from cli.diagnosis.checks import check_state  # noqa: PLC0415  # imports the CEL engine
+def _check(
+    options: argparse.Namespace, effective: EffectiveConfiguration
+) -> tuple[DoctorLine, ...]:
+    from cli.diagnosis.checked_state import derive_checked_state  # noqa: PLC0415  # imports the CEL engine
+    from cli.diagnosis.checks import check_state  # noqa: PLC0415
     from cli.diagnosis.state import ClusterState, read_state  # noqa: PLC0415
+
+    # A refused configuration must not hide what else is wrong.
+    configuration = effective.configuration or Configuration()
 
     async def read(session: "Session") -> ClusterState:
         return await read_state(session, options, configuration)
 
-    return check_state(live_cluster.run_with_session(options, read), configuration)
+    state = live_cluster.run_with_session(options, read)
+    return check_state(derive_checked_state(state, configuration, effective.findings))
 
 
 def _print_text(lines: Sequence[DoctorLine], streams: Streams) -> None:
     rows = [(line.status.value, line.check, _message(line)) for line in lines]
-    for line, row in zip(lines, align_columns(rows), strict=True):
+    following = [each.remedy for each in lines[1:]]
+    for line, row, next_remedy in zip(lines, align_columns(rows), [*following, ""], strict=True):
         status = line.status.value
         if streams.color:
             row = f"\033[{_COLOURS[line.status]}m{status}\033[0m{row.removeprefix(status)}"  # noqa: PLW2901  # the colour is not a column
         streams.out.write(f"{row}\n")
-        if line.remedy and line.status is not Status.OK:
+        # One remedy for several lines is printed once, after the last one.
+        if line.remedy != next_remedy and line.status is not Status.OK:
             streams.out.write(f"    {escape_unprintable(line.remedy)}\n")
     numbers = {status: sum(line.status is status for line in lines) for status in Status}
     streams.out.write(f"\n{_summary(numbers)}\n")

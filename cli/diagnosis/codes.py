@@ -14,6 +14,27 @@ NOT_CHECKED = CODES.define(
         "run the command."
     ),
 )
+NOT_INSTALLED = CODES.define(
+    "NotInstalled",
+    Severity.WARNING,
+    text=(
+        "The cluster has no installation of Drawbridge, so `drawbridge doctor` checks only what an "
+        "installation would need."
+    ),
+    example="the cluster has no object of Drawbridge",
+    remedy="Install Drawbridge as docs/installing.md says.",
+)
+REPLICAS_NOT_READY = CODES.define(
+    "ReplicasNotReady",
+    Severity.WARNING,
+    text=(
+        "A Deployment of Drawbridge is missing, is scaled to zero, or has fewer ready replicas "
+        "than it wants. While no replica of drawbridge-judge is ready, claims are admitted without "
+        "a judgement."
+    ),
+    example="drawbridge-judge 0 of 2 ready",
+    remedy="Read the events and the logs of its pods, and its readiness endpoint /readyz.",
+)
 FIELD_NOT_STORED = CODES.define(
     "FieldNotStored",
     Severity.WARNING,

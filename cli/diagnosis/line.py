@@ -5,7 +5,6 @@ from typing import Final
 
 import msgspec
 
-from cli.diagnosis import codes as doctor_codes
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Finding, Severity
 
@@ -43,21 +42,10 @@ def passed(check: str, message: str) -> DoctorLine:
     return DoctorLine(check, Status.OK, message)
 
 
-def found(check: str, finding: Finding) -> DoctorLine:
-    """Return the line of a finding."""
-    return DoctorLine(
-        check,
-        _STATUS[finding.severity],
-        finding.message,
-        finding.remedy,
-        finding.code,
-        finding.object,
-    )
-
-
-def not_checked(check: str, reason: str) -> DoctorLine:
-    """Return the line of a check whose input could not be read."""
-    return found(check, doctor_codes.NOT_CHECKED.at("", reason))
+def found(check: str, finding: Finding, remedy: str) -> DoctorLine:
+    """Return the line of a finding, with the remedy for the caller."""
+    status = _STATUS[finding.severity]
+    return DoctorLine(check, status, finding.message, remedy, finding.code, finding.object)
 
 
 def describe_seconds(seconds: float) -> str:

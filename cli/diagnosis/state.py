@@ -26,12 +26,17 @@ from drawbridge.config.model import Configuration, Placement, Scope
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.names import (
+    CONFIGURATION_CONFIG_MAP,
+    CONTROLLER_DEPLOYMENT,
     CONTROLLER_LEASE,
     FACTS_CONFIG_MAP,
     JUDGE_CONFIGURATION,
+    JUDGE_DEPLOYMENT,
     NAMESPACE,
+    SCHEDULER_DEPLOYMENT,
     SCHEDULER_LEASE,
     WEBHOOK_CONFIGURATION,
+    WEBHOOK_DEPLOYMENT,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +53,7 @@ _NOT_READABLE: Final = (401, 403, 404)
 class Unread(NamedTuple):
     """The reason why a part could not be read."""
 
-    reason: str
+    reason: str  # continues a sentence: `you may not list nodes`
 
 
 class Right(NamedTuple):
@@ -75,6 +80,14 @@ class Purpose(NamedTuple):
 
 
 _DRA: Final = "resource.k8s.io"
+# Who may edit the configuration operates the installation (Role drawbridge-admin).
+_OPERATE: Final = Right("update", "", "configmaps", CONFIGURATION_CONFIG_MAP, namespaced=True)
+_DEPLOYMENTS: Final = (
+    WEBHOOK_DEPLOYMENT,
+    CONTROLLER_DEPLOYMENT,
+    JUDGE_DEPLOYMENT,
+    SCHEDULER_DEPLOYMENT,
+)
 PURPOSES: Final = (
     Purpose(
         "read the cluster with facts, check and translate --context",
@@ -119,6 +132,13 @@ class Installed:
     facts: Object | Unread | None
     lease: Object | Unread | None  # of the controller
     scheduler_lease: Object | Unread | None
+    deployments: Mapping[str, Object | Unread | None]
+
+    @property
+    def exists(self) -> bool:
+        """Whether any object exists, or may exist."""
+        parts = (self.mutating, self.judge, self.facts, self.lease, self.scheduler_lease)
+        return any(each is not None for each in (*parts, *self.deployments.values()))
 
 
 @dataclass(frozen=True)
@@ -134,6 +154,7 @@ class ClusterState:
     installed: Installed
     trial: WebhookTrial | None
     missing_rights: Mapping[str, tuple[Right, ...]]  # by purpose
+    operates: bool  # whether the caller may change the installation
 
 
 async def read_state(
@@ -146,7 +167,8 @@ async def read_state(
     namespace = options.namespace or session.namespace
     kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
     published = {
-        kind.kind: await _if_readable(live_cluster.list_objects(session, kind)) for kind in kinds
+        kind.kind: await _if_readable(live_cluster.list_objects(session, kind), "list", kind)
+        for kind in kinds
     }
     namespaces = await _read_namespaces(session, namespace)
     bridge = configuration.placement is Placement.BRIDGE
@@ -164,17 +186,19 @@ async def read_state(
         installed=installed,
         trial=trial,
         missing_rights=await _find_missing_rights(session, namespace),
+        operates=await _is_allowed(session, _OPERATE, installed.namespace),
     )
 
 
-async def _if_readable(reading: Awaitable[T]) -> T | Unread:
-
+async def _if_readable(reading: Awaitable[T], verb: str, resource: "Resource") -> T | Unread:
     try:
         return await reading
     except ApiError as error:
         if error.code not in _NOT_READABLE:
             raise
-        return Unread(error.message)
+        if error.not_found:
+            return Unread(f"the API server has no {resource.plural}")
+        return Unread(f"you may not {verb} {resource.plural}")
 
 
 async def _read_namespaces(
@@ -183,9 +207,10 @@ async def _read_namespaces(
     """Return the labels of all namespaces, or of the caller's if that is all that is allowed."""
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
-    namespaces = await _if_readable(live_cluster.list_objects(session, resources.NAMESPACES))
+    kind = resources.NAMESPACES
+    namespaces = await _if_readable(live_cluster.list_objects(session, kind), "list", kind)
     if isinstance(namespaces, Unread):
-        one = await _if_readable(live_cluster.read_object(session, resources.NAMESPACES, own))
+        one = await _if_readable(live_cluster.read_object(session, kind, own), "get", kind)
         if not isinstance(one, dict):
             return namespaces
         namespaces = [one]
@@ -202,7 +227,8 @@ async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
     async def read(resource: "Resource", name: str, namespace: str = "") -> Object | Unread | None:
-        return await _if_readable(live_cluster.read_object(session, resource, name, namespace))
+        reading = live_cluster.read_object(session, resource, name, namespace)
+        return await _if_readable(reading, "get", resource)
 
     mutating = await read(resources.MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
     path = ("webhooks", 0, "clientConfig", "service", "namespace")
@@ -217,6 +243,9 @@ async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
         scheduler_lease=await read(resources.LEASES, SCHEDULER_LEASE, namespace)
         if bridge
         else None,
+        deployments={
+            name: await read(resources.DEPLOYMENTS, name, namespace) for name in _DEPLOYMENTS
+        },
     )
 
 
@@ -235,7 +264,9 @@ async def _probe_fields(session: "Session", namespace: str) -> tuple[str, ...] |
             )
         except ApiError as error:
             known = interpret_rejection(probe, error.message)
-            if known is None or (error.forbidden and not known):
+            if error.forbidden and not known:
+                return Unread(f"you may not create {resources.TEMPLATES.plural}")
+            if known is None:
                 return Unread(error.message)
             stored += [name] * known
             continue

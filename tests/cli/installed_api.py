@@ -68,6 +68,16 @@ def lease(age: float, holder: str = "controller-0", name: str = "drawbridge-cont
     }
 
 
+def deployment(name: str, ready: int = 2) -> JSON:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": SYSTEM},
+        "spec": {"replicas": 2},
+        "status": {"readyReplicas": ready},
+    }
+
+
 def namespace(name: str, mode: str) -> JSON:
     labels = {"drawbridge.dev/translate": mode}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
@@ -88,6 +98,8 @@ def healthy(api: FakeApi) -> None:
         facts_map(),
         # In the future, so that it does not get too old however long a test takes.
         lease(-DAY),
+        deployment("drawbridge-webhook"),
+        deployment("drawbridge-controller"),
         namespace("team-a", "enforce"),
     )
     for obj in (*OBJECTS, *installed):

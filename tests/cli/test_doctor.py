@@ -14,6 +14,7 @@ from tests.cli.installed_api import (
     SYSTEM,
     bundle,
     config_map,
+    deployment,
     healthy,
     lease,
     namespace,
@@ -129,6 +130,19 @@ def lose_a_slice(api: FakeApi) -> None:
     api.put(first)
 
 
+def uninstall(api: FakeApi) -> None:
+    api.remove("MutatingWebhookConfiguration", "drawbridge")
+    api.remove("Lease", "drawbridge-controller", SYSTEM)
+    for name in ("drawbridge-config", "drawbridge-facts"):
+        api.remove("ConfigMap", name, SYSTEM)
+    for name in ("drawbridge-webhook", "drawbridge-controller"):
+        api.remove("Deployment", name, SYSTEM)
+
+
+def configure(text: str) -> Callable[[FakeApi], object]:
+    return lambda api: api.put(config_map("drawbridge-config", {"config.yaml": text}))
+
+
 def own(value: str) -> Callable[[FakeApi], None]:
     """Own the nodes with a label of this value; the first node has it with an empty value."""
 
@@ -165,7 +179,17 @@ def advertise(api: FakeApi) -> None:
 
 
 CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
-    "not installed": (
+    "not installed": ("installation", "NotInstalled", 0, uninstall),
+    "configuration that is refused": (
+        "configuration", "WrongType", 1, configure(f"{CONFIGURATION}placement: natve\n"),
+    ),
+    "replica that is not ready": (
+        "replicas", "ReplicasNotReady", 0, lambda api: api.put(deployment("drawbridge-webhook", 1)),
+    ),
+    "judge that is not ready": (
+        "replicas", "ReplicasNotReady", 0, lambda api: api.put(deployment("drawbridge-judge", 0)),
+    ),
+    "missing registration": (
         "webhook registration", "NameNotActive", 0,
         lambda api: api.remove("MutatingWebhookConfiguration", "drawbridge"),
     ),
@@ -265,7 +289,7 @@ def test_a_field_that_the_server_drops_is_named_with_its_gate(tmp_path: Path) ->
     assert "DRAConsumableCapacity" in dropped["remedy"]
 
 
-def test_a_person_with_few_rights_gets_a_line_for_each_part(tmp_path: Path) -> None:
+def test_a_person_with_few_rights_gets_one_line_for_all_that_is_not_checked(tmp_path: Path) -> None:
     closed = ("nodes", "namespaces", "resourceslices", "deviceclasses", "configmaps", "leases",
               "webhookconfigurations", "resourceclaimtemplates")  # fmt: skip
 
@@ -276,12 +300,63 @@ def test_a_person_with_few_rights_gets_a_line_for_each_part(tmp_path: Path) -> N
 
     found = doctor(tmp_path, "-o", "json", change=close)
     assert (found.code, found.err) == (0, "")
-    unread = {each["check"] for each in found.lines if each["code"] == "NotChecked"}
-    assert unread == {"claim fields", "drivers", "DeviceClasses", "ResourceSlices", "nodes",
-                      "webhook registration", "namespaces", "facts", "controller"}  # fmt: skip
+    (unread,) = (each for each in found.lines if each["code"] == "NotChecked")
+    names, _, reasons = unread["message"].partition(": ")
+    checks = {"claim fields", "drivers", "DeviceClasses", "ResourceSlices", "nodes", "replicas",
+              "webhook registration", "namespaces", "facts", "controller"}  # fmt: skip
+    assert set(names.split(", ")) == checks
+    assert {"you may not create resourceclaimtemplates", "you may not list nodes"} <= set(
+        reasons.split("; ")
+    )
     rights = [each["message"] for each in found.of("your rights")]
     assert rights[0].startswith("you may not list nodes, list resourceclaimtemplates")
     assert "create resourceclaimtemplates.resource.k8s.io in namespace default" in rights[2]
+
+
+def test_a_cluster_without_an_installation_has_no_lines_about_its_parts(tmp_path: Path) -> None:
+    found = doctor(tmp_path, "-o", "json", change=uninstall)
+    assert found.codes == ["NotInstalled"]
+    assert found.of("drivers")
+    assert not found.of("replicas") + found.of("controller") + found.of("webhook")
+
+
+def test_a_refused_configuration_does_not_hide_what_else_is_wrong(tmp_path: Path) -> None:
+    def change(api: FakeApi) -> None:
+        configure(f"{CONFIGURATION}placement: natve\n")(api)
+        api.put(lease(7200))
+
+    found = doctor(tmp_path, "-o", "json", change=change)
+    assert found.codes == ["WrongType", "LeaderMissing"]
+    refused, note = found.of("configuration")
+    assert refused["message"].startswith("drawbridge-system/drawbridge-config:3: placement must")
+    assert note["message"] == "the other checks use the defaults"
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("placement: natve\n", encoding="utf-8")
+    assert doctor(tmp_path, "--config", str(wrong)).code == 2
+
+
+def test_the_remedy_is_for_the_person_who_asks(tmp_path: Path) -> None:
+    def change(api: FakeApi) -> None:
+        api.put(lease(7200))
+        api.denied.add("configmaps")
+
+    remedy = CODES["LeaderMissing"].remedy
+    (line,) = doctor(tmp_path, "-o", "json", change=change).of("controller")
+    assert line["remedy"] == f"For the cluster administrator: {remedy}"
+    (line,) = doctor(tmp_path, "-o", "json", change=lambda api: api.put(lease(7200))).of(
+        "controller"
+    )
+    assert line["remedy"] == remedy
+
+
+def test_a_remedy_of_several_lines_is_printed_once(tmp_path: Path) -> None:
+    def change(api: FakeApi) -> None:
+        for name in ("drawbridge-webhook", "drawbridge-controller"):
+            api.put(deployment(name, 1))
+
+    text = doctor(tmp_path, change=change).out
+    assert text.count("[ReplicasNotReady]") == 2
+    assert text.count(CODES["ReplicasNotReady"].remedy) == 1
 
 
 def test_a_cluster_that_cannot_be_reached_exits_with_2(tmp_path: Path) -> None:

@@ -1,0 +1,163 @@
+"""The checks of `drawbridge doctor` about the cluster: API server, devices and nodes."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from cli.diagnosis import codes
+from cli.diagnosis.checked_state import CheckedState, Result
+from cli.diagnosis.state import Unread
+from drawbridge.agreement.dual_nodes import describe_dual_nodes
+from drawbridge.agreement.operation_codes import SERVER_VERSION_UNKNOWN
+from drawbridge.agreement.owned_pools import (
+    decide_node,
+    find_unfenced_nodes,
+    owned_pools,
+    report_disagreement,
+    report_selection,
+    report_shared_pools,
+    report_unfenced_nodes,
+)
+from drawbridge.cel.dra import Selectors
+from drawbridge.config.policy import apply_policies, compatibility_declarations
+from drawbridge.dra.compatibility import UnsetGroups
+from drawbridge.dra.counted import count_noun
+from drawbridge.dra.gates import Gates, gates_of_version
+from drawbridge.facts.gather import GATE_OF_FIELD
+from drawbridge.finding import Finding, Severity
+from drawbridge.judge.slices.checks import judge_slices
+from drawbridge.judge.slices.classes import judge_classes
+
+_MOST_FINDINGS: Final = 20
+
+
+# --- API server ----------------------------------------------------------------------------------
+
+
+def check_version(checked: CheckedState) -> Iterator[Result]:
+    """Say which version of Kubernetes Drawbridge assumes."""
+    version = checked.state.version
+    if isinstance(gates_of_version(version), Gates):
+        yield f"Kubernetes {version}"
+        return
+    message = f"Kubernetes {version} is not known; Drawbridge assumes {checked.gates.version}"
+    yield SERVER_VERSION_UNKNOWN.at("", message)
+
+
+def check_fields(checked: CheckedState) -> Iterator[Result]:
+    """Compare the fields that the API server stores with the defaults of its version."""
+    stored = checked.state.stored_fields
+    if isinstance(stored, Unread):
+        yield stored
+        return
+    version = checked.gates.version
+    defaults = gates_of_version(version)
+    for field, gate in GATE_OF_FIELD.items():
+        if field not in stored and getattr(defaults, gate):
+            message = f"the API server drops {field}, although Kubernetes {version} stores it"
+            remedy = f"Enable the feature gate {_gate_name(gate)} on the API server, the "
+            remedy += "controller manager and the scheduler."
+            yield codes.FIELD_NOT_STORED.at(field, message, remedy=remedy)
+    dropped = [
+        f"{field} ({_gate_name(gate)} is off)"
+        for field, gate in GATE_OF_FIELD.items()
+        if field not in stored and not getattr(defaults, gate)
+    ]
+    without = f"; not {', '.join(dropped)}" if dropped else ""
+    yield f"stores {', '.join(stored) or 'no optional field'}{without}"
+
+
+def _gate_name(field: str) -> str:
+    return f"DRA{''.join(part.title() for part in field.split('_'))}"
+
+
+# --- devices -------------------------------------------------------------------------------------
+
+
+def check_drivers(checked: CheckedState) -> Iterator[Result]:
+    """Count the devices that each driver publishes."""
+    if missing := checked.unread("ResourceSlice"):
+        yield from missing
+    elif not checked.gathered.facts.drivers:
+        yield codes.NO_DRIVER_PUBLISHES.at("", "no driver publishes devices")
+    else:
+        drivers = checked.gathered.facts.drivers
+        told = (f"{each.name} {count_noun(each.devices, 'device')}" for each in drivers)
+        yield ", ".join(told)
+
+
+def check_classes(checked: CheckedState) -> Iterator[Result]:
+    """Look for classes without a device."""
+    if missing := checked.unread("DeviceClass", "ResourceSlice"):
+        yield from missing
+        return
+    facts = checked.gathered.facts
+    total = sum(each.devices for each in facts.drivers)
+    empty = [each.name for each in facts.classes if not each.devices]
+    for name in empty:
+        message = f"DeviceClass {name} selects none of {count_noun(total, 'device')}"
+        yield codes.CLASS_SELECTS_NOTHING.at("", message, object=f"DeviceClass/{name}")
+    told = (f"{each.name} {each.devices}" for each in facts.classes if each.devices)
+    yield f"devices by class: {', '.join(told) or 'none'}"
+
+
+def check_slices(checked: CheckedState) -> Iterator[Result]:
+    """Judge what drivers publish, as `drawbridge lint` does."""
+    if missing := checked.unread("ResourceSlice"):
+        yield from missing
+        return
+    objects, configuration = checked.objects, checked.configuration
+    selectors = Selectors.of_gates(checked.gates)
+    judged: list[Finding] = [each.finding for each in objects.findings]
+    judged += judge_slices(
+        objects.slices,
+        UnsetGroups(configuration.unset_groups),
+        compatibility_declarations(configuration),
+        selectors,
+    )
+    judged += judge_classes(objects.classes, objects.slices, selectors)
+    told = apply_policies(judged, configuration.findings)
+    problems = [each for each in told if each.severity is not Severity.INFO]
+    for finding in problems[:_MOST_FINDINGS]:
+        yield msgspec.structs.replace(finding, message=f"{finding.object}: {finding.message}")
+    hidden = len(problems) - _MOST_FINDINGS
+    if hidden > 0:
+        yield f"{count_noun(hidden, 'more finding')}; save the slices and run lint"
+    if not problems:
+        looked = f"{count_noun(len(objects.slices), 'ResourceSlice')}, "
+        looked += count_noun(len(objects.classes), "DeviceClass", "DeviceClasses")
+        yield f"{looked}: no findings"
+
+
+def check_nodes(checked: CheckedState) -> Iterator[Result]:
+    """Look for nodes on which a plugin and a driver offer the same devices."""
+    if missing := checked.unread("Node", "ResourceSlice"):
+        yield from missing
+        return
+    nodes = count_noun(len(checked.objects.nodes), "node")
+    dual = describe_dual_nodes(checked.gathered.dual_nodes)
+    if dual is not None:
+        yield dual
+    else:
+        yield f"{nodes}; none offers a device through a plugin and through DRA"
+
+
+def check_fence(checked: CheckedState) -> Iterator[Result]:
+    """Look for owned nodes without their taint, and for selectors that match none or all."""
+    owned = owned_pools(checked.configuration)
+    if not owned:
+        return
+    if missing := checked.unread("Node", "ResourceSlice"):
+        yield from missing
+        return
+    nodes = {each.name: decide_node(owned, each.labels) for each in checked.objects.nodes}
+    problems = (
+        report_unfenced_nodes(find_unfenced_nodes(owned, checked.objects.nodes)),
+        report_selection(owned, nodes),
+        report_disagreement(nodes),
+        *report_shared_pools(owned, checked.objects.slices)[:_MOST_FINDINGS],
+    )
+    told: list[Result] = [each for each in problems if each is not None]
+    count = count_noun(sum(each.owned for each in nodes.values()), "owned node")
+    yield from told or [f"{count}; each that needs the taint has it"]
