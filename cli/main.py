@@ -188,10 +188,9 @@ def parse(arguments: Sequence[str], streams: Streams, called: str) -> argparse.N
 
 def _suggest(word: str) -> str:
     """Return the command that is most similar to an unknown word, if any is."""
-    import difflib  # noqa: PLC0415  # needed for wrong usage only
+    from drawbridge.dra.similar_names import suggest  # noqa: PLC0415  # for wrong usage only
 
-    near = difflib.get_close_matches(word, COMMANDS, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return suggest(word, COMMANDS)
 
 
 def report_bug(bug: Exception, streams: Streams, called: str, *, debug: bool) -> int:

@@ -4,7 +4,6 @@ Loading is strict: it rejects fields that are unknown, not available or without 
 has the path of its field. This module does not read files.
 """
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
@@ -31,8 +30,9 @@ from drawbridge.config.model import (
 )
 from drawbridge.config.schema import PLACES
 from drawbridge.dra.codes import FIELD_MISSING
-from drawbridge.dra.decode_errors import Hook, Schema, walk
+from drawbridge.dra.decode_errors import Hook, Schema, describe_choice, walk
 from drawbridge.dra.gates import NEWEST
+from drawbridge.dra.similar_names import suggest
 from drawbridge.finding import Finding
 
 OBJECT = "Configuration"
@@ -135,9 +135,7 @@ def _reader(known: Mapping[str, str]) -> Hook:
 
     def read(kind: type, value: object) -> object:
         if kind is string_formats.FindingCode and isinstance(value, str) and value not in known:
-            near = difflib.get_close_matches(value, known.values(), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"no finding has this code{hint}")
+            raise ValueError(f"no finding has this code{suggest(value, known.values())}")
         return string_formats.read_text(kind, value)
 
     return read
@@ -220,7 +218,7 @@ def _unknown_keys(target: Target, path: str) -> Iterator[Finding]:
     for field, (names, allowed) in keys.items():
         for name in names:
             if name not in allowed:
-                message = f"{name} is not one of {', '.join(allowed)}"
+                message = f"the key {describe_choice(name, allowed)}"
                 yield codes.ENTRY_WITHOUT_EFFECT.at(
                     f"{path}.{field}[{name}]", message, object=OBJECT
                 )

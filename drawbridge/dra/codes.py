@@ -30,7 +30,7 @@ WRONG_TYPE = CODES.define(
     Severity.ERROR,
     text="A value does not have the type of its field.",
     example='spec.devices[3].attributes[model].int: int must be an integer, not "A100"',
-    remedy="Use a value of the expected type. In YAML, quote strings that look like numbers.",
+    remedy="Use a value of the expected type.",
 )
 WRONG_VALUE = CODES.define(
     "WrongValue",
@@ -145,8 +145,11 @@ EITHER_OR = CODES.define(
     "EitherOr",
     Severity.ERROR,
     text="Fields that are mutually exclusive, or that require each other, are set inconsistently.",
-    example="spec.devices.requests[0]: must have one of exactly, firstAvailable, not both",
-    remedy="Set the fields as described in the message.",
+    example=(
+        "spec.devices.requests[0]: requests[0] has exactly and firstAvailable, which exclude each "
+        "other"
+    ),
+    remedy="Set or remove the fields that the message names.",
 )
 NOT_ALLOWED = CODES.define(
     "NotAllowed",

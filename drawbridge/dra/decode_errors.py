@@ -5,15 +5,17 @@ with the same struct types and reports all errors, such as `spec.devices[3].attr
 It drops nulls of optional fields, as the API server does, so that a value without findings decodes.
 """
 
-import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import inspect
 
 from drawbridge.dra import codes
+from drawbridge.dra.counted import join_words
+from drawbridge.dra.similar_names import find_similar, suggest
 from drawbridge.finding import Code, Finding
 
 # Bounds the memory and time for a hostile object.
@@ -96,17 +98,20 @@ class _Walker:
         self.about = about
         self.findings: list[Finding] = []
 
-    def add(self, code: Code, path: str, message: str) -> None:
+    def add(self, code: Code, path: str, message: str, remedy: str | None = None) -> None:
         if len(self.findings) == MAX_FINDINGS:
             raise _ErrorLimitError
-        self.findings.append(code.at(path, message, object=self.about))
+        self.findings.append(code.at(path, message, object=self.about, remedy=remedy))
 
-    def wrong_type(self, path: str, expected: str, value: object) -> object:
-        self.add(
-            codes.WRONG_TYPE,
-            path,
-            f"{_last_path_element(path)} must be {expected}, not {describe_value(value)}",
-        )
+    def wrong_type(self, path: str, info: inspect.Type, value: object) -> object:
+        field, expected = last_path_element(path), describe_type(info)
+        message = f"{field} must be {expected}, not {describe_value(value)}"
+        words = [str(each) for each in _enumerated(info)]
+        if words and isinstance(value, str):
+            remedy = f"Set {field} to {find_similar(value, words) or expected}."
+            self.add(codes.WRONG_VALUE, path, f"{message}{_hint(value, words)}", remedy)
+        else:
+            self.add(codes.WRONG_TYPE, path, message, _type_remedy(field, expected, value))
         return value
 
     def value(self, value: object, info: inspect.Type, path: str) -> object:  # noqa: PLR0911  # one per kind of type
@@ -118,7 +123,7 @@ class _Walker:
             case inspect.DictType():
                 return self.map(value, info, path)
             case inspect.VarTupleType() | inspect.ListType():
-                return self.list(value, info.item_type, path)
+                return self.list(value, info, path)
             case inspect.UnionType():
                 return self.union(value, info, path)
             case inspect.CustomType():
@@ -130,7 +135,7 @@ class _Walker:
 
     def struct(self, value: object, info: inspect.StructType, path: str) -> object:
         if not isinstance(value, Mapping):
-            return self.wrong_type(path, "an object", value)
+            return self.wrong_type(path, info, value)
         walked: dict[str, object] = {}
         for field in info.fields:
             name = field.encode_name
@@ -149,13 +154,12 @@ class _Walker:
         for name in value:
             if name not in names:
                 at = f"{path}.{name}" if path else f"{name}"
-                near = difflib.get_close_matches(f"{name}", names, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
+                hint = suggest(f"{name}", names)
                 self.add(codes.FIELD_UNKNOWN, at, f"unknown field {name}{hint}")
 
     def map(self, value: object, info: inspect.DictType, path: str) -> object:
         if not isinstance(value, Mapping):
-            return self.wrong_type(path, "an object", value)
+            return self.wrong_type(path, info, value)
         walked = {}
         for key, item in value.items():
             at = f"{path}[{key}]"
@@ -169,10 +173,12 @@ class _Walker:
                 walked[key] = self.value(item, info.value_type, at)
         return walked
 
-    def list(self, value: object, item: inspect.Type, path: str) -> object:
+    def list(
+        self, value: object, info: inspect.VarTupleType | inspect.ListType, path: str
+    ) -> object:
         if not isinstance(value, list | tuple):
-            return self.wrong_type(path, "a list", value)
-        return [self.value(each, item, f"{path}[{i}]") for i, each in enumerate(value)]
+            return self.wrong_type(path, info, value)
+        return [self.value(each, info.item_type, f"{path}[{i}]") for i, each in enumerate(value)]
 
     def union(self, value: object, info: inspect.UnionType, path: str) -> object:
         """Return the value of the first member without errors."""
@@ -186,9 +192,7 @@ class _Walker:
             walked = trial.value(value, member, path)
             if not trial.findings:
                 return walked
-        return self.wrong_type(
-            path, " or ".join(describe_type(member) for member in members), value
-        )
+        return self.wrong_type(path, info, value)
 
     def custom(self, value: object, info: inspect.CustomType, path: str) -> object:
         if self.hook is None:
@@ -196,7 +200,7 @@ class _Walker:
         try:
             self.hook(info.cls, value)
         except (ValueError, TypeError) as error:
-            self.add(codes.WRONG_VALUE, path, f"{_last_path_element(path)}: {error}")
+            self.add(codes.WRONG_VALUE, path, f"{last_path_element(path)}: {error}")
         return value
 
     def scalar(self, value: object, info: inspect.Type, path: str) -> object:  # noqa: PLR0911  # one per kind of type
@@ -213,13 +217,13 @@ class _Walker:
                 return value
             case inspect.EnumType(cls=cls), _ if value in [member.value for member in cls]:
                 return value
-        return self.wrong_type(path, describe_type(info), value)
+        return self.wrong_type(path, info, value)
 
     def bounded(self, value: int, info: inspect.IntType, path: str) -> object:
         low, high = info.ge, info.le
         if (low is not None and value < low) or (high is not None and value > high):
             message = (
-                f"{_last_path_element(path)} is {describe_value(value)}, outside {low} to {high}"
+                f"{last_path_element(path)} is {describe_value(value)}, outside {low} to {high}"
             )
             self.add(codes.WRONG_VALUE, path, message)
         return value
@@ -236,18 +240,60 @@ def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one per kind o
             return "a number"
         case inspect.BoolType():
             return "true or false"
-        case inspect.LiteralType(values=values):
-            return " or ".join(str(value) for value in values)
-        case inspect.EnumType(cls=cls):
-            return " or ".join(str(member.value) for member in cls)
+        case inspect.LiteralType() | inspect.EnumType():
+            return join_words(map(str, _enumerated(info)), "or")
         case inspect.StructType() | inspect.DictType():
             return "an object"
         case inspect.VarTupleType() | inspect.ListType():
             return "a list"
         case inspect.CustomType(cls=cls):
             return f"a {cls.__name__.lower()}"
+        case inspect.UnionType(types=types):
+            members = (each for each in types if not isinstance(each, inspect.NoneType))
+            return join_words(map(describe_type, members), "or")
         case _:
             return "another type"
+
+
+def describe_choice(value: object, allowed: Collection[str]) -> str:
+    """Say that a value must be an allowed word: `must be A or B, not "b"; did you mean B?`."""
+    words = f"must be {join_words(allowed, 'or')}, not {describe_value(value)}"
+    return f"{words}{_hint(value, allowed)}"
+
+
+def _hint(value: object, allowed: Collection[str]) -> str:
+    return suggest(value, allowed) if isinstance(value, str) and len(allowed) > 1 else ""
+
+
+def _enumerated(info: inspect.Type) -> tuple[object, ...]:
+    """Return the values of an enumeration; empty for types with other values."""
+    match info:
+        case inspect.LiteralType(values=values):
+            return values
+        case inspect.EnumType(cls=cls):
+            return tuple(member.value for member in cls)
+        case inspect.UnionType(types=types):
+            return tuple(chain.from_iterable(map(_enumerated, types)))
+        case _:
+            return ()
+
+
+def _type_remedy(field: str, expected: str, value: object) -> str | None:
+    """Return what to write if only the quotes of a value are wrong; None for the usual remedy."""
+    match expected, value:
+        case "a string", bool():
+            return (
+                f"Quote the value of {field}. YAML reads y, n, yes, no, on and off without quotes "
+                "as true or false."
+            )
+        case "a string", int() | float():
+            return f'Quote the value: {field}: "{describe_value(value)}".'
+        case ("an integer", str()) if value.isascii() and value.isdigit():
+            return f"Remove the quotes: {field}: {value}."
+        case "true or false", "true" | "false":
+            return f"Remove the quotes: {field}: {value}."
+        case _:
+            return None
 
 
 def describe_value(value: object) -> str:  # noqa: PLR0911  # one per kind of value
@@ -275,11 +321,11 @@ def _misspelt(name: str, value: Mapping[Any, object], info: inspect.StructType) 
     """Return a hint if an unknown field is similar to the missing one."""
     known = {field.encode_name for field in info.fields}
     unknown = [f"{each}" for each in value if each not in known]
-    near = difflib.get_close_matches(name, unknown, n=1)
-    return f"; is it the unknown field {near[0]}?" if near else ""
+    near = find_similar(name, unknown)
+    return f"; is it the unknown field {near}?" if near else ""
 
 
-def _last_path_element(path: str) -> str:
+def last_path_element(path: str) -> str:
     """Return the last element of a path for a message: a field, or an entry of a list or map."""
     head, bracket, key = path.rpartition("[") if path.endswith("]") else (path, "", "")
     return head.rpartition(".")[2] + bracket + key or "the object"

@@ -4,7 +4,6 @@ Compares the `spec` of an object with its wire type. A misspelt field would othe
 where it was needed.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from msgspec import inspect
 from drawbridge.dra import codes
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.decode import Object, Reader
+from drawbridge.dra.similar_names import suggest
 from drawbridge.finding import Finding
 
 # Objects of which only labels and annotations are decoded.
@@ -83,6 +83,4 @@ def _walk_struct(
             if name != _METADATA:
                 yield from _walk(inner, types[name], f"{general}.{name}", f"{path}.{name}")
             continue
-        near = difflib.get_close_matches(f"{name}", types, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        yield f"{general}.{name}", f"{path}.{name}", hint
+        yield f"{general}.{name}", f"{path}.{name}", suggest(f"{name}", types)

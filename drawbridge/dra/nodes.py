@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from drawbridge.dra.decode import Object, Reader
+from drawbridge.dra.decode_errors import describe_choice
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement, Taint
 from drawbridge.dra.quantity import Quantity
 
@@ -185,7 +186,7 @@ def _int64(text: str | None) -> int | None:
 def _label_problems(requirement: Requirement) -> list[str]:
     key, values, operator = requirement.key, requirement.values, requirement.operator
     if operator not in _OPERATORS:
-        return [f'operator "{operator}" is not one of {", ".join(_OPERATORS)}']
+        return [f"operator {describe_choice(operator, _OPERATORS)}"]
     problems = []
     if not is_label_key(key):
         problems.append(f'"{key}" is not a label key')
@@ -201,7 +202,7 @@ def _label_problems(requirement: Requirement) -> list[str]:
 
 def _field_problems(requirement: Requirement) -> list[str]:
     if requirement.operator not in ("In", "NotIn"):
-        return [f'operator "{requirement.operator}" is not one of In, NotIn']
+        return [f"operator {describe_choice(requirement.operator, ('In', 'NotIn'))}"]
     if len(requirement.values) != 1:
         return [f"{requirement.operator} on a field needs one value"]
     return []

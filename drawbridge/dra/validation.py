@@ -116,12 +116,11 @@ def _devices(validator: ObjectValidator, path: str, devices: Devices) -> None:
 def _request(validator: ObjectValidator, path: str, request: Request) -> None:
     validator.check_form(f"{path}.name", request.name, formats.check_label)
     alternatives = request.first_available
-    if bool(alternatives) == (request.exactly is not None):
-        message = "both" if alternatives else "none"
-        validator.add(
-            codes.EITHER_OR, path, f"must have one of exactly, firstAvailable, not {message}"
-        )
-    elif request.exactly is not None:
+    has_exactly = request.exactly is not None
+    validator.check_choice(path, {"exactly": has_exactly, "firstAvailable": bool(alternatives)})
+    if bool(alternatives) == has_exactly:
+        return
+    if request.exactly is not None:
         _wanted(validator, f"{path}.exactly", request.exactly)
     elif validator.check_count(f"{path}.firstAvailable", alternatives, ALTERNATIVES):
         validator.check_unique(f"{path}.firstAvailable", (each.name for each in alternatives))
@@ -190,8 +189,7 @@ def _constraint(
             formats.check_fully_qualified_name,
         )
     else:
-        message = "must have one of matchAttribute, distinctAttribute"
-        validator.add(codes.EITHER_OR, path, message)
+        validator.check_choice(path, {"matchAttribute": False, "distinctAttribute": False})
 
 
 def _config(

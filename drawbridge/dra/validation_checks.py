@@ -10,7 +10,13 @@ from ipaddress import ip_interface
 from drawbridge.dra import codes, formats
 from drawbridge.dra.allocation import EQUAL, EXISTS, NetworkData, Opaque
 from drawbridge.dra.claim import Selector
-from drawbridge.dra.decode_errors import MAX_FINDINGS, describe_value
+from drawbridge.dra.counted import join_words
+from drawbridge.dra.decode_errors import (
+    MAX_FINDINGS,
+    describe_choice,
+    describe_value,
+    last_path_element,
+)
 from drawbridge.dra.device import NodeSelector, Requirement
 from drawbridge.dra.taints import Toleration
 from drawbridge.finding import Code, Finding
@@ -87,19 +93,27 @@ class ObjectValidator:
                 message = f"repeats {describe_value(text)} of entry {first}"
                 self.add(codes.DUPLICATE, f"{path}[{i}]", message)
 
-    def check_enum(self, path: str, value: str, known: Iterable[str]) -> None:
+    def check_choice(
+        self, path: str, fields: Mapping[str, bool], *, is_exclusive: bool = True
+    ) -> None:
+        """Check that one of some fields is set, and only one if the choice `is_exclusive`.
+
+        `fields` says of each field whether it is set.
+        """
+        chosen = [name for name, is_set in fields.items() if is_set]
+        if not chosen:
+            names = join_words(fields, "or")
+            self.add(codes.EITHER_OR, path, f"needs {names}", f"Set {names}.")
+        elif len(chosen) > 1 and is_exclusive:
+            message = f"has {join_words(chosen, 'and')}, which exclude each other"
+            self.add(codes.EITHER_OR, path, message, "Keep one of these fields.")
+
+    def check_enum(self, path: str, value: str, known: Sequence[str]) -> None:
         """Check that a value is one of the known values."""
         if not value:
             self.add(codes.FIELD_MISSING, path, "must not be empty")
         elif value not in known:
-            message = f"is {describe_value(value)}, which is not one of {', '.join(known)}"
-            self.add(codes.NOT_ALLOWED, path, message)
-
-
-def last_path_element(path: str) -> str:
-    """Return the last element of a path for a message: a field, or an entry of a list or map."""
-    head, bracket, key = path.rpartition("[") if path.endswith("]") else (path, "", "")
-    return head.rpartition(".")[2] + bracket + key or "the object"
+            self.add(codes.NOT_ALLOWED, path, describe_choice(value, known))
 
 
 def check_selectors(validator: ObjectValidator, path: str, entries: Sequence[Selector]) -> None:

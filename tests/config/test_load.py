@@ -41,6 +41,8 @@ def test_table(case: dict[str, Any]) -> None:
     built = EVERYTHING if case.get("built") == "all" else AVAILABLE_FIELDS
     result = load_configuration(value, KNOWN, built)
     assert sorted(answer(result)) == sorted(case["findings"])
+    if "says" in case:
+        assert [each.message for each in result] == case["says"]  # type: ignore[union-attr]  # findings
     if isinstance(result, Configuration):
         assert load_configuration(configuration_to_plain(result, built), KNOWN, built) == result
 

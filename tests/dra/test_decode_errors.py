@@ -90,9 +90,9 @@ BAD: list[tuple[object, dict[str, str]]] = [
     ({"by_name": {1: {"howMany": 1}}}, {"by_name[1]": "WrongType"}),
     ({"leaves": [{"howMany": 1, "small": 10}]}, {"leaves[0].small": "WrongValue"}),
     ({"leaves": [{"howMany": 1, "small": -1}]}, {"leaves[0].small": "WrongValue"}),
-    ({"leaves": [{"howMany": 1, "colour": "green"}]}, {"leaves[0].colour": "WrongType"}),
+    ({"leaves": [{"howMany": 1, "colour": "green"}]}, {"leaves[0].colour": "WrongValue"}),
     ({"leaves": [{"howMany": 1, "colour": []}]}, {"leaves[0].colour": "WrongType"}),
-    ({"leaves": [{"howMany": 1, "mode": "two"}]}, {"leaves[0].mode": "WrongType"}),
+    ({"leaves": [{"howMany": 1, "mode": "two"}]}, {"leaves[0].mode": "WrongValue"}),
     ({"leaves": [{"howMany": 1, "either": 1.5}]}, {"leaves[0].either": "WrongType"}),
     ({"leaves": [{"howMany": 1, "even": 3}]}, {"leaves[0].even": "WrongValue"}),
     ({"leaves": [{"howMany": True, "ratio": True}]}, {

@@ -5,7 +5,6 @@ Drivers without a table are not checked. What a known version of a driver refuse
 anything that a newer version may know is a warning.
 """
 
-import difflib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from drawbridge.dra.claim import Choice, Config, Devices, refers_to, request_cho
 from drawbridge.dra.classes import KIND, ClassConfig, DeviceClass
 from drawbridge.dra.decode import QuantityDecoder
 from drawbridge.dra.decode_errors import Schema, convert, describe_value
+from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Code, Finding
 from drawbridge.judge.claims import codes
@@ -192,9 +192,8 @@ def _report_kind(driver: ConfigDriver, version: str, name: str, path: str) -> Fi
         )
         return codes.CONFIG_VERSION_UNKNOWN.at(f"{path}.parameters.apiVersion", message)
     kinds = [each.name for each in driver.kinds]
-    near = difflib.get_close_matches(name, kinds, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known kinds are {', '.join(kinds)}"
-    message = f"driver {driver.name} has no kind {describe_value(name)} in {version}; {hint}"
+    hint = suggest(name, kinds) or f"; known kinds are {', '.join(kinds)}"
+    message = f"driver {driver.name} has no kind {describe_value(name)} in {version}{hint}"
     return codes.CONFIG_INVALID.at(f"{path}.parameters.kind", message)
 
 

@@ -4,10 +4,10 @@ An object that does not exist is a warning, because it may be created later. A r
 existing claim does not have is an error: the spec of a claim never changes.
 """
 
-import difflib
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from drawbridge.dra import similar_names
 from drawbridge.dra.claim import CLAIM, TEMPLATE, Devices, request_choices, request_names
 from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
@@ -138,5 +138,4 @@ def _check_request(
 def suggest(name: str, known: Collection[str], work: Work) -> str:
     """Return a hint with the known name that the writer probably meant, or nothing."""
     work.spend(len(known) * UNITS_OF_NAME)
-    near = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return similar_names.suggest(name, known)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from drawbridge.dra.decode_errors import describe_value
+from drawbridge.dra.decode_errors import describe_choice
 from drawbridge.judge.driver_configs.model import (
     ConfigDriver,
     ConfigFields,
@@ -31,7 +31,7 @@ def _refused_policy(config: _VfioDeviceConfig) -> Iterator[ConfigProblem]:
     policy = config.iommu.backend_policy if config.iommu else ""
     # The driver replaces an empty policy by its default.
     if policy and policy not in _POLICIES:
-        message = f"backendPolicy must be {' or '.join(_POLICIES)}, not {describe_value(policy)}"
+        message = f"backendPolicy {describe_choice(policy, _POLICIES)}"
         yield ConfigProblem("iommu.backendPolicy", message)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from drawbridge.dra.decode_errors import describe_value
+from drawbridge.dra.decode_errors import describe_choice
 from drawbridge.judge.driver_configs.model import (
     ConfigDriver,
     ConfigFields,
@@ -71,9 +71,7 @@ def _refused_values(link: _LinkConfig) -> Iterator[ConfigProblem]:
     )
     for name, text, allowed in choices:
         if text is not None and text not in allowed:
-            yield ConfigProblem(
-                name, f"{name} must be {' or '.join(allowed)}, not {describe_value(text)}"
-            )
+            yield ConfigProblem(name, f"{name} {describe_choice(text, allowed)}")
 
 
 DRIVER: Final = ConfigDriver(

@@ -5,7 +5,6 @@ or if it reads a name that no device publishes. Without devices only the first c
 failing selector aborts every pod that evaluates it.
 """
 
-import difflib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from drawbridge.cel.environment import COST_LIMIT
 from drawbridge.cel.meter import EXCEEDED
 from drawbridge.dra.classes import KIND, DeviceClass
 from drawbridge.dra.compatibility import Declaration, read_declarations
+from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import KIND as SLICE
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.validation import format_object_name
@@ -242,10 +242,7 @@ def _check_reads(
         if len(access.path) != 3 or access.path in published:
             continue
         kind, domain, identifier = access.path
-        near = difflib.get_close_matches(
-            identifier, sorted({name[2] for name in published if name[:2] == (kind, domain)}), n=1
-        )
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = suggest(identifier, {name[2] for name in published if name[:2] == (kind, domain)})
         what = "attribute" if kind == "attributes" else "capacity"
         message = f"reads {what} {domain}/{identifier}, which no device publishes{hint}"
         yield expression.finding(codes.READ_NOWHERE, message)

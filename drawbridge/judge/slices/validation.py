@@ -43,7 +43,7 @@ def check_api_limits(slice_: Slice) -> tuple[Finding, ...]:
     _pool(validator, slice_)
     _nodes(validator, slice_)
     if slice_.devices and slice_.shared_counters:
-        validator.add(codes.EITHER_OR, "spec", "must have one of devices, sharedCounters, not both")
+        validator.check_choice("spec", {"devices": True, "sharedCounters": True})
     _operations(validator, slice_.skip_node_operations)
     if slice_.partition_type_attribute is not None:
         path = "spec.partitionTypeAttribute"
@@ -91,12 +91,7 @@ def _check_node_choice(
             validator.check_form(at, value, formats.check_subdomain)
         elif isinstance(value, NodeSelector):
             validation_checks.check_node_selector(validator, at, value)
-    chosen = [name for name, value in there.items() if value]
-    if len(chosen) != 1:
-        message = (
-            f"must have exactly one of {', '.join(fields)}, not {' and '.join(chosen) or 'none'}"
-        )
-        validator.add(codes.EITHER_OR, path, message)
+    validator.check_choice(path, {name: bool(value) for name, value in fields.items()})
 
 
 def _operations(validator: ObjectValidator, operations: Sequence[str]) -> None:
@@ -180,12 +175,11 @@ def _listed(attribute: Attribute) -> int:
 
 
 def _attribute(validator: ObjectValidator, path: str, attribute: Attribute) -> None:
-    there = [(wire, getattr(attribute, field)) for field, wire in _WIRE]
-    there = [(wire, value) for wire, value in there if value is not None]
-    if len(there) != 1:
-        names = " and ".join(wire for wire, _ in there) or "none"
-        validator.add(codes.EITHER_OR, path, f"must have exactly one value, not {names}")
-    for wire, value in there:
+    values = {wire: getattr(attribute, field) for field, wire in _WIRE}
+    validator.check_choice(path, {wire: value is not None for wire, value in values.items()})
+    for wire, value in values.items():
+        if value is None:
+            continue
         items = value if isinstance(value, tuple) else (value,)
         if not items:
             validator.add(codes.NOT_ALLOWED, f"{path}.{wire}", "must not be an empty list")
@@ -242,24 +236,28 @@ def _allocatable(
     if "/" in name and "kubernetes.io/" not in name:
         message = "is an extended resource, not a resource of the node itself"
         validator.add(codes.NOT_ALLOWED, path, message)
-    if resource.mapping is None and resource.overhead is None:
-        validator.add(codes.EITHER_OR, path, "must have mapping or overhead")
+    fields = {"mapping": resource.mapping, "overhead": resource.overhead}
+    _check_any(validator, path, fields)
     if resource.overhead is not None:
         overhead = resource.overhead
-        if overhead.per_pod is None and overhead.per_container is None:
-            validator.add(codes.EITHER_OR, f"{path}.overhead", "must have perPod or perContainer")
+        amounts = {"perPod": overhead.per_pod, "perContainer": overhead.per_container}
+        _check_any(validator, f"{path}.overhead", amounts)
     if resource.mapping is not None:
         _mapping(validator, f"{path}.mapping", resource.mapping, device)
+
+
+def _check_any(validator: ObjectValidator, path: str, fields: Mapping[str, object]) -> None:
+    """Check that at least one of some fields is set."""
+    are_set = {name: value is not None for name, value in fields.items()}
+    validator.check_choice(path, are_set, is_exclusive=False)
 
 
 def _mapping(
     validator: ObjectValidator, path: str, mapping: AllocatableMapping, device: Device
 ) -> None:
     key, factor = mapping.capacity_key, mapping.capacity_multiplier
-    if (key is None) == (mapping.device_multiplier is None):
-        validator.add(
-            codes.EITHER_OR, path, "must have exactly one of capacityKey, deviceMultiplier"
-        )
+    fields = {"capacityKey": key, "deviceMultiplier": mapping.device_multiplier}
+    validator.check_choice(path, {name: value is not None for name, value in fields.items()})
     if (key is None) != (factor is None):
         message = "must have both capacityKey and capacityMultiplier, or neither"
         validator.add(codes.EITHER_OR, path, message)

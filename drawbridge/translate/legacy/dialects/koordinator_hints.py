@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from drawbridge.config.model import Legacy
 from drawbridge.documents.values import Value
+from drawbridge.dra.decode_errors import describe_choice
 from drawbridge.translate.legacy import annotation_json
 from drawbridge.translate.legacy.asks import (
     Ask,
@@ -299,8 +300,7 @@ def _add_unknown_value(
     builder.findings.append(
         WORD_UNKNOWN.at(
             annotation_path(key),
-            f"{field} must be {'one of ' if allowed[1:] else ''}{', '.join(allowed)}, "
-            f"not {format_value(value)}",
+            f"{field} {describe_choice(value, allowed)}",
         )
     )
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Final
 
 from drawbridge.config.model import Legacy
+from drawbridge.dra.decode_errors import describe_choice
 from drawbridge.dra.quantity import Quantity, QuantityError, parse
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy import annotation_json
@@ -132,13 +133,8 @@ def _check(settings: TensorFusionSettings, native: list[DeviceResource]) -> list
         findings.append(settings.reject("gpu-count", "is not a number of GPUs from 1 to 128"))
     for key, allowed in (("isolation", _ISOLATIONS), ("qos", _QOS)):
         if values.get(key, allowed[0]) not in allowed:
-            findings.append(
-                WORD_UNKNOWN.at(
-                    settings.where(key),
-                    f"the value must be one of {', '.join(allowed)}, "
-                    f"not {format_value(values[key])}",
-                )
-            )
+            message = f"the value {describe_choice(values[key], allowed)}"
+            findings.append(WORD_UNKNOWN.at(settings.where(key), message))
     if settings.is_true("dedicated-gpu") and "gpu-model" not in values:
         findings.append(
             REQUEST_INCOMPLETE.at(

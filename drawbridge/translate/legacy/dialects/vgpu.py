@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Final, cast
 
 from drawbridge.config.model import Legacy
+from drawbridge.dra.decode_errors import describe_choice
 from drawbridge.dra.quantity import Quantity
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Bytes, DeviceShare, Isolation, Percent
@@ -25,7 +26,6 @@ from drawbridge.translate.legacy.pod_view import (
     DeviceResource,
     PodView,
     annotation_path,
-    format_value,
 )
 from drawbridge.translate.legacy.selectors import AskSelector, Not, ProductContains, Uuid
 
@@ -189,10 +189,7 @@ def read_isolation(names: VgpuNames, pod: PodView) -> tuple[Isolation, list[Find
 
 def unknown_value(key: str, value: str, allowed: tuple[str, ...]) -> Finding:
     """Return the finding that an annotation has a value that is not allowed."""
-    written = format_value(value) or "empty"
-    return WORD_UNKNOWN.at(
-        annotation_path(key), f"the value must be one of {', '.join(allowed)}, not {written}"
-    )
+    return WORD_UNKNOWN.at(annotation_path(key), f"the value {describe_choice(value, allowed)}")
 
 
 def read_selectors(names: VgpuNames, pod: PodView) -> tuple[tuple[AskSelector, ...], list[Finding]]:
