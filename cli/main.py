@@ -40,6 +40,8 @@ COMMANDS = {
         "explain the code of a finding, or a command; without an argument, list all codes",
     ),
     "lint": ("cli.lint", "check ResourceSlices, DeviceClasses and claims of files for errors"),
+    "off": ("cli.off", "switch all webhooks of a live cluster off, and say which pods wait"),
+    "on": ("cli.on", "switch the webhooks on again, with the namespaces as they are labelled"),
     "serve": ("cli.serve", "run the admission webhook, the judge, the controller or the allocator"),
     "simulate": (
         "cli.simulate",
@@ -92,6 +94,8 @@ if TYPE_CHECKING:
         explain,
         facts,
         lint,
+        off,
+        on,
         serve,
         simulate,
         translate,
@@ -100,8 +104,8 @@ if TYPE_CHECKING:
     from cli import help as help_
 
     _: tuple[Command, ...] = (
-        cel, check, completion, config, doctor, explain, facts, help_, lint, serve, simulate,
-        translate, undo,
+        cel, check, completion, config, doctor, explain, facts, help_, lint, off, on, serve,
+        simulate, translate, undo,
     )  # fmt: skip
 
 

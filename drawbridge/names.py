@@ -30,6 +30,8 @@ SERVES_ANNOTATION: Final = "drawbridge.dev/serves"
 
 # The field manager of every write. A template with another manager is not only Drawbridge's.
 FIELD_MANAGER: Final = "drawbridge"
+# The field manager of the condition that switches the webhooks off.
+SWITCH_FIELD_MANAGER: Final = "drawbridge-switch"
 # The field manager of caBundle.
 CA_FIELD_MANAGER: Final = "drawbridge-certificates"
 

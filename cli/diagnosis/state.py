@@ -21,6 +21,7 @@ from controller.field_probe import (
     probe_template,
 )
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
+from drawbridge.agreement.switch import is_switched_off
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration, Placement, Scope
 from drawbridge.documents.paths import get_value
@@ -174,7 +175,7 @@ async def read_state(
     bridge = configuration.placement is Placement.BRIDGE
     installed = await _read_installed(session, bridge=bridge)
     trial = None
-    if isinstance(installed.mutating, dict):
+    if isinstance(installed.mutating, dict) and not _is_switched_off(installed.mutating):
         trial = await _try_webhook(session, options.namespace, namespaces, configuration.scope)
     return ClusterState(
         version=version,
@@ -188,6 +189,13 @@ async def read_state(
         missing_rights=await _find_missing_rights(session, namespace),
         operates=await _is_allowed(session, _OPERATE, installed.namespace),
     )
+
+
+def _is_switched_off(registration: Object) -> bool:
+    """Whether the API server calls no webhook, so that a trial tells nothing."""
+    webhooks = registration.get("webhooks")
+    listed = webhooks if isinstance(webhooks, list) else []
+    return any(isinstance(each, dict) and is_switched_off(each) for each in listed)
 
 
 async def _if_readable(reading: Awaitable[T], verb: str, resource: "Resource") -> T | Unread:

@@ -34,6 +34,13 @@ CONFIGURATION_NOT_READ = CODES.define(
         "drawbridge-config."
     ),
 )
+SWITCH_INCOMPLETE = CODES.define(
+    "SwitchIncomplete",
+    Severity.ERROR,
+    text="A part of `drawbridge off` or `drawbridge on` failed. The other parts are done.",
+    example='mutatingwebhookconfigurations "drawbridge" is forbidden: User "jane" cannot patch it',
+    remedy="Repeat the command. It changes only what is not as wanted yet.",
+)
 POD_UNKNOWN = CODES.define(
     "PodUnknown",
     Severity.ERROR,

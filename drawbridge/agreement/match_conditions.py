@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from drawbridge.agreement import operation_codes
+from drawbridge.agreement.switch import SWITCH_CONDITION, is_switched_off
 from drawbridge.config.model import Configuration
 from drawbridge.finding import Finding
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
@@ -228,6 +229,10 @@ def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -
         )
     wanted = derive_conditions(configuration)
     for i, webhook in enumerate(_webhooks(live)):
+        if webhook.get("name") == POD_WEBHOOK and is_switched_off(webhook):
+            path = f"webhooks[{i}].matchConditions"
+            message = f"webhook {POD_WEBHOOK}: switched off"
+            yield operation_codes.SWITCHED_OFF.at(path, message, object=about)
         if wrong := _find_excluding(webhook, wanted):
             names = _format_configured_names(configuration)
             message = f"webhook {webhook.get('name')}: {'; '.join(wrong)}{names}"
@@ -281,6 +286,7 @@ def _find_excluding(webhook: Mapping[str, Any], wanted: MatchConditions) -> list
     live = {
         match_condition.get("name"): match_condition.get("expression")
         for match_condition in webhook.get("matchConditions") or ()
+        if match_condition.get("name") != SWITCH_CONDITION
     }
     if own is None or not live:
         return []

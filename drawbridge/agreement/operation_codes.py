@@ -42,6 +42,16 @@ NAME_NOT_ACTIVE = CODES.define(
         "changes these matchConditions."
     ),
 )
+SWITCHED_OFF = CODES.define(
+    "SwitchedOff",
+    Severity.WARNING,
+    text=(
+        "An administrator has switched Drawbridge off with `drawbridge off`: the API server calls "
+        "none of its webhooks, and pods are created as their manifests say."
+    ),
+    example="webhook pods.drawbridge.dev: switched off",
+    remedy="Run `drawbridge on` to switch it on again.",
+)
 DUAL_NODES = CODES.define(
     "DualNodes",
     Severity.WARNING,
