@@ -9,7 +9,7 @@ WORKERS ?= 1 2 4
 # Where it is set, as in many containers, each process of a test compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo help test test-random bridge-test check e2e bench docs image scheduler-image image-lock lock clean
+.PHONY: demo help test test-random bridge-test check e2e play bench docs image scheduler-image image-lock lock clean
 
 demo: $(READY)  ## Translate the example manifests and place their pods on a sample inventory; needs no cluster
 	$(BIN)/python -m cli.demo
@@ -39,6 +39,9 @@ check: $(READY)  ## Run the linters, the type checker and the repository checks;
 
 e2e: $(READY)  ## Run scenarios on a real control plane; needs Go; SUITE=smoke|full|compat|chaos|node
 	$(BIN)/python -m e2e
+
+play: $(READY)  ## Start a cluster with Drawbridge to play with; needs Go; PLAY='--nodes real --bridge'
+	$(BIN)/python -m e2e play $(PLAY)
 
 bench: $(READY)  ## Run the benchmarks and print ratios to the reference implementations; BENCH=--brief|NAME
 	$(BIN)/python -m bench $(BENCH)

@@ -1,8 +1,9 @@
-"""Runs scenarios on real control planes, or measures one.
+"""Runs scenarios on real control planes, measures one, or starts one to play with.
 
     python -m e2e [smoke|full|compat|chaos|node|timings|rates|list] [-k PART]
         [--kubernetes VERSION] [--image]
     python -m e2e soak [--minutes N] [--seed S] [--nodes N]
+    python -m e2e play [--nodes simulated|real] [--bridge]
 
 Without an argument the suite is taken from the environment variable SUITE, else it is `smoke`.
 """
@@ -14,6 +15,7 @@ import sys
 from types import FrameType
 
 from e2e.installed.installation import image_options
+from e2e.play import REAL, SIMULATED, play
 from e2e.rates import rates
 from e2e.realnodes.suite import run_node_suite
 from e2e.runner import print_line, run_suite, summary
@@ -35,7 +37,7 @@ def main() -> int:
         "what",
         nargs="?",
         default=os.environ.get("SUITE", "smoke"),
-        choices=[*SUITES, "soak", "timings", "rates", "list"],
+        choices=[*SUITES, "soak", "play", "timings", "rates", "list"],
     )
     parser.add_argument("-k", dest="part", default="", help="only names with one of: A,B")
     parser.add_argument("--kubernetes", choices=VERSIONS, help="instead of the suite's versions")
@@ -43,7 +45,8 @@ def main() -> int:
     defaults = SoakSettings()
     parser.add_argument("--minutes", type=float, default=defaults.minutes, help="of a soak")
     parser.add_argument("--seed", type=int, default=defaults.seed, help="of a soak")
-    parser.add_argument("--nodes", type=int, default=defaults.nodes, help="of a soak")
+    parser.add_argument("--nodes", help="of a soak: how many; of play: simulated or real")
+    parser.add_argument("--bridge", action="store_true", help="play with bridge placement")
     parser.add_argument(
         "--pods-per-gpu", type=float, default=defaults.pods_per_gpu, help="of a soak"
     )
@@ -55,17 +58,19 @@ def main() -> int:
         for one in all_scenarios():
             print_line(f"{one.suite:6}  since {one.since}  {one.name}")
         return 0
-    if arguments.what == "timings":
-        timings(print_line)
-        return 0
-    if arguments.what == "rates":
-        rates(print_line)
+    if measure := {"timings": timings, "rates": rates}.get(arguments.what):
+        measure(print_line)
         return 0
     if arguments.what == "soak":
         settings = SoakSettings(
             arguments.minutes, arguments.seed, arguments.nodes, arguments.pods_per_gpu
         )
         return 0 if soak(settings, print_line) else 1
+    if arguments.what == "play":
+        kind = arguments.nodes or SIMULATED
+        if kind not in (SIMULATED, REAL):
+            parser.error(f"--nodes of play must be {SIMULATED} or {REAL}, not {kind}")
+        return play(kind, bridge=arguments.bridge)
     if arguments.what == "node":
         return run_node_suite(arguments.part)
     counts = run_suite(arguments.what, arguments.part, arguments.kubernetes)

@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from subprocess import CalledProcessError
 
 from e2e.controlplane.build import DEFAULT, NoGoError
@@ -102,9 +102,10 @@ def run_all(
         )
 
 
-def create_classes(client: Client) -> None:
+def create_classes(client: Client, names: Iterable[str] = objects.CLASSES) -> None:
     """Create the DeviceClasses that the drivers' own charts install."""
-    for name, expression in objects.CLASSES.items():
+    for name in names:
+        expression = objects.CLASSES[name]
         path = f"{objects.RESOURCE}/deviceclasses/{name}"
         client.apply(path, objects.device_class(name, expression))
 

@@ -116,7 +116,10 @@ def check_slices(checked: CheckedState) -> Iterator[Result]:
         compatibility_declarations(configuration),
         selectors,
     )
-    judged += judge_classes(objects.classes, objects.slices, selectors)
+    # What is wrong with a class without a device is told by the check of the classes.
+    empty = {each.name for each in checked.gathered.facts.classes if not each.devices}
+    classes = [each for each in objects.classes if each.metadata.name not in empty]
+    judged += judge_classes(classes, objects.slices, selectors)
     told = apply_policies(judged, configuration.findings)
     problems = [each for each in told if each.severity is not Severity.INFO]
     for finding in problems[:_MOST_FINDINGS]:
@@ -126,7 +129,7 @@ def check_slices(checked: CheckedState) -> Iterator[Result]:
         yield f"{count_noun(hidden, 'more finding')}; save the slices and run lint"
     if not problems:
         looked = f"{count_noun(len(objects.slices), 'ResourceSlice')}, "
-        looked += count_noun(len(objects.classes), "DeviceClass", "DeviceClasses")
+        looked += count_noun(len(classes), "DeviceClass", "DeviceClasses")
         yield f"{looked}: no findings"
 
 

@@ -299,7 +299,7 @@ async def _try_webhook(
         and chosen in (None, name)
     ]
     if not enforced:
-        detail = f"namespace {chosen} is not opted in" if chosen else "no namespace is opted in"
+        detail = f"{f'namespace {chosen}' if chosen else 'no namespace'} is not in mode enforce"
         return WebhookTrial(webhook_trial.TrialResult.UNKNOWN, "", "", detail)
     right = Right("create", "", "pods", namespaced=True)
     for name in enforced[:_MOST_NAMESPACES]:

@@ -142,7 +142,7 @@ class ControlPlane:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is not None:
+        if isinstance(error, Exception):  # and not Ctrl-C
             self.print_logs()
         self.stop()
 

@@ -25,6 +25,8 @@ INIT = HERE / "init.py"
 RUNS = HERE.parent.parent / ".cache" / "realnodes" / "runs"
 # Set for the command: the folder of the run, whose name is that of its cgroup too.
 RUN = "DRAWBRIDGE_E2E_RUN"
+# In that folder: a process on this machine whose network and mounts are those of the run.
+PID_FILE = "pid"
 PREFIX = "drawbridge-"
 NAMESPACES = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 TOOLS = ("unshare", "nsenter", "setpriv", "mount", "ip", "cp")
@@ -74,6 +76,7 @@ def run_inside(command: Sequence[str], say: Callable[[str], None]) -> int:
     init = [sys.executable, "-ES", str(INIT), *command]
     environment = os.environ | {RUN: str(folder), "TMPDIR": str(folder)}
     with subprocess.Popen([*tied, *NAMESPACES, "--", *init], env=environment) as process:
+        (folder / PID_FILE).write_text(f"{process.pid}", encoding="ascii")
         code = _wait(process)
     _remove(folder)
     left = [*differences(before, read_state()), *cgroups.left(folder.name)]

@@ -1,4 +1,4 @@
-"""Scenarios: the product's own tests of API server behaviour run on a real API server.
+"""Scenarios: tests of the product that need a real API server, and the pages of the docs.
 
 They run in a process of their own.
 """
@@ -6,12 +6,14 @@ They run in a process of their own.
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
 TESTS = ("tests/cluster/test_api_behaviour.py", "tests/cluster/test_api_following.py")
 SECONDS = 120
+PLAY_SECONDS = 600
 # A server drops old resourceVersions on a restart.
 FORGETS = "expired_version"
 
@@ -19,13 +21,16 @@ FORGETS = "expired_version"
 def run_tests(stage: Stage, which: str) -> None:
     """Run the tests whose names match, as administrator of the stage's cluster."""
     config = stage.processes.user_config()
-    arguments = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", which)
+    _run_pytest((*TESTS, "-k", which), SECONDS, DRAWBRIDGE_TEST_KUBECONFIG=str(config))
+
+
+def _run_pytest(words: Sequence[str], seconds: float, **variables: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *TESTS, *arguments],
-        env={**os.environ, "DRAWBRIDGE_TEST_KUBECONFIG": str(config)},
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *words],
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=seconds,
         check=False,
     )
     # pytest ends with 5 where it found no tests.
@@ -45,3 +50,9 @@ def cluster_tests_pass_after_the_api_server_restarts(stage: Stage) -> None:
     stage.processes.processes["kube-apiserver"].kill()
     stage.processes.start_apiserver()
     run_tests(stage, FORGETS)
+
+
+@scenario("full", needs=("processes",))
+def the_pages_work_on_the_cluster_to_play_with(_stage: Stage) -> None:
+    """`python -m e2e play` starts, every `console play` block prints what it shows, and it ends."""
+    _run_pytest(("tests/docs/test_play.py",), PLAY_SECONDS, DRAWBRIDGE_TEST_PLAY="1")

@@ -1,11 +1,7 @@
 """A fake API server with devices and a complete installation of Drawbridge."""
 
-import asyncio
 import base64
 import datetime as dt
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
@@ -108,21 +104,3 @@ def healthy(api: FakeApi) -> None:
 
 
 CONFIGURATION = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
-
-
-@contextmanager
-def running_api(folder: Path) -> Iterator[Path]:
-    """Run the server in a thread, for commands in processes; yield its kubeconfig."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    api = FakeApi()
-    healthy(api)
-    asyncio.run_coroutine_threadsafe(api.start(), loop).result()
-    try:
-        yield api.kubeconfig(folder / "kubeconfig")
-    finally:
-        asyncio.run_coroutine_threadsafe(api.stop(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()

@@ -376,7 +376,7 @@ def test_the_named_namespace_is_the_one_that_is_tried(tmp_path: Path) -> None:
 
     assert "namespace a-first: translates" in doctor(tmp_path, change=add).out
     assert "namespace team-a: translates" in doctor(tmp_path, "-n", "team-a", change=add).out
-    assert "namespace default is not opted in" in doctor(tmp_path, "-n", "default").out
+    assert "namespace default is not in mode enforce" in doctor(tmp_path, "-n", "default").out
 
 
 def test_owned_nodes_with_their_taint_are_right(tmp_path: Path) -> None:

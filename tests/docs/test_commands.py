@@ -3,13 +3,12 @@
 A fenced block marked `console` has commands (`$ ` lines, continued by a final backslash) and their
 output. The blocks of a page run in order in one folder with `examples/`, each command in a shell. A
 line `...` stands for any lines. A command without output in the page must succeed; a command with
-output must print exactly that. The commands of a block `console api` have a live cluster: a fake
-API server with the sample inventory and an installation. Blocks that cannot run here have a second
+output must print exactly that. Blocks that cannot run here have a second
 word: `console cluster` needs a real cluster, `console install` changes the machine, `console rig`
-starts control planes. Of `make`, only the demo runs; other targets must exist in the Makefile.
+starts control planes, and those of `console play` run in `test_play`. Of `make`, only the demo
+runs; other targets must exist in the Makefile.
 """
 
-import contextlib
 import os
 import re
 import shlex
@@ -22,16 +21,15 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cli.installed_api import running_api
-
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PLAY = "play"
 NOT_RUN = {
     "cluster",  # needs a real cluster
     "install",  # changes the machine
     "rig",  # starts control planes, as `make e2e` does
+    PLAY,
 }
-API = "api"
 MADE = {"demo": "python -m cli.demo"}
 # Exit codes of an unhandled exception, and of a command that is not executable or not found.
 NEVER = (3, 126, 127)
@@ -124,15 +122,11 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
     for block in console(page):
         assert steps(block), f"{block.place}: no command"
         for word in block.words[1:]:
-            assert word in (*NOT_RUN, API), f"{block.place}: unknown word {word!r} behind console"
+            assert word in NOT_RUN, f"{block.place}: unknown word {word!r} behind console"
         if NOT_RUN & {*block.words[1:]}:
             continue
-        with contextlib.ExitStack() as stack:
-            more = {}
-            if API in block.words[1:]:
-                more["KUBECONFIG"] = str(stack.enter_context(running_api(tmp_path)))
-            for step in steps(block):
-                does(step, block, tmp_path, **more)
+        for step in steps(block):
+            does(step, block, tmp_path)
 
 
 def does(step: Step, block: Block, folder: Path, **more: str) -> None:

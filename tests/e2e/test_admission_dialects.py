@@ -12,7 +12,6 @@ def test_of_every_case_it_is_said_what_a_person_reads() -> None:
     assert list(read) == [case.name for case in cases()]
     for case in cases():
         assert bool(read[case.name].refused) == (case.exit == REFUSED), case.name
-        assert read[case.name].warnings or read[case.name].refused, case.name
 
 
 # Admission knows the labels of the namespace; the command of the scenarios does not.

@@ -29,7 +29,6 @@ MAX_WARNING: Final = 256
 # The API server truncates the warnings of all webhooks at 4096 characters in total.
 MAX_TOTAL: Final = 3584
 _MAX_REASON: Final = 8192
-_ORDER: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 _FORBIDDEN: Final = find_names(TABLES, Trait.DEPENDS_ON_NAMESPACE)
 # A denied object does not exist, so the command reads a file.
 FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"
@@ -242,19 +241,19 @@ def build_denial(findings: Iterable[Finding]) -> Denial:
 def format_finding(finding: Finding) -> str:
     """Write a finding in one line."""
     path = f"{finding.path}: " if finding.path else ""
-    remedy = f" ({finding.remedy})" if finding.severity is not Severity.INFO else ""
-    return f"{finding.code}: {path}{finding.message}{remedy}"
+    return f"{finding.code}: {path}{finding.message} ({finding.remedy})"
 
 
 def select_warnings(lines: Sequence[str], findings: Iterable[Finding], command: str) -> list[str]:
-    """Return the lines that fit: errors, translated claims, warnings, and information.
+    """Return the lines that fit: errors, translated claims, and warnings.
 
-    If a line is cut or left out, the last line is `command`.
+    Information is in the audit annotation and in what `command` prints: nobody wants to read it
+    at each apply. If a line is cut or left out, the last line is `command`.
     """
-    ordered = sorted(findings, key=lambda each: _ORDER.index(each.severity))
-    errors = [format_finding(each) for each in ordered if each.severity is Severity.ERROR]
-    others = [format_finding(each) for each in ordered if each.severity is not Severity.ERROR]
-    full_lines = list(dict.fromkeys((*errors, *lines, *others)))
+    told = [(each.severity, format_finding(each)) for each in findings]
+    errors = [text for severity, text in told if severity is Severity.ERROR]
+    warned = [text for severity, text in told if severity is Severity.WARNING]
+    full_lines = list(dict.fromkeys((*errors, *lines, *warned)))
     warnings = [shorten(each) for each in full_lines]
     if sum(map(len, warnings)) <= MAX_TOTAL and all(
         len(full_line) <= MAX_WARNING for full_line in full_lines

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from drawbridge.agreement.admission_codes import TEMPLATE_LATER
+from drawbridge.agreement.operation_codes import OTHER_WEBHOOK
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original
@@ -289,7 +290,7 @@ async def test_quotas_are_checked_for_cached_responses() -> None:
 async def test_translated_pods_get_findings_about_other_webhooks() -> None:
     harness = AdmissionHarness()
     harness.configure({}, FACTS)
-    about = TEMPLATE_LATER.at("", "another webhook adds devices later")
+    about = OTHER_WEBHOOK.at("", "another webhook adds devices later")
     harness.cluster.webhook_findings = (about,)
     lines = [
         (await harness.pod(pod(limits))).warnings for limits in ({"nvidia.com/gpu": 1}, {"cpu": 1})

@@ -31,13 +31,12 @@ def finding(severity: Severity, message: str = "m", path: str = "spec") -> Findi
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 
-def test_warnings_are_ordered_errors_translations_warnings_information() -> None:
+def test_warnings_are_errors_translations_and_warnings_without_information() -> None:
     found = [finding(each, each) for each in (INFO, WARNING, ERROR)]
     assert select_warnings(["translated: a -> b"], found, "details: x") == [
         "Code: spec: error (Do.)",
         "translated: a -> b",
         "Code: spec: warning (Do.)",
-        "Code: spec: info",
     ]
 
 
@@ -46,7 +45,7 @@ def test_equal_warnings_are_merged() -> None:
 
 
 def test_a_finding_without_a_path_has_no_prefix() -> None:
-    assert format_finding(finding(INFO, path="")) == "Code: m"
+    assert format_finding(finding(WARNING, path="")) == "Code: m (Do.)"
 
 
 @given(st.lists(st.text(max_size=400), max_size=40), st.text(max_size=300))
@@ -67,7 +66,7 @@ def test_if_warnings_do_not_fit_the_last_line_is_the_command() -> None:
 
 
 def test_if_a_warning_is_cut_the_last_line_is_the_command() -> None:
-    shown = select_warnings([f"translated: {'a' * MAX_WARNING}"], [finding(INFO)], "details: x")
+    shown = select_warnings([f"translated: {'a' * MAX_WARNING}"], [finding(WARNING)], "details: x")
     assert [each[:13] for each in shown] == ["translated: a", "Code: spec: m", "details: x"]
 
 
