@@ -13,7 +13,7 @@ from cli.terminal import output
 from cli.terminal.cluster_options import add_config_option
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
-from drawbridge.config.load import configuration_to_plain, load_configuration
+from drawbridge.config.load import configuration_to_plain
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.read import read_documents as documents_of
@@ -104,7 +104,9 @@ def read_configuration(*files: Source) -> Configuration | tuple[LocatedFinding, 
                 drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("data", message, remedy=remedy)
             ),
         )
-    loaded = load_configuration(value, known_codes())
+    from drawbridge.agreement import configuration as agreed  # noqa: PLC0415  # loads all packages
+
+    loaded = agreed.read_configuration(value, known_codes())
     if isinstance(loaded, Configuration):
         return loaded
     located = (configurations[0].locate_finding(finding) for finding in loaded)

@@ -27,6 +27,7 @@ from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
+from drawbridge.facts.families import known_families
 from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
@@ -122,6 +123,7 @@ class CheckedCluster:
             planner.world(),
             planner.nodes.values(),
             fleet=self.configuration.fleet,
+            families=known_families(self.configuration),
             view=ledger.view() if self.known else None,
             policies=self.configuration.findings,
             lookups=self._lookups(generated),

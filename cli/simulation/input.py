@@ -20,7 +20,7 @@ from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.simulation.pod_allocators import find_cluster_nodes
 from cli.terminal.streams import Streams
-from drawbridge.config.load import load_configuration
+from drawbridge.agreement.configuration import read_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import format_path, get_value
@@ -183,7 +183,7 @@ def _configuration(
                 drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("", message, object=first.name)
             ),
         )
-    loaded = load_configuration(first.value, configuring.known_codes())
+    loaded = read_configuration(first.value, configuring.known_codes())
     if isinstance(loaded, Configuration):
         return loaded
     return tuple(first.locate_finding(finding) for finding in loaded)

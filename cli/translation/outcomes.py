@@ -90,7 +90,7 @@ class Outcomes:
         """Return the fields of an object's pods that request devices, with their values."""
         values: dict[str, str] = {}
         for place in (*find_places(value), *argo.find_places(value)):
-            for source in read_pod(place.pod, self._context.configuration.legacy).source_fields:
+            for source in read_pod(place.pod, self._context.configuration).source_fields:
                 text = f"{source.value}" if isinstance(source.value, _PRINTED) else ""
                 values[f"{source.name}"] = _truncate(" ".join(text.split()))
         return tuple(f"{name} {text}".rstrip() for name, text in values.items())

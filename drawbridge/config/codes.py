@@ -28,6 +28,26 @@ ENTRY_WITHOUT_EFFECT = CODES.define(
     example="compatibility[0]: must set compatibleOnlyWith or groups",
     remedy="Complete the entry or remove it.",
 )
+RESOURCE_NAME_TAKEN = CODES.define(
+    "ResourceNameTaken",
+    Severity.ERROR,
+    text=(
+        "A resource name of `targets` has another meaning already: in another entry, in "
+        "`legacy.renames`, or because Drawbridge knows it."
+    ),
+    example="targets[1].resources[0]: targets[0] has the name example.com/fpga as well",
+    remedy="Keep one meaning for each name. An entry with a `kind` is for the names known already.",
+)
+DRIVER_OF_OTHER_KIND = CODES.define(
+    "DriverOfOtherKind",
+    Severity.ERROR,
+    text=(
+        "An entry of `targets` has a driver or a family that is known to be for another kind of "
+        "device, or for devices of another vendor."
+    ),
+    example="targets[0].driver: dra.net is a driver of nic devices, not of gpu devices",
+    remedy="Set the `kind` and the `vendor` of the driver's devices, or another driver.",
+)
 PARTITIONS_OVERLAP = CODES.define(
     "PartitionsOverlap",
     Severity.ERROR,

@@ -157,7 +157,8 @@ def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
     for i, quota in enumerate(configuration.quotas):
         yield from _check_selector(quota.namespace_selector, f"quotas[{i}].namespaceSelector")
     for i, target in enumerate(configuration.targets):
-        yield from _unknown_keys(target, f"targets[{i}]")
+        yield from _check_target(target, f"targets[{i}]")
+    yield from _check_names(configuration)
     for i, pool in enumerate(configuration.owned_pools):
         yield from _check_selector(pool.node_selector, f"ownedPools[{i}].nodeSelector")
     for i, entry in enumerate(configuration.compatibility):
@@ -207,6 +208,39 @@ def _check_selector(selector: LabelSelector | None, path: str) -> Iterator[Findi
                 f"operator {requirement.operator} {what}",
                 object=OBJECT,
             )
+
+
+def _check_target(target: Target, path: str) -> Iterator[Finding]:
+    yield from _unknown_keys(target, path)
+    if target.kind is None and not target.names:
+        message = "must set kind, resources, selectors or amounts"
+        yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT)
+    for field in ("family", "vendor") if target.kind is None else ():
+        if getattr(target, field) is not None:
+            message = f"{field} has no effect without kind"
+            yield codes.ENTRY_WITHOUT_EFFECT.at(f"{path}.{field}", message, object=OBJECT)
+    for name, text in target.selectors.items():
+        yield from _check_expression(text, f"{path}.selectors[{name}]")
+
+
+def _check_names(configuration: Configuration) -> Iterator[Finding]:
+    """Yield findings for resource names of targets that have a second meaning."""
+    places = {f"{name}": f"legacy.renames[{name}]" for name in configuration.legacy.renames}
+    for path, name in list_names(configuration):
+        if name in places:
+            message = f"{places[name]} has the name {name} as well"
+            yield codes.RESOURCE_NAME_TAKEN.at(path, message, object=OBJECT)
+        places.setdefault(name, path)
+
+
+def list_names(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    """Yield the path and the resource name of each name of a target."""
+    for i, target in enumerate(configuration.targets):
+        for j, name in enumerate(target.resources):
+            yield f"targets[{i}].resources[{j}]", f"{name}"
+        for field, names in (("selectors", target.selectors), ("amounts", target.amounts)):
+            for name in names:
+                yield f"targets[{i}].{field}[{name}]", f"{name}"
 
 
 def _unknown_keys(target: Target, path: str) -> Iterator[Finding]:

@@ -130,28 +130,29 @@ BY_SHORT_NAME: Final[Mapping[str, Family]] = {each.short_name: each for each in 
 
 def find_family(target: Target) -> Family | None:
     """Return the known family of a configured target, if any."""
+    if target.kind is None:
+        return None  # the names of the entry say what is requested
     return BY_SHORT_NAME.get(target.family) if target.family else BY_DRIVER.get(target.driver)
 
 
 def known_families(configuration: Configuration) -> Mapping[str, Family]:
     """Return the families by driver, including the drivers that the configuration declares."""
     families = dict(BY_DRIVER)
-    for target in configuration.targets:
-        if target.driver not in families:
-            like = find_family(target)
-            families[target.driver] = (
-                msgspec.structs.replace(like, driver=target.driver, classes=(target.class_,))
-                if like
-                else _declared_family(target)
-            )
+    # An entry with a kind describes the driver; others only add names.
+    for target in sorted(configuration.targets, key=lambda each: each.kind is None):
+        family = families.get(target.driver) or _declared_family(target)
+        names = (*family.legacy_names, *map(str, target.names))
+        families[target.driver] = msgspec.structs.replace(family, legacy_names=names)
     return families
 
 
 def _declared_family(target: Target) -> Family:
-    """Return the family of a driver that only the configuration describes."""
+    """Return the family of a driver that only the configuration names."""
+    if like := find_family(target):
+        return msgspec.structs.replace(like, driver=target.driver, classes=(target.class_,))
     attributes = {f"{name}": f"{attribute}" for name, attribute in target.attributes.items()}
     return Family(
-        target.kind,
+        target.kind or "",
         target.driver,
         (target.class_,),
         name=attributes.get("product", ""),

@@ -16,6 +16,7 @@ from drawbridge.dra.gates import Gates
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.dra.slices import Slice
+from drawbridge.facts.families import BY_DRIVER, Family
 from drawbridge.facts.fleet import (
     FleetVerdict,
     PublishedClass,
@@ -54,11 +55,15 @@ class ObjectLookups(msgspec.Struct, frozen=True):
     complete: bool = False
 
 
+# The nodes, the slices that departed, and the families of drivers.
+_IndexedObjects = tuple[tuple[Node, ...], tuple[Slice, ...], Mapping[str, Family]]
+
+
 class _IndexedWorld(msgspec.Struct, frozen=True, eq=False):
     """What is derived from a world and its nodes, whatever the settings of the administrator."""
 
     world: World
-    objects: tuple[tuple[Node, ...], tuple[Slice, ...]]
+    objects: _IndexedObjects
     relaxed: World
     index: DeviceIndex
     published: Mapping[str, PublishedClass]
@@ -106,6 +111,8 @@ class JudgeContext(msgspec.Struct, frozen=True, eq=False):
     caches: JudgeCaches
     view: View | None = None
     lookups: ObjectLookups = ObjectLookups()
+    # Of all drivers that the configuration knows.
+    families: Mapping[str, Family] = msgspec.field(default_factory=lambda: BY_DRIVER)
     policies: Mapping[FindingCode, Policy] = {}
     doubts: Sequence[str] = ()
     steps: int = STEPS
@@ -141,6 +148,7 @@ def build_context(  # noqa: PLR0913  # one argument for each part of a cluster
     selectors: Selectors | None = None,
     view: View | None = None,
     lookups: ObjectLookups = ObjectLookups(),  # noqa: B008  # frozen
+    families: Mapping[str, Family] = BY_DRIVER,
     policies: Mapping[FindingCode, Policy] = {},
     doubts: Sequence[str] = (),
     caches: JudgeCaches | None = None,
@@ -152,7 +160,7 @@ def build_context(  # noqa: PLR0913  # one argument for each part of a cluster
     changed since the last context is indexed again, and an unchanged world is not.
     """
     caches = caches or JudgeCaches(selectors or Selectors.of_gates(world.gates))
-    indexed = _index(world, tuple(nodes), tuple(departed), caches)
+    indexed = _index(world, (tuple(nodes), tuple(departed), families), caches)
     return JudgeContext(
         world=world,
         relaxed=indexed.relaxed,
@@ -161,6 +169,7 @@ def build_context(  # noqa: PLR0913  # one argument for each part of a cluster
         fleet=fleet_verdicts(fleet, indexed.published, indexed.coming),
         view=view,
         lookups=lookups,
+        families=families,
         policies=policies,
         doubts=doubts,
         caches=caches,
@@ -169,15 +178,10 @@ def build_context(  # noqa: PLR0913  # one argument for each part of a cluster
     )
 
 
-def _index(
-    world: World,
-    nodes: tuple[Node, ...],
-    departed: tuple[Slice, ...],
-    caches: JudgeCaches,
-) -> _IndexedWorld:
+def _index(world: World, objects: _IndexedObjects, caches: JudgeCaches) -> _IndexedWorld:
     """Index a world, or return the last index if nothing changed."""
     known = caches.indexed
-    objects = (nodes, departed)
+    nodes, departed, families = objects
     if known is not None and known.world is world and known.objects == objects:
         return known
     of_proofs = relaxed(world)
@@ -190,7 +194,12 @@ def _index(
         of_proofs,
         index,
         find_published_classes(
-            index, world.classes, caches.selectors, caches.proofs.expressions, departed
+            index,
+            world.classes,
+            caches.selectors,
+            caches.proofs.expressions,
+            departed,
+            families=families,
         ),
         find_autoscaler(nodes) or find_silent_node(nodes, index.inventory.slices),
         has_rules=declared

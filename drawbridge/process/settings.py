@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 import drawbridge.config.codes
-from drawbridge.config.load import load_configuration
+from drawbridge.agreement.configuration import read_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Source
 from drawbridge.documents.read import read_documents
@@ -100,7 +100,7 @@ def parse_configuration(
     if len(documents) != 1:
         message = f"expected one Configuration, but the file has {len(documents)} documents"
         return (drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("", message),)
-    return load_configuration(documents[0].value, known)
+    return read_configuration(documents[0].value, known)
 
 
 def _read_file(path: str) -> tuple[bytes, tuple[Finding, ...]]:

@@ -56,7 +56,7 @@ def read_original(
     original = restore_original(given.pod, budget)
     if original is None:
         return None
-    requests = read_pod(with_namespace(original, given.namespace), configuration.legacy, budget)
+    requests = read_pod(with_namespace(original, given.namespace), configuration, budget)
     return OriginalRequests(original, apply_partition_policy(requests, facts))
 
 

@@ -53,6 +53,7 @@ from drawbridge.translate.original_requests import (
     with_namespace,
 )
 from drawbridge.translate.targets import codes as target_codes
+from drawbridge.translate.targets.available import add_served_names
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 CLAIM: Final = "drawbridge"
@@ -104,7 +105,7 @@ def make_context(
     there is no cache of translations: for a caller that has a cache by the essence of pods.
     """
     return TranslationContext(
-        add_networks(configuration, facts.networks if facts else ()),
+        add_served_names(add_networks(configuration, facts.networks if facts else ()), facts),
         facts,
         digest or (serialized.facts_hash(facts) if facts else ""),
         BoundedCache(MAX_KINDS_OF_PODS),
@@ -151,7 +152,7 @@ def _translate_rest(
     given: PodInput, context: TranslationContext, budget: WorkBudget
 ) -> Translation:
     """Translate a pod without the requests that other webhooks put back after a translation."""
-    rest = remove_returned_requests(given.pod, context.configuration.legacy, budget)
+    rest = remove_returned_requests(given.pod, context.configuration, budget)
     if _has_error(rest.findings):
         return Translation(findings=rest.findings)
     translation = _translate(given._replace(pod=rest.pod), context, budget)
@@ -170,7 +171,7 @@ def _translate_rest(
 
 def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget) -> Translation:
     pod = given.pod
-    requests = read_pod(with_namespace(pod, given.namespace), context.configuration.legacy, budget)
+    requests = read_pod(with_namespace(pod, given.namespace), context.configuration, budget)
     if not requests.asks:
         return _translate_own_claims(pod, requests.findings, context, budget)
     if unchangeable := _check_changeable(pod):

@@ -39,6 +39,12 @@ BEYOND = {
     "bridge placement with an empty list of pools",
     "owned pools without bridge placement",
     "the same nodes with and without a fence",
+    "a target for nothing",
+    "a family or a vendor of names",
+    "one name in two entries",
+    "one name in two fields of an entry, and twice in one",
+    "a renamed name",
+    "a selector that does not compile",
 }
 
 

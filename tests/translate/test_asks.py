@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from drawbridge.config.model import Legacy
+from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import get_value
 from drawbridge.finding import Severity
 from drawbridge.translate.legacy.asks import (
@@ -307,7 +307,7 @@ def test_only_mig_resources_have_profiles() -> None:
 
 def test_source_fields_have_path_name_and_value() -> None:
     fields = read_pod(
-        {"spec": {"containers": containers_with([{"nvidia.com/gpu": 1}])}}, Legacy()
+        {"spec": {"containers": containers_with([{"nvidia.com/gpu": 1}])}}, Configuration()
     ).source_fields
     assert fields == (
         SourceField(

@@ -1,9 +1,9 @@
 """Tests every dialect by tables of cases: a pod, and the asks that are read from it.
 
 A case has `containers` (and `init`, `sidecars`): name to limits; or a complete `pod`; and
-optionally `annotations`, `labels`, `spec` and `legacy`. It expects `asks` in one line each,
-`findings` (codes) and optionally `kept`: source fields that stay in the pod, `removed`: removed
-ones, `instead`: values of replaced ones, and `says`: parts of messages.
+optionally `annotations`, `labels`, `spec`, `legacy` and `targets`. It expects `asks` in one line
+each, `findings` (codes) and optionally `kept`: source fields that stay in the pod, `removed`:
+removed ones, `instead`: values of replaced ones, and `says`: parts of messages.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from drawbridge.config.model import Legacy
+from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import format_path, get_value
 from drawbridge.finding import Severity
 from drawbridge.translate.decisions.rows import ROWS
@@ -71,6 +71,8 @@ def describe_share(of: DeviceShare) -> str:
         return "a replica"
     if of.per_mille is not None:
         return f"{of.per_mille} of 1000"
+    if of.amounts:
+        return " ".join(f"{amount} {name}" for name, amount in of.amounts)
     memory, cores = describe_amount(of.memory), describe_amount(of.cores)
     return f"memory {memory} cores {cores} isolation {of.isolation}"
 
@@ -91,7 +93,7 @@ def describe_selector(of: YamlValue) -> str:
 def describe_ask(ask: Ask) -> str:
     """Format an ask as one line."""
     number = "all" if ask.count is None else str(ask.count)
-    parts = [f"{ask.row}: {number} {' '.join(filter(None, (ask.vendor, ask.kind)))}"]
+    parts = [f"{ask.row}: {number} {' '.join(filter(None, (ask.vendor, ask.named or ask.kind)))}"]
     parts += [word for word in ("admin", "partition", "passthrough") if getattr(ask, word)]
     parts += [describe_share(ask.share)] if ask.share else []
     parts += [f"if {describe_selector(one)}" for one in ask.selectors]
@@ -109,11 +111,12 @@ def describe_ask(ask: Ask) -> str:
 
 
 def read_case(case: YamlValue) -> PodRequests:
-    return read_pod(build_pod(case), load_legacy(case))
+    return read_pod(build_pod(case), load_configuration(case))
 
 
-def load_legacy(case: YamlValue) -> Legacy:
-    return msgspec.convert(case.get("legacy", {}), Legacy, dec_hook=_decode)
+def load_configuration(case: YamlValue) -> Configuration:
+    parts = {key: case[key] for key in ("legacy", "targets") if key in case}
+    return msgspec.convert(parts, Configuration, dec_hook=_decode)
 
 
 def _decode(kind: type, value: object) -> object:
@@ -167,7 +170,7 @@ def test_the_remaining_pod_has_no_asks(case: YamlValue) -> None:
     remaining = without(pod, taken)
     if found.asks:  # as a translated pod has
         remaining["spec"]["resourceClaims"] = [{"name": "drawbridge"}]
-    again = read_pod(remaining, load_legacy(case))
+    again = read_pod(remaining, load_configuration(case))
     assert not again.asks
 
 
@@ -201,7 +204,9 @@ def test_every_code_has_a_case() -> None:
 
 def test_every_ask_has_a_row_in_the_decision_table() -> None:
     rows = {ask.row for case in CASES for ask in read_case(case.values[0]).asks}
-    assert {row for row in rows if row not in ROWS and not row.startswith("vendors/")} == set()
+    assert {
+        row for row in rows if row not in ROWS and not row.startswith(("vendors/", "named/"))
+    } == set()
     assert set(ROWS) <= rows
 
 

@@ -105,7 +105,7 @@ def test_pods_whose_networks_have_lists_as_parameters_are_translated() -> None:
     given["spec"]["containers"][0]["resources"]["limits"] = {"openshift.io/sriov_a": 1}  # type: ignore[index,call-overload]
     legacy = Legacy(networks={"default/sriov-a": "openshift.io/sriov_a"})
     by = msgspec.structs.replace(make_context(Configuration(legacy=legacy)), translations=None)
-    asks = read_pod(given, legacy).asks
+    asks = read_pod(given, by.configuration).asks
     with pytest.raises(TypeError):
         hash(asks)
     first, second = (translate(given, by).templates for _ in range(2))

@@ -44,7 +44,7 @@ def _pod(value: YamlValue) -> YamlValue:
 
 def of_note(pod: Value, configuration: Configuration) -> bool:
     """Whether reading the pod gives anything at all."""
-    reading = read_pod(pod, configuration.legacy)
+    reading = read_pod(pod, configuration)
     return bool(reading.asks or reading.source_fields or reading.findings)
 
 

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from drawbridge.agreement.codes import ACCEPTED_NAMES
-from drawbridge.config.model import Configuration, Legacy, Placement
+from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.facts.model import Facts, ResourceFacts
@@ -30,7 +30,7 @@ from drawbridge.translate.pods import Translation, TranslationContext, make_cont
 from drawbridge.translate.work_budget import WorkBudget
 from tests.tables import YamlValue
 from tests.translate import worlds
-from tests.translate.test_dialects import CASES, build_pod, load_legacy
+from tests.translate.test_dialects import CASES, build_pod, load_configuration
 from tests.translate.test_pods import PODS, untouched
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,9 @@ EXAMPLES = [
     for value in yaml.safe_load_all(path.read_text("utf-8"))
     for place in find_places(value)
 ]
-DIALECTS = [pytest.param(build_pod(p.values[0]), load_legacy(p.values[0]), id=p.id) for p in CASES]
+DIALECTS = [
+    pytest.param(build_pod(p.values[0]), load_configuration(p.values[0]), id=p.id) for p in CASES
+]
 PLUGINS = ("nvidia.com/gpu", "koordinator.sh/gpu", "rdma/hca")
 
 
@@ -100,7 +102,7 @@ def asked(pod: YamlValue) -> YamlValue:
 def demand(pod: YamlValue, by: TranslationContext) -> Counter[str]:
     """The devices that the translated asks of a pod are for, by kind."""
     asks = resolve_asks(
-        PodAsks(read_pod(pod, by.configuration.legacy).asks),
+        PodAsks(read_pod(pod, by.configuration).asks),
         by.facts,
         by.configuration,
         WorkBudget(pod),
@@ -149,10 +151,16 @@ def test_the_examples_have_the_same_properties(pod: YamlValue) -> None:
             assert supplied(done)["gpu"] == demand(pod, by)["gpu"]
 
 
-@pytest.mark.parametrize(("pod", "legacy"), DIALECTS)
-def test_the_pods_of_the_tables_have_the_same_properties(pod: YamlValue, legacy: Legacy) -> None:
+@pytest.mark.parametrize(("pod", "case"), DIALECTS)
+def test_the_pods_of_the_tables_have_the_same_properties(
+    pod: YamlValue, case: Configuration
+) -> None:
     for cluster in CLUSTERS:
-        configuration = msgspec.structs.replace(cluster.configuration, legacy=legacy)
+        configuration = msgspec.structs.replace(
+            cluster.configuration,
+            legacy=case.legacy,
+            targets=(*cluster.configuration.targets, *case.targets),
+        )
         holds(pod, make_context(configuration, cluster.facts))
 
 

@@ -41,9 +41,10 @@ def pod(case: YamlValue) -> YamlValue:
     }
 
 
-def legacy(case: YamlValue) -> Legacy:
+def configuration(case: YamlValue) -> Configuration:
     known = case.get("networks", {})
-    return Legacy(networks={NetworkName(k): ResourceName(v) for k, v in known.items()})
+    legacy = Legacy(networks={NetworkName(k): ResourceName(v) for k, v in known.items()})
+    return Configuration(legacy=legacy, decisions=Decisions(admin_access="allow"))
 
 
 def facts(case: YamlValue) -> Facts:
@@ -61,9 +62,7 @@ def facts(case: YamlValue) -> Facts:
 
 
 def done(case: YamlValue) -> Translation:
-    decisions = Decisions(admin_access="allow")
-    by = make_context(Configuration(legacy=legacy(case), decisions=decisions), facts(case))
-    return translate(pod(case), by, admin_access=True)
+    return translate(pod(case), make_context(configuration(case), facts(case)), admin_access=True)
 
 
 def lines(made: ClaimTemplate) -> Iterator[str]:
@@ -107,7 +106,7 @@ def test_the_claims_and_findings_of_a_row(case: YamlValue) -> None:
 def test_rows_and_cases_cover_each_other() -> None:
     assert {case["row"] for case in CASES} == set(ROWS)
     for case in CASES:
-        rows = {ask.row for ask in read_pod(pod(case), legacy(case)).asks}
+        rows = {ask.row for ask in read_pod(pod(case), configuration(case)).asks}
         assert case["row"] in rows, name(case)
 
 
@@ -119,7 +118,7 @@ def test_no_share_becomes_a_whole_device_if_the_api_server_drops_capacity() -> N
     """A claim without its amounts asks for all of each of them."""
     tried = 0
     for case in CASES:
-        asks = read_pod(pod(case), legacy(case)).asks
+        asks = read_pod(pod(case), configuration(case)).asks
         if any(ask.share and ask.kind is Kind.GPU and not ask.partition for ask in asks):
             assert done({**case, "keeps": []}).templates == (), name(case)
             tried += 1

@@ -189,7 +189,7 @@ def test_a_message_names_a_few_of_many_containers() -> None:
     main = [container("main", limits)]
     others = [container(f"other-{i}", limits) for i in range(20)]
     value = pod({"initContainers": [*others, *init], "containers": main})
-    messages = [each.message for each in read_pod(value, Configuration().legacy).findings]
+    messages = [each.message for each in read_pod(value, Configuration()).findings]
     shared = "main, other-0, other-1, other-2, other-3, other-4, other-5, other-6 and 13 more"
     assert messages == [
         f"init container init shares the devices of {shared} and sees more than it requests"
@@ -198,9 +198,7 @@ def test_a_message_names_a_few_of_many_containers() -> None:
 
 def test_reading_with_too_much_work_is_a_finding() -> None:
     containers = [container(f"c{i}", share(i)) for i in range(800)]
-    found = read_pod(
-        pod({"initContainers": containers, "containers": containers}), Configuration().legacy
-    )
+    found = read_pod(pod({"initContainers": containers, "containers": containers}), Configuration())
     assert [each.code for each in found.findings] == ["PodTooComplex"]
     assert found.asks == ()
 

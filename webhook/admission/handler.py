@@ -364,7 +364,7 @@ class AdmissionHandler:
         context = self._cluster.translation_context() or TranslationContext()
         try:
             edits, found = updates.preserve_translation(
-                old, new, context.configuration.legacy, context.inline_units
+                old, new, context.configuration, context.inline_units
             )
         except RecursionError:
             return reply_invalid(request, _TOO_DEEP)

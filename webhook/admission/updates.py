@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from drawbridge.agreement.admission_codes import DEVICES_FIXED, HINT_WITHOUT_EFFECT
-from drawbridge.config.model import Legacy
+from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, equal_json
@@ -49,7 +49,7 @@ def is_translated(pod: Value) -> bool:
 
 
 def preserve_translation(
-    old: Value, new: Value, legacy: Legacy, inline_units: int | None = None
+    old: Value, new: Value, configuration: Configuration, inline_units: int | None = None
 ) -> tuple[tuple[Edit, ...], tuple[Finding, ...]]:
     """Return edits of an update that keep the translation, and findings about other changes.
 
@@ -58,7 +58,7 @@ def preserve_translation(
     budget = WorkBudget(old, inline_units)
     restored = restore_original(old, budget)
     original: Value = old if restored is None else restored
-    names = _find_read_names(original, legacy, budget)
+    names = _find_read_names(original, configuration, budget)
     containers = [as_list(get_value(new, ("spec", part))) for part in _CONTAINER_LISTS]
     units = _CONTAINER_UNITS * sum(map(len, containers))
     if inline_units is not None and units > inline_units:
@@ -76,11 +76,11 @@ def preserve_translation(
 
 
 def _find_read_names(
-    original: Value, legacy: Legacy, budget: WorkBudget
+    original: Value, configuration: Configuration, budget: WorkBudget
 ) -> Mapping[Path, tuple[str, ...]]:
     """Return the annotations, labels and node labels that dialects read in the original pod."""
     found: dict[Path, list[str]] = {}
-    for field in read_pod(original, legacy, budget).source_fields:
+    for field in read_pod(original, configuration, budget).source_fields:
         found.setdefault(field.path, []).append(str(field.name))
     return {path: tuple(names) for path, names in found.items()}
 

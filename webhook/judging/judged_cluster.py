@@ -22,6 +22,7 @@ from drawbridge.dra.inventory import Inventory, PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.dra.slices import Slice
+from drawbridge.facts.families import known_families
 from drawbridge.judge.context import JudgeCaches, JudgeContext, ObjectLookups, build_context
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner, PlannerObject
@@ -115,6 +116,7 @@ class JudgedCluster:
         configuration, gates = settings.configuration, settings.gates
         is_native = configuration.placement is Placement.NATIVE
         self._settings = settings
+        self._families = known_families(configuration)
         self._planner = Planner(
             gates,
             compatibility=compatibility_declarations(configuration),
@@ -191,6 +193,7 @@ class JudgedCluster:
             self._planner.world(),
             self._planner.nodes.values(),
             fleet=self._settings.configuration.fleet,
+            families=self._families,
             view=self._ledger.view(),
             lookups=ObjectLookups(
                 find_claim=lambda *key: self._claims.get(key),

@@ -13,7 +13,6 @@ from drawbridge.dra.claim import TEMPLATE, request_choices
 from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS, quota_charges
 from drawbridge.dra.resource_quotas import ResourceQuota
-from drawbridge.facts.families import FAMILIES
 from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
@@ -101,7 +100,7 @@ def _find_charges(
             charged.update(quota_charges(judged.claim.spec, names))
             uncharged.update(_count_hami_amounts(judged))
     for key, devices in list(charged.items()):
-        for name in _find_legacy_names(key):
+        for name in _find_legacy_names(key, context):
             uncharged[f"{REQUESTS}{name}"] += devices
     if subject.pod is not None:
         charged.update(_count_extended_resources(subject.pod))
@@ -109,12 +108,12 @@ def _find_charges(
     return charged, {key: needed for key, needed in uncharged.items() if key not in charged}
 
 
-def _find_legacy_names(key: str) -> tuple[str, ...]:
+def _find_legacy_names(key: str, context: JudgeContext) -> tuple[str, ...]:
     """Return the names by which device plugins serve the whole devices of a class."""
     name = key.removesuffix(DEVICES)
     if name in (key, _HAMI):
         return ()  # HAMi's devices are shares
-    found = (family for family in FAMILIES if name == family.classes[0])
+    found = (family for family in context.families.values() if name == family.classes[0])
     return tuple(each for family in found for each in family.legacy_names[:1])
 
 

@@ -15,6 +15,7 @@ from drawbridge.dra.generations import current_slices
 from drawbridge.dra.inventory import Inventory
 from drawbridge.dra.nodes import Node, matches_selector, selector_problems
 from drawbridge.dra.slices import Slice
+from drawbridge.facts.families import BY_DRIVER, Family
 from drawbridge.facts.fleet import PublishedClass
 from drawbridge.facts.plugin_nodes import describe_left_to_plugin, find_plugin_nodes
 from drawbridge.judge.devices.device_index import DeviceIndex, DeviceReads
@@ -31,12 +32,14 @@ class _DoubtfulDriver(NamedTuple):
     slices: list[Slice]
 
 
-def find_published_classes(
+def find_published_classes(  # noqa: PLR0913  # one argument for each part of a cluster
     index: DeviceIndex,
     classes: Mapping[str, DeviceClass],
     selectors: Selectors,
     expressions: ExpressionEvaluator,
     departed: Iterable[Slice] = (),
+    *,
+    families: Mapping[str, Family] = BY_DRIVER,
 ) -> Mapping[str, PublishedClass]:
     """Return what is published for each class.
 
@@ -60,7 +63,7 @@ def find_published_classes(
             "",
         )
         left = describe_left_to_plugin(
-            plugins, selected, device_class.spec.extended_resource_name or ""
+            plugins, selected, device_class.spec.extended_resource_name or "", families
         )
         published[name] = PublishedClass(sum(selected.values()), doubt, left)
     return published

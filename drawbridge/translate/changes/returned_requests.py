@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from drawbridge.config.model import Legacy
+from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value
@@ -35,8 +35,8 @@ from drawbridge.translate.work_budget import WorkBudget
 
 # The fields of an ask that describe its devices.
 _DEVICES: Final = attrgetter(
-    "kind", "vendor", "count", "share", "selectors", "alternatives", "distinct", "colocation",
-    "joint", "admin", "partition", "passthrough", "settings", "users",
+    "kind", "named", "vendor", "count", "share", "selectors", "alternatives", "distinct",
+    "colocation", "joint", "admin", "partition", "passthrough", "settings", "users",
 )  # fmt: skip
 _REMEDY: Final = (
     "Remove the resource. To request other devices, remove the claim of Drawbridge and the "
@@ -60,7 +60,7 @@ class _Comparison(NamedTuple):
     requests: list[DeviceResource]
     original: Value
     original_requests: Mapping[Path, Mapping[str, DeviceResource]]  # by container and name
-    legacy: Legacy
+    configuration: Configuration
     budget: WorkBudget
 
     def find_original(self, request: DeviceResource) -> DeviceResource | None:
@@ -68,7 +68,9 @@ class _Comparison(NamedTuple):
         return self.original_requests.get(request.container, {}).get(request.name)
 
 
-def remove_returned_requests(pod: Value, legacy: Legacy, budget: WorkBudget) -> PodWithoutReturned:
+def remove_returned_requests(
+    pod: Value, configuration: Configuration, budget: WorkBudget
+) -> PodWithoutReturned:
     """Remove the requests for which their container already has a claim.
 
     A request for other devices than those of the claim is an error.
@@ -76,18 +78,21 @@ def remove_returned_requests(pod: Value, legacy: Legacy, budget: WorkBudget) -> 
     annotations = as_mapping(as_mapping(as_mapping(pod).get("metadata")).get("annotations"))
     if not isinstance(annotations.get(ORIGINAL_ANNOTATION), str):
         return PodWithoutReturned(pod)
-    requests = _find_beside_claims(pod, legacy, budget)
+    requests = _find_beside_claims(pod, configuration, budget)
     original = restore_original(_remove(pod, requests, budget).pod, budget) if requests else None
     if original is None:
         return PodWithoutReturned(pod)
-    idle = _find_idle(pod, requests, legacy, budget)
+    idle = _find_idle(pod, requests, configuration, budget)
     without_idle = _remove(pod, idle, budget).pod
     comparison = _Comparison(
         without_idle,
-        _find_beside_claims(without_idle, legacy, budget),
+        _find_beside_claims(without_idle, configuration, budget),
         original,
-        {each.user.path: each.resources for each in view_pod(original, legacy, budget).containers},
-        legacy,
+        {
+            each.user.path: each.resources
+            for each in view_pod(original, configuration.legacy, budget).containers
+        },
+        configuration,
         budget,
     )
     if findings := tuple(_find_contradictions(comparison)):
@@ -107,13 +112,17 @@ def _report(request: DeviceResource) -> Finding:
     )
 
 
-def _find_beside_claims(pod: Value, legacy: Legacy, budget: WorkBudget) -> list[DeviceResource]:
+def _find_beside_claims(
+    pod: Value, configuration: Configuration, budget: WorkBudget
+) -> list[DeviceResource]:
     """Return the device requests of the containers that also use a claim of Drawbridge."""
-    held = _find_held_containers(pod, legacy, budget)
+    held = _find_held_containers(pod, configuration, budget)
     return [request for container in held for request in container.resources.values()]
 
 
-def _find_held_containers(pod: Value, legacy: Legacy, budget: WorkBudget) -> Iterator[Container]:
+def _find_held_containers(
+    pod: Value, configuration: Configuration, budget: WorkBudget
+) -> Iterator[Container]:
     """Yield the containers that use a claim from a template of Drawbridge."""
     spec = as_mapping(as_mapping(pod).get("spec"))
     ours = {
@@ -121,17 +130,17 @@ def _find_held_containers(pod: Value, legacy: Legacy, budget: WorkBudget) -> Ite
         for claim in as_list(spec.get("resourceClaims"))
         if str(as_mapping(claim).get("resourceClaimTemplateName")).startswith(TEMPLATE_PREFIX)
     }
-    for container in view_pod(pod, legacy, budget).containers if ours else ():
+    for container in view_pod(pod, configuration.legacy, budget).containers if ours else ():
         used = as_list(as_mapping(container.raw.get("resources")).get("claims"))
         if any(as_mapping(one).get("name") in ours for one in used):
             yield container
 
 
 def _find_idle(
-    pod: Value, requests: list[DeviceResource], legacy: Legacy, budget: WorkBudget
+    pod: Value, requests: list[DeviceResource], configuration: Configuration, budget: WorkBudget
 ) -> list[DeviceResource]:
     """Return the requests of containers that request no devices, for example by a count of 0."""
-    current = read_pod(pod, legacy, budget)
+    current = read_pod(pod, configuration, budget)
     with_asks = {user.path for ask in current.asks for user in ask.users}
     removed = _list_removed(current)
     return [
@@ -194,7 +203,9 @@ def _find_returned(compared: _Comparison) -> list[DeviceResource]:
     """
     restored = restore_original(compared.pod, compared.budget)
     adds_no_ask = _count_asks(restored, compared) == _count_asks(compared.original, compared)
-    read = read_pod(restored, compared.legacy, compared.budget) if adds_no_ask else NO_REQUESTS
+    read = (
+        read_pod(restored, compared.configuration, compared.budget) if adds_no_ask else NO_REQUESTS
+    )
     removed = _list_removed(read)
     return [
         request
@@ -205,4 +216,4 @@ def _find_returned(compared: _Comparison) -> list[DeviceResource]:
 
 def _count_asks(pod: Value, compared: _Comparison) -> Counter[object]:
     """Count the asks of a pod, whatever the dialect and the resources that express them."""
-    return Counter(map(_DEVICES, read_pod(pod, compared.legacy, compared.budget).asks))
+    return Counter(map(_DEVICES, read_pod(pod, compared.configuration, compared.budget).asks))

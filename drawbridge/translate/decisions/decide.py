@@ -93,7 +93,7 @@ def stays_with_plugin(ask: Ask, facts: Facts | None) -> bool:
 def rate_asks(asks: Sequence[Ask], result: TargetResult) -> Expressibility:
     """Rate how well a claim can express asks: the worst rating of their rows and the target."""
     ratings = {result.expressibility, *(get_row(ask.row).expressibility for ask in asks)}
-    if any(ask.kind is Kind.OTHER for ask in asks):
+    if any(ask.kind is Kind.OTHER and not ask.named for ask in asks):
         ratings.add(Expressibility.NOT_EXPRESSIBLE)
     return next(each for each in _WORST_FIRST if each in ratings)
 

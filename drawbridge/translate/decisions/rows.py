@@ -118,7 +118,9 @@ LOSSES: Final[Mapping[str, str]] = {
 ROWS: Final[Mapping[str, Row]] = {row.name: row for row in _ROWS}
 _VENDORS: Final = "vendors/"
 # In these dialects the resource name alone selects the devices; the others read annotations too.
-_SELECTED_BY_NAME: Final = frozenset({"amd", "intel", "nos", "nvidia", "rdma", "sriov", "vendors"})
+_SELECTED_BY_NAME: Final = frozenset(
+    {"amd", "intel", "named", "nos", "nvidia", "rdma", "sriov", "vendors"}
+)
 
 
 def get_row(name: str) -> Row:

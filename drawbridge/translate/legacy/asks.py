@@ -21,7 +21,7 @@ class Kind(enum.StrEnum):
 
     GPU = "gpu"
     NIC = "nic"
-    OTHER = "other"  # a known device that no known DRA driver serves
+    OTHER = "other"  # any other device; without a name in the configuration, no driver is known
 
 
 class ContainerRole(enum.StrEnum):
@@ -69,6 +69,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
     cores: Percent | None = None  # None: neither a limit nor a guarantee of cores
     isolation: Isolation = Isolation.UNKNOWN
     replica: bool = False  # one of the equal replicas into which the cluster divides a device
+    amounts: tuple[tuple[str, int], ...] = ()  # of capacities, by configured resource name
     per_mille: int | None = None  # of a network device: the part of it, in thousandths
 
 
@@ -143,6 +144,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = ""  # unique in its pod; internal, used by source fields and joint allocations
     kind: Kind
+    # The resource name by which the configuration or a class selects devices; empty: the kind does.
+    named: str = ""
     row: str  # the row in the decision table: "<dialect>/<request>"
     vendor: str = ""  # "nvidia", "amd", "intel", ...; empty: any vendor
     count: int | None = 1  # None: all devices of the node

@@ -15,7 +15,10 @@ DEVICE_UNKNOWN = CODES.define(
         "spec.containers[0].resources.limits[example.com/npu]: example.com/npu: 1 is not a "
         "known device resource"
     ),
-    remedy="Map it to a known resource in `legacy.renames`, or keep its device plugin.",
+    remedy=(
+        "Name its DeviceClass in `targets[].resources`, map it to a known resource in "
+        "`legacy.renames`, or keep its device plugin."
+    ),
 )
 AMOUNT_UNREADABLE = CODES.define(
     "AmountUnreadable",

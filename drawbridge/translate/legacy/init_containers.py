@@ -190,6 +190,7 @@ def _share_satisfies(held: DeviceShare, wanted: DeviceShare | None) -> bool:
     cores = held.cores is None or (
         wanted.cores is not None and wanted.cores.value <= held.cores.value
     )
+    alike = alike and held.amounts == wanted.amounts
     return alike and cores and _memory_satisfies(held.memory, wanted.memory)
 
 

@@ -4,17 +4,18 @@ The dialects read one after the other. A resource belongs to the first dialect i
 reads it. A device resource that no dialect reads is reported.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
-from drawbridge.config.model import Legacy
+from drawbridge.config.model import Configuration, Legacy
 from drawbridge.documents.paths import Path
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
 from drawbridge.translate.codes import POD_TOO_COMPLEX
-from drawbridge.translate.legacy import rdma_tokens
+from drawbridge.translate.legacy import named_devices, rdma_tokens
 from drawbridge.translate.legacy.asks import NO_REQUESTS, Ask, PodRequests, SourceField
 from drawbridge.translate.legacy.codes import DEVICE_UNKNOWN, DIALECTS_MIXED
 from drawbridge.translate.legacy.dialects import (
@@ -38,6 +39,8 @@ from drawbridge.translate.legacy.node_labels import apply_node_labels
 from drawbridge.translate.legacy.pod_view import PodView, view_pod
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
+# They read all names of some form, unless the configuration or a class gives the name a meaning.
+_READ_LAST: Final[tuple[Dialect, ...]] = (vendors, sriov)
 # In the order in which they read a pod. The type states that each module is a Dialect.
 DIALECTS: Final[tuple[Dialect, ...]] = (
     koordinator,
@@ -51,8 +54,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     amd,
     intel,
     rdma,
-    vendors,
-    sriov,
+    *_READ_LAST,
 )
 # The positions in that order of the dialects that a word triggers.
 _TRIGGERED: Final[Mapping[str, Sequence[int]]] = {
@@ -73,30 +75,31 @@ _ALLOCATING_PROJECTS: Final[dict[str, str]] = {
 
 
 def read_pod(
-    pod: Value, legacy: Legacy | None = None, budget: WorkBudget | None = None
+    pod: Value, configuration: Configuration | None = None, budget: WorkBudget | None = None
 ) -> PodRequests:
     """Read the device requests of a pod or pod template. Accepts any plain value.
 
     A pod that needs more work than its budget allows has an error and no requests.
     """
     try:
-        return _read_pod(pod, legacy or Legacy(), budget or WorkBudget(pod))
+        return _read_pod(pod, configuration or Configuration(), budget or WorkBudget(pod))
     except WorkLimitError as limit:
         return PodRequests(findings=(POD_TOO_COMPLEX.at("spec", f"{limit}"),))
 
 
-def _read_pod(pod: Value, legacy: Legacy, budget: WorkBudget) -> PodRequests:
-    view = view_pod(pod, legacy, budget)
+def _read_pod(pod: Value, configuration: Configuration, budget: WorkBudget) -> PodRequests:
+    view = view_pod(pod, configuration.legacy, budget)
     if not view.readable:
         # An amount that cannot be parsed is not the same as no request: translate nothing.
         return PodRequests(findings=view.findings)
-    parts, unread = _read_dialects(view, legacy)
+    parts, unread = _read_dialects(view, configuration)
     if not parts and not view.findings and not any(one.resources for one in unread.containers):
         return NO_REQUESTS
     with_labels = apply_node_labels(view, tuple([ask for part in parts for ask in part.asks]))
     parts.append(with_labels)
     if any(container.zeros for container in view.containers):
-        parts.append(PodRequests(source_fields=tuple(_find_zeros(view, with_labels.asks))))
+        zeros = _find_zeros(view, with_labels.asks, configuration)
+        parts.append(PodRequests(source_fields=tuple(zeros)))
     inits = view.spec.get("initContainers")  # only init containers reuse devices of others
     asks, merged, shared = (
         share_devices(with_labels.asks, budget) if inits else (with_labels.asks, {}, ())
@@ -116,19 +119,37 @@ def _read_pod(pod: Value, legacy: Legacy, budget: WorkBudget) -> PodRequests:
     )
 
 
-def _read_dialects(view: PodView, legacy: Legacy) -> tuple[list[PodRequests], PodView]:
+def _read_dialects(
+    view: PodView, configuration: Configuration
+) -> tuple[list[PodRequests], PodView]:
     """Run the dialects in order. Also returns the pod without the resources they read."""
+    triggered = _triggered(view.triggers(), configuration.legacy)
+    reads: list[Callable[[PodView], PodRequests]] = [
+        partial(dialect.read, legacy=configuration.legacy) for dialect in triggered
+    ]
+    if configuration.named_devices:
+        last = sum(dialect in _READ_LAST for dialect in triggered)
+        reads.insert(len(reads) - last, partial(named_devices.read, configuration=configuration))
     unread = view
     parts = []
-    for dialect in _triggered(view.triggers(), legacy):
-        part = dialect.read(unread, legacy)
+    for read in reads:
+        part = read(unread)
         if part is not NO_REQUESTS:
             parts.append(part)
             unread = unread.without(part.source_fields)
     return parts, unread
 
 
-def _find_zeros(view: PodView, asks: Iterable[Ask]) -> Iterator[SourceField]:
+def find_dialects(name: str) -> tuple[str, ...]:
+    """Return the dialects that know a resource name by itself, and not only by its form."""
+    pod: Value = {"spec": {"containers": [{"resources": {"limits": {name: "1"}}}]}}
+    last = {dialect.NAME for dialect in _READ_LAST}
+    return tuple(dialect for dialect in read_pod(pod).dialects if dialect not in last)
+
+
+def _find_zeros(
+    view: PodView, asks: Iterable[Ask], configuration: Configuration
+) -> Iterator[SourceField]:
     """Find amounts of zero, which request nothing but are traces of a dialect.
 
     HAMi's webhook adds a GPU to a container that has any of its resources, whatever the amount. A
@@ -142,13 +163,13 @@ def _find_zeros(view: PodView, asks: Iterable[Ask]) -> Iterator[SourceField]:
     for container in view.containers:
         for name, zero in container.zeros.items():
             domain = name.partition("/")[0]
-            if domain in _TRIGGERED or name in _TRIGGERED:
+            if {domain, name} & _TRIGGERED.keys() or name in configuration.named_devices:
                 written = zero.original_name.partition("/")[0]
                 names = owners.get((container.user.path, written), ())
                 yield from zero.source_fields(asks=tuple(names))
 
 
-def _triggered(words: Iterable[str], legacy: Legacy) -> Iterable[Dialect]:
+def _triggered(words: Iterable[str], legacy: Legacy) -> Sequence[Dialect]:
     """Return the dialects that can apply to a pod with these triggers, in order."""
     positions = {position for word in words if word in _TRIGGERED for position in _TRIGGERED[word]}
     if legacy.networks:

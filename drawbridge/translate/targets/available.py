@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from drawbridge.config.model import Configuration, Target
+from drawbridge.config.string_formats import DriverName, ObjectName, ResourceName
 from drawbridge.facts.families import FAMILIES, Family, find_family
 from drawbridge.facts.model import Facts
 from drawbridge.names import PARTITION_ATTRIBUTE
@@ -47,19 +48,46 @@ def get_printer(target: DriverTarget) -> FamilyPrinter:
     return PRINTERS.get(target.family, _CUSTOM)
 
 
+def add_served_names(configuration: Configuration, facts: Facts | None) -> Configuration:
+    """Add a target for each name that a DeviceClass serves and that no entry has."""
+    served = [
+        (each.name, facts.find_class(classes[0]))
+        for each in (facts.names if facts else ())
+        if facts
+        and (classes := facts.find_resource(each.name).classes)
+        and each.name not in configuration.named_devices
+    ]
+    targets = tuple(
+        Target(
+            # Without devices, no driver is known, and a claim needs none.
+            driver=DriverName((*class_facts.drivers, class_facts.name)[0]),
+            class_=ObjectName(class_facts.name),
+            resources=(ResourceName(name),),
+        )
+        for name, class_facts in served
+        if class_facts
+    )
+    if not targets:
+        return configuration
+    return msgspec.structs.replace(configuration, targets=(*configuration.targets, *targets))
+
+
 def list_targets(
     ask: Ask, facts: Facts | None, configuration: Configuration
 ) -> tuple[DriverTarget, ...]:
     """Return the targets for an ask, in the order in which to try them."""
+    if ask.named:
+        devices = configuration.named_devices.get(ask.named)
+        return (_named(devices.target, facts, configuration),) if devices else ()
     if ask.kind is Kind.OTHER:
         return ()
-    if configuration.targets:
-        named = [
+    if any(configured.kind for configured in configuration.targets):
+        return tuple(
             _configured(configured, facts, configuration)
             for configured in configuration.targets
-            if Kind(configured.kind) is ask.kind
-        ]
-        return tuple(each for each in named if _same_vendor(ask.vendor, get_printer(each).vendor))
+            if configured.kind == ask.kind.value
+            and _same_vendor(ask.vendor, find_vendor(configured))
+        )
     chosen = [
         DriverTarget(
             family.driver,
@@ -68,7 +96,7 @@ def list_targets(
             Sharing.NONE,
             _VOCABULARIES[family.driver],
             facts,
-            _list_partitions(family.driver, configuration),
+            partitions=_list_partitions(family.driver, configuration),
         )
         for family in FAMILIES
         if family.kind == ask.kind and _same_vendor(ask.vendor, PRINTERS[family.driver].vendor)
@@ -77,6 +105,12 @@ def list_targets(
     # A DeviceClass may exist before its first device; pods should not wait for such a device.
     chosen.sort(key=lambda target: facts is not None and facts.find_driver(target.driver) is None)
     return tuple(chosen)
+
+
+def find_vendor(target: Target) -> str:
+    """Return the vendor of the devices of a configured target; empty if it is not known."""
+    family = find_family(target)
+    return target.vendor or (PRINTERS[family.driver].vendor if family else "")
 
 
 def _same_vendor(requested: str, supported: str) -> bool:
@@ -102,22 +136,43 @@ def _list_partitions(driver: str, configuration: Configuration) -> dict[int, tup
 
 def _configured(target: Target, facts: Facts | None, configuration: Configuration) -> DriverTarget:
     family = find_family(target)
-    if family is not None:
-        vocabulary = PRINTERS[family.driver].vocabulary(target.driver)
-    else:
-        vocabulary = generic.vocabulary(
-            target.driver,
-            {f"{word}": f"{name}" for word, name in target.attributes.items()},
-            {f"{word}": f"{name}" for word, name in target.capacities.items()},
-        )
-    vocabulary = msgspec.structs.replace(vocabulary, domain=f"{target.driver}")
-    driver = family.driver if family else f"{target.driver}"
+    if family is None:
+        return _declared(target, facts, configuration, target.sharing)
+    vocabulary = PRINTERS[family.driver].vocabulary(target.driver)
     return DriverTarget(
-        driver,
+        family.driver,
         f"{target.driver}",
         f"{target.class_}",
         target.sharing,
-        vocabulary,
+        msgspec.structs.replace(vocabulary, domain=f"{target.driver}"),
         facts,
+        partitions=_list_partitions(f"{target.driver}", configuration),
+    )
+
+
+def _named(target: Target, facts: Facts | None, configuration: Configuration) -> DriverTarget:
+    """Return the target of a configured name, of whose devices only the entry tells."""
+    sharing = Sharing.MEMORY if target.amounts else target.sharing
+    return _declared(target, facts, configuration, sharing)
+
+
+def _declared(
+    target: Target, facts: Facts | None, configuration: Configuration, sharing: str | int
+) -> DriverTarget:
+    """Return a target with the attributes and capacities that its entry declares."""
+    vocabulary = generic.vocabulary(
+        target.driver,
+        {f"{word}": f"{name}" for word, name in target.attributes.items()},
+        {f"{word}": f"{name}" for word, name in target.capacities.items()},
+        {f"{name}": f"{capacity}" for name, capacity in target.amounts.items()},
+    )
+    return DriverTarget(
+        "",
+        f"{target.driver}",
+        f"{target.class_}",
+        sharing,
+        msgspec.structs.replace(vocabulary, domain=f"{target.driver}"),
+        facts,
+        find_vendor(target),
         _list_partitions(f"{target.driver}", configuration),
     )

@@ -5,7 +5,7 @@ with the same joint allocation become one part, because constraints do not reach
 `drawbridge.translate.decisions` decides about asks that are expressed with losses, or not at all.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from drawbridge.translate.targets.linked import LinkedCounts, count_linked
 from drawbridge.translate.targets.nearness import colocate
 from drawbridge.translate.targets.plan import (
     ClaimPart,
+    DriverTarget,
     Expressibility,
     ProximityRule,
     RequestConfig,
@@ -141,7 +142,8 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> Chos
         lost = {codes.LOSES.get(each.code, "") for each in expanded.findings} & codes.GUARDED
         refused = sorted(lost - set(configuration.decisions.allow_loss_of))
         if not refused:
-            return ChosenTarget(ask, target, expanded)
+            findings = (*expanded.findings, *_report_vendor(ask, target))
+            return ChosenTarget(ask, target, replace(expanded, findings=findings))
         reasons += [
             f"{finding.message.partition(': ')[2]}, so {codes.LOSES[finding.code]} is lost"
             for finding in expanded.findings
@@ -150,6 +152,16 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> Chos
     raise NotExpressibleError(
         "; ".join(dict.fromkeys(reasons)) or _explain_no_target(ask, configuration)
     )
+
+
+def _report_vendor(ask: Ask, target: DriverTarget) -> Iterator[Finding]:
+    """Report a driver of which nothing says that its devices are those that the pod names."""
+    if ask.vendor and not (ask.named or target.family or target.vendor):
+        message = (
+            f"becomes a device of {target.driver}, of which the configuration does not say that "
+            f"it is a driver of {ask.vendor} devices"
+        )
+        yield make_finding(codes.VENDOR_NOT_DECLARED, ask, message)
 
 
 def _explain_no_target(ask: Ask, configuration: Configuration) -> str:

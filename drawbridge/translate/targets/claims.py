@@ -3,6 +3,7 @@
 The same parts give the same specs, whatever the names of the containers.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -206,17 +207,18 @@ def _compose_rules(names: Sequence[str], claim: _ClaimBuilder) -> Rules:
 
 
 def _name_requests(requests: Sequence[UnnamedRequest]) -> list[str]:
-    """Name requests after their kind, with a number if several have the same kind."""
-    if len(requests) == 1:
-        return [requests[0].kind]
+    """Name requests after their kind, with a number if several have the same kind.
+
+    The kind of a configured resource name can look like a number of another kind.
+    """
     totals = Counter(each.kind for each in requests)
-    seen: Counter[str] = Counter()
-    names = []
-    for request in requests:
-        several = totals[request.kind] > 1
-        names.append(f"{request.kind}-{seen[request.kind]}" if several else request.kind)
-        seen[request.kind] += 1
-    return names
+    numbers = {kind: itertools.count() for kind, total in totals.items() if total > 1}
+
+    def name(kind: str) -> str:
+        candidates = (f"{kind}-{number}" for number in numbers.get(kind, ()))
+        return next((each for each in candidates if each not in totals), kind)
+
+    return [name(each.kind) for each in requests]
 
 
 def _group_by_user(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from drawbridge.finding import Activity, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity, Trait
 
 CODES = Codes(Activity.TRANSLATE)
 
@@ -34,6 +34,23 @@ EXCLUSIVITY_LOST = CODES.define(
     example="gpu.nvidia.com shares every device without a limit",
     remedy="Change how the driver shares devices, or add exclusivity to `decisions.allowLossOf`.",
     loses="exclusivity",
+)
+VENDOR_NOT_DECLARED = CODES.define(
+    "VendorNotDeclared",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
+    text=(
+        "The pod names devices of a vendor, and the first target that can serve them has a driver "
+        "that Drawbridge does not know, without a `family` or a `vendor`."
+    ),
+    example=(
+        "nvidia.com/gpu: becomes a device of fpga.example.com, of which the configuration does not "
+        "say that it is a driver of nvidia devices"
+    ),
+    remedy=(
+        "Set `vendor` of the target. For devices with a resource name of their own, set "
+        "`resources` instead of `kind`."
+    ),
 )
 LIMITS_ENFORCED = CODES.define(
     "LimitsEnforced",

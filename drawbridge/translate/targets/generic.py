@@ -5,7 +5,14 @@ from typing import Final
 
 import msgspec
 
-from drawbridge.translate.legacy.asks import Ask, Bytes, Distinctness, Isolation, Kind
+from drawbridge.translate.legacy.asks import (
+    Ask,
+    Bytes,
+    DeviceShare,
+    Distinctness,
+    Isolation,
+    Kind,
+)
 from drawbridge.translate.targets import codes, nics
 from drawbridge.translate.targets.plan import (
     DevicePlan,
@@ -38,14 +45,20 @@ _CAPACITIES: Final = ("memory", "cores", "shares")
 
 
 def vocabulary(
-    domain: str, attributes: Mapping[str, str] = {}, capacities: Mapping[str, str] = {}
+    domain: str,
+    attributes: Mapping[str, str] = {},
+    capacities: Mapping[str, str] = {},
+    amounts: Mapping[str, str] = {},
 ) -> DriverVocabulary:
     """Return what the driver publishes, as configured; names without a domain are its own."""
     names = {
         field: attributes[word] for word, field in _ATTRIBUTES.items() if word in attributes
     } | {word: capacities[word] for word in _CAPACITIES if word in capacities}
-    full = {field: name if "/" in name else f"{domain}/{name}" for field, name in names.items()}
-    return make_vocabulary(full)
+    return make_vocabulary(_qualify(names, domain), amounts=_qualify(amounts, domain))
+
+
+def _qualify(names: Mapping[str, str], domain: str) -> dict[str, str]:
+    return {word: name if "/" in name else f"{domain}/{name}" for word, name in names.items()}
 
 
 def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
@@ -54,7 +67,7 @@ def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
         raise NotExpressibleError(f"{target.driver} is not known to support passthrough")
     if ask.partition and not target.vocabulary.profile:
         raise NotExpressibleError(f"{target.driver} publishes no attribute for the profile")
-    if ask.kind is Kind.NIC:
+    if ask.kind is Kind.NIC and not (ask.share and ask.share.amounts):
         return DevicePlan(
             class_=target.require_class(target.class_),
             ask_selectors=ask.selectors,
@@ -82,6 +95,8 @@ def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
 def _shared(ask: Ask, base: DevicePlan, target: DriverTarget) -> DevicePlan:
     target.require_field("exactly.capacity")
     share, names = ask.share, target.vocabulary
+    if share is not None and share.amounts:
+        return msgspec.structs.replace(base, amounts=_named_amounts(share, target))
     if share is None or share.replica or share.isolation is Isolation.MIG:
         raise NotExpressibleError(
             f"{target.driver} shares devices by amount, but the pod requests no amount"
@@ -102,6 +117,15 @@ def _shared(ask: Ask, base: DevicePlan, target: DriverTarget) -> DevicePlan:
         )
         losses.append(make_finding(codes.CORES_NOT_LIMITED, ask, message))
     return msgspec.structs.replace(base, amounts=amounts, losses=tuple(losses))
+
+
+def _named_amounts(share: DeviceShare, target: DriverTarget) -> dict[str, RequestedAmount]:
+    """Return what a share takes of each capacity: nothing of those that the pod does not name."""
+    requested = dict(share.amounts)
+    return {
+        _published_name(capacity, name, target): format_bytes(requested.get(name, 0))
+        for name, capacity in target.vocabulary.amounts.items()
+    }
 
 
 def _published_name(name: str, capacity: str, target: DriverTarget) -> str:

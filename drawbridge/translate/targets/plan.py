@@ -39,6 +39,7 @@ class DriverTarget(msgspec.Struct, frozen=True):
     sharing: str | int
     vocabulary: DriverVocabulary
     facts: Facts | None = None
+    vendor: str = ""  # of the devices, if a configured target declares it
     # The configured attributes for partitions of the link between devices, by their size.
     partitions: Mapping[int, tuple[str, ...]] = {}
 
@@ -59,9 +60,15 @@ class DriverTarget(msgspec.Struct, frozen=True):
         return driver.attributes if driver else {}
 
     def require_class(self, name: str) -> str:
-        """Return the class name; raise NotExpressibleError if the class is known not to exist."""
-        if self.facts and self.facts.find_class(name) is None:
+        """Return the class name; raise NotExpressibleError if the driver has no such class."""
+        known = self.facts.find_class(name) if self.facts else None
+        if self.facts and known is None:
             raise NotExpressibleError(f"DeviceClass {name} does not exist")
+        if known and known.drivers and self.driver not in known.drivers:
+            drivers = " and ".join(known.drivers)
+            raise NotExpressibleError(
+                f"DeviceClass {name} selects devices of {drivers}, not of {self.driver}"
+            )
         return name
 
     def require_field(self, field: str) -> None:

@@ -120,7 +120,7 @@ def compose_request(ask: Ask, expanded: ExpandedPlan, count: int | None) -> Unna
         ]
         body = {"firstAvailable": subs}
     devices = MAX_RESULTS if count is None else count
-    return UnnamedRequest(f"{ask.kind}", body, devices, ask.name, ask.users)
+    return UnnamedRequest(_name_request(ask), body, devices, ask.name, ask.users)
 
 
 def compose_counted_request(
@@ -141,7 +141,16 @@ def compose_counted_request(
         for prefix, alternative in zip(prefixed, expanded.alternatives, strict=True)
     ]
     body: dict[str, Value] = {"firstAvailable": subs[:MAX_ALTERNATIVES]}
-    return UnnamedRequest(f"{ask.kind}", body, max(counts), ask.name, ask.users)
+    return UnnamedRequest(_name_request(ask), body, max(counts), ask.name, ask.users)
+
+
+def _name_request(ask: Ask) -> str:
+    """Name a request after the configured resource name, else after the kind of device."""
+    return _shorten(ask.named.partition("/")[2]) or f"{ask.kind}"
+
+
+def _shorten(text: str) -> str:
+    return _NOT_LABEL.sub("-", text.lower()).strip("-")[:50].rstrip("-")
 
 
 def _fit_preferences(
@@ -310,7 +319,6 @@ def _name_alternatives(alternatives: Sequence[DeviceAlternative]) -> list[str]:
     """Name subrequests after their products, each name once."""
     names: list[str] = []
     for number, alternative in enumerate(alternatives):
-        plain = _NOT_LABEL.sub("-", alternative.name.lower()).strip("-")[:50].rstrip("-")
-        name = plain or f"way-{number}"
+        name = _shorten(alternative.name) or f"way-{number}"
         names.append(name if name not in names else f"{name}-{number}")
     return names

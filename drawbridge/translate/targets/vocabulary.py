@@ -58,6 +58,7 @@ class DriverVocabulary(msgspec.Struct, frozen=True, kw_only=True):
     shares: str = ""
     resource: str = ""  # the resource pool, without its domain
     resource_full: str = ""  # the resource pool, with its domain
+    amounts: Mapping[str, str] = {}  # the capacity of each resource name that is a part of it
     nics: Mapping[NicKind, str] = {}  # a CEL expression for each kind
     always_published: frozenset[str] = frozenset()  # published on every device
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drawbridge.config.model import Legacy
+from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.values import equal_json
 from drawbridge.names import ORIGINAL_ANNOTATION
@@ -172,7 +172,7 @@ def test_a_forged_original_annotation_reverts_no_other_change(
                 new["spec"]["activeDeadlineSeconds"] = value
             case "mine":
                 new["metadata"]["annotations"]["mine"] = value
-    edits, _ = preserve_translation(old, new, Legacy())
+    edits, _ = preserve_translation(old, new, Configuration())
     assert equal_json(apply_edits(new, edits), new)
 
 
@@ -213,7 +213,7 @@ def test_the_original_pod_with_injected_values_changes_nothing(
         return
     current = injected(apply_edits(pod, done.edits), asked(pod), steps)
     update = restore_original(current)
-    edits, findings = preserve_translation(current, update, by.configuration.legacy)
+    edits, findings = preserve_translation(current, update, by.configuration)
     assert findings == ()
     kept = apply_edits(update, edits)
     assert without_theirs(kept) == without_theirs(current)
