@@ -16,8 +16,6 @@ from drawbridge.config.available_fields import (
     is_partly_available,
 )
 from drawbridge.config.model import (
-    ATTRIBUTE_WORDS,
-    CAPACITY_WORDS,
     REQUIRED,
     Compatibility,
     Configuration,
@@ -25,10 +23,10 @@ from drawbridge.config.model import (
     Operator,
     Placement,
     Policy,
-    Target,
     check_partitions,
 )
 from drawbridge.config.schema import PLACES
+from drawbridge.config.target import ATTRIBUTE_WORDS, CAPACITY_WORDS, Target
 from drawbridge.dra.codes import FIELD_MISSING
 from drawbridge.dra.decode_errors import Hook, Schema, describe_choice, walk
 from drawbridge.dra.gates import NEWEST

@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from drawbridge.config.model import Configuration, Target
+from drawbridge.config.model import Configuration
+from drawbridge.config.target import Target
 
 GPU: Final = "gpu"
 NIC: Final = "nic"

@@ -8,7 +8,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from drawbridge.config.model import Configuration, NamedDevices, Target
+from drawbridge.config.model import Configuration
+from drawbridge.config.target import NamedDevices, Target
 from drawbridge.translate.legacy.asks import Ask, DeviceShare, Kind, PodRequests
 from drawbridge.translate.legacy.codes import REQUESTS_CONTRADICT
 from drawbridge.translate.legacy.dialects import vgpu

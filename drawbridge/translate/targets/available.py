@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from drawbridge.config.model import Configuration, Target
+from drawbridge.config.model import Configuration
 from drawbridge.config.string_formats import DriverName, ObjectName, ResourceName
+from drawbridge.config.target import Target
 from drawbridge.facts.families import FAMILIES, Family, find_family
 from drawbridge.facts.model import Facts
 from drawbridge.names import PARTITION_ATTRIBUTE
