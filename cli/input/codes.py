@@ -49,6 +49,26 @@ POD_UNKNOWN = CODES.define(
     remedy="Check the name, and set the namespace with `-n`. For a workload, pass TYPE/NAME.",
 )
 
+KUSTOMIZATION_NOT_BUILT = CODES.define(
+    "KustomizationNotBuilt",
+    Severity.ERROR,
+    text=(
+        "A kustomization cannot be built, or the input is only a part of one. Its bases, patches "
+        "and components are not read alone: what they give is known after the build only."
+    ),
+    example="overlays/prod: the folder is a kustomization, and no program to build it is installed",
+    remedy="Pass the output: `kustomize build DIR | drawbridge ... -f -`.",
+)
+CHART_NOT_RENDERED = CODES.define(
+    "ChartNotRendered",
+    Severity.ERROR,
+    text=(
+        "A folder is a Helm chart. Drawbridge does not render it, because the release and its "
+        "values decide what the chart gives."
+    ),
+    example="charts/vllm: the folder is a Helm chart, as it has Chart.yaml",
+    remedy="Pass the output: `helm template RELEASE DIR -f VALUES | drawbridge ... -f -`.",
+)
 ALLOCATOR_NOT_ASKED = CODES.define(
     "AllocatorNotAsked",
     Severity.WARNING,

@@ -1,13 +1,14 @@
 """Reads files, folders and the standard input into documents.
 
 Reads the .yaml, .yml and .json files of a folder and its subfolders, sorted by name, and skips
-hidden folders. Yields a finding for each file that cannot be read.
+hidden folders. A folder with a kustomization is built instead (cli.input.builds), and a Helm chart
+is refused. Yields a finding for each file that cannot be read.
 """
 
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from drawbridge.documents.codes import FILE_UNREADABLE
 from drawbridge.documents.document import Document, LocatedFinding, Source
@@ -18,6 +19,9 @@ SUFFIXES = (".yaml", ".yml", ".json")
 MOST_BYTES = 1 << 30
 INPUT = "-"
 INPUT_NAME = "<stdin>"
+BUILD_NAME: Final = "<build>"  # in the folder that was built
+CHART: Final = "Chart.yaml"
+KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
 
 def read_documents(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Document | LocatedFinding]:
@@ -41,38 +45,81 @@ def read_sources(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Source | Loc
         for file in _files(path):
             if isinstance(file, LocatedFinding):
                 yield file
-            elif (real := _real_path(file)) not in seen:
+                continue
+            real = _real_path(file if isinstance(file, str) else file.name)
+            if real not in seen:
                 seen.add(real)
-                yield _read_file(file)
+                yield _read_file(file) if isinstance(file, str) else file
 
 
-def _files(path: str) -> Iterator[str | LocatedFinding]:
+def _files(path: str) -> Iterator[str | Source | LocatedFinding]:
+    """Yield the files of a path, the output of its builds, and findings."""
     if not Path(path).is_dir():
-        yield path
+        yield from _named_file(path)
         return
+    kustomizations: list[Path] = []
     is_any = False
-    for file in _walk_folder(path):
+    for file in _walk_folder(path, kustomizations):
         is_any = True
         yield file
-    if not is_any:
+    if kustomizations:
+        from cli.input.builds import build_folders  # noqa: PLC0415  # few inputs need it
+
+        yield from build_folders(kustomizations)
+    elif not is_any:
         yield unreadable_file(path, "no .yaml, .yml or .json file in this folder")
 
 
-def _walk_folder(folder: str) -> Iterator[str | LocatedFinding]:
-    """Yield the files of a folder, then those of its subfolders, sorted by name."""
+def _named_file(path: str) -> Iterator[str | Source | LocatedFinding]:
+    """Yield a file, unless it is a part of a kustomization."""
+    try:
+        above = [each for each in Path(path).absolute().parents if _is_kustomization(each)]
+    except ValueError:
+        above = []  # not a valid path
+    if Path(path).name in KUSTOMIZATIONS:
+        yield from _files(str(Path(path).parent))
+        return
+    if above:
+        from cli.input.builds import refuse_patch  # noqa: PLC0415  # few inputs need it
+
+        if refused := refuse_patch(path, above):
+            yield refused
+            return
+    yield path
+
+
+def _is_kustomization(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in KUSTOMIZATIONS)
+
+
+def _walk_folder(
+    folder: str, kustomizations: list[Path], *, built: bool = False
+) -> Iterator[str | LocatedFinding]:
+    """Yield the files of a folder, then those of its subfolders, sorted by name.
+
+    The files below a kustomization belong to its build; only other kustomizations are looked for.
+    """
     try:
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         yield unreadable_file(folder, _error_text(error))
         return
+    if _is_kustomization(Path(folder)):
+        kustomizations.append(Path(folder))
+        built = True
+    elif not built and any(each.name == CHART for each in ordered):
+        from cli.input.builds import refuse_chart  # noqa: PLC0415  # few inputs need it
+
+        yield refuse_chart(folder)
+        return
     for entry in ordered:
-        if entry.name.endswith(SUFFIXES) and not entry.is_dir():
+        if not built and entry.name.endswith(SUFFIXES) and not entry.is_dir():
             yield entry.path
     for entry in ordered:
         # A link to a folder may form a cycle. Mounted ConfigMaps link to their own folder.
         if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-            yield from _walk_folder(entry.path)
+            yield from _walk_folder(entry.path, kustomizations, built=built)
 
 
 def _real_path(path: str) -> str:

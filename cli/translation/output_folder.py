@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cli.input import codes
-from cli.input.files import INPUT_NAME
+from cli.input.files import BUILD_NAME, INPUT_NAME
 from cli.translation.edited_manifests import EditResult
 from cli.translation.manifest_text import join_documents, print_each
 from drawbridge.documents.document import LocatedFinding
@@ -59,9 +59,15 @@ def _targets(result: EditResult, inputs: Sequence[str]) -> Iterator[_Target]:
 
 
 def _name_in_folder(name: str, inputs: Sequence[str]) -> str:
-    """Return the path of a file below the folder of the input that contains it."""
+    """Return the path of a file below the folder of the input that contains it.
+
+    The output of a build becomes a file beside its folder.
+    """
     if name == INPUT_NAME:
         return _STDIN_FILE
+    if Path(name).name == BUILD_NAME:
+        folder = Path(name).parent
+        return _name_in_folder(f"{folder if folder.name else folder.resolve()}.yaml", inputs)
     for source in inputs:
         if Path(source).is_dir() and Path(name).is_relative_to(source):
             return Path(name).relative_to(source).as_posix()

@@ -3,10 +3,11 @@
 A fenced block marked `console` has commands (`$ ` lines, continued by a final backslash) and their
 output. The blocks of a page run in order in one folder with `examples/`, each command in a shell. A
 line `...` stands for any lines. A command without output in the page must succeed; a command with
-output must print exactly that. Blocks that cannot run here have a second
-word: `console cluster` needs a real cluster, `console install` changes the machine, `console rig`
-starts control planes, and those of `console play` run in `test_play`. Of `make`, only the demo
-runs; other targets must exist in the Makefile.
+output must print exactly that. Those of a block `console renderers` have the pinned kustomize and
+helm; without Go, the page is skipped from there on. Blocks that cannot run here have a second word:
+`console cluster` needs a real cluster, `console install` changes the machine, `console rig` starts
+control planes, and those of `console play` run in `test_play`. Of `make`, only the demo runs; other
+targets must exist in the Makefile.
 """
 
 import os
@@ -21,6 +22,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.manifests.rendering import find_program
+
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PLAY = "play"
@@ -30,6 +33,7 @@ NOT_RUN = {
     "rig",  # starts control planes, as `make e2e` does
     PLAY,
 }
+RENDERERS = "renderers"
 MADE = {"demo": "python -m cli.demo"}
 # Exit codes of an unhandled exception, and of a command that is not executable or not found.
 NEVER = (3, 126, 127)
@@ -97,7 +101,9 @@ def run(step: Step, folder: Path, **more: str) -> subprocess.CompletedProcess[st
     commands = Path(sys.executable).parent
     environment = {
         **{name: value for name, value in os.environ.items() if name != "KUBECONFIG"},
-        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join(
+            [str(commands), *filter(None, [more.get("RENDERERS")]), os.environ["PATH"]]
+        ),
         "HOME": str(folder),
         "NO_COLOR": "1",
         "PYTHONIOENCODING": "utf-8",
@@ -122,11 +128,15 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
     for block in console(page):
         assert steps(block), f"{block.place}: no command"
         for word in block.words[1:]:
-            assert word in NOT_RUN, f"{block.place}: unknown word {word!r} behind console"
+            known = word in (*NOT_RUN, RENDERERS)
+            assert known, f"{block.place}: unknown word {word!r} behind console"
         if NOT_RUN & {*block.words[1:]}:
             continue
+        more = {}
+        if RENDERERS in block.words[1:]:
+            more["RENDERERS"] = str(find_program("kustomize").parent)
         for step in steps(block):
-            does(step, block, tmp_path)
+            does(step, block, tmp_path, **more)
 
 
 def does(step: Step, block: Block, folder: Path, **more: str) -> None:

@@ -20,6 +20,22 @@ REQUEST_NOT_IN_POD = CODES.define(
         "that creates them."
     ),
 )
+RENDERED_LATER = CODES.define(
+    "RenderedLater",
+    Severity.WARNING,
+    text=(
+        "An object of Flux, Argo CD or K3s has values or patches for what the tool renders. They "
+        "may request devices in ways that are known only after that."
+    ),
+    example=(
+        "spec.values: HelmRelease changes what it renders by values, which is not translated; it "
+        "names nvidia.com/gpu"
+    ),
+    remedy=(
+        "Let the webhook translate the pods when they are created, or translate the output of the "
+        "tool. docs/gitops.md shows how."
+    ),
+)
 QUOTA_COUNTS_NAMES = CODES.define(
     "QuotaCountsNames",
     Severity.WARNING,

@@ -15,7 +15,7 @@ from drawbridge.documents.values import Value
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes import scheduler
 from drawbridge.translate.changes.template import ClaimTemplate
-from drawbridge.translate.manifests import argo, quotas, ray
+from drawbridge.translate.manifests import argo, gitops, quotas, ray
 from drawbridge.translate.manifests.codes import REQUEST_NOT_IN_POD
 from drawbridge.translate.manifests.workloads import (
     Place,
@@ -53,8 +53,9 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
         templates |= {each.name: _with_namespace(each, value) for each in translation.templates}
         findings += _report_place(value, place, translation)
         classes |= dict.fromkeys(translation.classes)
+    carried = list(gitops.report_carried(value))
     findings = [
-        *_report_other_requests(value, tuple(translated_places)),
+        *(carried or _report_other_requests(value, tuple(translated_places))),
         *quotas.report_quotas(value),
         *findings,
     ]

@@ -122,14 +122,14 @@ def find_places(
         return ()
     key = group_kind(value)
     places = [
-        _template_place(value, path)
+        _template_place(template, path)
         for pattern in templates.get(key, ())
-        for path in _follow(value, pattern)
+        for path, template in follow_path(value, pattern)
     ]
     places += [
-        _spec_place(value, path)
+        _spec_place(spec, path)
         for pattern in specs.get(key, ())
-        for path in _follow(value, pattern)
+        for path, spec in follow_path(value, pattern)
     ]
     return tuple(place for place in places if place is not None)
 
@@ -142,35 +142,32 @@ def find_other_requests(value: Value, places: tuple[Place, ...]) -> tuple[Untran
     return tuple(_find_requests(value, (), covered))
 
 
-def _follow(value: Value, pattern: str, path: Path = ()) -> Iterator[Path]:
-    """Yield the paths that match a pattern and exist."""
+def follow_path(value: Value, pattern: str, path: Path = ()) -> Iterator[tuple[Path, Value]]:
+    """Yield the paths that match a pattern and exist, each with its value."""
     if not pattern:
-        if isinstance(value, dict):
-            yield path
+        yield path, value
         return
     step, _, rest = pattern.partition(".")
     name = step.removesuffix("[]").removesuffix("{}")
     child = value.get(name) if isinstance(value, dict) else None
     if step.endswith("[]"):
         for number, item in enumerate(child if isinstance(child, list) else ()):
-            yield from _follow(item, rest, (*path, name, number))
+            yield from follow_path(item, rest, (*path, name, number))
     elif step.endswith("{}"):
         for key, item in (child if isinstance(child, dict) else {}).items():
-            yield from _follow(item, rest, (*path, name, key))
-    else:
-        yield from _follow(child, rest, (*path, name))
+            yield from follow_path(item, rest, (*path, name, key))
+    elif child is not None:
+        yield from follow_path(child, rest, (*path, name))
 
 
-def _template_place(value: Value, path: Path) -> Place | None:
-    template = get_value(value, path)
+def _template_place(template: Value, path: Path) -> Place | None:
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
         return None
     return Place(template, path, {(): path}, is_pod=not path)
 
 
-def _spec_place(value: Value, path: Path) -> Place | None:
+def _spec_place(spec: Value, path: Path) -> Place | None:
     """Return a spec with annotations next to its containers in the form of a pod template."""
-    spec = get_value(value, path)
     if not isinstance(spec, dict):
         return None
     containers = spec.get("containers")

@@ -1,0 +1,22 @@
+"""Values and patches in objects of Flux, Argo CD and K3s are named, with the devices in them."""
+
+from pathlib import Path
+
+import pytest
+
+from drawbridge.translate.manifests.objects import translate_object
+from drawbridge.translate.pods import TranslationContext
+from tests.tables import YamlValue, load_cases
+
+CASES = load_cases(Path(__file__).parent / "cases" / "gitops.yaml")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["title"])
+def test_what_is_rendered_later_is_named_with_its_devices(case: YamlValue) -> None:
+    result = translate_object(case["object"], "Object/x", TranslationContext())
+    found = {each.path: each for each in result.findings}
+    assert found.keys() == case["found"].keys()
+    for path, names in case["found"].items():
+        assert names in found[path].message
+        assert bool(names) == ("/" in found[path].message)
+    assert not result.edits
