@@ -63,7 +63,7 @@ def _describe_object(
     document: Document, result: TranslatedObject, ledger: Ledger, cluster: SampleCluster
 ) -> list[Row]:
     asked = Outcomes(cluster.context).asked(document.value)
-    rows = [("requests", ", ".join(asked) or "no devices")]
+    rows = [("requests", "; ".join(asked) or "no devices")]
     rows += [("claim", line) for line in became_claims(result.templates)]
     rows += [(f"{each.severity}", f"{each.message} [{each.code}]") for each in _shown(result)]
     if not any(each.severity is Severity.ERROR for each in result.findings):

@@ -6,7 +6,10 @@ unchanged.
 
 import argparse
 
+from msgspec.structs import replace
+
 from cli.input.files import read_sources
+from cli.terminal import output
 from cli.terminal.cluster_options import (
     add_config_option,
     add_facts_option,
@@ -22,6 +25,7 @@ from cli.translation import edit_output
 from cli.translation.edited_manifests import EditResult
 from cli.translation.input import TranslationInput, read_translation_input
 from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.translate.changes.patch import Original
 from drawbridge.translate.manifests.objects import (
     TranslatedObject,
     report_unreadable,
@@ -46,65 +50,92 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_config_option(parser)
     add_version_options(parser)
     edit_output.add_edit_options(parser)
+    original = parser.add_mutually_exclusive_group()
+    original.add_argument(
+        "--no-original",
+        action="store_const",
+        const=Original.NONE,
+        dest="original",
+        help="leave out the annotations of Drawbridge; undo then needs the original manifests",
+    )
+    original.add_argument(
+        "--short-original",
+        action="store_const",
+        const=Original.SHORT,
+        dest="original",
+        help="write the annotation that undo reads in about half of the space",
+    )
+    parser.add_argument(
+        "--readable-names",
+        action="store_true",
+        help="name templates after their workload, such as train-gpu-41bcef07, for files that you"
+        " commit; the controller then neither creates nor deletes them",
+    )
+    parser.set_defaults(original=Original.FULL)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the translation."""
     sources = list(read_sources(options.filename, streams.stdin))
     inputs = read_translation_input(options, streams, sources)
+    context = inputs.context
+    if context is None:
+        # Manifests that are printed without their translation reach `kubectl apply`.
+        form = "json" if options.output == "json" else "text"
+        return output.print_unreadable(inputs.findings, form, streams)
+    context = replace(context, original=options.original, readable_names=options.readable_names)
     result = EditResult(findings=inputs.findings)
 
     def edit(document: Document) -> TranslatedObject:
-        return _translate_document(document, inputs.context)
+        return _translate_document(document, context)
 
     for source in with_progress(sources, options, streams):
         if isinstance(source, LocatedFinding):
             result.findings.append(source)
         else:
             result.edit_file(source, edit)
-    _judge_translations(inputs, result)
+    _judge_translations(inputs, context, result)
     result.drop_input_templates()
     edit_output.write_output_folder(result, options, streams)
     verbose = options.verbose
     edit_output.print_result(
-        result, options, streams, lambda: _describe(result, inputs, verbose=verbose)
+        result, options, streams, lambda: _describe(result, inputs, context, verbose=verbose)
     )
     changed = options.exit_code and bool(result.changed)
     return exit_code(result.findings, strict=options.strict, changed=changed)
 
 
-def _translate_document(document: Document, context: TranslationContext | None) -> TranslatedObject:
+def _translate_document(document: Document, context: TranslationContext) -> TranslatedObject:
     """Translate an object; report the device requests of other documents."""
     if document.findings:
         requests = report_unreadable(document.refused, document.name)
         return TranslatedObject(findings=tuple(requests))
-    if context is None:
-        return TranslatedObject()
     return translate_object(document.value, document.name, context)
 
 
-def _judge_translations(inputs: TranslationInput, result: EditResult) -> None:
+def _judge_translations(
+    inputs: TranslationInput, context: TranslationContext, result: EditResult
+) -> None:
     """Add the verdicts of the judge about the claims of this translation, with a cluster."""
     translated = [
         edited.document for edited in result.objects if edited.changed and edited.result.templates
     ]
-    if inputs.context is None or inputs.cluster is None or not translated:
+    if inputs.cluster is None or not translated:
         return
     from cli.checking.pod_verdicts import judge_translations  # noqa: PLC0415  # loads the CEL engine
 
-    result.findings += judge_translations(translated, inputs.context, *inputs.cluster)
+    result.findings += judge_translations(translated, context, *inputs.cluster)
 
 
 def _describe(
-    result: EditResult, inputs: TranslationInput, *, verbose: bool
+    result: EditResult, inputs: TranslationInput, context: TranslationContext, *, verbose: bool
 ) -> tuple[list[str], list[str]]:
     """Return the outcomes of the workloads, with their placement if the cluster is known."""
     from cli.translation.outcomes import Outcomes  # noqa: PLC0415  # only a report needs it
 
     preview = None
-    if inputs.cluster is not None and inputs.context is not None:
+    if inputs.cluster is not None:
         from cli.translation.placement_preview import make_preview  # noqa: PLC0415  # loads the CEL engine
 
-        context = inputs.context
         preview = make_preview(*inputs.cluster, context.configuration, context.facts)
-    return Outcomes(inputs.context, preview).describe(result, verbose=verbose)
+    return Outcomes(context, preview).describe(result, verbose=verbose)

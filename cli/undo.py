@@ -30,11 +30,14 @@ from cli.translation.edited_manifests import (
 )
 from cli.translation.manifest_text import join_documents, print_each
 from drawbridge.documents.document import Document, LocatedFinding, Source
+from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.read import read_objects
+from drawbridge.documents.read import read_documents
+from drawbridge.documents.splice import apply_to_text
 from drawbridge.documents.values import Value
 from drawbridge.translate.changes.template import has_generated_name
 from drawbridge.translate.manifests.objects import TranslatedObject
+from drawbridge.translate.manifests.readable_names import has_readable_name
 from drawbridge.translate.manifests.undone import undo_object
 
 if TYPE_CHECKING:
@@ -109,9 +112,8 @@ def _unused_templates(result: EditResult) -> dict[TemplateKey, Document]:
         key: document
         for key, document in result.input_templates.items()
         if key in before - after
-        and document.envelope is None
         and isinstance(document.value, dict)
-        and has_generated_name(document.value)
+        and (has_generated_name(document.value) or has_readable_name(document.value))
     }
 
 
@@ -135,7 +137,7 @@ def _template_names(value: Value) -> Iterator[Value]:
             if key == "resourceClaimTemplateName":
                 yield inner
             elif isinstance(inner, str) and key == "podSpecPatch":
-                yield from (part for part in inner.split('"') if part.startswith("drawbridge-"))
+                yield from inner.split('"')
             else:
                 yield from _template_names(inner)
     elif isinstance(value, list):
@@ -144,10 +146,16 @@ def _template_names(value: Value) -> Iterator[Value]:
 
 
 def _leave_out(result: EditResult, unused: Mapping[TemplateKey, Document]) -> None:
-    """Remove the documents of these templates from the text and from the values."""
+    """Remove these templates from the text and from the values."""
     if not unused:
         return
-    result.values = [each for each in result.values if not _is_one_of(each, unused)]
+    result.values = [
+        {**each, "items": [item for item in items if not _is_one_of(item, unused)]}
+        if isinstance(each, dict) and isinstance(items := each.get("items"), list)
+        else each
+        for each in result.values
+        if not _is_one_of(each, unused)
+    ]
     names = {each.source.name for each in unused.values()}
     result.files = [
         _without(file, unused) if file.source.name in names else file for file in result.files
@@ -160,15 +168,22 @@ def _is_one_of(value: Value, unused: Mapping[TemplateKey, Document]) -> bool:
 
 
 def _without(file: EditedFile, unused: Mapping[TemplateKey, Document]) -> EditedFile:
-    """Cut the documents of templates, each with the separator before it."""
+    """Cut the documents of templates, each with the separator before it, and items of Lists."""
     text = file.text
-    for obj in reversed(list(read_objects(Source(file.source.name, text)))):
-        if obj.envelope is None and _is_one_of(obj.value, unused):
-            start = obj.start
+    for document in reversed(list(read_documents(Source(file.source.name, text)))):
+        start, end = document.start, document.end
+        if _is_one_of(document.value, unused):
             separator = text.rfind(b"---", 0, start)
             if separator >= 0 and not text[separator + 3 : start].strip():
                 start = separator
-            text = text[:start] + text[obj.end :]
+            text = text[:start] + text[end:]
+            continue
+        items = get_value(document.value, ("items",))
+        listed = items if isinstance(items, list) else []
+        numbers = [n for n, each in enumerate(listed) if _is_one_of(each, unused)]
+        cut = apply_to_text(document, [Edit("remove", ("items", n)) for n in reversed(numbers)])
+        if numbers and isinstance(cut, bytes):
+            text = text[:start] + cut + text[end:]
     return EditedFile(file.source, text)
 
 

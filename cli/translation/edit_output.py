@@ -1,15 +1,18 @@
 """Prints edited manifests: as text, as data, as differences, as a report, or into a folder."""
 
 import argparse
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from cli.terminal import output
 from cli.terminal.streams import Streams
-from cli.translation.edited_manifests import EditResult, template_key
+from cli.translation.edited_manifests import EditResult
 from cli.translation.manifest_text import describe_changes, join_documents, print_each, write_bytes
+from cli.translation.output_folder import compare_files, write_folder
 from drawbridge.documents.document import LocatedFinding
+from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
 from drawbridge.report.tables import escape_unprintable
@@ -42,8 +45,6 @@ def write_output_folder(result: EditResult, options: argparse.Namespace, streams
     """Write the manifests into the folder of the options, if there is one."""
     if options.output_dir is None:
         return
-    from cli.translation.output_folder import write_folder  # noqa: PLC0415  # only this option needs it
-
     number, problems = write_folder(
         result, options.output_dir, options.filename, overwrite=options.overwrite
     )
@@ -71,13 +72,33 @@ def print_result(
         streams.out.writelines(f"{line}\n" for line in summary)
     else:
         if form == "yaml":
-            texts = [*(each.text for each in result.files), *print_each(templates)]
-            write_bytes(streams.out, join_documents(texts))
+            write_bytes(streams.out, _as_stream(result, templates))
         else:
-            streams.out.writelines(_diff(result, templates, whole=options.verbose))
+            streams.out.writelines(_diff(result, options))
         # The findings follow the manifests, also where both streams are one.
         streams.out.flush()
         output.print_findings(shown, streams.err)
+
+
+def _as_stream(result: EditResult, templates: Sequence[Mapping[str, Value]]) -> bytes:
+    """Return the manifests as YAML documents, or as one JSON document if all of them are JSON."""
+    objects = [*(item for each in result.values for item in _items(each)), *templates]
+    if result.is_json and len(result.values) + len(templates) > 1:
+        text = io.StringIO()
+        listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+        output.print_value(listed, "json", text)
+        return text.getvalue().encode(errors="surrogatepass")
+    texts = [each.text for each in result.files if each.text]
+    # kubectl reads a stream that begins with JSON as JSON to its end.
+    is_mixed = len(texts) + len(templates) > 1 and texts[0].lstrip()[:1] in (b"{", b"[")
+    return (b"---\n" if is_mixed else b"") + join_documents([*texts, *print_each(templates)])
+
+
+def _items(value: Value) -> list[Value]:
+    """Return the objects of a List, or the object itself."""
+    items = get_value(value, ("items",))
+    is_list = f"{get_value(value, ('kind',))}".endswith("List")
+    return items if is_list and isinstance(items, list) else [value]
 
 
 def _as_data(result: EditResult) -> dict[str, object]:
@@ -112,13 +133,8 @@ def _with_count(located: LocatedFinding, more: int) -> LocatedFinding:
     return LocatedFinding(finding, located.source, located.line, located.column)
 
 
-def _diff(
-    result: EditResult, templates: Sequence[Mapping[str, Value]], *, whole: bool
-) -> Iterator[str]:
-    for file in result.files:
-        name = file.source.name.lstrip("/")
-        before, after = file.source.data, file.text
-        yield from describe_changes(before, after, f"a/{name}", f"b/{name}", whole=whole)
-    for template, text in zip(templates, print_each(templates), strict=True):
-        name = f"b/{template_key(dict(template))[1]}.yaml"
-        yield from describe_changes(b"", text, "/dev/null", name, whole=whole)
+def _diff(result: EditResult, options: argparse.Namespace) -> Iterator[str]:
+    """Yield the differences between the inputs and the files that `--output-dir` writes."""
+    for name, before, after in compare_files(result, options.filename):
+        old = f"a/{name}" if before is not None else "/dev/null"
+        yield from describe_changes(before or b"", after, old, f"b/{name}", whole=options.verbose)

@@ -55,6 +55,7 @@ class EditResult:
     input_templates: dict[TemplateKey, Document] = field(default_factory=dict)
     findings: list[LocatedFinding] = field(default_factory=list)
     changed: int = 0
+    is_json: bool = True  # all documents with content
 
     def edit_file(self, source: Source, edit: EditObject) -> None:
         """Edit the objects of a file."""
@@ -64,6 +65,7 @@ class EditResult:
             self.findings += document.findings
             if document.empty:
                 continue
+            self.is_json &= document.format == "json" and not document.findings
             result = edit(document)
             self.findings += (document.locate_finding(each, layouts) for each in result.findings)
             results.append((document, result))

@@ -13,7 +13,7 @@ import msgspec
 from cli.translation.edited_manifests import EditedObject, EditResult
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.patch import apply_edits
-from drawbridge.documents.paths import get_value
+from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Finding, Severity, Trait, find_names
@@ -21,8 +21,11 @@ from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.report.claim_requests import describe_claim, short_selectors
 from drawbridge.report.tables import escape_unprintable
 from drawbridge.translate.decisions import codes as decision_codes
+from drawbridge.translate.legacy.asks import PodRequests, SourceField
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests import argo
+from drawbridge.translate.manifests.replicas import count_pods
 from drawbridge.translate.manifests.workloads import Place, find_places
 from drawbridge.translate.pods import TranslationContext
 
@@ -34,6 +37,13 @@ _MAX_VALUE: Final = 64
 _COLUMN: Final = 11
 _WIDTH: Final = 120
 _MOST_NAMES: Final = 2
+# What a person calls fields of Kubernetes.
+_NAMES: Final = {"schedulerName": "scheduler"}
+_NAMES_OF_LISTS: Final = {
+    "schedulingGates": "scheduling gate",
+    "finalizers": "finalizer",
+    "preferredDuringSchedulingIgnoredDuringExecution": "node affinity",
+}
 _PRINTED: Final = (str, int, float)
 _LEFT: Final = find_names((decision_codes.CODES,), Trait.LEAVES_REQUEST)
 # The fields of a pod that select its nodes, so that equal requests may fit elsewhere.
@@ -87,23 +97,73 @@ class Outcomes:
         return lines, [summary]
 
     def asked(self, value: Value) -> tuple[str, ...]:
-        """Return the fields of an object's pods that request devices, with their values."""
-        values: dict[str, str] = {}
+        """Return what each kind of pod of an object requests, with the role of the pods."""
+        texts: dict[str, None] = {}
         for place in (*find_places(value), *argo.find_places(value)):
-            for source in read_pod(place.pod, self._context.configuration).source_fields:
-                text = f"{source.value}" if isinstance(source.value, _PRINTED) else ""
-                values[f"{source.name}"] = _truncate(" ".join(text.split()))
-        return tuple(f"{name} {text}".rstrip() for name, text in values.items())
+            requests = read_pod(place.pod, self._context.configuration)
+            if listed := ", ".join(_describe_requests(requests)):
+                texts[_with_role(value, place, listed)] = None
+        return tuple(texts)
 
     def _outcome(self, edited: EditedObject, asked: tuple[str, ...]) -> WorkloadOutcome:
         result = edited.result
-        became = tuple(became_claims(result.templates)) or tuple(_unchanged(result.findings))
+        after = apply_edits(edited.document.value, result.edits)
+        became = tuple(_became(after, result.templates)) or tuple(_unchanged(result.findings))
         if self._preview is None or _refused(result.findings):
             return WorkloadOutcome(asked, became)
-        after = apply_edits(edited.document.value, result.edits)
         ledger = self._preview.new_ledger()
         fits = self._preview.place(edited.document, after, result.templates, ledger)
         return WorkloadOutcome(asked, became, tuple(dict.fromkeys(fits)))
+
+
+def _with_role(value: Value, place: Place, text: str) -> str:
+    """Add the role of the pods, such as `worker`, if the object has pods of several kinds."""
+    several = len(find_places(value)) > 1
+    role = count_pods(value, place).name if several else ""
+    return f"{role}: {text}" if role else text
+
+
+def _describe_requests(requests: PodRequests) -> Iterator[str]:
+    """Yield the fields that request devices; a number of devices is that of the whole pod."""
+    numbers = {ask.resources[0] for ask in requests.asks if ask.resources}
+    amounts: dict[str, dict[Path, str]] = {}
+    for field in requests.source_fields:
+        name, text = _describe_field(field)
+        amounts.setdefault(name, {})[field.path[:-1] if name == field.name else field.path] = text
+    for name, texts in amounts.items():
+        if name in numbers and all(text.isdecimal() for text in texts.values()):
+            yield f"{name} {_sum_containers(texts)}"
+        else:
+            yield f"{name} {_truncate(', '.join(dict.fromkeys(texts.values())))}".rstrip()
+
+
+def _sum_containers(texts: Mapping[Path, str]) -> int:
+    """Sum what the containers of a pod use at the same time; init containers run before."""
+    init = [int(text) for path, text in texts.items() if path[1] == "initContainers"]
+    total = sum(int(text) for path, text in texts.items() if path[1] != "initContainers")
+    return max(total, *init) if init else total
+
+
+def _describe_field(field: SourceField) -> tuple[str, str]:
+    """Return the name and the text of a field as a person calls it."""
+    text = f"{field.value}" if isinstance(field.value, _PRINTED) else ""
+    name = f"{field.name}"
+    if isinstance(field.name, int):
+        name = _NAMES_OF_LISTS.get(f"{field.path[-1]}", f"{field.path[-1]}")
+        text = text or f"{as_mapping(field.value).get('name', '')}"
+    elif field.path[-1:] == ("nodeAffinity",):
+        name = "node affinity"
+    return _NAMES.get(name, name), " ".join(text.split())
+
+
+def _became(after: Value, templates: Sequence[Mapping[str, Value]]) -> Iterator[str]:
+    """Yield the lines that describe the claims of each kind of pod, with its role."""
+    by_name = {get_value(dict(each), ("metadata", "name")): each for each in templates}
+    for place in (*find_places(after), *argo.find_translated_places(after)):
+        claims = as_list(get_value(place.pod, ("spec", "resourceClaims")))
+        names = (as_mapping(claim).get("resourceClaimTemplateName") for claim in claims)
+        for line in became_claims(by_name[name] for name in names if name in by_name):
+            yield _with_role(after, place, line)
 
 
 def became_claims(templates: Iterable[Mapping[str, Value]]) -> Iterator[str]:
@@ -147,13 +207,13 @@ def _subject(group: Sequence[EditedObject]) -> str:
 def format_line(subject: str, outcome: WorkloadOutcome) -> list[str]:
     """Format an outcome on one line, or with one line for each part if it is long."""
     fits = [f"{label}: {text}" for label, text in outcome.fits]
-    parts = [[", ".join(outcome.asked)], list(outcome.became), *([fits] if fits else [])]
+    parts = [list(outcome.asked), list(outcome.became), *([fits] if fits else [])]
     parts = [[escape_unprintable(text) for text in part] for part in parts]
     line = f"{subject}: {' -> '.join('; '.join(part) for part in parts)}"
     if len(line) <= _WIDTH:
         return [line]
     first, *others = parts
-    lines = [f"{subject}: {'; '.join(first)}"]
+    lines = [f"{subject}: {first[0]}", *(f"    {text}" for text in first[1:])]
     for part in others:
         lines += [f"    {'   ' if number else '-> '}{text}" for number, text in enumerate(part)]
     return lines

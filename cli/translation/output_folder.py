@@ -45,6 +45,21 @@ def write_folder(
     return len(targets), []
 
 
+def compare_files(
+    result: EditResult, inputs: Sequence[str]
+) -> Iterator[tuple[str, bytes | None, bytes]]:
+    """Yield the path of each file with its content before, None if it is new, and after.
+
+    Paths are those of the input. New files are in the folder of the input, if it is one folder.
+    """
+    before = {each.source.name: each.source.data for each in result.files}
+    folder = Path(inputs[0]) if len(inputs) == 1 and Path(inputs[0]).is_dir() else Path()
+    for target in _targets(result, inputs):
+        is_file = target.source and Path(target.source).name not in (INPUT_NAME, BUILD_NAME)
+        path = Path(target.source) if is_file else folder / target.name
+        yield f"{path}".lstrip("/"), before.get(target.source), target.data
+
+
 def _targets(result: EditResult, inputs: Sequence[str]) -> Iterator[_Target]:
     for file in result.files:
         name = _name_in_folder(file.source.name, inputs)

@@ -23,7 +23,7 @@ from drawbridge.names import FACTS_ANNOTATION
 from drawbridge.translate import essence
 from drawbridge.translate.changes import codes as change_codes
 from drawbridge.translate.changes import dual_nodes, environment, own_claims, scheduler
-from drawbridge.translate.changes.patch import Patch, check_annotation_size
+from drawbridge.translate.changes.patch import Original, Patch, check_annotation_size
 from drawbridge.translate.changes.returned_requests import remove_returned_requests
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.codes import POD_TOO_COMPLEX
@@ -79,6 +79,8 @@ class TranslationContext(msgspec.Struct, frozen=True):
     translations: BoundedCache[bytes, "Translation"] | None = None  # by pod essence
     admin_access: Mapping[str, bool] = {}  # of the namespaces whose labels are known
     inline_units: int | None = None  # more work raises WorkPostponedError
+    original: Original = Original.FULL
+    readable_names: bool = False  # of the templates of manifests
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -210,7 +212,7 @@ def _translate_own_claims(
         moved = tuple(own_claims.move_pod(patch, context.facts, context.configuration))
     except EditError as error:
         return Translation(findings=(*findings, PLACE_TAKEN.at("spec.tolerations", f"{error}")))
-    patch.add_undo()
+    patch.add_undo(context.original)
     findings = (*findings, *moved, *check_annotation_size(patch.pod))
     if _has_error(findings):
         return Translation(findings=findings)
@@ -272,9 +274,9 @@ def _compose(
     if _has_error(findings):
         return Translation(findings=findings)
     findings += tuple(scheduler.report_queue(pod, outcome.asks, outcome.classes, findings))
-    if context.facts_digest:
+    if context.facts_digest and context.original is not Original.NONE:
         patch.put(("metadata", "annotations", FACTS_ANNOTATION), context.facts_digest)
-    patch.add_undo()
+    patch.add_undo(context.original)
     if too_large := check_annotation_size(patch.pod):
         return Translation(findings=(*findings, *too_large))
     templates = tuple(template for _, template in outcome.claims)

@@ -118,3 +118,73 @@ def test_a_diff_shortens_the_annotation_unless_it_is_verbose(text: YamlValue) ->
 def test_a_second_translation_says_that_the_workload_was_translated_before() -> None:
     translated, _ = run(POD, "-o", "yaml")
     assert report(translated)[-1] == "1 workload: 1 translated before; 0 claim templates added"
+
+
+GPU = "{name: a, resources: {limits: {nvidia.com/gpu: %s}}}"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+TERM = "{key: nvidia.com/gpu.product, operator: In, values: [A100]}"
+TERMS = f"{{nodeSelectorTerms: [{{matchExpressions: [{TERM}]}}]}}"
+CONTAINER = "{name: %s, resources: {limits: {nvidia.com/gpu: %s, nvidia.com/gpumem: %s}}}"
+RAY = """\
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {name: r}
+spec:
+  headGroupSpec: {template: {spec: {containers: [{name: c, resources: {limits: {GPU: 1}}}]}}}
+  workerGroupSpecs:
+  - groupName: big
+    template:
+      spec:
+        containers:
+        - {name: c, resources: {limits: {GPU: 4}}}
+        - {name: d, resources: {limits: {GPU: 2}, requests: {GPU: 2}}}
+""".replace("GPU", "nvidia.com/gpu")
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        (f"containers: [{CONTAINER % ('a', 1, 9)}, {CONTAINER % ('b', 2, 9)}]", "gpu 3, gpumem 9"),
+        (
+            f"containers: [{CONTAINER % ('a', 1, 9)}, {CONTAINER % ('b', 2, 8)}]",
+            "gpu 3, gpumem 9, 8",
+        ),
+        (
+            f"{{initContainers: [{GPU % 4}], containers: [{GPU % 2}]}}",
+            "gpu 4",
+        ),
+    ],
+    ids=["the sum of all containers", "an amount of each device is no sum", "or an init container"],
+)
+def test_the_report_counts_what_the_whole_pod_requests(fields: str, asked: str) -> None:
+    lines = report(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  {fields}\n")
+    assert lines[0].partition(" -> ")[0].replace("nvidia.com/", "") == f"Pod/p: {asked}"
+
+
+def test_the_report_names_the_roles_of_the_pods() -> None:
+    assert report(RAY)[:5] == [
+        "RayCluster/r: head: nvidia.com/gpu 1",
+        "    big: nvidia.com/gpu 6",
+        "    -> head: 1 device of class gpu.nvidia.com",
+        "       big: gpu-0: 4 devices of class gpu.nvidia.com",
+        "       big: gpu-1: 2 devices of class gpu.nvidia.com",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ("schedulerName: volcano", "scheduler volcano"),
+        (
+            f"affinity: {{nodeAffinity: {{{REQUIRED}: {TERMS}}}}}",
+            "node affinity",
+        ),
+    ],
+)
+def test_the_report_names_fields_as_people_do(fields: str, shown: str) -> None:
+    text = POD.replace(
+        "nvidia.com/gpu: 1",
+        "volcano.sh/vgpu-number: 1" if "volcano" in fields else "nvidia.com/gpu: 1",
+    )
+    text = text.replace("spec:", f"spec:\n  {fields}")
+    assert f", {shown}" in report(text)[0]

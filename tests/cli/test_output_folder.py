@@ -118,3 +118,21 @@ def test_a_folder_that_cannot_be_written_is_reported(source: Path, tmp_path: Pat
     code, text, _ = run("-f", str(source), "--output-dir", str(blocked))
     assert code == 2
     assert "[FileNotWritten]" in text
+
+
+def test_a_diff_names_the_files_that_are_written(source: Path) -> None:
+    """Below one folder; a file of templates from an earlier run is changed, and no other new."""
+
+    def changed() -> list[str]:
+        lines = run("-f", str(source), "-o", "diff", "-q").out.splitlines()
+        paths = [line.split("/", 1)[1] for line in lines if line.startswith(("--- ", "+++ "))]
+        return [
+            Path(f"/{each}").relative_to(source).name if each != "dev/null" else ""
+            for each in paths
+        ]
+
+    assert changed() == ["pod.yaml", "pod.yaml", "", "drawbridge-templates.yaml"]
+    run("-f", str(source), "--output-dir", str(source), "--overwrite")
+    assert changed() == []
+    (source / "pod.yaml").write_text(POD.replace("gpu: 1", "gpu: 2"))
+    assert changed() == [*["drawbridge-templates.yaml"] * 2, *["pod.yaml"] * 2]

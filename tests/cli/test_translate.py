@@ -9,7 +9,7 @@ import yaml
 
 from cli.main import dispatch
 from cli.terminal.streams import Streams
-from tests.cli.running import EIGHT_IN_OWNED_POOLS, command, own_zone
+from tests.cli.running import EIGHT_IN_OWNED_POOLS, command, own_zone, read_findings
 from tests.tables import YamlValue
 
 ROOT = Path(__file__).parents[2]
@@ -154,19 +154,12 @@ def test_a_list_in_json_is_translated_item_by_item() -> None:
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod, {"kind": 7}, pod]})
     code, out, _ = run("-f", "-", stdin=text.encode())
     assert code == 2
-    items = json.loads(out.decode().partition("\n---\n")[0])["items"]
+    items = json.loads(out.decode().removeprefix("---\n").partition("\n---\n")[0])["items"]
     assert [bool(each.get("spec", {}).get("resourceClaims")) for each in items] == [
         True,
         False,
         True,
     ]
-
-
-def test_translated_json_can_be_read_again() -> None:
-    pod = json.dumps(yaml.safe_load(POD))
-    code, once, _ = run("-f", "-", stdin=f"{pod}\n{pod}\n".encode())
-    assert (code, once.count(b"\n---\n")) == (1, 1)
-    assert run("-f", "-", stdin=once)[:2] == (0, once)
 
 
 def test_a_request_outside_a_pod_is_reported() -> None:
@@ -219,9 +212,15 @@ def test_a_class_serves_a_resource_by_version_and_gates(
 def test_gates_that_a_version_does_not_have_are_reported_with_facts(tmp_path: Path) -> None:
     facts = tmp_path / "facts.yaml"
     facts.write_text("{apiVersion: drawbridge.dev/v1alpha1, kind: Facts}")
-    code, read = printed(POD, "--facts", str(facts), "--kubernetes-version", "1.2")
-    assert (code, read["changed"]) == (2, 0)
-    assert [each["code"] for each in read["findings"]] == ["KubernetesVersionUnsupported"]
+    words = ("--facts", str(facts), "--kubernetes-version", "1.2")
+    assert unusable(*words) == ["KubernetesVersionUnsupported"]
+
+
+def unusable(*words: str) -> list[str]:
+    """Return the codes of the findings about the input that decides a translation."""
+    code, out, _ = run("-f", "-", "-o", "json", *words, stdin=POD.encode())
+    assert code == 2
+    return [each["code"] for each in read_findings(out.decode())]
 
 
 @pytest.mark.parametrize(
@@ -234,9 +233,7 @@ def test_gates_that_a_version_does_not_have_are_reported_with_facts(tmp_path: Pa
     ],
 )
 def test_invalid_options_are_reported_without_a_cluster(option: str, text: str, code: str) -> None:
-    exit_code, read = printed(POD, option, text)
-    assert (exit_code, read["changed"]) == (2, 0)
-    assert [each["code"] for each in read["findings"]] == [code]
+    assert unusable(option, text) == [code]
 
 
 def test_valid_versions_and_gates_need_no_cluster() -> None:
@@ -257,20 +254,13 @@ def test_the_configuration_changes_the_translation(tmp_path: Path) -> None:
     assert read["objects"] == [yaml.safe_load(POD)]
 
 
-@pytest.mark.parametrize("option", ["--config", "--facts"])
-def test_an_unreadable_options_file_leaves_all_manifests_unchanged(option: str) -> None:
-    code, out, err = run("-f", "-", option, "/nowhere/x.yaml", stdin=POD.encode())
-    assert (code, out) == (2, POD.encode())
-    assert err.startswith("/nowhere/x.yaml: error: ")
-
-
 def test_a_diff_has_the_format_of_patch() -> None:
     code, out, _ = run("-f", "-", "-o", "diff", stdin=POD.encode())
     text = out.decode()
     assert code == 1
-    assert text.startswith("--- a/<stdin>\n+++ b/<stdin>\n@@ ")
+    assert text.startswith("--- a/stdin.yaml\n+++ b/stdin.yaml\n@@ ")
     assert "-        nvidia.com/gpu: 1\n" in text
-    assert "--- /dev/null\n" in text
+    assert "--- /dev/null\n+++ b/drawbridge-templates.yaml\n" in text
     assert run("-f", "-", "-o", "diff", stdin=OTHER.encode())[1] == b""
 
 
@@ -357,3 +347,130 @@ def test_claims_of_the_translation_are_judged_on_the_pools_of_the_allocator(
     errors = [each for each in read["findings"] if each["severity"] == "error"]
     assert [each["code"] for each in errors] == codes
     assert all("in the pools of ownedPools: " in each["message"] for each in errors)
+
+
+JSON_POD = json.dumps(yaml.safe_load(POD))
+JSON_OTHER = json.dumps(yaml.safe_load(OTHER))
+
+
+@pytest.mark.parametrize("form", ["yaml", "diff", "report", "json"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--config", "none.yaml"),
+        ("--facts", "none.yaml"),
+        ("--kubernetes-version", "1.2"),
+        ("--feature-gates", "None=true"),
+        ("--cluster", "none.yaml", "--kubernetes-version", "1.2"),
+    ],
+    ids=["configuration", "facts", "version", "gates", "version of a cluster"],
+)
+def test_nothing_is_printed_if_what_decides_a_translation_is_unusable(
+    words: tuple[str, ...], form: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    output = ("-o", form, "--output-dir", str(folder))
+    code, out, err = run("-f", "-", *words, *output, stdin=POD.encode())
+    assert code == 2
+    if form == "json":
+        assert list(json.loads(out)) == ["findings"]
+    else:
+        assert (out, "error: " in err) == (b"", True)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "kinds"),
+    [
+        ([JSON_OTHER], None),
+        ([f"{JSON_OTHER}\n{JSON_OTHER}"], ["ConfigMap", "ConfigMap"]),
+        ([JSON_POD], ["Pod", "ResourceClaimTemplate"]),
+        ([JSON_POD, JSON_OTHER], ["Pod", "ConfigMap", "ResourceClaimTemplate"]),
+        (
+            [
+                json.dumps({"apiVersion": "v1", "kind": "PodList", "items": [yaml.safe_load(POD)]}),
+                "",
+            ],
+            ["Pod", "ResourceClaimTemplate"],
+        ),
+    ],
+    ids=["one unchanged object", "two values", "one object", "two files", "a list, and nothing"],
+)
+def test_json_becomes_one_document_of_json(
+    files: list[str], kinds: list[str] | None, tmp_path: Path
+) -> None:
+    for number, text in enumerate(files):
+        (tmp_path / f"{number}.json").write_text(text)
+    _, out, _ = run("-f", str(tmp_path))
+    if kinds is None:
+        assert out.decode() == files[0]
+        return
+    listed = json.loads(out)
+    assert (listed["apiVersion"], listed["kind"]) == ("v1", "List")
+    assert [each["kind"] for each in listed["items"]] == kinds
+    code, again, _ = run("-f", "-", stdin=out)
+    assert (code, again) == (0, out)
+
+
+def test_json_before_yaml_does_not_begin_the_stream(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(JSON_POD)
+    (tmp_path / "b.yaml").write_text(OTHER)
+    _, out, _ = run("-f", str(tmp_path))
+    assert out.startswith(b"---\n{")
+    kinds = [each["kind"] for each in yaml.safe_load_all(out)]
+    assert kinds == ["Pod", "ConfigMap", "ResourceClaimTemplate"]
+
+
+ORIGINAL = "drawbridge.dev/original"
+
+
+def annotations(*words: str) -> YamlValue:
+    pod = next(yaml.safe_load_all(run("-f", "-", *words, stdin=POD.encode())[1]))
+    return pod["metadata"].get("annotations", {})
+
+
+def test_the_annotation_with_the_original_can_be_short_or_missing() -> None:
+    full, short = annotations()[ORIGINAL], annotations("--short-original")[ORIGINAL]
+    assert len(short) < 0.6 * len(full)
+    assert '"/spec/containers/0/resources/limits/nvidia.com~1gpu",1]' in short
+    assert annotations("--no-original", "--cluster", str(ROOT / "examples" / "inventory")) == {}
+
+
+@pytest.mark.parametrize("option", ["--short-original", "--readable-names"])
+@pytest.mark.parametrize("text", [POD, f"{JSON_POD}\n"], ids=["yaml", "json"])
+def test_every_form_can_be_undone(option: str, text: str) -> None:
+    _, out, _ = run("-f", "-", option, stdin=text.encode())
+    back = command("undo", "-f", "-", "-o", "json", stdin=out.decode())
+    (restored,) = json.loads(back.out)["objects"]
+    assert (restored.get("items") or [restored]) == [yaml.safe_load(text)]
+
+
+NAMED = """\
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {name: Train.Me, namespace: ml}
+spec:
+  headGroupSpec: {template: {spec: {containers: [{name: c, resources: {limits: {GPU: 1}}}]}}}
+  workerGroupSpecs:
+  - groupName: big
+    template: {spec: {containers: [{name: c, resources: {limits: {GPU: 1}}}]}}
+""".replace("GPU", "nvidia.com/gpu")
+
+
+def test_readable_names_have_the_workload_the_role_and_the_devices() -> None:
+    def names(text: str) -> list[str]:
+        words = ("-f", "-", "-o", "json", "--readable-names")
+        read = json.loads(run(*words, stdin=text.encode())[1])
+        assert all(each["metadata"]["name"] in str(read["objects"]) for each in read["templates"])
+        return [each["metadata"]["name"] for each in read["templates"]]
+
+    (pod,) = names(POD)
+    assert pod.rpartition("-")[0] == "p-gpu"
+    assert names(POD) == [pod]
+    head, worker = names(NAMED)
+    assert (head.rpartition("-")[0], worker.rpartition("-")[0]) == (
+        "train-me-head-gpu",
+        "train-me-big-gpu",
+    )
+    # Other content has another name: nobody has to change a template that pods use.
+    assert names(POD.replace("gpu: 1", "gpu: 2")) != [pod]

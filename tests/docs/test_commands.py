@@ -67,7 +67,8 @@ def blocks(text: str, name: str) -> Iterator[Block]:
             begun = None
         else:
             inside.append(line)
-    assert begun is None, f"{name}:{begun[0] if begun else 0}: the block is not closed"
+    if begun is not None:
+        pytest.fail(f"{name}:{begun[0]}: the block is not closed")
 
 
 def steps(block: Block) -> list[Step]:

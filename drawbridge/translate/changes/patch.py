@@ -5,6 +5,7 @@ The command line and admission apply the same operations. The undo patch
 so it is never trusted.
 """
 
+import enum
 import json
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -24,6 +25,7 @@ from drawbridge.translate.changes.undo import (
     item_name,
     make_operation,
     parse_undo,
+    shorten,
     to_pointer,
 )
 from drawbridge.translate.codes import ANNOTATIONS_TOO_LARGE
@@ -45,6 +47,16 @@ def to_operations(edits: Iterable[Edit]) -> list[Operation]:
 
 # The lists above a container: the list, the pointer to the name of its item, and the name.
 _Names = tuple[tuple[str, str, str], ...]
+
+
+class Original(enum.Enum):
+    """The form of the annotation with the original requests."""
+
+    FULL = enum.auto()
+    """A JSON patch, which any tool can apply."""
+    SHORT = enum.auto()
+    """The same operations in about half of the space."""
+    NONE = enum.auto()
 
 
 class _Container:
@@ -194,9 +206,9 @@ class Patch:
             undo[:0] = _test_neighbor(place, held, name)
         self._apply(place, Edit("remove", path), at, undo)
 
-    def add_undo(self) -> None:
+    def add_undo(self, original: Original = Original.FULL) -> None:
         """Write the undo patch to the pod, followed by that of an earlier translation."""
-        if not self.edits:
+        if not self.edits or original is Original.NONE:
             return
         path = (*_ANNOTATIONS, ORIGINAL_ANNOTATION)
         before = _read_undo(self._original, self.budget)
@@ -206,7 +218,7 @@ class Patch:
         undo = [] if before else [make_operation("remove", to_pointer(path))]
         undo += self._compose_undo()
         undo += (make_operation(op, to_pointer(at), value) for op, at, value in before)
-        self.put(path, _encode(undo))
+        self.put(path, _encode(shorten(undo) if original is Original.SHORT else undo))
 
     def _compose_undo(self) -> list[Operation]:
         """Undo the edits from the last one on; tests an item name once until its index changes."""
@@ -300,7 +312,7 @@ def _test_name(at: str, item: Value) -> list[Operation]:
     return [] if item is None else [make_operation("test", at, item)]
 
 
-def _encode(undo: list[Operation]) -> str:
+def _encode(undo: Sequence[object]) -> str:
     """Encode an undo patch; escapes lone surrogates, which JSON may contain."""
     try:
         return _ENCODER.encode(undo).decode()

@@ -8,7 +8,7 @@ can write an undo patch, so parsing is strict and the work is limited.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from drawbridge.documents.patch import Edit, EditedValue, EditError
@@ -62,6 +62,36 @@ def escape_token(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
+# A short operation is a list: a sign, the path, and the value. `-` with a value is a removal of
+# exactly this value: a test and a removal.
+_SIGNS: Final = {"add": "+", "remove": "-", "replace": "~", "test": "="}
+_SHORT_OPERATIONS: Final = {sign: op for op, sign in _SIGNS.items()}
+
+
+def shorten(operations: Sequence[Operation]) -> list[list[Value]]:
+    """Write the operations of a patch in their short form."""
+    short: list[list[Value]] = []
+    for operation in operations:
+        op, at = f"{operation['op']}", operation["path"]
+        if op == "remove" and short and short[-1][:2] == [_SIGNS["test"], at]:
+            short[-1][0] = _SIGNS["remove"]
+        else:
+            short.append([_SIGNS[op], at, *([] if op == "remove" else [operation["value"]])])
+    return short
+
+
+def _expand(operation: Value) -> Iterator[Mapping[str, Value]]:
+    """Yield the operations of an item of an undo patch in the form of a JSON patch."""
+    if not isinstance(operation, list):
+        yield operation if isinstance(operation, dict) else {}
+        return
+    sign, at, *values = operation if len(operation) > 1 else ("", "")
+    op = _SHORT_OPERATIONS.get(f"{sign}", "")
+    if op == "remove" and values:
+        yield {"op": "test", "path": at, "value": values[0]}
+    yield {"op": op, "path": at, **({"value": values[0]} if values else {})}
+
+
 def make_operation(op: str, at: str, value: Value = None) -> Operation:
     """Make a JSON patch operation."""
     if op == "remove":
@@ -77,11 +107,13 @@ def parse_undo(text: Value) -> tuple[UndoStep, ...]:
         listed = json.loads(text)
     except (ValueError, RecursionError):
         return ()
-    if not isinstance(listed, list) or len(listed) > _MAX_STEPS:
+    operations = (
+        [each for item in listed for each in _expand(item)] if isinstance(listed, list) else []
+    )
+    if len(operations) > _MAX_STEPS:
         return ()
     steps = []
-    for operation in listed:
-        fields = operation if isinstance(operation, dict) else {}
+    for fields in operations:
         op, path = _OPERATIONS.get(f"{fields.get('op')}"), fields.get("path")
         # An operation without a path would replace the whole pod.
         if op is None or not path or not isinstance(path, str):

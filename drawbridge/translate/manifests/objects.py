@@ -17,6 +17,7 @@ from drawbridge.translate.changes import scheduler
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.manifests import argo, gitops, quotas, ray
 from drawbridge.translate.manifests.codes import REQUEST_NOT_IN_POD
+from drawbridge.translate.manifests.readable_names import rename_templates
 from drawbridge.translate.manifests.workloads import (
     Place,
     find_other_requests,
@@ -45,6 +46,8 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
     findings: list[Finding] = []
     for place in (*find_places(value), *argo.find_places(value)):
         translation = translate(place.pod, context, namespace)
+        if context.readable_names:
+            translation = rename_templates(value, place, translation)
         place_edits = argo.map_edits(place, translation.edits)
         if place_edits is None:
             continue
