@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from e2e.nodes import checks
-from e2e.nodes.families import amd, hami, intel, nics, nvidia
+from e2e.nodes.families import amd, hami, intel, nics, nvidia, own_class
 from e2e.nodes.layout import Layout
 from e2e.nodes.machine import Machine
 
@@ -40,5 +40,7 @@ FAMILIES = {
         Family(nics.SRIOV, nics.sriov, checks.COMMON, nics.SRIOV_CONFIGS, nics.SRIOV_GROUP),
         Family(amd.DRIVER, amd.layout, checks.COMMON, amd.CONFIGS, amd.GROUP),
         Family(intel.DRIVER, intel.layout, checks.COMMON, intel.CONFIGS),
+        Family(own_class.FPGA, own_class.fpga, checks.COMMON | checks.SHARES),
+        Family(own_class.NIC, own_class.nic, checks.COMMON),
     )
 }

@@ -2,13 +2,18 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from drawbridge.config.model import Configuration
+from drawbridge.config.string_formats import read_text
+from drawbridge.config.target import Target
 from drawbridge.dra.claim import Claim, Template, read_claim, read_template
 from drawbridge.dra.gates import NEWEST, Gates, gates_of_version
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
+from drawbridge.facts.families import known_families
 from drawbridge.judge.claims.quotas import check_quotas
 from drawbridge.judge.context import JudgeContext, ObjectLookups
 from drawbridge.judge.subject import Subject, claim_subject, pod_subject
@@ -47,7 +52,9 @@ def context_of(case: YamlValue) -> JudgeContext:
         find_quotas=lambda namespace: [quota_of(case)] if namespace == "ns" else [],
     )
     world = World(build_inventory((), gates=gates), classes)
-    return replace(class_context({}), world=world, lookups=lookups)
+    targets = msgspec.convert(case.get("targets", []), tuple[Target, ...], dec_hook=read_text)
+    families = known_families(Configuration(targets=targets))
+    return replace(class_context({}), world=world, lookups=lookups, families=families)
 
 
 def request(number: int, short: YamlValue) -> YamlValue:
