@@ -22,7 +22,7 @@ from drawbridge.dra.quantity import Quantity, parse
 from drawbridge.facts.families import BY_DRIVER, Family
 from drawbridge.facts.fleet import FleetVerdict
 from drawbridge.facts.model import Facts, Product
-from drawbridge.finding import Code, Finding
+from drawbridge.finding import Code, Finding, Severity
 from drawbridge.judge.claims import codes
 from drawbridge.judge.claims.selector_terms import split_terms
 from drawbridge.judge.context import JudgeCaches
@@ -82,7 +82,13 @@ def judge_by_facts(spec: ClaimSpec, about: Subject, context: FactsContext) -> tu
             number: finding if number in earlier else replace(finding, unproved=_EARLIER)
             for number, finding in findings.items()
         }
-    return tuple(settle_all(findings.values(), about, context))
+    # A driver that restarts is no reason for a warning; an error becomes one, with this reason.
+    told = [
+        each
+        for each in findings.values()
+        if each.finding.severity is Severity.ERROR or not each.unproved
+    ]
+    return tuple(settle_all(told, about, context))
 
 
 def _judge_requests(
@@ -106,7 +112,11 @@ def _judge_choice(choice: Choice, facts: Facts, context: FactsContext) -> Device
     wanted = choice.requested
     name = wanted.device_class_name
     rows = [each for each in facts.products if name in each.classes]
-    if not rows or len(rows) > MAX_ROWS or facts.find_class(name) is None:
+    known = facts.find_class(name)
+    if known is not None and not known.devices and not rows:
+        message = f"class {name} selects none of the published devices"
+        return _report(codes.CLASS_WITHOUT_DEVICES, name, message)
+    if not rows or len(rows) > MAX_ROWS or known is None:
         return None
     terms = [
         text

@@ -21,13 +21,13 @@ FAMILY = Family("gpu", DRIVER, ("gpu",), type="type", name="productName")
 SELECTORS = Selectors("1.37")
 
 
-def build_facts(case: YamlValue, most: int = 8) -> Facts:
+def build_facts(case: YamlValue, most: int = 8, nic: int = 0) -> Facts:
     shared = case.get("shared", False)
     rows = [("A100", "40Gi", most), ("H100", "80Gi", 4)]
     return Facts(
         classes=(
             ClassFacts("gpu", drivers=(DRIVER,), devices=12, closed=case.get("closed", True)),
-            ClassFacts("nic", closed=True),
+            ClassFacts("nic", devices=nic, closed=True),
         ),
         products=tuple(
             Product(

@@ -107,6 +107,21 @@ NO_NODE_OFFERS_ALL = CODES.define(
         "such a node will be added."
     ),
 )
+CAPACITY_SHRINKS = CODES.define(
+    "CapacityShrinks",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
+    text=(
+        "Device plugins serve the request on more nodes than DRA drivers serve the claims that "
+        "replace it, so fewer pods can run than today. A node on which both offer the same devices "
+        "counts for the device plugin, because translated pods avoid it."
+    ),
+    example=(
+        "spec.containers[0]: device plugins offer 240 of nvidia.com/gpu on 6 nodes, but claims can "
+        "use 1 node; the cluster has 2 devices of class hami-core-gpu.project-hami.io"
+    ),
+    remedy="Move more nodes to the DRA driver before you translate.",
+)
 ADMIN_ACCESS_NOT_ALLOWED = CODES.define(
     "AdminAccessNotAllowed",
     Severity.ERROR,

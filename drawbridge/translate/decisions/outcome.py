@@ -15,6 +15,7 @@ from drawbridge.names import RULES_ANNOTATION
 from drawbridge.translate.changes import dual_nodes
 from drawbridge.translate.changes.template import ClaimTemplate, make_template
 from drawbridge.translate.codes import TOO_MANY_CLAIMS
+from drawbridge.translate.decisions.capacity import report_fewer_nodes
 from drawbridge.translate.decisions.node_offers import PodAsks, decide_for_one_node
 from drawbridge.translate.legacy.asks import Ask
 from drawbridge.translate.targets.claims import ClaimLimitError, ComposedClaim, assemble_claims
@@ -56,12 +57,14 @@ def resolve_asks(
         )
     dual = dual_nodes.find_dual_sources(translated, results, facts, configuration)
     left = () if dual else dual_nodes.report_left(decided.left, facts)
+    classes = tuple(dict.fromkeys(name for result in results for name in result.classes))
+    fewer = report_fewer_nodes(translated, dual, classes, facts)
     return Outcome(
-        (*findings, *left),
+        (*findings, *left, *fewer),
         asks=translated,
         claims=claims,
         dual_findings=tuple(dual_nodes.report_dual_sources(dual)),
-        classes=tuple(dict.fromkeys(name for result in results for name in result.classes)),
+        classes=classes,
         drivers=tuple(dict.fromkeys(name for result in results for name in result.drivers)),
     )
 
