@@ -119,22 +119,30 @@ class DualNodeReconciler:
     async def _find_blocker(self, node: str, context: TranslationContext) -> Finding | None:
         """Return a finding if the label has to stay on a node that is no longer dual."""
         cached = self._nodes.get(node)
-        status = _status(msgspec.json.decode(cached.raw)) if cached else {}
-        served = _device_names(status.get("allocatable"), context)
+        value = msgspec.json.decode(cached.raw) if cached else {}
         pods = await self._stores.pods.list(fields=f"spec.nodeName={node}")
-        holders = [names for pod in pods if (names := _plugin_names(pod, context))]
-        if holders:
-            return _describe_holders(node, holders, plugin_serves=bool(served))
-        if served:
-            return None  # without slices, no translated pod can get devices of the node
-        if returning := _device_names(status.get("capacity"), context):
-            # A plugin that restarts keeps its capacity for some minutes.
-            message = (
-                f"node {node} still has {', '.join(returning)} in its capacity, so the device "
-                "plugin may restart; translated pods keep off the node"
-            )
-            return DUAL_NODES_HELD.at("status.capacity", message)
-        return None
+        return describe_held_node(node, value, pods, context)
+
+
+def describe_held_node(
+    name: str, node: Unstructured, pods: Iterable[Unstructured], context: TranslationContext
+) -> Finding | None:
+    """Return a finding if pods of a node that is no longer dual may hold devices of a plugin."""
+    status = _status(node)
+    served = _device_names(status.get("allocatable"), context)
+    holders = [names for pod in pods if (names := _plugin_names(pod, context))]
+    if holders:
+        return _describe_holders(name, holders, plugin_serves=bool(served))
+    if served:
+        return None  # without slices, no translated pod can get devices of the node
+    if returning := _device_names(status.get("capacity"), context):
+        # A plugin that restarts keeps its capacity for some minutes.
+        message = (
+            f"node {name} still has {', '.join(returning)} in its capacity, so the device "
+            "plugin may restart; translated pods keep off the node"
+        )
+        return DUAL_NODES_HELD.at("status.capacity", message)
+    return None
 
 
 def _describe_holders(node: str, holders: list[set[str]], *, plugin_serves: bool) -> Finding:

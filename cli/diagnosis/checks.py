@@ -85,6 +85,7 @@ CLUSTER_CHECKS: Final[dict[str, Check]] = {
     "claim fields": cluster.check_fields,
     "drivers": cluster.check_drivers,
     "DeviceClasses": cluster.check_classes,
+    "configured classes": cluster.check_targets,
     "ResourceSlices": cluster.check_slices,
     "nodes": cluster.check_nodes,
     "owned nodes": cluster.check_fence,

@@ -8,6 +8,7 @@ import msgspec
 from cli.diagnosis import codes
 from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.state import Unread
+from controller.dual_nodes import describe_held_node
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import SERVER_VERSION_UNKNOWN
 from drawbridge.agreement.owned_pools import (
@@ -21,6 +22,7 @@ from drawbridge.agreement.owned_pools import (
 )
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.policy import apply_policies, compatibility_declarations
+from drawbridge.documents.paths import get_value
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.gates import Gates, gates_of_version
@@ -28,6 +30,7 @@ from drawbridge.facts.gather import GATE_OF_FIELD
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.slices.checks import judge_slices
 from drawbridge.judge.slices.classes import judge_classes
+from drawbridge.translate.pods import make_context
 
 _MOST_FINDINGS: Final = 20
 
@@ -140,10 +143,39 @@ def check_nodes(checked: CheckedState) -> Iterator[Result]:
         return
     nodes = count_noun(len(checked.objects.nodes), "node")
     dual = describe_dual_nodes(checked.gathered.dual_nodes)
-    if dual is not None:
-        yield dual
-    else:
-        yield f"{nodes}; none offers a device through a plugin and through DRA"
+    told = [*([dual] if dual else []), *_find_held_nodes(checked)]
+    yield from told or [f"{nodes}; none offers a device through a plugin and through DRA"]
+
+
+def _find_held_nodes(checked: CheckedState) -> Iterator[Result]:
+    """Yield why nodes keep the label although they are no longer dual."""
+    dual = {each.node for each in checked.gathered.dual_nodes}
+    nodes = checked.state.published["Node"]
+    context = make_context(checked.configuration, checked.gathered.facts)
+    for node in () if isinstance(nodes, Unread) else nodes:
+        name = f"{get_value(node, ('metadata', 'name'))}"
+        pods = checked.state.labelled.get(name, [])
+        if name in dual or name not in checked.state.labelled:
+            continue
+        held = pods if isinstance(pods, Unread) else describe_held_node(name, node, pods, context)
+        if held is not None:
+            yield held
+
+
+def check_targets(checked: CheckedState) -> Iterator[Result]:
+    """Look for classes of the configuration that do not exist."""
+    if missing := checked.unread("DeviceClass"):
+        yield from missing
+        return
+    configuration = checked.configuration
+    named = {f"targets[{i}].class": each.class_ for i, each in enumerate(configuration.targets)} | {
+        f"fleet[{i}].class": each.class_ for i, each in enumerate(configuration.fleet)
+    }
+    exist = {each.metadata.name for each in checked.objects.classes}
+    for path, name in named.items():
+        if name not in exist:
+            message = f"{path}: DeviceClass {name} does not exist"
+            yield codes.TARGET_CLASS_MISSING.at(path, message)
 
 
 def check_fence(checked: CheckedState) -> Iterator[Result]:

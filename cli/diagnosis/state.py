@@ -5,7 +5,7 @@ not read is an `Unread` with the reason, and the other parts are read anyway.
 """
 
 import argparse
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -30,6 +30,7 @@ from drawbridge.names import (
     CONFIGURATION_CONFIG_MAP,
     CONTROLLER_DEPLOYMENT,
     CONTROLLER_LEASE,
+    DUAL_LABEL,
     FACTS_CONFIG_MAP,
     JUDGE_CONFIGURATION,
     JUDGE_DEPLOYMENT,
@@ -150,6 +151,7 @@ class ClusterState:
     now: float  # Unix time of the API server
     namespace: str  # of the caller
     published: Mapping[str, list[dict[str, Value]] | Unread]  # by kind
+    labelled: Mapping[str, list[dict[str, Value]] | Unread]  # pods by node with the dual label
     stored_fields: tuple[str, ...] | Unread
     namespaces: Mapping[str, Mapping[str, str]] | Unread
     installed: Installed
@@ -171,6 +173,8 @@ async def read_state(
         kind.kind: await _if_readable(live_cluster.list_objects(session, kind), "list", kind)
         for kind in kinds
     }
+    nodes = published[resources.NODES.kind]
+    labelled = [] if isinstance(nodes, Unread) else [*_named_with(nodes, DUAL_LABEL)]
     namespaces = await _read_namespaces(session, namespace)
     bridge = configuration.placement is Placement.BRIDGE
     installed = await _read_installed(session, bridge=bridge)
@@ -182,6 +186,14 @@ async def read_state(
         now=session.clock.now(),
         namespace=namespace,
         published=published,
+        labelled={
+            name: await _if_readable(
+                live_cluster.list_objects(session, resources.PODS, fields=f"spec.nodeName={name}"),
+                "list",
+                resources.PODS,
+            )
+            for name in labelled[:_MOST_NODES]
+        },
         stored_fields=await _probe_fields(session, namespace),
         namespaces=namespaces,
         installed=installed,
@@ -224,6 +236,12 @@ async def _read_namespaces(
         namespaces = [one]
     named = ((get_value(each, ("metadata", "name")), each) for each in namespaces)
     return {f"{name}": _labels(each) for name, each in named}
+
+
+def _named_with(nodes: Iterable[Object], label: str) -> Iterator[str]:
+    for node in nodes:
+        if label in _labels(node):
+            yield f"{get_value(dict(node), ('metadata', 'name'))}"
 
 
 def _labels(value: Object) -> Mapping[str, str]:
@@ -310,6 +328,7 @@ async def _try_webhook(
 
 
 _MOST_NAMESPACES: Final = 10
+_MOST_NODES: Final = 20
 
 
 async def _find_missing_rights(

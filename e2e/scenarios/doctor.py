@@ -60,6 +60,24 @@ def doctor_names_the_part_of_an_installation_that_is_broken(stage: Stage) -> Non
 
 
 @scenario("full", rig="installed", needs=NEEDS)
+def doctor_goes_on_after_a_refused_configuration(stage: Stage) -> None:
+    """One line has the error of the configuration, and the other checks are made."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
+    header = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
+    cluster.configure(f"{header}placement: natve\n")
+    try:
+        code, lines = examine(cluster, "-n", stage.namespace)
+        (refused, _) = lines["configuration"]
+        assert 'not "natve"' in refused["message"], lines
+        assert "translates" in lines["webhook"][0]["message"], lines
+        assert code == 1
+    finally:
+        cluster.configure(header)
+
+
+@scenario("full", rig="installed", needs=NEEDS)
 def doctor_tells_a_tenant_what_it_may_not_read(stage: Stage) -> None:
     """A viewer of one namespace gets a line for each part, and no failure."""
     viewer = Person(stage, installed(stage), "doctor-viewer")

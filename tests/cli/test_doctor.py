@@ -178,6 +178,17 @@ def advertise(api: FakeApi) -> None:
     api.put(node)
 
 
+def hold(api: FakeApi) -> None:
+    """Let a pod hold a device of a plugin on a labelled node that has no plugin any more."""
+    node = api.all("Node")[0]
+    node["metadata"].setdefault("labels", {})["drawbridge.dev/dual"] = "true"
+    api.put(node)
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    spec = {"nodeName": node["metadata"]["name"], "containers": [{"resources": limits}]}
+    metadata = {"name": "old", "namespace": "team-a"}
+    api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
 CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "not installed": ("installation", "NotInstalled", 0, uninstall),
     "configuration that is refused": (
@@ -246,6 +257,11 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
         ),
     ),
     "incomplete pool": ("ResourceSlices", "PoolIncomplete", 1, lose_a_slice),
+    "dual node that is still held": ("nodes", "DualNodesHeld", 0, hold),
+    "class of the configuration that does not exist": (
+        "configured classes", "TargetClassMissing", 0,
+        configure(f"{CONFIGURATION}fleet: [{{class: missing, closed: true}}]\n"),
+    ),
     "dual node": ("nodes", "DualNodes", 0, advertise),
     "owned nodes without the taint": ("owned nodes", "FenceMissing", 1, own("")),
     "bridge placement without its scheduler": (
@@ -357,6 +373,11 @@ def test_a_remedy_of_several_lines_is_printed_once(tmp_path: Path) -> None:
     text = doctor(tmp_path, change=change).out
     assert text.count("[ReplicasNotReady]") == 2
     assert text.count(CODES["ReplicasNotReady"].remedy) == 1
+
+
+def test_a_class_without_devices_is_told_once(tmp_path: Path) -> None:
+    change = CASES["class without devices"][3]
+    assert doctor(tmp_path, "-o", "json", change=change).codes == ["ClassSelectsNothing"]
 
 
 def test_a_cluster_that_cannot_be_reached_exits_with_2(tmp_path: Path) -> None:
