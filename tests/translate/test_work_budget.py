@@ -191,9 +191,9 @@ def test_a_message_names_a_few_of_many_containers() -> None:
     value = pod({"initContainers": [*others, *init], "containers": main})
     messages = [each.message for each in read_pod(value, Configuration()).findings]
     shared = "main, other-0, other-1, other-2, other-3, other-4, other-5, other-6 and 13 more"
-    assert messages == [
-        f"init container init shares the devices of {shared} and sees more than it requests"
-    ]
+    names = "nvidia.com/gpu, nvidia.com/gpumem"
+    sees = f"sees more than it requests ({names})"
+    assert messages == [f"init container init shares the devices of {shared} and {sees}"]
 
 
 def test_reading_with_too_much_work_is_a_finding() -> None:

@@ -96,6 +96,7 @@ class Colocation(msgspec.Struct, frozen=True):
 
     scope: TopologyScope
     required: bool = True
+    annotation: str = ""  # the annotation that specifies it
 
 
 class JointAllocation(msgspec.Struct, frozen=True):
@@ -110,6 +111,7 @@ class JointAllocation(msgspec.Struct, frozen=True):
     required: bool = True
     # The pod specifies its own count. False: one device for each scope.
     explicit_count: bool = False
+    annotation: str = ""  # the annotation that specifies it
 
 
 class PackingPreference(msgspec.Struct, frozen=True):

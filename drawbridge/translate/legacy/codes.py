@@ -202,6 +202,20 @@ HINT_EMPTY = CODES.define(
     ),
     remedy="Remove the annotation or value.",
 )
+RESTRICTION_LOST = CODES.define(
+    "RestrictionLost",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
+    text=(
+        "The pod restricts which devices it can get, but the claim cannot carry the restriction, "
+        "so the pod may get other devices."
+    ),
+    example=(
+        "metadata.annotations[tensor-fusion.ai/gpupool]: tensor-fusion.ai/gpupool is shared, "
+        "but DRA has no pools of GPUs"
+    ),
+    remedy="Restrict the pod by product, by UUID, or by a label of its nodes.",
+)
 CONTAINER_WITHOUT_CLAIM = CODES.define(
     "ContainerWithoutClaim",
     Severity.WARNING,
@@ -251,6 +265,17 @@ LABEL_DROPPED = CODES.define(
         "label type of rdma devices; it is not mapped to an attribute"
     ),
     remedy="Map the label to an attribute in `legacy.labels`.",
+)
+LABEL_IMPLIED = CODES.define(
+    "LabelImplied",
+    Severity.INFO,
+    Trait.ONLY_WHEN_TRANSLATED,
+    text="A condition on a node label is removed, because every device of the claim satisfies it.",
+    example=(
+        "spec.nodeSelector[nvidia.com/gpu.present]: nvidia.com/gpu.present In true: every node "
+        "with a device of the claim satisfies it"
+    ),
+    remedy="No action is needed.",
 )
 LABEL_IMPOSSIBLE = CODES.define(
     "LabelImpossible",
@@ -353,7 +378,7 @@ INIT_SEES_MORE = CODES.define(
     ),
     example=(
         "spec.initContainers[0]: init container fetch shares the devices of main and sees "
-        "more than it requests"
+        "more than it requests (nvidia.com/gpu)"
     ),
     remedy="No action is needed.",
 )

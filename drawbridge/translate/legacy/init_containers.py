@@ -215,7 +215,7 @@ def _report_excess(ask: Ask, missing: int, held_ask: _HeldAsk, budget: WorkBudge
         INIT_SEES_MORE.at(
             format_path(ask.users[0].path),
             f"init container {ask.users[0].name} shares the devices of {names} and sees more than "
-            "it requests",
+            f"it requests ({', '.join(ask.resources) or ask.row})",
         )
     ]
 

@@ -44,15 +44,15 @@ class _VendorLabels:
 
     vendor: str
     asks: tuple[str, ...]
-    selectors: list[AskSelector] = field(default_factory=list)
+    selectors: dict[AskSelector, str] = field(default_factory=dict)  # to the keys of the labels
     alternatives: list[AskSelector] = field(default_factory=list)
     source_fields: list[SourceField] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     profile: str = ""
     replica: bool = False
 
-    def add(self, meaning: LabelMeaning) -> None:
-        self.selectors += meaning.selectors
+    def add(self, term: LabelTerm, meaning: LabelMeaning) -> None:
+        self.selectors |= dict.fromkeys(meaning.selectors, term.key)
         self.findings += meaning.findings
         self.profile = meaning.profile or self.profile
         self.replica = meaning.replica or self.replica
@@ -120,15 +120,17 @@ def _apply(ask: Ask, labels: _VendorLabels) -> Ask:
 
 def _selectors_for(ask: Ask, labels: _VendorLabels) -> list[AskSelector]:
     """Return the selectors that apply to this ask, for partitions without those on GPU memory."""
-    kept = [s for s in labels.selectors if not (ask.partition and _is_on_memory(s))]
-    if len(kept) < len(labels.selectors):
-        labels.findings.append(
-            LABEL_DROPPED.at(
-                "spec",
-                "dropped the label on GPU memory, because the pod requests partitions of GPUs",
-            )
+    dropped = {s: key for s, key in labels.selectors.items() if ask.partition and _is_on_memory(s)}
+    if dropped:
+        finding = LABEL_DROPPED.at(
+            "spec",
+            f"dropped the condition on {', '.join(dropped.values())}, because the pod requests "
+            "partitions, and the label has the memory of the whole GPU",
+            remedy="Remove the label, or request partitions of another size.",
         )
-    return kept
+        if finding not in labels.findings:
+            labels.findings.append(finding)
+    return [selector for selector in labels.selectors if selector not in dropped]
 
 
 def _is_on_memory(selector: AskSelector) -> bool:
@@ -149,7 +151,7 @@ def _read_node_selector(pod: PodView, labels: _VendorLabels) -> None:
         if gpu_labels.label_vendor(key) == labels.vendor
     ]
     for term, meaning in _interpret(terms):
-        labels.add(meaning)
+        labels.add(term, meaning)
         if not meaning.kept:
             value = selector[term.key]
             labels.source_fields.append(SourceField(path, term.key, value, asks=labels.asks))
@@ -180,17 +182,17 @@ def _interpret(terms: Iterable[LabelTerm]) -> list[tuple[LabelTerm, LabelMeaning
 class _AffinityTerm:
     """One term of a node affinity, split into terms on devices and the rest."""
 
-    meanings: tuple[LabelMeaning, ...]
+    meanings: Mapping[LabelTerm, LabelMeaning]
     rest: dict[str, Value]
     empty: bool
 
     @property
     def selectors(self) -> tuple[AskSelector, ...]:
-        return tuple(s for meaning in self.meanings for s in meaning.selectors)
+        return tuple(s for meaning in self.meanings.values() for s in meaning.selectors)
 
     @property
     def is_special(self) -> bool:
-        return any(meaning.profile or meaning.replica for meaning in self.meanings)
+        return any(meaning.profile or meaning.replica for meaning in self.meanings.values())
 
 
 def _read_entry(raw: Value, path: Path, vendor: str, budget: WorkBudget) -> _AffinityTerm:
@@ -205,7 +207,8 @@ def _read_entry(raw: Value, path: Path, vendor: str, budget: WorkBudget) -> _Aff
             values = tuple(map(format_value, as_list(expression.get("values"))))
             where = format_path((*path, "matchExpressions", i))
             terms[i] = LabelTerm(key, format_value(expression.get("operator")), values, where)
-    read = {term.where: meaning for term, meaning in _interpret(terms.values())}
+    meanings = dict(_interpret(terms.values()))
+    read = {term.where: meaning for term, meaning in meanings.items()}
     rest = [
         written
         for i, written in enumerate(expressions)
@@ -216,7 +219,7 @@ def _read_entry(raw: Value, path: Path, vendor: str, budget: WorkBudget) -> _Aff
     else:
         kept = {key: value for key, value in entry.items() if key != "matchExpressions"}
     fields = bool(as_list(entry.get("matchFields")))
-    return _AffinityTerm(tuple(read.values()), kept, not expressions and not fields)
+    return _AffinityTerm(meanings, kept, not expressions and not fields)
 
 
 def _read_required(pod: PodView, labels: _VendorLabels) -> None:
@@ -231,8 +234,8 @@ def _read_required(pod: PodView, labels: _VendorLabels) -> None:
     if not any(term.meanings for term in terms):
         return
     if len(terms) == 1:
-        for meaning in terms[0].meanings:
-            labels.add(meaning)
+        for label_term, meaning in terms[0].meanings.items():
+            labels.add(label_term, meaning)
     elif _differ_in_selectors_only(terms):
         _add_choice(labels, terms)
     else:
@@ -252,11 +255,22 @@ def _differ_in_selectors_only(terms: Sequence[_AffinityTerm]) -> bool:
 def _add_choice(labels: _VendorLabels, terms: Sequence[_AffinityTerm]) -> None:
     """Require the selectors of any of the terms. A term without selectors accepts all devices."""
     labels.findings += [
-        finding for term in terms for meaning in term.meanings for finding in meaning.findings
+        finding
+        for term in terms
+        for meaning in term.meanings.values()
+        for finding in meaning.findings
     ]
     if all(term.selectors for term in terms):
         choices = tuple(dict.fromkeys(gpu_labels.all_of(term.selectors) for term in terms))
-        labels.selectors.append(choices[0] if len(choices) == 1 else AnyOf(choices))
+        keys = ", ".join(dict.fromkeys(label.key for term in terms for label in term.meanings))
+        labels.selectors[choices[0] if len(choices) == 1 else AnyOf(choices)] = keys
+    else:
+        labels.findings += [
+            gpu_labels.imply(label, "another term of the affinity accepts any device")
+            for term in terms
+            for label, meaning in term.meanings.items()
+            if meaning.selectors
+        ]
 
 
 def _replace_required(labels: _VendorLabels, value: Value, rest: Mapping[str, Value]) -> None:
@@ -271,9 +285,10 @@ def _replace_required(labels: _VendorLabels, value: Value, rest: Mapping[str, Va
 
 def _keep_required(labels: _VendorLabels, terms: Sequence[_AffinityTerm], where: str) -> None:
     """Keep an "or" that no selector can express. Selectors common to all terms still apply."""
-    first, *others = (term.selectors for term in terms)
-    common = frozenset(first).intersection(*others)
-    labels.selectors += [selector for selector in first if selector in common]
+    common = frozenset(terms[0].selectors).intersection(*(term.selectors for term in terms[1:]))
+    for label, meaning in terms[0].meanings.items():
+        shared = (selector for selector in meaning.selectors if selector in common)
+        labels.selectors |= dict.fromkeys(shared, label.key)
     labels.findings.append(
         LABEL_KEPT.at(
             where, "the terms differ in more than device labels, so the affinity stays unchanged"

@@ -72,7 +72,23 @@ def _express_bundle(
         or (joint and joint.required)
     ):
         return (together,)
-    return tuple(_express_together([each], facts, configuration) for each in asks)
+    alone = [_express_together([each], facts, configuration) for each in asks]
+    if all(each.expressibility is not Expressibility.NOT_EXPRESSIBLE for each in alone):
+        alone[0] = _add_lost_alignment(alone[0], find_primary(asks), together.findings[0])
+    return tuple(alone)
+
+
+def _add_lost_alignment(result: TargetResult, ask: Ask, reason: Finding) -> TargetResult:
+    """Return a result with the finding that a preferred joint allocation is not possible."""
+    message = reason.message.partition(": ")[2]
+    annotation = ask.joint.annotation if ask.joint else ""
+    finding = make_finding(codes.ALIGNMENT_LOST, ask, message, annotation=annotation)
+    return replace(
+        result,
+        expressibility=Expressibility.LOSSY,
+        findings=(*result.findings, finding),
+        lost=tuple(dict.fromkeys((*result.lost, codes.LOSES[finding.code]))),
+    )
 
 
 def _express_together(

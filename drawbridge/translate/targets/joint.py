@@ -72,9 +72,10 @@ def _report_or_refuse(
 ) -> Grouping:
     if joint.required:
         raise NotExpressibleError(reason)
+    lost = make_finding(codes.ALIGNMENT_LOST, primary, reason, annotation=joint.annotation)
     if primary.count is None or any(each.count is None for each in others):
-        return Grouping((), findings=(make_finding(codes.ALIGNMENT_LOST, primary, reason),))
-    return _single_group(primary, others, (make_finding(codes.ALIGNMENT_LOST, primary, reason),))
+        return Grouping((), findings=(lost,))
+    return _single_group(primary, others, (lost,))
 
 
 def _group_by_shapes(
@@ -173,7 +174,12 @@ def choose_attribute(
     if joint.scope is TopologyScope.NUMA:
         return NUMA_NODE, by_numa, ()
     message = "no PCIe root has both kinds of devices, so they share a NUMA node instead"
-    return NUMA_NODE, by_numa, (make_finding(codes.NEIGHBOURHOOD_CHANGED, primary, message),)
+    changed = codes.NEIGHBOURHOOD_CHANGED
+    return (
+        NUMA_NODE,
+        by_numa,
+        (make_finding(changed, primary, message, annotation=joint.annotation),),
+    )
 
 
 def _locations(shape: NodeShape, attribute: str) -> list[Neighbourhood]:

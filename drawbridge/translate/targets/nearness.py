@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from drawbridge.dra.attributes import NUMA_NODE, PCIE_ROOT
-from drawbridge.finding import Finding
+from drawbridge.finding import Code, Finding
 from drawbridge.translate.legacy.asks import Ask, Colocation, TopologyScope
 from drawbridge.translate.targets import codes
 from drawbridge.translate.targets.plan import (
@@ -142,15 +142,20 @@ def _compose_near(
         message = (
             "a claim can require devices to be near each other, but cannot express a preference"
         )
-        return (), (make_finding(codes.ALIGNMENT_LOST, ask, message),)
+        return (), (_lost(codes.ALIGNMENT_LOST, ask, message),)
     attribute, findings = _find_attribute(ask, ask.colocation.scope, expanded, target)
     if not attribute and not findings:
         message = (
             f"{target.driver} publishes no attribute that shows which devices are near each other"
         )
-        findings = (make_finding(codes.ALIGNMENT_LOST, ask, message),)
+        findings = (_lost(codes.ALIGNMENT_LOST, ask, message),)
     constraints = (RequestConstraint("matchAttribute", attribute, numbers),) if attribute else ()
     return constraints, findings
+
+
+def _lost(code: Code, ask: Ask, message: str) -> Finding:
+    annotation = ask.colocation.annotation if ask.colocation else ""
+    return make_finding(code, ask, message, annotation=annotation)
 
 
 def _find_attribute(
@@ -169,12 +174,12 @@ def _find_attribute(
                 f"{target.driver} publishes no link partition of {ask.count} devices, and no NUMA "
                 f"node has more than {most} of them"
             )
-            return "", (make_finding(codes.ALIGNMENT_LOST, ask, message),)
+            return "", (_lost(codes.ALIGNMENT_LOST, ask, message),)
         message = (
             f"{target.driver} publishes no link partition of {ask.count} devices, so they share a "
             "NUMA node instead"
         )
-        return NUMA_NODE, (make_finding(codes.NEIGHBOURHOOD_CHANGED, ask, message),)
+        return NUMA_NODE, (_lost(codes.NEIGHBOURHOOD_CHANGED, ask, message),)
     return _published_attribute(ask, scope, target), ()
 
 

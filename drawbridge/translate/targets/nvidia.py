@@ -228,6 +228,12 @@ def _smallest_partition(ask: Ask, share: DeviceShare, target: DriverTarget) -> D
             "a partition is selected by its memory, but the pod requests no amount"
         )
     least = share.memory.value
+    losses: tuple[Finding, ...] = ()
+    if share.cores is not None:
+        message = (
+            f"{share.cores.value} percent of cores requested, but the memory selects the partition"
+        )
+        losses = (make_finding(codes.CORES_NOT_LIMITED, ask, message),)
     products = filter_products(target.products(types=("mig",)), ask.selectors, MEMORY)
     holding = sorted(
         {
@@ -248,4 +254,5 @@ def _smallest_partition(ask: Ask, share: DeviceShare, target: DriverTarget) -> D
         selectors=() if alternatives else (enough,),
         ask_selectors=ask.selectors,
         alternatives=alternatives,
+        losses=losses,
     )

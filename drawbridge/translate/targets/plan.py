@@ -97,9 +97,10 @@ class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[Finding, ...] = ()
 
 
-def make_finding(code: Code, ask: Ask, message: str) -> Finding:
-    """Make a finding about an ask; its message begins with the resource names."""
+def make_finding(code: Code, ask: Ask, message: str, *, annotation: str = "") -> Finding:
+    """Make a finding about an ask, or an annotation of it; the message begins with its names."""
     path = format_path(ask.users[0].path) if ask.users else ""
+    path = format_path(("metadata", "annotations", annotation)) if annotation else path
     return code.at(path, f"{', '.join(ask.resources) or ask.row}: {message}")
 
 

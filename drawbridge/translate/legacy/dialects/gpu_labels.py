@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from drawbridge.finding import Finding
-from drawbridge.translate.legacy.codes import LABEL_IMPOSSIBLE, LABEL_KEPT, LABEL_LOOSE
+from drawbridge.translate.legacy.codes import (
+    LABEL_IMPLIED,
+    LABEL_IMPOSSIBLE,
+    LABEL_KEPT,
+    LABEL_LOOSE,
+)
 from drawbridge.translate.legacy.selectors import (
     AllOf,
     AnyOf,
@@ -39,6 +44,7 @@ _UNPARTITIONED: Final = "spx_nps1"
 _PRESENT: Final = ("nvidia.com/gpu.present", "nvidia.com/gpu.product", "nvidia.com/gpu.memory",
                    "nvidia.com/gpu.family", "nvidia.com/gpu.count")  # fmt: skip
 
+_ALWAYS: Final = "every node with a device of the claim satisfies it"
 _NOT_A_NUMBER: Final = "the label is not a number, so only the operators In and NotIn can match"
 
 
@@ -80,13 +86,18 @@ def label_vendor(key: str) -> str:
 def interpret_term(term: LabelTerm) -> LabelMeaning:
     """Interpret a term on devices that the pod requests."""
     if term.operator == "Exists":
-        return LabelMeaning()
+        return LabelMeaning(findings=(imply(term, _ALWAYS),))
     if term.operator == "DoesNotExist":
         if term.key in _PRESENT:
             return _reject(term, "the pod requests a GPU but selects nodes without GPUs")
         return _keep(term)
     reader = _READERS.get(term.key.removeprefix("beta."))
     return reader(term) if reader else _keep(term)
+
+
+def imply(term: LabelTerm, why: str) -> Finding:
+    """Return the finding that every device satisfies a term."""
+    return LABEL_IMPLIED.at(term.where, f"{term}: {why}")
 
 
 def _keep(term: LabelTerm) -> LabelMeaning:
@@ -179,7 +190,7 @@ def _numbers(
         if term.operator == "Lt":
             return LabelMeaning((make(None, numbers[0]),))
         if term.operator not in {"In", "NotIn"} or not numbers:
-            return LabelMeaning()
+            return LabelMeaning(findings=(imply(term, "the label is an integer"),))
         exact = tuple(make(number, number + 1) for number in numbers)
         return LabelMeaning(_apply_operator(term, exact[0] if len(exact) == 1 else AnyOf(exact)))
 
@@ -210,7 +221,7 @@ def _present(term: LabelTerm) -> LabelMeaning:
     if (term.operator == "In" and "true" in term.values) or (
         term.operator == "NotIn" and "true" not in term.values
     ):
-        return LabelMeaning()
+        return LabelMeaning(findings=(imply(term, _ALWAYS),))
     return _reject(term, "the pod requests a GPU but selects nodes without GPUs")
 
 
@@ -248,7 +259,9 @@ def _mode(term: LabelTerm) -> LabelMeaning:
     value = term.values[0] if len(term.values) == 1 else ""
     if term.operator != "In" or not _MODE.fullmatch(value):
         return _keep(term)
-    return LabelMeaning(profile="" if value == _UNPARTITIONED else value)
+    if value == _UNPARTITIONED:
+        return LabelMeaning(findings=(imply(term, "the pod requests whole GPUs"),))
+    return LabelMeaning(profile=value)
 
 
 def _vram(term: LabelTerm) -> LabelMeaning:

@@ -21,7 +21,15 @@ from drawbridge.translate.legacy.asks import (
     PodRequests,
     TopologyScope,
 )
-from drawbridge.translate.legacy.codes import ALREADY_PLACED, AMOUNT_REFUSED, HINT_LOST, POD_REFUSED
+from drawbridge.translate.legacy.codes import (
+    ALREADY_PLACED,
+    AMOUNT_REFUSED,
+    HINT_EMPTY,
+    HINT_LOST,
+    MEANING_CHANGES,
+    POD_REFUSED,
+    RESTRICTION_LOST,
+)
 from drawbridge.translate.legacy.dialects import vgpu
 from drawbridge.translate.legacy.draft import RequestBuilder
 from drawbridge.translate.legacy.pod_view import (
@@ -46,15 +54,16 @@ NAMES: Final = vgpu.VgpuNames(
     exclusive_count=True,
 )
 _PRIORITY: Final = "nvidia.com/priority"
+_PRIORITY_VARIABLE: Final = "CUDA_TASK_PRIORITY"
 _NUMA: Final = "nvidia.com/numa-bind"
 _SCHEDULER: Final = "hami-scheduler"
 _ALLOCATED: Final = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-node")
 _WEIGHTS: Final = "hami.io/device-scoring-weights"
-_BY_NUMBER: Final = "is ignored, because the index of a GPU on its node is not a device attribute"
+_BY_NUMBER: Final = "is not carried over, because the index of a GPU is not a device attribute"
+# Annotations that restrict the GPUs of the pod, which a claim cannot express.
+_RESTRICTIONS: Final = ("nvidia.com/use-gpuindexes", "nvidia.com/nouse-gpuindexes")
 # Annotations that a claim cannot express, and why.
 _NOT_EXPRESSIBLE: Final = {
-    "nvidia.com/use-gpuindexes": _BY_NUMBER,
-    "nvidia.com/nouse-gpuindexes": _BY_NUMBER,
     "nvidia.com/mig-profile-preference": (
         "is ignored, because the claim requests the smallest profile with enough memory"
     ),
@@ -72,7 +81,14 @@ _PREFERENCES: Final = {
     (_DEVICES, "binpack"): PackingPreference("devices", "packed", _DEVICES),
     (_DEVICES, "spread"): PackingPreference("devices", "spread", _DEVICES),
 }
-_ANNOTATIONS: Final = (*NAMES.annotations, _NUMA, _WEIGHTS, *_NOT_EXPRESSIBLE, *_POLICIES)
+_ANNOTATIONS: Final = (
+    *NAMES.annotations,
+    _NUMA,
+    _WEIGHTS,
+    *_RESTRICTIONS,
+    *_NOT_EXPRESSIBLE,
+    *_POLICIES,
+)
 # `nvidia.com/gpu` alone is HAMi's only with an annotation, the scheduler or a configured default.
 TRIGGERS: Final = frozenset({*NAMES.resources, _PRIORITY, *_ANNOTATIONS, *_ALLOCATED, _SCHEDULER})
 READS: Final = frozenset({"container.securityContext", "spec.nodeName"})
@@ -205,7 +221,11 @@ def _read_preferences(pod: PodView) -> tuple[PackingPreference, ...]:
 
 
 def _read_numa_binding(pod: PodView) -> Colocation | None:
-    return Colocation(TopologyScope.NUMA) if pod.annotations.get(_NUMA) in _TRUE else None
+    return (
+        Colocation(TopologyScope.NUMA, annotation=_NUMA)
+        if pod.annotations.get(_NUMA) in _TRUE
+        else None
+    )
 
 
 def _reject_priority_alone(builder: RequestBuilder, used: list[DeviceResource]) -> None:
@@ -228,7 +248,13 @@ def _read_priority(container: Container) -> tuple[tuple[EnvironmentVariable, ...
                 f"{resource.original_name} must be 0 or 1, not {resource.amount_text}",
             )
         ]
-    return (EnvironmentVariable("CUDA_TASK_PRIORITY", str(resource.amount)),), []
+    return (EnvironmentVariable(_PRIORITY_VARIABLE, str(resource.amount)),), [
+        MEANING_CHANGES.at(
+            resource.where,
+            f"{resource.original_name} becomes the environment variable {_PRIORITY_VARIABLE}, "
+            "which only HAMi-core reads",
+        )
+    ]
 
 
 def _report_lost_hints(builder: RequestBuilder) -> None:
@@ -248,6 +274,14 @@ def _report_lost_hints(builder: RequestBuilder) -> None:
         for key, why in _NOT_EXPRESSIBLE.items()
         if key in annotations
     ]
+    builder.findings += [
+        RESTRICTION_LOST.at(annotation_path(key), f"{format_value(annotations[key])} {_BY_NUMBER}")
+        for key in _RESTRICTIONS
+        if key in annotations
+    ]
+    if annotations.get(_NUMA) in _TRUE and all(ask.count == 1 for ask in builder.asks):
+        what = f"{_NUMA} has no effect, because no container requests several GPUs"
+        builder.findings.append(HINT_EMPTY.at(annotation_path(_NUMA), what))
     if annotations.get(_NUMA, "true") not in _TRUE | _FALSE:
         builder.findings.append(vgpu.unknown_value(_NUMA, annotations[_NUMA], ("true", "false")))
 

@@ -337,6 +337,9 @@ def _read_rdma(
     hint = pod_hints.types.get(_RDMA, hints.NO_HINT)
     is_whole = rdma.amount > 100 and rdma.amount % 100 == 0
     strategy = "" if is_whole else hint.strategy
+    if (is_whole and hint.strategy) or (rdma.amount == 1 and strategy == "RequestsAsCount"):
+        why = f"allocateStrategy {hint.strategy} has no effect on an amount of {rdma.amount}"
+        hints.add_no_effect(builder, hints.HINT, why)
     if strategy == "ApplyForAll":
         _read_all_rdma(builder, rdma, pod_hints, legacy, virtual=hint.uses_vfs)
         return

@@ -27,6 +27,7 @@ from drawbridge.translate.legacy.codes import (
     HINT_EMPTY,
     HINT_LOST,
     LABEL_DROPPED,
+    RESTRICTION_LOST,
     WORD_UNKNOWN,
 )
 from drawbridge.translate.legacy.draft import RequestBuilder
@@ -53,6 +54,7 @@ _SCOPES: Final = {
     "NUMANode": TopologyScope.NUMA,
     "Node": TopologyScope.NODE,
 }
+_SMALLER_SCOPES: Final = frozenset(_SCOPES.values()) - {TopologyScope.NODE}
 _STRATEGIES: Final = ("ApplyForAll", "RequestsAsCount")
 _POLICIES: Final = ("DeviceLevel", "PCIeLevel")
 _PARTITION_SIZES: Final = (2, 4, 8)
@@ -94,7 +96,7 @@ def read_hints(builder: RequestBuilder, amounts: Mapping[str, int]) -> Allocatio
     }
     for name in hints_by_type:
         if name not in types:
-            _add_no_effect(builder, HINT, f"the pod requests no device of type {name}")
+            add_no_effect(builder, HINT, f"the pod requests no device of type {name}")
     joint, joined = _read_joint(builder, types, hints_by_type)
     for key in builder.pod.annotations:
         if key.startswith(_OTHERS) and key not in KEYS:
@@ -104,6 +106,8 @@ def read_hints(builder: RequestBuilder, amounts: Mapping[str, int]) -> Allocatio
                     "only Koordinator's scheduler uses this annotation; it does not affect claims",
                 )
             )
+    if PARTITION in builder.pod.annotations and "gpu" not in types:
+        add_no_effect(builder, PARTITION, "the pod requests no GPU")
     return AllocationHints(hints_by_type, joint, joined, _read_partition(builder))
 
 
@@ -152,13 +156,18 @@ def _read_colocation(
 ) -> Colocation | None:
     """Return the scope that the devices share; only a required partition takes precedence."""
     scope = hint.scope
-    required = Colocation(scope) if scope not in {None, TopologyScope.NODE} else None
+    if scope is TopologyScope.NODE:
+        why = "requiredTopologyScope Node has no effect; all devices of a pod are on one node"
+        add_no_effect(builder, HINT, why)
+    elif scope is not None and ask.count == 1:
+        add_no_effect(builder, HINT, "requiredTopologyScope has no effect on 1 device")
+    required = Colocation(scope, annotation=HINT) if scope in _SMALLER_SCOPES else None
     chosen = required
     if partition and (partition.required or not required):
         placed = _place_in_partition(builder, ask, partition)
         if placed and required:
             why = "requiredTopologyScope has no effect; the GPU partition takes precedence"
-            _add_no_effect(builder, HINT, why)
+            add_no_effect(builder, HINT, why)
         chosen = placed or required
     if scope is TopologyScope.DEVICE and (ask.count or 0) > 1:
         builder.findings.append(
@@ -182,6 +191,8 @@ def _place_in_partition(
         return None
     if ask.count in _PARTITION_SIZES:
         return partition
+    if ask.count == 1:
+        add_no_effect(builder, PARTITION, "the GPU partition has no effect on 1 GPU")
     if ask.count != 1 and partition.required:
         builder.findings.append(
             AMOUNT_REFUSED.at(
@@ -214,7 +225,7 @@ def _read_hint(builder: RequestBuilder, name: str, value: Value) -> DeviceHint:
         _add_unknown_value(builder, HINT, "device type", name, tuple(_KINDS))
     policy = _read_choice(builder, hint, "exclusivePolicy", _POLICIES)
     if policy == "PCIeLevel":
-        _add_no_effect(
+        add_no_effect(
             builder, HINT, "exclusivePolicy PCIeLevel has no effect; Koordinator ignores it too"
         )
     scope = _read_choice(builder, hint, "requiredTopologyScope", tuple(_SCOPES))
@@ -255,10 +266,13 @@ def _read_joint(
     joined = tuple([name for name in dict.fromkeys(listed) if name in types - every])
     if len(joined) < 2:
         why = "the annotation has no effect, because the pod requests fewer than 2 of the types"
-        _add_no_effect(builder, JOINT, why)
+        add_no_effect(builder, JOINT, why)
         return None, ()
     primary = _KINDS[joined[0]]
-    return JointAllocation("joint", primary, TopologyScope.PCIE, required=bool(scope)), joined
+    allocation = JointAllocation(
+        "joint", primary, TopologyScope.PCIE, required=bool(scope), annotation=JOINT
+    )
+    return allocation, joined
 
 
 def _read_partition(builder: RequestBuilder) -> Colocation | None:
@@ -267,15 +281,16 @@ def _read_partition(builder: RequestBuilder) -> Colocation | None:
     partition = _read_object(builder, PARTITION)
     if partition.get("ringBusBandwidth") is not None:
         builder.findings.append(
-            HINT_LOST.at(
+            RESTRICTION_LOST.at(
                 annotation_path(PARTITION),
-                "ringBusBandwidth is ignored, because it is not a device attribute",
+                "ringBusBandwidth is not carried over, because it is not a device attribute",
             )
         )
     policy = _read_choice(
         builder, partition, "allocatePolicy", ("Restricted", "BestEffort"), PARTITION
     )
-    return Colocation(TopologyScope.LINK, required=policy == "Restricted")
+    required = policy == "Restricted"
+    return Colocation(TopologyScope.LINK, required=required, annotation=PARTITION)
 
 
 def _read_choice(
@@ -305,7 +320,8 @@ def _add_unknown_value(
     )
 
 
-def _add_no_effect(builder: RequestBuilder, key: str, why: str) -> None:
+def add_no_effect(builder: RequestBuilder, key: str, why: str) -> None:
+    """Report that an annotation or a part of it has no effect."""
     builder.findings.append(HINT_EMPTY.at(annotation_path(key), why))
 
 

@@ -16,7 +16,7 @@ from drawbridge.translate.legacy.asks import (
     PodRequests,
     SourceField,
 )
-from drawbridge.translate.legacy.codes import REPLICAS_ARE_ONE
+from drawbridge.translate.legacy.codes import MEANING_CHANGES, REPLICAS_ARE_ONE
 from drawbridge.translate.legacy.draft import RequestBuilder
 from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, as_list, as_mapping
 from drawbridge.translate.legacy.selectors import PartitionProfile
@@ -98,6 +98,13 @@ def _remove_instaslice_gate(builder: RequestBuilder) -> None:
     gated = [i for i, gate in enumerate(gates) if as_mapping(gate).get("name") == _INSTASLICE]
     if not asks or not gated:
         return
+    builder.findings.append(
+        MEANING_CHANGES.at(
+            f"spec.schedulingGates[{gated[0]}]",
+            f"removed the gate and the finalizer {_INSTASLICE}, because the DRA driver makes the "
+            "partitions",
+        )
+    )
     held = [i for i, name in enumerate(finalizers) if name == _INSTASLICE]
     for path, listed, positions in (
         (("spec", "schedulingGates"), gates, gated),

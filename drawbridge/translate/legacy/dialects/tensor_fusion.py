@@ -123,10 +123,6 @@ def _check_supported(settings: TensorFusionSettings) -> list[Finding]:
     return findings
 
 
-def _is_whole(settings: TensorFusionSettings) -> bool:
-    return settings.values.get("isolation") == "shared" or settings.is_true("dedicated-gpu")
-
-
 def _check(settings: TensorFusionSettings, native: list[DeviceResource]) -> list[Finding]:
     values, findings = settings.values, []
     if "gpu-count" in values and not 1 <= _parse_count(values["gpu-count"]) <= 128:
@@ -158,7 +154,7 @@ def _check_amount(
     """Check that the pod requests an amount."""
     keys = (*AMOUNTS, COUNTS, "gpu-indices", "partition-id", *PROFILES)
     has_amount = any(key in settings.values for key in keys)
-    if not has_amount and not native and not _is_whole(settings):
+    if not has_amount and not native and not settings.is_whole:
         yield REQUEST_INCOMPLETE.at(
             "metadata.annotations", "the pod does not specify an amount of GPU memory or compute"
         )
@@ -287,7 +283,7 @@ def _read_share(
     tflops = uses_tflops(settings)
     counted = "gpu-count" in settings.values or bool(native)
     count_only = vram is None and cores is None and not tflops and counted
-    if _is_whole(settings) or (count_only and isolation != "partitioned"):
+    if settings.is_whole or (count_only and isolation != "partitioned"):
         return None, findings
     percent = None
     if cores is not None and not tflops:

@@ -18,6 +18,8 @@ from drawbridge.translate.legacy.codes import (
     AMOUNT_REFUSED,
     AMOUNT_SUSPICIOUS,
     HINT_EMPTY,
+    HINT_LOST,
+    MEANING_CHANGES,
     WORD_UNKNOWN,
 )
 from drawbridge.translate.legacy.draft import RequestBuilder
@@ -39,6 +41,7 @@ _MODES: Final = {
     "mig": Isolation.MIG,
     "mps": Isolation.MPS,
 }
+_NAMES: Final = {isolation: name for name, isolation in _MODES.items() if name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,11 @@ def read_share(
     if names.memory in resources:
         memory, problems = read_memory(resources[names.memory], legacy)
         findings += problems
+        if percent := resources.get(names.percent):
+            why = f"{resources[names.memory].original_name} takes precedence"
+            findings.append(
+                HINT_EMPTY.at(percent.where, f"{percent.original_name} has no effect: {why}")
+            )
     elif names.percent not in resources and configured_amount(default, names.memory, 0):
         unit_size = configured_amount(units(legacy), names.memory, MI)
         memory = Bytes(configured_amount(default, names.memory, 0) * unit_size)
@@ -184,7 +192,16 @@ def read_isolation(names: VgpuNames, pod: PodView) -> tuple[Isolation, list[Find
     isolations = {_MODES[each] for each in modes if each in _MODES}
     if len(isolations) < len(set(modes)):
         return Isolation.MEMORY, [unknown_value(names.mode, mode, tuple(_MODES)[1:])]
-    return next(each for each in _MODES.values() if each in isolations), []
+    chosen = next(each for each in _MODES.values() if each in isolations)
+    where = annotation_path(names.mode)
+    findings = []
+    if len(isolations) > 1:
+        why = f"the pod accepts the modes {mode}, but the claim requests {_NAMES[chosen]} only"
+        findings.append(HINT_LOST.at(where, why))
+    if chosen is Isolation.MPS:
+        why = "the DRA driver decides how pods that share a GPU are isolated, not the mode mps"
+        findings.append(MEANING_CHANGES.at(where, why))
+    return chosen, findings
 
 
 def unknown_value(key: str, value: str, allowed: tuple[str, ...]) -> Finding:

@@ -4,7 +4,7 @@ from typing import Final
 
 from drawbridge.config.model import Legacy
 from drawbridge.translate.legacy.asks import Ask, Bytes, DeviceShare, Isolation, Kind, PodRequests
-from drawbridge.translate.legacy.codes import HINT_LOST, NAME_OLD
+from drawbridge.translate.legacy.codes import HINT_EMPTY, HINT_LOST, NAME_OLD
 from drawbridge.translate.legacy.dialects import vgpu
 from drawbridge.translate.legacy.draft import RequestBuilder
 from drawbridge.translate.legacy.pod_view import (
@@ -46,7 +46,14 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
                 _read_old(builder, container, container.resources[name], legacy)
     if not builder.asks:
         return builder.build()
-    builder.findings += [*findings, *problems]
+    if any(ask.resources[0] in NAMES.resources for ask in builder.asks):
+        builder.findings += [*findings, *problems]
+    else:
+        builder.findings += [
+            HINT_EMPTY.at(annotation_path(key), f"{key} has no effect on Volcano's older sharing")
+            for key in NAMES.annotations
+            if key in pod.annotations
+        ]
     if _POLICY in pod.annotations:
         builder.findings.append(
             HINT_LOST.at(
