@@ -307,7 +307,8 @@ def _find_excluding(webhook: Mapping[str, Any], wanted: MatchConditions) -> list
 def _format_configured_names(configuration: Configuration) -> str:
     """List the configured legacy names, because pods that use them may be excluded."""
     legacy = configuration.legacy
-    names = sorted(str(each) for each in (*legacy.renames, *legacy.networks, *legacy.units))
+    configured = (*legacy.renames, *legacy.networks, *legacy.units, *configuration.named_devices)
+    names = sorted(set(map(str, configured)))
     if not names:
         return ""
     more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""

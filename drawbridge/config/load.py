@@ -157,6 +157,7 @@ def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
     for i, target in enumerate(configuration.targets):
         yield from _check_target(target, f"targets[{i}]")
     yield from _check_names(configuration)
+    yield from _check_units(configuration)
     for i, pool in enumerate(configuration.owned_pools):
         yield from _check_selector(pool.node_selector, f"ownedPools[{i}].nodeSelector")
     for i, entry in enumerate(configuration.compatibility):
@@ -229,6 +230,15 @@ def _check_names(configuration: Configuration) -> Iterator[Finding]:
             message = f"{places[name]} has the name {name} as well"
             yield codes.RESOURCE_NAME_TAKEN.at(path, message, object=OBJECT)
         places.setdefault(name, path)
+
+
+def _check_units(configuration: Configuration) -> Iterator[Finding]:
+    """Yield findings for units by which an amount would be rounded, or be nothing."""
+    units = configuration.legacy.units
+    for name in (name for target in configuration.targets for name in target.amounts):
+        if name in units and (units[name].exact_int() or 0) <= 0:
+            message = f"a unit of {name} must be a whole number, not {units[name]}"
+            yield codes.ENTRY_WITHOUT_EFFECT.at(f"legacy.units[{name}]", message, object=OBJECT)
 
 
 def list_names(configuration: Configuration) -> Iterator[tuple[str, str]]:

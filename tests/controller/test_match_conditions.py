@@ -25,7 +25,8 @@ from drawbridge.cel import Environment
 from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.types import DYN
 from drawbridge.config.model import Configuration, LabelSelector, Legacy, Placement, Scope
-from drawbridge.config.string_formats import NetworkName, ResourceName
+from drawbridge.config.string_formats import DriverName, NetworkName, ObjectName, ResourceName
+from drawbridge.config.target import Target
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK, WEBHOOK_CONFIGURATION
 from drawbridge.translate.interest import covers, derive_interest
 from tests.cluster.memory_store import MemoryStore
@@ -81,6 +82,16 @@ def test_a_different_condition_is_reported_with_the_configured_names() -> None:
     assert (found.code, found.path) == ("NameNotActive", "webhooks[1].matchConditions")
     assert f"condition {CONDITION_NAME} has a different expression" in found.message
     assert found.message.endswith("configured names that may be inactive: default/a")
+
+
+def test_the_names_of_targets_are_configured_names() -> None:
+    target = Target(
+        driver=DriverName("fpga.example.com"),
+        class_=ObjectName("fpga.example.com"),
+        resources=(ResourceName("example.com/fpga"),),
+    )
+    (found,) = find_inactive(live(asks("false")), Configuration(targets=(target,)))
+    assert found.message.endswith("configured names that may be inactive: example.com/fpga")
 
 
 def test_an_additional_condition_is_reported() -> None:

@@ -4,8 +4,7 @@ The dialects read one after the other. A resource belongs to the first dialect i
 reads it. A device resource that no dialect reads is reported.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -124,16 +123,14 @@ def _read_dialects(
 ) -> tuple[list[PodRequests], PodView]:
     """Run the dialects in order. Also returns the pod without the resources they read."""
     triggered = _triggered(view.triggers(), configuration.legacy)
-    reads: list[Callable[[PodView], PodRequests]] = [
-        partial(dialect.read, legacy=configuration.legacy) for dialect in triggered
-    ]
+    reads = [dialect.read for dialect in triggered]
     if configuration.named_devices:
         last = sum(dialect in _READ_LAST for dialect in triggered)
-        reads.insert(len(reads) - last, partial(named_devices.read, configuration=configuration))
+        reads.insert(len(reads) - last, lambda pod, _: named_devices.read(pod, configuration))
     unread = view
     parts = []
     for read in reads:
-        part = read(unread)
+        part = read(unread, configuration.legacy)
         if part is not NO_REQUESTS:
             parts.append(part)
             unread = unread.without(part.source_fields)

@@ -41,6 +41,7 @@ _ATTRIBUTES: Final = {
     "kernel-driver": "kernel",
     "resource": "resource_full",
 }
+_MAX_QUANTITY: Final = (1 << 63) - 1
 _CAPACITIES: Final = ("memory", "cores", "shares")
 
 
@@ -122,6 +123,9 @@ def _shared(ask: Ask, base: DevicePlan, target: DriverTarget) -> DevicePlan:
 def _named_amounts(share: DeviceShare, target: DriverTarget) -> dict[str, RequestedAmount]:
     """Return what a share takes of each capacity: nothing of those that the pod does not name."""
     requested = dict(share.amounts)
+    for name, value in share.amounts:
+        if value > _MAX_QUANTITY:
+            raise NotExpressibleError(f"{name} is {value}, which is more than a quantity can be")
     return {
         _published_name(capacity, name, target): format_bytes(requested.get(name, 0))
         for name, capacity in target.vocabulary.amounts.items()
