@@ -20,6 +20,7 @@ from cli.terminal.cluster_options import add_config_option, add_manifests_option
 from cli.terminal.exit_codes import JUDGED, exit_code
 from cli.terminal.looked_at import DEVICE_KINDS, describe_looked_at
 from cli.terminal.streams import Streams
+from drawbridge.agreement.configuration import report_not_published
 from drawbridge.agreement.owned_pools import owned_pools, report_shared_pools
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.model import Configuration
@@ -185,6 +186,7 @@ def _judge(
     yield from _without_consequences(judged, files, documents)
     yield from classes.judge_classes(files.classes, files.slices, selectors)
     yield from report_shared_pools(owned_pools(configuration), files.slices)
+    yield from report_not_published(configuration, files.slices)
 
 
 def _without_consequences(

@@ -4,15 +4,24 @@ In addition to the checks of `drawbridge.config`, a target may not contradict wh
 knows: the names of dialects, and the kind and vendor of known drivers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
-from drawbridge.config.codes import DRIVER_OF_OTHER_KIND, RESOURCE_NAME_TAKEN
+from drawbridge.config.codes import (
+    DRIVER_OF_OTHER_KIND,
+    RESOURCE_NAME_TAKEN,
+    TARGET_NOT_PUBLISHED,
+)
 from drawbridge.config.load import OBJECT, list_names, load_configuration
 from drawbridge.config.model import Configuration
+from drawbridge.config.target import Target
+from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import find_family
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.read import find_dialects
 from drawbridge.translate.targets.available import PRINTERS
+
+_SHARED: Final = "the capacity for several claims"
 
 
 def read_configuration(
@@ -48,3 +57,47 @@ def _check_drivers(configuration: Configuration) -> Iterator[Finding]:
                 f"{subject} is for {wrong[0] or family.kind} devices, not for {wrong[1]} devices"
             )
             yield DRIVER_OF_OTHER_KIND.at(f"targets[{i}].{field}", message, object=OBJECT)
+
+
+def report_not_published(
+    configuration: Configuration, slices: Collection[Slice]
+) -> Iterator[Finding]:
+    """Report what targets read of the devices in these slices and no device has."""
+    for i, target in enumerate(configuration.targets):
+        driver = f"{target.driver}"
+        devices = [device for each in slices if each.driver == driver for device in each.devices]
+        shared = [device for device in devices if device.allow_multiple_allocations]
+        published = {
+            name if "/" in name else f"{driver}/{name}"
+            for device in devices
+            for name in (*device.attributes, *device.capacity)
+        }
+        amounts = {
+            name if "/" in name else f"{driver}/{name}"
+            for device in shared
+            for name in device.capacity
+        }
+        for field, what, names in _list_read(target) if devices else ():
+            lacking = sorted(names - (amounts if what == _SHARED else published))
+            if lacking:
+                listed = ", ".join(name.removeprefix(f"{driver}/") for name in lacking)
+                message = f"no device of {driver} publishes {what} {listed}"
+                yield TARGET_NOT_PUBLISHED.at(f"targets[{i}].{field}", message, object=OBJECT)
+
+
+def _list_read(target: Target) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Yield each field of a target that names something published: what, and its full names."""
+    fields = [
+        ("attributes", "the attribute", target.attributes),
+        ("capacities", "the capacity", target.capacities),
+        ("amounts", _SHARED, target.amounts),
+    ]
+    family = find_family(target)
+    if family is not None:
+        vocabulary = PRINTERS[family.driver].vocabulary(f"{target.driver}")
+        yield "family", f"what family {family.short_name} has:", vocabulary.always_published
+        fields = fields[2:]
+    for field, what, names in fields:
+        for key, name in names.items():
+            full = name if "/" in name else f"{target.driver}/{name}"
+            yield f"{field}[{key}]", what, frozenset({full})

@@ -48,6 +48,20 @@ DRIVER_OF_OTHER_KIND = CODES.define(
     example="targets[0].driver: dra.net is a driver of nic devices, not of gpu devices",
     remedy="Set the `kind` and the `vendor` of the driver's devices, or another driver.",
 )
+TARGET_NOT_PUBLISHED = CODES.define(
+    "TargetNotPublished",
+    Severity.WARNING,
+    text=(
+        "A target refers to an attribute or a capacity that no device of its driver publishes, or "
+        "has a family whose devices always publish one that they lack. Requests that need it find "
+        "no device."
+    ),
+    example="targets[0].attributes[uuid]: no device of fpga.example.com publishes attribute serial",
+    remedy=(
+        "Publish it, or correct the name or the family. A name without a domain is in the domain "
+        "of the driver."
+    ),
+)
 PARTITIONS_OVERLAP = CODES.define(
     "PartitionsOverlap",
     Severity.ERROR,
