@@ -4,7 +4,7 @@ In addition to the checks of `drawbridge.config`, a target may not contradict wh
 knows: the names of dialects, and the kind and vendor of known drivers.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from drawbridge.config.codes import (
@@ -87,10 +87,10 @@ def report_not_published(
 
 def _list_read(target: Target) -> Iterator[tuple[str, str, frozenset[str]]]:
     """Yield each field of a target that names something published: what, and its full names."""
-    fields = [
-        ("attributes", "the attribute", target.attributes),
-        ("capacities", "the capacity", target.capacities),
-        ("amounts", _SHARED, target.amounts),
+    fields: list[tuple[str, str, Iterable[tuple[str, str]]]] = [
+        ("attributes", "the attribute", target.attributes.items()),
+        ("capacities", "the capacity", target.capacities.items()),
+        ("amounts", _SHARED, target.amounts.items()),
     ]
     family = find_family(target)
     if family is not None:
@@ -98,6 +98,6 @@ def _list_read(target: Target) -> Iterator[tuple[str, str, frozenset[str]]]:
         yield "family", f"what family {family.short_name} has:", vocabulary.always_published
         fields = fields[2:]
     for field, what, names in fields:
-        for key, name in names.items():
+        for key, name in names:
             full = name if "/" in name else f"{target.driver}/{name}"
             yield f"{field}[{key}]", what, frozenset({full})

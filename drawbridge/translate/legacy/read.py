@@ -126,7 +126,11 @@ def _read_dialects(
     reads = [dialect.read for dialect in triggered]
     if configuration.named_devices:
         last = sum(dialect in _READ_LAST for dialect in triggered)
-        reads.insert(len(reads) - last, lambda pod, _: named_devices.read(pod, configuration))
+
+        def read_names(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # as dialects
+            return named_devices.read(pod, configuration)
+
+        reads.insert(len(reads) - last, read_names)
     unread = view
     parts = []
     for read in reads:
