@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
+from cli.__main__ import INTERRUPTED
 from cli.terminal.command_parser import CommandParser, UsageError
 from cli.terminal.exit_codes import BAD, DONE, NOTICE, ExitCodes
 from cli.terminal.streams import Streams, process_streams
@@ -54,7 +55,7 @@ COMMANDS = {
     "undo": ("cli.undo", "restore the original requests in translated manifests"),
 }
 
-BUG, INTERRUPTED, BROKEN_PIPE = 3, 130, 141
+BUG, BROKEN_PIPE = 3, 141
 EXIT_CODES: ExitCodes = {
     DONE: "success",
     NOTICE: "as the command states",
@@ -217,6 +218,7 @@ def dispatch(arguments: Sequence[str], streams: Streams, called: str) -> int:
         code = options if isinstance(options, int) else int(options.run(options, streams))
         # Flush here. At interpreter exit a closed pipe would print a traceback.
         streams.out.flush()
+        streams.err.flush()
     except OSError:
         raise
     except Exception as bug:  # noqa: BLE001  # any unhandled exception has its own exit code
@@ -233,10 +235,15 @@ def main() -> int:
         return INTERRUPTED
     except OSError as error:
         # The interpreter flushes stdout once more at exit. Discard that output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
         if isinstance(error, BrokenPipeError):
             return BROKEN_PIPE
-        streams.err.write(f"{program_name(sys.argv[0])}: {error}\n")
+        try:
+            streams.err.write(f"{program_name(sys.argv[0])}: {error}\n")
+            streams.err.flush()
+        except OSError:
+            os.dup2(nowhere, 2)
         return BAD
 
 

@@ -5,8 +5,9 @@ argument: if it is missing, the last word of such an option becomes the position
 """
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn, cast
+from typing import IO, Any, NoReturn, cast
 
 from cli.terminal.exit_codes import ExitCodes, describe_exit_codes
 
@@ -25,6 +26,10 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise the error."""
         raise UsageError(self, message)
+
+    def _print_message(self, message: str, file: IO[str] | None = None) -> None:
+        """Print a help text; argparse ignores it if that fails."""
+        (file or sys.stderr).write(message)
 
     def parse_known_args(  # type: ignore[override]  # typeshed has overloads for the namespace
         self, args: Sequence[str] | None = None, namespace: object = None

@@ -11,7 +11,7 @@ from typing import Final, TextIO, TypeVar
 import msgspec
 
 from cli.terminal.exit_codes import BAD
-from cli.terminal.streams import Streams
+from cli.terminal.streams import Streams, unfolded
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Severity
@@ -104,6 +104,7 @@ def print_findings(
 
 def print_value(data: object, form: str, stream: TextIO) -> None:
     """Print plain data as `json` or `yaml`."""
+    stream = unfolded(stream)
     if form == "json":
         stream.write(f"{json.dumps(data, indent=2, ensure_ascii=False)}\n")
         return

@@ -4,10 +4,14 @@ Commands receive their streams as an argument and do not use those of the proces
 can run any command.
 """
 
+import errno
 import io
+import os
 import sys
 from collections.abc import Mapping
-from typing import BinaryIO, NamedTuple, TextIO
+from typing import BinaryIO, NamedTuple, TextIO, cast
+
+from cli.terminal.folding import FoldingStream
 
 
 class Streams(NamedTuple):
@@ -23,12 +27,13 @@ class Streams(NamedTuple):
 def process_streams(environment: Mapping[str, str]) -> Streams:
     """Return the streams of this process; color is on for a terminal without NO_COLOR."""
     # Python sets a stream to None if it was closed before the process started.
-    out, err = sys.stdout or io.StringIO(), sys.stderr or io.StringIO()
+    out, err = sys.stdout or _ClosedStream(), sys.stderr or io.StringIO()
     for stream in (out, err):
         # The encoding of the terminal may lack characters of the input. Escape them.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     terminal = out.isatty() and environment.get("TERM") != "dumb"
+    out, err = fold_for_terminal(out), fold_for_terminal(err)
     return Streams(
         stdin=sys.stdin.buffer if sys.stdin else io.BytesIO(),
         out=out,
@@ -36,3 +41,28 @@ def process_streams(environment: Mapping[str, str]) -> Streams:
         color=terminal and not environment.get("NO_COLOR"),
         unicode=(out.encoding or "").lower().replace("-", "").startswith("utf8"),
     )
+
+
+class _ClosedStream(io.StringIO):
+    """A stream that was closed before the process started: what is written to it is lost."""
+
+    def write(self, text: str) -> int:
+        """Fail if there is something to write."""
+        if text:
+            raise OSError(errno.EBADF, "the standard output is closed")
+        return 0
+
+
+def fold_for_terminal(stream: TextIO) -> TextIO:
+    """Return a stream that folds lines to the width of its terminal, if it is one."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except OSError:
+        columns = 0
+    return cast("TextIO", FoldingStream(stream, columns)) if columns else stream
+
+
+def unfolded(stream: TextIO) -> TextIO:
+    """Return the stream for data and scripts, whose lines must stay as they are."""
+    terminal: TextIO = getattr(stream, "terminal", stream)
+    return terminal

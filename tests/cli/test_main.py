@@ -1,18 +1,23 @@
 """Every outcome of a command has an exit code and at most one line on stderr."""
 
+import fcntl
 import io
 import os
 import re
+import struct
 import subprocess
 import sys
+import termios
 import types
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO, cast
 
 import pytest
 
 from cli import main
+from cli.terminal.folding import FoldingStream, fold_line
 from cli.terminal.streams import Streams
 from tests.cli.running import command
 
@@ -269,7 +274,103 @@ def test_color_is_off_with_no_color_or_a_dumb_terminal() -> None:
     assert terminal(TERM="dumb") == b"False"
 
 
-def test_closed_streams_do_not_fail_a_command() -> None:
-    command = f'"{sys.executable}" -m cli.main config schema <&- >&- 2>&-'
-    done = subprocess.run(command, cwd=ROOT, shell=True, check=False)  # noqa: S602  # only a shell closes them
-    assert done.returncode == 0
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("config schema <&- 2>&-", 0),
+        ("config schema >&-", 2),
+        ("--help >&-", 2),
+        ("--help >/dev/full", 2),
+        ("translate --help >/dev/full", 2),
+        ("config schema >/dev/full 2>/dev/full", 2),
+        ("config print --config none.yaml 2>/dev/full", 2),
+        ("translate -f examples/legacy/nvidia.yaml -o diff 2>/dev/full", 2),
+        ("--help | true; exit ${PIPESTATUS[0]}", 141),
+        ("translate --help | true; exit ${PIPESTATUS[0]}", 141),
+    ],
+)
+def test_lost_output_is_no_success(words: str, code: int) -> None:
+    command = f'"{sys.executable}" -m cli {words}'
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, check=False)  # noqa: S603, S607  # only a shell closes streams
+    assert done.returncode == code
+    assert done.stderr.count(b"\n") == (code == 2 and "2>" not in words)
+
+
+def test_control_c_while_importing_is_silent(tmp_path: Path) -> None:
+    # The first import of the command interrupts the process.
+    text = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nos.read(0, 1)\n"
+    (tmp_path / "argparse.py").write_text(text)
+    start = "import signal, runpy; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    body = f"{start}; runpy.run_module('cli', run_name='__main__')"
+    done = process("-c", body, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("short enough", ["short enough"]),
+        ("a line with more words than fit", ["a line with more", "    words than fit"]),
+        ("  indented: two more words", ["  indented: two more", "      words"]),
+        ("spec.template.spec.containers", ["spec.template.spec.", "    containers"]),
+        ("x" * 40, ["x" * 20, f"    {'x' * 16}", "    xxxx"]),
+        (f"{' ' * 30}deep", [" " * 10 + "deep"]),
+        ("\033[31merror\033[0m: 15 more letters", ["\033[31merror\033[0m: 15 more", "    letters"]),
+        ("語" * 11, ["語" * 10, "    語"]),
+    ],
+)
+def test_a_line_is_folded_at_words(line: str, parts: list[str]) -> None:
+    assert list(fold_line(line, 20)) == parts
+
+
+LEGACY = "examples/legacy/koordinator.yaml"
+INVENTORY = "examples/inventory"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"translate -f {LEGACY} --cluster {INVENTORY} -o report",
+        f"translate -f {LEGACY} -q --config none.yaml",
+        "check -f examples/check",
+        "lint -f examples/driver -v",
+        f"explain -f {LEGACY} worker",
+        f"simulate -f {LEGACY} --cluster {INVENTORY}",
+        "help NotExpressible",
+        "help",
+        "--help",
+        "translate --help",
+        "transalte",
+    ],
+)
+def test_nothing_is_wider_than_the_terminal(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "40")
+    text = io.StringIO()
+    folding = cast("TextIO", FoldingStream(text, 40))
+    main.dispatch(words.split(), Streams(io.BytesIO(), folding, folding), "drawbridge")
+    folding.flush()
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= 40
+
+
+def test_data_keeps_its_lines_in_a_terminal() -> None:
+    text = io.StringIO()
+    folding = cast("TextIO", FoldingStream(text, 20))
+    for words in (["config", "schema"], ["completion", "bash"]):
+        main.dispatch(words, Streams(io.BytesIO(), folding, folding), "drawbridge")
+        assert text.getvalue() == command(*words).out
+        text.truncate(text.seek(0))
+
+
+def test_the_width_is_that_of_the_terminal() -> None:
+    master, slave = os.openpty()
+    try:
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+        done = process("-m", "cli", "help", "NotExpressible", stdout=slave)
+        printed = os.read(master, 1 << 16).decode()
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert max(map(len, printed.splitlines())) <= 40

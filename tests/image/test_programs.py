@@ -37,7 +37,7 @@ for each in given:
     access = asyncio.run(each.access())
     print(access.server, access.headers["Authorization"])
 """
-RUN_COMMAND = "from cli.main import main; sys.exit(main())"
+RUN_COMMAND = "from cli.__main__ import main; sys.exit(main())"
 
 
 @pytest.fixture(scope="session")

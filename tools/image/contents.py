@@ -67,7 +67,7 @@ _BUNDLE: Final = "etc/ssl/certs/ca-certificates.crt"
 _SCRIPT: Final = f"""\
 #!/usr/bin/python{PYTHON} -IB
 import sys
-from cli.main import main
+from cli.__main__ import main
 sys.exit(main())
 """.encode()
 

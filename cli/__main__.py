@@ -1,0 +1,24 @@
+"""Starts the command; Ctrl-C ends it silently from the first import on."""
+
+import os
+import signal
+import sys
+
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """Import the command with its parsers, and run it."""
+    handler = signal.getsignal(signal.SIGINT)
+    catches = handler is signal.default_int_handler  # a background job ignores the signal
+    if catches:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    from cli.main import main as run  # noqa: PLC0415  # may be interrupted
+
+    if catches:
+        signal.signal(signal.SIGINT, handler)
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
