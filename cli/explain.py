@@ -27,7 +27,13 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Severity
 from drawbridge.report.explain import AllocatedDevice, Explanation, explain
 from drawbridge.report.tables import align_columns, escape_unprintable
-from drawbridge.report.workloads import WorkloadExplanation, WorkloadObjects, explain_workload
+from drawbridge.report.workloads import (
+    WorkloadExplanation,
+    WorkloadObjects,
+    explain_manifest,
+    explain_workload,
+    is_created,
+)
 from drawbridge.translate.changes.scheduler import DEFAULT as DEFAULT_SCHEDULER
 from drawbridge.translate.changes.scheduler import OURS
 
@@ -72,7 +78,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if isinstance(objects, WorkloadObjects):
         done: Explanation | WorkloadExplanation = explain_workload(objects)
     else:
-        done = explain(objects)
+        done = explain(objects) if is_created(objects) else explain_manifest(objects)
     pods = done.explained if isinstance(done, WorkloadExplanation) else (done,)
     told = {each.pod: ask_about(options, each, findings) for each in pods}
     output.print_findings(findings, streams.err)

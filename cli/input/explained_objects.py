@@ -22,6 +22,7 @@ from drawbridge.report.workloads import (
     WorkloadObjects,
     WorkloadReference,
     find_pods,
+    find_reference,
     is_kind,
     parse_reference,
     pod_labels,
@@ -51,7 +52,7 @@ def read_subject(
     named = _parse_name(options.pod, options.namespace or "")
     if files := [*options.filename, *options.cluster]:
         documents = read_documents(files, streams.stdin)
-        return _read_from_files(_sort_by_kind(documents, findings), named)
+        return _read_from_files(_sort_by_kind(documents, findings), named, options.pod)
 
     async def read(session: "Session") -> Subject:
         full_name = named._replace(namespace=named.namespace or session.namespace)
@@ -92,7 +93,13 @@ def _sort_by_kind(
     return by_kind
 
 
-def _read_from_files(by_kind: _ByKind, named: _Named) -> Subject:
+def _read_from_files(by_kind: _ByKind, named: _Named, text: str) -> Subject:
+    if named.workload is None and not any(_name(e) == named.name for e in by_kind.get("Pod", ())):
+        everything = (each for objects in by_kind.values() for each in objects)
+        reference = find_reference(text, everything)
+        if reference is not None:
+            namespace = "" if named.namespace == text.rpartition("/")[0] else named.namespace
+            named = _Named(reference.name, namespace, reference)
     workload, kind = named.workload, named.workload.kind.kind if named.workload else "Pod"
     same_name = [each for each in by_kind.get(kind, ()) if _name(each) == named.name]
     if workload is not None:

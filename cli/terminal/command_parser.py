@@ -7,9 +7,12 @@ argument: if it is missing, the last word of such an option becomes the position
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from typing import IO, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from cli.terminal.exit_codes import ExitCodes, describe_exit_codes
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 
 class UsageError(Exception):
@@ -27,7 +30,7 @@ class CommandParser(argparse.ArgumentParser):
         """Raise the error."""
         raise UsageError(self, message)
 
-    def _print_message(self, message: str, file: IO[str] | None = None) -> None:
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
         """Print a help text; argparse ignores it if that fails."""
         (file or sys.stderr).write(message)
 

@@ -16,6 +16,11 @@ NOT_TRANSLATED = CODES.define(
         "pod again."
     ),
 )
+# The remedy for a manifest.
+TRANSLATE_FILE: Final = (
+    "Run `drawbridge translate -f FILE`, or label the namespace with "
+    "drawbridge.dev/translate=enforce before you create the object."
+)
 # The remedy for a pod in a namespace with the label.
 ASK_WHY: Final = (
     "Run `drawbridge translate -f FILE --context` with the manifest of the pod to see why. If that "

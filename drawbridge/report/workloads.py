@@ -5,7 +5,7 @@ workload, or by the label that its controller writes.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -18,8 +18,14 @@ from drawbridge.finding import Trait, find_names
 from drawbridge.report import codes
 from drawbridge.report.explain import ENFORCE, Explanation, PodObjects, describe_events, explain
 from drawbridge.translate.legacy.pod_view import as_mapping
+from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import count_pods
-from drawbridge.translate.manifests.workloads import Place, find_places
+from drawbridge.translate.manifests.workloads import (
+    Place,
+    find_places,
+    group_kind,
+    map_finding_path,
+)
 
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _FINISHED: Final = ("Succeeded", "Failed")
@@ -131,6 +137,28 @@ def parse_reference(text: str) -> WorkloadReference | None:
     return None
 
 
+def find_reference(text: str, objects: Iterable[Value]) -> WorkloadReference | None:
+    """Find the workload that `text` names among objects of any kind that has pods.
+
+    The text is TYPE/NAME as in kubectl, or the name alone of the only such object.
+    """
+    word, slash, name = text.rpartition("/")
+    named = {
+        group_kind(value): f"{value.get('apiVersion')}".rpartition("/")[2]
+        for value in map(as_mapping, objects)
+        if get_value(dict(value), ("metadata", "name")) == name
+        and value.get("kind") != "Pod"
+        and (find_places(dict(value)) or argo.find_places(dict(value)))
+    }
+    for (group, kind), version in named.items():
+        lower = kind.lower()
+        words = (lower, f"{lower}s", f"{lower}.{group}", f"{lower}s.{group}")
+        if word.lower() in words or (not slash and len(named) == 1):
+            row = next((each for each in KINDS if (each.group, each.kind) == (group, kind)), None)
+            return WorkloadReference(row or WorkloadKind(group, version, f"{lower}s", kind), name)
+    return None
+
+
 def is_kind(value: Value, kind: WorkloadKind) -> bool:
     """Tell whether an object is a workload of this kind, in any version."""
     group, _, _ = f"{get_value(value, ('apiVersion',))}".rpartition("/")
@@ -167,7 +195,7 @@ def find_pods(workload: Value, kind: WorkloadKind, pods: Sequence[Value]) -> Ite
 def explain_workload(objects: WorkloadObjects) -> WorkloadExplanation:
     """Explain a workload: its first pod that lacks something, or its templates without a pod."""
     workload = objects.workload
-    places = find_places(workload)
+    places = (*find_places(workload), *argo.find_places(workload))
     running = [pod for pod in objects.pods if _phase(pod) not in _FINISHED]
     explained = [explain(_objects_of(pod, objects)) for pod in running]
     lacking = [each for each in explained if not each.placed]
@@ -210,16 +238,48 @@ def _explain_template(place: Place, objects: WorkloadObjects) -> Explanation:
     names: dict[str, Value] = {key: owner[key] for key in ("name", "namespace") if key in owner}
     spec = get_value(place.pod, ("spec",))
     pod: dict[str, Value] = {"kind": "Pod", "metadata": {**metadata, **names}, "spec": spec}
-    explanation = explain(PodObjects(pod, objects.claims, objects.templates, (), objects.namespace))
+    parts = PodObjects(pod, objects.claims, objects.templates, (), objects.namespace)
+    explanation = _explain_absent(parts, name_object(objects.workload, 1), place)
+    path = format_path(place.path)
+    return msgspec.structs.replace(explanation, pod=f"template {path}", phase="no pod")
+
+
+def is_created(objects: PodObjects) -> bool:
+    """Whether a pod exists, and is not only a manifest. Manifests have no Lease with them."""
+    metadata = as_mapping(get_value(objects.pod, ("metadata",)))
+    in_cluster = objects.lease is not None
+    return bool(metadata.get("uid") or get_value(objects.pod, ("status",))) or in_cluster
+
+
+def explain_manifest(objects: PodObjects) -> Explanation:
+    """Explain a pod that is only a manifest."""
+    place = Place(objects.pod, (), {(): ()}, is_pod=True)
+    explanation = _explain_absent(objects, name_object(objects.pod, 1), place)
+    return msgspec.structs.replace(explanation, phase="not created")
+
+
+def _explain_absent(objects: PodObjects, owner: str, place: Place) -> Explanation:
+    """Explain a pod that does not exist; findings are about the object of its manifest."""
+    explanation = explain(objects)
     # Pods are translated when they are created, and wait only then.
     absent = find_names((codes.CODES,), Trait.ONLY_FOR_PODS)
     if explanation.mode == ENFORCE:
         absent |= {codes.NOT_TRANSLATED.name}
-    kept = tuple(each for each in explanation.findings if each.code not in absent)
-    path = format_path(place.path)
-    return msgspec.structs.replace(
-        explanation, pod=f"template {path}", phase="no pod", findings=kept
-    )
+    about = name_object(objects.pod, 1)
+    kept = []
+    for finding in explanation.findings:
+        remedy = codes.TRANSLATE_FILE if finding.code == codes.NOT_TRANSLATED.name else None
+        if finding.code not in absent:
+            path = map_finding_path(finding.path, place) if finding.object == about else ""
+            kept.append(
+                msgspec.structs.replace(
+                    finding,
+                    object=owner if finding.object == about else finding.object,
+                    path=path or finding.path,
+                    remedy=remedy or finding.remedy,
+                )
+            )
+    return msgspec.structs.replace(explanation, findings=tuple(kept))
 
 
 def _events_of(objects: WorkloadObjects) -> list[Value]:

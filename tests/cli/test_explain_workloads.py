@@ -10,6 +10,7 @@ import pytest
 from drawbridge.report.workloads import KINDS, find_pods, parse_reference
 from tests.cli.running import command, on_api
 from tests.cli.test_explain import LEGACY, NAMESPACE, files, running, translated
+from tests.tables import YamlValue
 
 LABELS = {"app": "train"}
 JOB_LABEL = "batch.kubernetes.io/job-name"
@@ -190,12 +191,66 @@ def test_pods_are_found_by_the_labels_of_their_controller(
     reference = parse_reference(f"{word}/w")
     assert reference is not None
     value = {"metadata": {"name": "w"}, **workload}
-    own = {"metadata": {"name": "own", "labels": labels}}
-    other = {"metadata": {"name": "other", "labels": dict.fromkeys(labels, "other")}}
-    bare = {"metadata": {"name": "bare"}}
+    own: YamlValue = {"metadata": {"name": "own", "labels": labels}}
+    other: YamlValue = {"metadata": {"name": "other", "labels": dict.fromkeys(labels, "other")}}
+    bare: YamlValue = {"metadata": {"name": "bare"}}
     assert list(find_pods(value, reference.kind, [own, other, bare])) == [own]
 
 
 def test_a_workload_without_a_selector_has_no_pods() -> None:
     for kind in KINDS:
         assert not list(find_pods({"metadata": {}}, kind, [{"metadata": {"labels": {}}}]))
+
+
+GPU = "resources: {limits: {nvidia.com/gpu: 1}}"
+POD_SPEC = f"{{containers: [{{name: c, {GPU}}}]}}"
+FILES = {
+    "Pod/p": f"{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {POD_SPEC}}}",
+    "InferenceService/llm": (
+        "{apiVersion: serving.kserve.io/v1beta1, kind: InferenceService, metadata: {name: llm}, "
+        f"spec: {{predictor: {{model: {{name: m, {GPU}}}}}}}}}"
+    ),
+    "Workflow/wf": (
+        "{apiVersion: argoproj.io/v1alpha1, kind: Workflow, metadata: {name: wf}, "
+        f"spec: {{templates: [{{name: t, container: {{image: x, {GPU}}}}}]}}}}"
+    ),
+    "PaddleJob/pj": (
+        "{apiVersion: kubeflow.org/v1, kind: PaddleJob, metadata: {name: pj}, "
+        f"spec: {{paddleReplicaSpecs: {{Worker: {{template: {{spec: {POD_SPEC}}}}}}}}}}}"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("named", "about"),
+    [
+        ("p", "Pod/p"),
+        ("llm", "InferenceService/llm"),
+        ("inferenceservice/llm", "InferenceService/llm"),
+        ("inferenceservices.serving.kserve.io/llm", "InferenceService/llm"),
+        ("wf", "Workflow/wf"),
+        ("PaddleJob/pj", "PaddleJob/pj"),
+        ("pj", "PaddleJob/pj"),
+    ],
+)
+def test_a_manifest_of_any_kind_is_explained_without_a_pod_that_does_not_exist(
+    named: str, about: str
+) -> None:
+    code, out, _ = command("explain", named, "-f", "-", stdin="\n---\n".join(FILES.values()))
+    lines = out.splitlines()
+    assert code == 1
+    assert [line for line in lines if line.startswith(("info: ", "warning: "))] == [
+        f"info: {about}{PATHS.get(about, '')}: requests nvidia.com/gpu [NotTranslated]"
+    ]
+    assert "    Run `drawbridge translate -f FILE`, or label the namespace" in out
+    assert ("Pod/" in out) == (about == "Pod/p")
+    assert "Pending" not in out
+
+
+PATHS = {"PaddleJob/pj": " spec.paddleReplicaSpecs.Worker.template"}
+
+
+@pytest.mark.parametrize("named", ["none", "service/llm", "inferenceservice/p"])
+def test_a_manifest_that_is_not_there_exits_with_2(named: str) -> None:
+    code, _, err = command("explain", named, "-f", "-", stdin="\n---\n".join(FILES.values()))
+    assert (code, "[PodUnknown]" in err) == (2, True)
