@@ -107,6 +107,8 @@ class Outcomes:
 
     def _outcome(self, edited: EditedObject, asked: tuple[str, ...]) -> WorkloadOutcome:
         result = edited.result
+        if result.edits and not edited.changed:
+            return WorkloadOutcome(asked, ("not written",))
         after = apply_edits(edited.document.value, result.edits)
         became = tuple(_became(after, result.templates)) or tuple(_unchanged(result.findings))
         if self._preview is None or _refused(result.findings):

@@ -50,6 +50,32 @@ def next_line(text: str, at: int) -> int:
     return len(text) if end < 0 else end + 1
 
 
+def comments_above(text: str, at: int) -> int:
+    """Return the start of the comments right above the line at an offset, in its column.
+
+    Comments at the beginning of a text are about all of it.
+    """
+    start, indent = line_start(text, at), column(text, at)
+    while start:
+        above = line_start(text, start - 1)
+        line = text[above:start]
+        if not line.lstrip(" ").startswith("#") or len(line) - len(line.lstrip(" ")) != indent:
+            break
+        start = above
+    return start or line_start(text, at)
+
+
+def comments_below(text: str, end: int, indent: int) -> int:
+    """Return the end of the comments right below a line, as far as they are deeper."""
+    while (below := next_line(text, end)) < len(text):
+        stop = line_end(text, below)
+        line = text[below:stop]
+        if not line.lstrip(" ").startswith("#") or len(line) - len(line.lstrip(" ")) <= indent:
+            break
+        end = stop
+    return end
+
+
 def starts_line(text: str, at: int) -> bool:
     """Whether only spaces precede an offset in its line."""
     return not text[line_start(text, at) : at].strip(" ")

@@ -16,7 +16,11 @@ from drawbridge.documents import codes
 from drawbridge.documents.construct import duplicate_problem
 from drawbridge.documents.nodes import MAX_DEPTH, SyntaxNode
 from drawbridge.documents.paths import Path
-from drawbridge.documents.problems import DocumentProblem, UnreadableError
+from drawbridge.documents.problems import (
+    DocumentProblem,
+    UnreadableError,
+    describe_surrogate,
+)
 from drawbridge.documents.values import Value
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -229,9 +233,12 @@ def _syntax(raw: bytes, message: str) -> DocumentProblem:
     else:
         offset, message = int(match[2]), match[1]
     before = raw[:offset].decode(errors="replace")
+    following = raw[offset : offset + _ESCAPE_BYTES].decode(errors="replace")
+    message = describe_surrogate(before + following, len(before)) or message
     return DocumentProblem(codes.JSON_SYNTAX, message, find_path(before), len(before))
 
 
+_ESCAPE_BYTES = 12
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{},:]', re.DOTALL)
 _LONGEST_SEARCH = 1 << 20
 

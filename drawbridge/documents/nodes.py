@@ -12,7 +12,11 @@ import yaml
 
 from drawbridge.documents import codes
 from drawbridge.documents.paths import Path
-from drawbridge.documents.problems import DocumentProblem, UnreadableError
+from drawbridge.documents.problems import (
+    DocumentProblem,
+    UnreadableError,
+    describe_surrogate,
+)
 
 MAX_DEPTH = 100
 # 16 MiB of ordinary manifests hold about 1.5 million.
@@ -212,4 +216,5 @@ class _Composer:
         if error.context:
             message = f"{message}, {error.context}"
         offset = min(mark.index, len(self.text)) if mark else 0
+        message = describe_surrogate(self.text, offset) or message
         return DocumentProblem(codes.YAML_SYNTAX, message, self.path(), offset)

@@ -15,6 +15,8 @@ from drawbridge.documents.cuts import (
     EditRefusedError,
     TextChange,
     column,
+    comments_above,
+    comments_below,
     line_end,
     line_start,
     next_line,
@@ -28,6 +30,7 @@ _COLON = re.compile(r"[ \t]*:")
 # From the end of an item's line to the dash of the next item.
 _TO_DASH = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*-(?=\s|\Z)")
 _INDENT = re.compile(r" *")
+_LONGEST_LINE = 100
 
 
 class _Part(NamedTuple):
@@ -125,7 +128,12 @@ class _Reviser:
         for at, partner in enumerate(alignment.kept):
             if partner is not None and not equal_json(old[at], new[partner]):
                 child = children[at]
-                if not self.revise_inside(child, old[at], new[partner]):
+                lines = self.as_block(
+                    node, child, old[at], new[partner], column(self.text, starts[at]) + 2
+                )
+                if lines:
+                    self.replace(child.start, child.end, self.style.newline.join(lines).lstrip(" "))
+                elif not self.revise_inside(child, old[at], new[partner]):
                     self.replace_item(node, starts[at], child, new[partner])
         added = [[_New(None, new[n]) for n in numbers] for numbers in alignment.added]
         self.change(node, parts, added)
@@ -150,6 +158,11 @@ class _Reviser:
         self, node: SyntaxNode, key: SyntaxNode, value: SyntaxNode, old: Value, new: Value
     ) -> None:
         """Revise the value of one entry."""
+        lines = self.as_block(node, value, old, new, column(self.text, key.start) + self.style.step)
+        if lines:
+            after = self.text.index(":", key.end) + 1
+            self.replace_with_lines(after, value, lines, column(self.text, key.start))
+            return
         if self.revise_inside(value, old, new):
             return
         colon = _COLON.match(self.text, key.end)
@@ -197,15 +210,23 @@ class _Reviser:
         else:
             # Remove the lines below the key, but keep the comment after the key.
             self.replace(after, after, f" {written}")
-            self.replace(line_end(self.text, after), line_end(self.text, value.end))
+            end = line_end(self.text, value.end)
+            indent = column(self.text, value.start) - 1
+            self.replace(line_end(self.text, after), comments_below(self.text, end, indent))
 
     def replace_below(self, after: int, value: SyntaxNode, new: Value, indent: int) -> None:
         """Write a collection below its key, in place of any earlier value."""
         deeper = indent + (self.style.list_step if isinstance(new, list) else self.style.step)
         lines = write.write_block(new, self.style, deeper)
         lines[0] = " " * deeper + lines[0]
+        self.replace_with_lines(after, value, lines, indent)
+
+    def replace_with_lines(
+        self, after: int, value: SyntaxNode, lines: Sequence[str], indent: int
+    ) -> None:
+        """Write lines below a key, in place of any earlier value."""
         written = "".join(self.style.newline + line for line in lines)
-        end = line_end(self.text, max(value.end, after))
+        end = comments_below(self.text, line_end(self.text, max(value.end, after)), indent)
         if value.start == value.end:
             self.replace(end, end, written)
         elif "\n" in self.text[after : value.start]:
@@ -213,6 +234,35 @@ class _Reviser:
         else:
             self.replace(after, value.end)
             self.replace(end, end, written)
+
+    def as_block(
+        self, parent: SyntaxNode, node: SyntaxNode, old: Value, new: Value, indent: int
+    ) -> list[str]:
+        """Return an object in braces as lines of a block if its line would become too long."""
+        text = self.text[node.start : node.end]
+        in_block = node.flow and node.kind == "mapping" and not parent.flow and not self.style.json
+        if not in_block or "\n" in text or not isinstance(old, dict) or not isinstance(new, dict):
+            return []
+        trial = _Reviser(self.text, self.style)
+        if node.anchor or node.tag or not trial.revise_inside(node, old, new):
+            return []
+        line = line_end(self.text, node.end) - line_start(self.text, node.start)
+        if line + sum(len(e.text) - e.end + e.start for e in trial.changes) <= _LONGEST_LINE:
+            return []
+        raw = {
+            self.name(
+                key
+            ): f"{self.text[key.start : key.end]}: {self.text[value.start : value.end]}"
+            for key, value in node.entries()
+            if value.end > value.start
+        }
+        lines: list[str] = []
+        for name, value in new.items():
+            if name in raw and equal_json(old[name], value):
+                lines.append(" " * indent + raw[name])
+            else:
+                lines += write.write_entry(name, value, self.style, indent)
+        return lines
 
     def on_line(self, new: Value, at: int, quote: str = "") -> str:
         """Write a value that cannot have its own lines; JSON may use several lines."""
@@ -250,30 +300,29 @@ class _Reviser:
             self.replace(parts[last].end, parts[-1].end)
 
     def remove_lines(self, parts: Sequence[_Part]) -> None:
-        """Remove the lines of parts."""
+        """Remove the lines of parts, with the comments about them."""
         lead = next(at for at, part in enumerate(parts) if part.survives)
         if lead and not starts_line(self.text, parts[0].start):
             self.remove_behind_dash(parts[:lead], parts[lead])
             parts = parts[lead:]
         for part in parts:
             if not part.survives:
-                self.replace(line_start(self.text, part.start), next_line(self.text, part.end))
+                start = comments_above(self.text, part.start)
+                self.replace(start, next_line(self.text, self.end_below(part)))
+
+    def end_below(self, part: _Part) -> int:
+        """Return the end of the last line of a part, or of the comments at its end."""
+        end = line_end(self.text, part.end)
+        return comments_below(self.text, end, column(self.text, part.start))
 
     def remove_behind_dash(self, removed: Sequence[_Part], stays: _Part) -> None:
         """Remove the parts right after a dash; the part that stays moves up to the dash."""
-        following = [*removed[1:], stays]
-        gaps = [
-            self.text[line_end(self.text, part.end) : other.start]
-            for part, other in zip(removed, following, strict=True)
-        ]
-        if not any(gap.strip() for gap in gaps):
+        end = self.end_below(removed[-1])
+        if not self.text[end : stays.start].strip():
             self.replace(removed[0].start, stays.start)
             return
-        # Comments between the parts stay, below the dash.
-        dash = len(self.text[: removed[0].start].rstrip(" "))
-        self.replace(dash, line_end(self.text, removed[0].end))
-        for part in removed[1:]:
-            self.replace(line_start(self.text, part.start), next_line(self.text, part.end))
+        # The comments about the part that stays are below the dash.
+        self.replace(len(self.text[: removed[0].start].rstrip(" ")), end)
 
     def add_in_flow(self, news: Sequence[_New], before: _Part | None, behind: _Part | None) -> None:
         near = before or behind

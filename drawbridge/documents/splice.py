@@ -35,6 +35,11 @@ def apply_to_text(document: Document, edits: Sequence[Edit]) -> bytes | Finding:
         return bom + _apply_checked(document, _from_root(document, edits)).encode()
     except (EditError, EditRefusedError, UnreadableError) as error:
         path = edits[0].path if edits else ()
+        if b"\r" in document.raw and b"\n" not in document.raw:
+            message = "the lines end with a carriage return (CR) alone"
+            remedy = "Save the file with lines that end with LF or CRLF."
+            at = format_path(path)
+            return codes.EDIT_REFUSED.at(at, message, object=document.name, remedy=remedy)
         return codes.EDIT_REFUSED.at(format_path(path), f"{error}", object=document.name)
 
 

@@ -188,3 +188,9 @@ def test_the_report_names_fields_as_people_do(fields: str, shown: str) -> None:
     )
     text = text.replace("spec:", f"spec:\n  {fields}")
     assert f", {shown}" in report(text)[0]
+
+
+def test_a_workload_whose_text_cannot_be_edited_is_no_claim() -> None:
+    lines = report(POD.replace("\n", "\r"))
+    assert lines[0] == "Pod/ml/p: nvidia.com/gpu 1 -> not written"
+    assert next(line for line in lines if "error: " in line).endswith("[EditRefused]")

@@ -49,6 +49,16 @@ def test_similar_valid_documents_are_read(case: dict[str, Any]) -> None:
         assert document.findings == ()
 
 
+def test_half_of_a_surrogate_pair_in_json_is_named() -> None:
+    good, bad = (
+        Source("x.json", rb'{"a": "%s"}' % text) for text in (rb"\ud83d\ude00", rb"\ud83d-")
+    )
+    (document,) = read_documents(good)
+    assert document.value == {"a": "\U0001f600"}
+    (finding,) = next(read_documents(bad)).findings
+    assert "\\ud83d is half of a surrogate pair" in finding.finding.message
+
+
 def test_every_code_has_a_case() -> None:
     tabled = {case["code"] for case in load_cases(CASES / "refused.yaml")}
     elsewhere = {"FileUnreadable", "NotUtf8", "JsonSyntax", "DocumentTooLarge", "NestedTooDeep"}
