@@ -5,10 +5,12 @@ unchanged.
 """
 
 import argparse
+import re
 
 from msgspec.structs import replace
 
-from cli.input.files import read_sources
+from cli.input import codes
+from cli.input.files import INPUT_NAME, read_sources
 from cli.terminal import output
 from cli.terminal.cluster_options import (
     add_config_option,
@@ -32,6 +34,9 @@ from drawbridge.translate.manifests.objects import (
     translate_object,
 )
 from drawbridge.translate.pods import TranslationContext
+
+# The comment that `helm template` writes above each object.
+_SOURCE = re.compile(rb"(?m)^# Source: ([\w.-]+)/")
 
 NAME = "translate"
 EXIT_CODES = {
@@ -110,7 +115,14 @@ def _translate_document(document: Document, context: TranslationContext) -> Tran
     if document.findings:
         requests = report_unreadable(document.refused, document.name)
         return TranslatedObject(findings=tuple(requests))
-    return translate_object(document.value, document.name, context)
+    result = translate_object(document.value, document.name, context)
+    rendered = _SOURCE.search(document.raw)
+    if rendered is None or not result.edits or document.source.name == INPUT_NAME:
+        return result
+    chart = rendered[1].decode()
+    message = f"the file is rendered from the Helm chart {chart}, which overwrites the translation"
+    finding = codes.RENDERED_BY_HELM.at("", message, object=document.name)
+    return replace(result, findings=(*result.findings, finding))
 
 
 def _judge_translations(

@@ -69,6 +69,22 @@ CHART_NOT_RENDERED = CODES.define(
     example="charts/vllm: the folder is a Helm chart, as it has Chart.yaml",
     remedy="Pass the output: `helm template RELEASE DIR -f VALUES | drawbridge ... -f -`.",
 )
+RENDERED_BY_HELM = CODES.define(
+    "RenderedByHelm",
+    Severity.WARNING,
+    text=(
+        "A file is the output of `helm template`. Whoever renders the chart again loses a "
+        "translation that is written into the file."
+    ),
+    example=(
+        "Deployment/vllm: the file is rendered from the Helm chart vllm, which overwrites the "
+        "translation"
+    ),
+    remedy=(
+        "Translate in the pipeline that renders: `helm template RELEASE DIR -f VALUES | drawbridge "
+        "translate -f -`."
+    ),
+)
 ALLOCATOR_NOT_ASKED = CODES.define(
     "AllocatorNotAsked",
     Severity.WARNING,

@@ -1,10 +1,19 @@
 """Scenarios: what invalid pods, Job pods and GitOps templates leave behind."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 from e2e.controlplane.client import ApiError, Client
 from e2e.installed.installation import installed, template_names, wait_for_facts
-from e2e.scenarios.admission import GPU, LEGACY, NEEDS, ORIGINAL, legacy_pod
+from e2e.scenarios.admission import (
+    GPU,
+    LEGACY,
+    NEEDS,
+    ORIGINAL,
+    deployment,
+    devices,
+    legacy_pod,
+)
 from e2e.scenarios.admission_original import template_path
 from e2e.scenarios.admission_templates import mark_unused, run_collection
 from e2e.scenarios.objects import JSON
@@ -99,6 +108,44 @@ def templates_applied_by_gitops_are_not_collected(stage: Stage) -> None:
         mark_unused(stage, name)
     run_collection(stage, cluster)
     assert set(template_names(stage)) == {applied, adopted, owned}, {ours: "ours"}
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def a_pruned_template_is_created_again_for_an_old_replica_set(stage: Stage) -> None:
+    """A pipeline applied manifests in JSON; its next version has another request and template.
+
+    The running pod keeps its device, and a pod of the old ReplicaSet still gets one.
+    """
+    cluster = installed(stage)
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    pod = legacy_pod(stage, "serve")
+    wait_for_facts(stage, cluster, pod)
+    manifest = json.dumps({**deployment(pod, 1), "metadata": {"name": "serve"}})
+    words = ("translate", "-f", "-", "-q", "--context", "--short-original")
+    translated = cluster.drawbridge(*words, stdin=manifest).check().out
+    kubectl("apply", "-f", "-", "--field-manager=argocd", stdin=json.loads(translated)).check()
+    kubectl("wait", "deployment/serve", "--for=condition=Available", "--timeout=30s").check()
+    (running,) = stage.client.get(stage.pod_path())["items"]
+    first = running["metadata"]["name"]
+    (template,) = template_names(stage)
+    held = devices(stage, first)
+    kubectl("delete", "resourceclaimtemplate", template).check()
+    kubectl("scale", "deployment/serve", "--replicas=2").check()
+    kubectl("wait", "deployment/serve", "--for=condition=Available", "--timeout=30s").check()
+    stage.wait("both pods run", lambda: len(running_pods(stage)) == 2)
+    assert template_names(stage) == [template]
+    assert devices(stage, first) == held
+    (second,) = {*running_pods(stage)} - {first}
+    assert devices(stage, second) != held
+    kubectl("delete", "deployment", "serve").check()
+    stage.wait("its pods are gone", lambda: not stage.client.get(stage.pod_path())["items"])
+
+
+def running_pods(stage: Stage) -> list[str]:
+    """Return the names of the pods that run."""
+    pods = stage.client.get(stage.pod_path())["items"]
+    return [each["metadata"]["name"] for each in pods if each["status"].get("phase") == "Running"]
 
 
 def create_template(stage: Stage, count: int) -> str:

@@ -119,3 +119,45 @@ def test_a_build_has_limits_and_names_the_command(
     assert error in err
     assert code == (2 if error else 0)
     assert ("kustomize build k | drawbridge" in err) == bool(error)
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "gitops"
+
+
+def render_source(source: YamlValue, namespace: str) -> str:
+    """Render a source of an Application with helm or kustomize, as Argo CD does."""
+    folder = EXAMPLES / source["path"]
+    if "helm" not in source:
+        return run("kustomize", "build", folder)
+    chart = source["helm"]
+    values = [
+        f"--set-json={key}={json.dumps(value)}" for key, value in chart["valuesObject"].items()
+    ]
+    words = ("template", chart["releaseName"], folder, "--namespace", namespace, *values)
+    return run("helm", *words)
+
+
+def test_the_sources_of_an_application_are_translated_as_argo_cd_renders_them(
+    tmp_path: Path,
+) -> None:
+    """Without a repository server: the sources are rendered with the commands that it runs."""
+    application = yaml.safe_load((EXAMPLES / "argocd" / "application.yaml").read_text())
+    spec = application["spec"]
+    texts = [render_source(each, spec["destination"]["namespace"]) for each in spec["sources"]]
+    before = [yaml.safe_load(text)["spec"]["template"]["spec"] for text in texts]
+    counts = [each["containers"][0]["resources"]["limits"][DEVICE] for each in before]
+    assert counts == [4, 2]
+    for text, count in zip(texts, counts, strict=True):
+        printed = json.loads(command("translate", "-f", "-", "-o", "json", stdin=text).out)
+        (after,), (template,) = printed["objects"], printed["templates"]
+        (claim,) = after["spec"]["template"]["spec"]["resourceClaims"]
+        assert claim["resourceClaimTemplateName"] == template["metadata"]["name"]
+        (request,) = template["spec"]["spec"]["devices"]["requests"]
+        assert request["exactly"]["count"] == count
+        assert "limits" not in after["spec"]["template"]["spec"]["containers"][0]["resources"]
+    # A rendered file that is committed is written again by the next rendering.
+    committed = tmp_path / "notebook.yaml"
+    committed.write_text(texts[1])
+    lines = command("translate", "-f", str(committed), "-o", "report").out.splitlines()
+    (warning,) = (line for line in lines if "[RenderedByHelm]" in line)
+    assert "StatefulSet/anna-notebook: the file is rendered from the Helm chart notebook" in warning
