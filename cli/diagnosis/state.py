@@ -317,7 +317,9 @@ async def _try_webhook(
         and chosen in (None, name)
     ]
     if not enforced:
-        detail = f"{f'namespace {chosen}' if chosen else 'no namespace'} is not in mode enforce"
+        detail = "no namespace is in mode enforce"
+        if chosen:
+            detail = f"namespace {chosen} is not in mode enforce"
         return WebhookTrial(webhook_trial.TrialResult.UNKNOWN, "", "", detail)
     right = Right("create", "", "pods", namespaced=True)
     for name in enforced[:_MOST_NAMESPACES]:
