@@ -36,8 +36,13 @@ from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.ledger.ledger import DeviceID
 from drawbridge.process import metrics
 from drawbridge.process.collection import CollectionPause
-from drawbridge.process.health import serve_operations
-from drawbridge.process.run import ProcessOptions, StopSignal, run_background, run_configured
+from drawbridge.process.run import (
+    ProcessOptions,
+    StartedProcess,
+    StopSignal,
+    run_background,
+    run_configured,
+)
 from drawbridge.process.settings import Settings
 
 _LOG: Final = logging.getLogger("allocator.process")
@@ -62,8 +67,8 @@ class AllocatorOptions(msgspec.Struct, frozen=True, kw_only=True):
 async def run(options: AllocatorOptions) -> int:
     """Run until a stop signal; 0 for a graceful stop, 2 if the process cannot start."""
 
-    async def serve(settings: Settings, stop: StopSignal, session: Session) -> None:
-        await _serve(options, settings, session, stop)
+    async def serve(process: StartedProcess) -> None:
+        await _serve(options, process)
 
     return await run_configured(options.process, _LOG, serve)
 
@@ -158,10 +163,9 @@ class _Parts:
     def _penalise(self, device: DeviceID, seconds: float) -> None:
         self.state.decisions.state.penalise(device, time.monotonic() + seconds)
 
-    def run(self, settings: Settings) -> tuple[Coroutine[Any, Any, None], ...]:
+    def run(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """Return everything that runs in the background."""
         return (
-            settings.run(),
             self.recorder.run(),
             self.lease.run(),
             self.state.run(),
@@ -184,24 +188,19 @@ class _Parts:
             await asyncio.sleep(1)
 
 
-async def _serve(
-    options: AllocatorOptions, settings: Settings, session: Session, stop: StopSignal
-) -> None:
+async def _serve(options: AllocatorOptions, process: StartedProcess) -> None:
+    session, stop = process.session, process.stop
+    process.readiness.find_missing = lambda: ("the API server has not responded yet",)
     caches = await _create_caches(session, session.namespace, stop)
     if caches is None:
         return
-    parts = _Parts(options, settings, session, caches)
-
-    def describe_unready() -> list[str]:
-        stopping = ["stopping"] if stop.is_requested else []
-        return [*stopping, *parts.state.find_problems()]
-
+    parts = _Parts(options, process.settings, session, caches)
+    process.readiness.find_missing = parts.state.find_problems
     with metrics.registered(
         metrics.CacheCollector(caches.by_resource), metrics.EventCollector(parts.recorder)
     ):
         async with (
-            serve_operations(options.process.health, options.process.metrics, describe_unready),
-            run_background(parts.run(settings)),
+            run_background(parts.run()),
             serve_calls(options.socket, parts.calls, parts.streams),
             open_api(options.api, session, parts.state, parts.term, caches.pods),
         ):

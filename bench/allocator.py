@@ -30,6 +30,7 @@ from drawbridge.facts import serialized
 from drawbridge.facts.model import Cluster, Facts
 from drawbridge.names import SCHEDULER_LEASE
 from tests.cluster.fake.api import FakeApi
+from tests.cluster.fake.configuration import accept
 
 Json = dict[str, Any]
 SYSTEM, HOST, NAMESPACE = "drawbridge-system", "host-a", "team"
@@ -171,14 +172,13 @@ class Connection:
 async def allocator(server: FakeApi, *options: str) -> AsyncIterator[Process]:
     """Run the allocator until the context exits."""
     with tempfile.TemporaryDirectory() as folder:
-        configuration = Path(folder) / "config.yaml"
-        configuration.write_text(CONFIGURATION, encoding="utf-8")
+        server.put(accept(CONFIGURATION))
         async with server:
             running = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-m", "cli.main", "serve", "allocator", f"--namespace={SYSTEM}"),
                 *(f"--host={HOST}", f"--socket={folder}/allocator.sock"),
-                f"--config={configuration}",
+                "--config-map",
                 f"--kubeconfig={server.kubeconfig(Path(folder) / 'kubeconfig')}",
                 *("--health=127.0.0.1:0", "--metrics=127.0.0.1:0", *options),
                 stderr=asyncio.subprocess.DEVNULL,

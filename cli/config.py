@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Mapping
 
 import drawbridge.config.codes
-from cli.input.config_map import KEY, find_configurations
+from cli.input.config_map import find_configurations
 from cli.input.files import read_sources
 from cli.terminal import output
 from cli.terminal.cluster_options import add_config_option
@@ -17,6 +17,7 @@ from drawbridge.config.load import configuration_to_plain
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.read import read_documents as documents_of
+from drawbridge.names import CONFIGURATION_KEY
 
 NAME = "config"
 EXIT_CODES = {DONE: "printed", BAD: "errors in the configuration, or bad input"}
@@ -97,8 +98,10 @@ def read_configuration(*files: Source) -> Configuration | tuple[LocatedFinding, 
         )
     value = configurations[0].document.value
     if isinstance(value, dict) and value.get("kind") == "ConfigMap":
-        message = f"{configurations[0].document.name} has no key {KEY} with a Configuration"
-        remedy = f"Put the Configuration under data, key {KEY}."
+        message = (
+            f"{configurations[0].document.name} has no key {CONFIGURATION_KEY} with a Configuration"
+        )
+        remedy = f"Put the Configuration under data, key {CONFIGURATION_KEY}."
         return (
             configurations[0].locate_finding(
                 drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("data", message, remedy=remedy)

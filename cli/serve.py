@@ -231,7 +231,9 @@ def _add_shared(parser: argparse.ArgumentParser) -> None:
     _add_address(parser, "--health", ":8081", "/healthz and /readyz")
     _add_address(parser, "--metrics", ":8080", "/metrics")
     parser.add_argument(
-        "--config", metavar="FILE", help="the configuration file, reloaded when it changes"
+        "--config-map",
+        action="store_true",
+        help="use the configuration in ConfigMap drawbridge-config (default: the default values)",
     )
     parser.add_argument(
         "--kubeconfig",
@@ -374,7 +376,7 @@ def _process_options(options: argparse.Namespace) -> "ProcessOptions":
     return ProcessOptions(
         health=options.health,
         metrics=options.metrics,
-        config=options.config,
+        config_map=options.config_map,
         kubeconfig=options.kubeconfig,
         context=options.context,
         namespace=options.namespace,

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +28,8 @@ from controller.certificates import (
     make_certificate_parts,
     make_certificate_reconciler,
 )
+from controller.configuration import NAME as CONFIGURATION
+from controller.configuration import ConfigurationReconciler
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
 from controller.facts import FactsReconciler, FactsSources
 from controller.field_probe import FieldProbeReconciler
@@ -66,13 +68,25 @@ from drawbridge.names import (
 )
 from drawbridge.process import logs, metrics
 from drawbridge.process.collection import CollectionPause
-from drawbridge.process.health import serve_operations
-from drawbridge.process.run import ProcessOptions, StopSignal, run_background, run_configured
-from drawbridge.process.settings import Settings
+from drawbridge.process.run import (
+    ProcessOptions,
+    StartedProcess,
+    StopSignal,
+    run_background,
+    run_configured,
+)
+from drawbridge.process.settings import (
+    Settings,
+    WatchedConfiguration,
+    watch_in_use,
+    watch_offered,
+)
 
 _LOG: Final = logging.getLogger("controller.process")
 
 SCHEDULES: Final = {
+    # Every process waits for it. A refused configuration is reported again in each run.
+    CONFIGURATION: Schedule(min_interval=0.2, resync=300, max_retry=10),
     # A balance between how soon pods see a change and the cost of counting a large fleet.
     "facts": Schedule(min_interval=3, idle_ratio=4, resync=60, max_retry=60),
     "probe": Schedule(min_interval=1, resync=30, max_retry=60),
@@ -142,6 +156,7 @@ class Reconcilers:
             context.session.version,
             reporter,
         )
+        self._accepting = tuple(self._make_configuration())
         self.facts = self._make_facts()
         self.templates = self._make_missing_templates()
         self._independent: tuple[Reconciler, ...] = (
@@ -158,6 +173,17 @@ class Reconcilers:
     def _store(self, resource: Resource, namespace: str = "") -> ObjectStore:
         session, fence = self._context.session, self._fence
         return ResourceClient(session, resource, decode_object, namespace=namespace, fence=fence)
+
+    def _make_configuration(self) -> Iterator[Reconciler]:
+        settings = self._context.settings
+        if settings.watched:
+            yield ConfigurationReconciler(
+                settings.watched[-1],
+                self._store(CONFIG_MAPS, self._context.namespace),
+                lambda: settings.text,
+                self._reporter,
+                _now,
+            )
 
     def _make_facts(self) -> FactsReconciler:
         caches = self._caches
@@ -256,8 +282,8 @@ class Reconcilers:
             parts.secret.subscribe(self._wake(CERTIFICATES, ALLOCATOR_CERTIFICATE))
 
     def all(self) -> tuple[Reconciler, ...]:
-        """Return all reconcilers."""
-        return (self.probe, self.facts, self.templates, *self._independent)
+        """Return all reconcilers. The others need the configuration that the first one accepts."""
+        return (*self._accepting, self.probe, self.facts, self.templates, *self._independent)
 
     def _wake(self, *names: str) -> Callable[..., None]:
         def wake(*_: object) -> None:
@@ -291,6 +317,8 @@ class Reconcilers:
         caches.validating.subscribe(self._wake("conditions", "others"))
         for webhooks in (caches.webhooks, caches.validating):
             webhooks.subscribe(self._wake(CERTIFICATES))
+        for watched in settings.watched:
+            watched.subscribe(self._wake(CONFIGURATION))
         settings.subscribe(
             self._wake("facts", "conditions", "quota", "owned", ALLOCATOR_CERTIFICATE)
         )
@@ -304,15 +332,21 @@ class Reconcilers:
 async def run(options: ControllerOptions) -> int:
     """Run the controller until a signal stops it; 0 for a graceful stop, 2 if it cannot start."""
 
-    async def serve(settings: Settings, stop: StopSignal, session: Session) -> None:
-        context = ControllerContext(session, session.namespace, settings)
-        await _serve(options, context, stop)
+    async def serve(process: StartedProcess) -> None:
+        await _serve(options, process)
 
-    return await run_configured(options.process, _LOG, serve)
+    return await run_configured(
+        options.process, _LOG, serve, _watch_configurations, Settings.wait_unless_first
+    )
 
 
-async def _serve(options: ControllerOptions, context: ControllerContext, stop: StopSignal) -> None:
-    session, settings = context.session, context.settings
+def _watch_configurations(session: Session) -> Sequence[WatchedConfiguration]:
+    return watch_in_use(session), watch_offered(session)
+
+
+async def _serve(options: ControllerOptions, process: StartedProcess) -> None:
+    session, settings, stop = process.session, process.settings, process.stop
+    context = ControllerContext(session, session.namespace, settings)
     elector = LeaderElector(
         session, context.namespace, CONTROLLER_LEASE, options.identity or socket.gethostname()
     )
@@ -325,13 +359,12 @@ async def _serve(options: ControllerOptions, context: ControllerContext, stop: S
     caches = ControllerCaches(session, parts and parts.secret)
     reconcilers = Reconcilers(context, caches, elector, reporter)
 
-    def describe_unready() -> list[str]:
-        return [*(["stopping"] if stop.is_requested else []), *caches.find_missing()]
+    process.readiness.find_missing = lambda: [*settings.find_missing(), *caches.find_missing()]
 
     async def lead() -> None:
         reporter.set_gauge(Gauge.LEADING, 1)
         try:
-            await _run_reconcilers(caches, reconcilers, elector.identity)
+            await _run_reconcilers(caches, reconcilers, settings, elector.identity)
         finally:
             reporter.set_gauge(Gauge.LEADING, 0)
 
@@ -339,9 +372,7 @@ async def _serve(options: ControllerOptions, context: ControllerContext, stop: S
         metrics.CacheCollector(caches.by_resource), metrics.EventCollector(recorder)
     ):
         async with (
-            serve_operations(options.process.health, options.process.metrics, describe_unready),
-            # Made here, because nobody awaits them if a port is in use.
-            run_background((settings.run(), recorder.run(), *caches.run())),
+            run_background((recorder.run(), *caches.run())),
         ):
             await _run_until_stopped(stop, elector.run(lead))
 
@@ -359,14 +390,16 @@ async def _run_until_stopped(stop: StopSignal, election: Coroutine[Any, Any, Non
 
 
 async def _run_reconcilers(
-    caches: ControllerCaches, reconcilers: Reconcilers, identity: str
+    caches: ControllerCaches, reconcilers: Reconcilers, settings: Settings, identity: str
 ) -> None:
-    """Run all reconcilers concurrently until cancelled."""
+    """Run all reconcilers concurrently until cancelled; without a configuration, only the first."""
     logs.log_event(_LOG, logging.INFO, "leading", identity=identity)
     await caches.wait_until_synced()
     clock = EventLoopClock()
     async with asyncio.TaskGroup() as group:
         for reconciler in reconcilers.all():
+            if reconciler.name != CONFIGURATION:
+                await settings.wait()
             wake_up, schedule = reconcilers.wake_ups[reconciler.name], SCHEDULES[reconciler.name]
             group.create_task(run_reconciler(reconciler, wake_up, schedule, report_result, clock))
 

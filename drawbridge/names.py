@@ -24,6 +24,9 @@ COMPATIBILITY_ANNOTATION: Final = "drawbridge.dev/compatibility"
 # The time when a pod last referred to a template.
 USED_ANNOTATION: Final = "drawbridge.dev/used"
 FACTS_ORDER_ANNOTATION: Final = "drawbridge.dev/facts-order"
+# On the configuration in use: the hash of its text, and whether the offered one was accepted.
+HASH_ANNOTATION: Final = "drawbridge.dev/hash"
+CONDITIONS_ANNOTATION: Final = "drawbridge.dev/conditions"
 PROBE_ANNOTATION: Final = "drawbridge.dev/probe"
 # On the pods of the webhook: the paths that older versions do not serve.
 SERVES_ANNOTATION: Final = "drawbridge.dev/serves"
@@ -40,6 +43,9 @@ NAMESPACE: Final = "drawbridge-system"
 TEMPLATE_PREFIX: Final = "drawbridge-"
 FACTS_CONFIG_MAP: Final = "drawbridge-facts"
 CONFIGURATION_CONFIG_MAP: Final = "drawbridge-config"
+CONFIGURATION_IN_USE_CONFIG_MAP: Final = "drawbridge-config-in-use"
+# The key of the Configuration in both.
+CONFIGURATION_KEY: Final = "config.yaml"
 MIRRORED_QUOTA: Final = "drawbridge-quota"
 PROBE_TEMPLATE: Final = "drawbridge-probe"
 CONTROLLER_LEASE: Final = "drawbridge-controller"

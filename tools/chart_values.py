@@ -231,7 +231,7 @@ def _edit_webhook(hook: JSON, holders: Placeholders) -> None:
         # The controller manages the field, and an upgrade must not take it back.
         hook["failurePolicy"] = holders.inline('include "drawbridge.guardFailurePolicy" .')
     selector = hook.get("namespaceSelector")
-    if selector is None:  # objects without a namespace
+    if selector is None or "matchLabels" in selector:  # no namespace, or that of the release
         return
     labelled = len(selector["matchExpressions"]) > 1
     expressions = ([_EXPRESSIONS] if labelled else []) + [_EXCLUDED]

@@ -8,9 +8,9 @@ from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_documents, split_list
 from drawbridge.finding import Finding
+from drawbridge.names import CONFIGURATION_KEY
 
-KEY: Final = "config.yaml"
-_PATH: Final = ("data", KEY)
+_PATH: Final = ("data", CONFIGURATION_KEY)
 
 
 @dataclass(frozen=True)

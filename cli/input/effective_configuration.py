@@ -1,7 +1,7 @@
 """Finds the configuration for a command: `--config`, the live cluster's own, or the defaults.
 
-The webhook reads its configuration from a ConfigMap. A command about a live cluster reads the same
-ConfigMap, so that both get the same results.
+The processes use what the controller has accepted, which is in a ConfigMap. A command about a live
+cluster reads the same ConfigMap, so that both get the same results.
 """
 
 import argparse
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli import config
 from cli.input import codes, live_cluster
-from cli.input.config_map import KEY
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
 from drawbridge.api_error import ApiError
@@ -17,7 +16,12 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
-from drawbridge.names import CONFIGURATION_CONFIG_MAP, NAMESPACE
+from drawbridge.names import (
+    CONFIGURATION_CONFIG_MAP,
+    CONFIGURATION_IN_USE_CONFIG_MAP,
+    CONFIGURATION_KEY,
+    NAMESPACE,
+)
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
@@ -60,22 +64,24 @@ async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
     namespace = await _installed_namespace(session)
     if not namespace:
         return EffectiveConfiguration(Configuration())
-    try:
-        config_map = await live_cluster.read_object(
-            session, resources.CONFIG_MAPS, CONFIGURATION_CONFIG_MAP, namespace
-        )
-    except ApiError as error:
-        if error.code != _FORBIDDEN:
-            raise
-        return _use_defaults(error.message)
-    text = get_value(config_map, ("data", KEY)) if config_map else None
-    if not isinstance(text, str):
-        return _use_defaults(
-            f"ConfigMap {namespace}/{CONFIGURATION_CONFIG_MAP} with the key {KEY} not found"
-        )
-    return _with_findings(
-        config.read_configuration(Source(f"{namespace}/{CONFIGURATION_CONFIG_MAP}", text.encode()))
-    )
+    reason = ""
+    # No controller has accepted the configuration of a new installation yet.
+    for name in (CONFIGURATION_IN_USE_CONFIG_MAP, CONFIGURATION_CONFIG_MAP):
+        where = f"{namespace}/{name}"
+        try:
+            config_map = await live_cluster.read_object(
+                session, resources.CONFIG_MAPS, name, namespace
+            )
+        except ApiError as error:
+            if error.code != _FORBIDDEN:
+                raise
+            reason = error.message
+            continue
+        text = get_value(config_map, ("data", CONFIGURATION_KEY)) if config_map else None
+        if isinstance(text, str):
+            return _with_findings(config.read_configuration(Source(where, text.encode())))
+        reason = f"ConfigMap {where} with the key {CONFIGURATION_KEY} not found"
+    return _use_defaults(reason)
 
 
 async def _installed_namespace(session: "Session") -> str:

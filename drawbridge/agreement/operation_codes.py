@@ -16,6 +16,20 @@ SERVER_VERSION_UNKNOWN = CODES.define(
     example="the API server has version 1.39, which Drawbridge does not know; assuming 1.37",
     remedy="Install a release of Drawbridge that supports this version.",
 )
+CONFIGURATION_REJECTED = CODES.define(
+    "ConfigurationRejected",
+    Severity.ERROR,
+    text=(
+        "The configuration in ConfigMap `drawbridge-config` is not valid, or there is none. All "
+        "processes keep the last valid one, also after a restart."
+    ),
+    example=(
+        "the last valid one stays in use: placement: expected one of bridge, native, found natve"
+    ),
+    remedy=(
+        "Correct the ConfigMap. `drawbridge config print --config FILE` shows all errors of a file."
+    ),
+)
 PROBE_REFUSED = CODES.define(
     "ProbeRefused",
     Severity.WARNING,

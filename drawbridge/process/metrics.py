@@ -115,7 +115,13 @@ CONFIGURATION_READS: Final = Counter(
 )
 CONFIGURATION_GOOD: Final = Gauge(
     "drawbridge_configuration_good",
-    "1 if the configuration in the file is in use.",
+    "1 if the configuration in ConfigMap drawbridge-config is in use.",
+    registry=REGISTRY,
+)
+CONFIGURATION_IN_USE: Final = Gauge(
+    "drawbridge_configuration_in_use",
+    "1 for the hash of the configuration in use.",
+    ["hash"],
     registry=REGISTRY,
 )
 FACTS_READS: Final = Counter(

@@ -5,23 +5,22 @@ SIGTERM and SIGINT stop it: the first signal gracefully, the second one at once.
 
 import asyncio
 import contextlib
-import functools
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.cluster.errors import AccessError
 from drawbridge.cluster.session import Session
 from drawbridge.process import logs, metrics
 from drawbridge.process.addresses import Address
 from drawbridge.process.build_info import read_build_info
+from drawbridge.process.health import ReadinessCheck, serve_operations
 from drawbridge.process.logs import log_event
-from drawbridge.process.settings import Settings
+from drawbridge.process.settings import Settings, WatchedConfiguration, watch_in_use
 
 _LOG: Final = logging.getLogger("drawbridge.process")
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -64,36 +63,90 @@ class StopSignal:
         await self._requested.wait()
 
 
+class Readiness:
+    """Why this process is not ready. The question changes once the process has its parts."""
+
+    def __init__(self, stop: StopSignal, find_missing: ReadinessCheck) -> None:
+        self.find_missing = find_missing
+        self._stop = stop
+
+    def check(self) -> list[str]:
+        """Return the reasons."""
+        return [*(["stopping"] if self._stop.is_requested else []), *self.find_missing()]
+
+
+class StartedProcess(NamedTuple):
+    """What every process has once it has a configuration."""
+
+    settings: Settings
+    session: Session
+    stop: StopSignal
+    readiness: Readiness
+
+
 REFUSED: Final = 2
 BUG: Final = 3
 ServeFunction = Callable[[StopSignal, Session], Awaitable[None]]
-ServeConfigured = Callable[[Settings, StopSignal, Session], Awaitable[None]]
+ServeConfigured = Callable[[StartedProcess], Awaitable[None]]
+WatchConfiguration = Callable[[Session], Sequence[WatchedConfiguration]]
+WaitForConfiguration = Callable[[Settings], Coroutine[Any, Any, None]]
 
 
 class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of every process. Without a kubeconfig, the service account of the pod is used.
 
-    Without `namespace`, the installation is in the namespace of the credentials.
+    Without `namespace`, the installation is in the namespace of the credentials. Without
+    `config_map`, the process uses the default configuration.
     """
 
     health: Address
     metrics: Address
-    config: str | None = None
+    config_map: bool = False
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
     log_level: str = "info"
 
 
+def _watch_in_use(session: Session) -> Sequence[WatchedConfiguration]:
+    return (watch_in_use(session),)
+
+
 async def run_configured(
-    options: ProcessOptions, log: logging.Logger, serve: ServeConfigured
+    options: ProcessOptions,
+    log: logging.Logger,
+    serve: ServeConfigured,
+    watch: WatchConfiguration = _watch_in_use,
+    wait: WaitForConfiguration = Settings.wait,
 ) -> int:
-    """Read the configuration, and run a process with it; 2 if the configuration is invalid."""
+    """Wait for a configuration, and run a process with it.
+
+    Meanwhile, the process runs and is not ready: a restart would not help.
+    """
     logs.configure(options.log_level)
-    settings = Settings(options.config, known=ACCEPTED_NAMES)
-    if settings.load():
-        return REFUSED
-    return await run_process(options, log, functools.partial(serve, settings))
+
+    async def start(stop: StopSignal, session: Session) -> None:
+        settings = Settings(watch(session) if options.config_map else ())
+        readiness = Readiness(stop, settings.find_missing)
+        async with (
+            serve_operations(options.health, options.metrics, readiness.check),
+            run_background(settings.run()),
+        ):
+            if await _wait_unless_stopped(wait(settings), stop):
+                await serve(StartedProcess(settings, session, stop, readiness))
+
+    return await run_process(options, log, start)
+
+
+async def _wait_unless_stopped(coroutine: Coroutine[Any, Any, None], stop: StopSignal) -> bool:
+    """Wait for a coroutine; False if the process stops before."""
+    tasks = [asyncio.create_task(each) for each in (coroutine, stop.wait())]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    for task in done:
+        task.result()
+    return not stop.is_requested
 
 
 async def run_process(options: ProcessOptions, log: logging.Logger, serve: ServeFunction) -> int:
@@ -134,11 +187,23 @@ def _announce_build(log: logging.Logger) -> None:
 
 @contextlib.asynccontextmanager
 async def run_background(coroutines: Iterable[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Run coroutines while the context is open. If one fails, the context fails as well."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in coroutines]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
+    """Run coroutines while the context is open. If one fails, the context fails as well.
+
+    An exception of the context alone is raised as it is, without a group.
+    """
+    own: Exception | None = None
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in coroutines]
+            try:
+                yield
+            except Exception as error:
+                own = error
+                raise
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except ExceptionGroup as errors:
+        if own is None or errors.exceptions != (own,):
+            raise
+        raise own from None

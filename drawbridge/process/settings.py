@@ -1,116 +1,179 @@
-"""Load the configuration of a process, and reload it when the file changes.
+"""The configuration of a process, from a watch of its ConfigMap.
 
-An invalid file is reported in the log and in a metric, and the last valid configuration stays in
-use. Settings that no process supports are rejected.
+A refused configuration is reported in the log and in a metric, and the last valid one stays in use.
+A process without one is not ready.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 
-import drawbridge.config.codes
-from drawbridge.agreement.configuration import read_configuration
+from drawbridge.agreement.configuration_in_use import (
+    ConfigurationConfigMap,
+    ConfigurationReading,
+    configuration_hash,
+    describe_findings,
+    read_in_use,
+    read_offered,
+)
+from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.resources import CONFIG_MAPS
+from drawbridge.cluster.session import Session
 from drawbridge.config.model import Configuration
-from drawbridge.documents.document import Source
-from drawbridge.documents.read import read_documents
 from drawbridge.finding import Finding
+from drawbridge.names import CONFIGURATION_CONFIG_MAP, CONFIGURATION_IN_USE_CONFIG_MAP
 from drawbridge.process import metrics
 from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("drawbridge.process.settings")
-POLL_INTERVAL: Final = 5.0  # seconds; a mounted ConfigMap changes by symlinks, without events
-_MAX_LOGGED: Final = 50  # findings of one file
+_MAX_LOGGED: Final = 50  # findings of one configuration
+_CachedConfigMap = CachedObject[ConfigurationConfigMap]
+
+
+class WatchedConfiguration:
+    """The Configuration in one ConfigMap, as the watch shows it."""
+
+    def __init__(
+        self,
+        session: Session,
+        name: str,
+        read: Callable[[ConfigurationConfigMap | None], ConfigurationReading],
+    ) -> None:
+        # RBAC grants one name, and a watch of one name needs the selector.
+        fields = f"metadata.name={name}"
+        self.cache: Cache[ConfigurationConfigMap] = Cache(
+            session, CONFIG_MAPS, ConfigurationConfigMap, namespace=session.namespace, fields=fields
+        )
+        self.name, self.namespace, self.uid = name, session.namespace, ""
+        self.reading = read(None)
+        self._read = read
+        self._listeners: list[Callable[[], None]] = []
+        self.cache.subscribe(self._on_change)
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each change."""
+        self._listeners.append(listener)
+
+    def _on_change(self, _before: _CachedConfigMap | None, after: _CachedConfigMap | None) -> None:
+        self.reading = self._read(None if after is None else after.value)
+        self.uid = "" if after is None else after.uid
+        for listener in self._listeners:
+            listener()
+
+
+def watch_in_use(session: Session) -> WatchedConfiguration:
+    """Watch the configuration that the controller has accepted."""
+    return WatchedConfiguration(session, CONFIGURATION_IN_USE_CONFIG_MAP, read_in_use)
+
+
+def watch_offered(session: Session) -> WatchedConfiguration:
+    """Watch the configuration that administrators edit."""
+    return WatchedConfiguration(session, CONFIGURATION_CONFIG_MAP, read_offered)
 
 
 class Settings:
-    """The configuration in use. Without a file, it has the default values."""
+    """The configuration that this process uses: the first valid one of these ConfigMaps.
 
-    def __init__(self, path: str | None = None, *, known: Mapping[str, str]) -> None:
+    Without a ConfigMap, it has the default values.
+    """
+
+    def __init__(self, watched: Sequence[WatchedConfiguration] = ()) -> None:
         self.current = Configuration()
-        self._path = path
-        self._known = known
-        self._seen: bytes | None = None
-        self._is_loaded = False
+        self.text = ""
+        self.watched = tuple(watched)
+        self._loaded = asyncio.Event()
+        self._reported: object = None
         self._listeners: list[Callable[[Configuration], None]] = []
+        for each in self.watched:
+            each.subscribe(self._update)
+        if not self.watched:
+            self._loaded.set()
+            metrics.CONFIGURATION_GOOD.set(1)
 
     def subscribe(self, listener: Callable[[Configuration], None]) -> None:
         """Call `listener` with each new configuration."""
         self._listeners.append(listener)
 
-    def load(self) -> tuple[Finding, ...]:
-        """Load the file for the first time. Return its errors."""
-        return self.reload()
+    def run(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Return the watches."""
+        return (each.cache.run() for each in self.watched)
 
-    def reload(self) -> tuple[Finding, ...]:
-        """Load the file if its content changed. Return the errors of the new content."""
-        if self._path is None:
-            metrics.CONFIGURATION_GOOD.set(1)
-            return ()
-        content, errors = _read_file(self._path)
-        if content == self._seen:
-            return ()
-        self._seen = content
-        parsed = errors or parse_configuration(content, self._path, self._known)
-        if isinstance(parsed, Configuration):
-            self._apply(parsed)
-            return ()
-        metrics.CONFIGURATION_READS.labels("error").inc()
-        metrics.CONFIGURATION_GOOD.set(0)
-        self._report(parsed)
-        return parsed
+    async def wait(self) -> None:
+        """Wait until there is a configuration."""
+        await self._wait_until_synced()
+        await self._loaded.wait()
 
-    async def run(self, interval: float = POLL_INTERVAL) -> None:
-        """Poll the file until cancelled."""
-        while True:
-            await asyncio.sleep(interval)
-            try:
-                self.reload()
-            except Exception:  # noqa: BLE001  # any bug
-                # A bug in the reader must not end a process that has a valid configuration.
-                _LOG.exception("unhandled exception while reading the configuration")
+    async def wait_unless_first(self) -> None:
+        """Wait until there is a configuration, unless no configuration was ever in use."""
+        await self._wait_until_synced()
+        if self.watched and self.watched[0].reading.exists:
+            await self._loaded.wait()
 
-    def _report(self, findings: Sequence[Finding]) -> None:
-        text = "configuration rejected"
-        if self._is_loaded:
-            text += ", the last valid one stays in use"
-        for finding in findings[:_MAX_LOGGED]:
-            content = msgspec.to_builtins(finding)
-            log_event(_LOG, logging.ERROR, text, file=self._path, finding=content)
+    async def _wait_until_synced(self) -> None:
+        for each in self.watched:
+            await each.cache.wait_until_synced()
+        self._update()
 
-    def _apply(self, configuration: Configuration) -> None:
+    def find_missing(self) -> list[str]:
+        """Return why there is no configuration; nothing if there is one."""
+        if self._loaded.is_set():
+            return []
+        unsynced = [each for each in self.watched if not each.cache.synced]
+        if unsynced:
+            return [f"ConfigMap {each.name} is not read: {each.cache.problem}" for each in unsynced]
+        return [f"no configuration: {describe_findings(self.find_problems())}"]
+
+    def find_problems(self) -> tuple[Finding, ...]:
+        """Return why configurations are refused.
+
+        The configuration in use may be missing for those who also watch the offered one.
+        """
+        last = self.watched[-1:]
+        return tuple(
+            finding
+            for each in self.watched
+            if each.reading.exists or each in last
+            for finding in each.reading.findings
+        )
+
+    def _update(self) -> None:
+        if not all(each.cache.synced for each in self.watched):
+            return  # the first one may be missing so far
+        readings = [each.reading for each in self.watched]
+        for reading in readings:
+            if reading.configuration is not None:
+                self._use(reading.text, reading.configuration)
+                break
+        self._report(next(filter(None, (each.refusal for each in readings)), ""))
+
+    def _use(self, text: str, configuration: Configuration) -> None:
+        if self._loaded.is_set() and text == self.text:
+            return
+        digest = configuration_hash(text)
         metrics.CONFIGURATION_READS.labels("success").inc()
-        metrics.CONFIGURATION_GOOD.set(1)
-        log_event(_LOG, logging.INFO, "configuration in use", file=self._path)
-        self.current, self._is_loaded = configuration, True
+        metrics.CONFIGURATION_IN_USE.clear()
+        metrics.CONFIGURATION_IN_USE.labels(digest).set(1)
+        log_event(_LOG, logging.INFO, "configuration in use", hash=digest)
+        self.current, self.text = configuration, text
+        self._loaded.set()
         for listener in self._listeners:
             listener(configuration)
 
-
-def parse_configuration(
-    data: bytes, name: str, known: Mapping[str, str]
-) -> Configuration | tuple[Finding, ...]:
-    """Read a Configuration that a process supports, or return all findings."""
-    documents = [each for each in read_documents(Source(name, data)) if not each.empty]
-    if unread := tuple(located.finding for each in documents for located in each.findings):
-        return unread
-    if len(documents) != 1:
-        message = f"expected one Configuration, but the file has {len(documents)} documents"
-        return (drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("", message),)
-    return read_configuration(documents[0].value, known)
-
-
-def _read_file(path: str) -> tuple[bytes, tuple[Finding, ...]]:
-    """Read the file. On an error, return bytes that differ from any content, and a finding."""
-    try:
-        return Path(path).read_bytes(), ()
-    except OSError as error:
-        message = f"{path} cannot be read: {error.strerror}"
-        remedy = "Set --config to the path of a readable file."
-        finding = drawbridge.config.codes.CONFIGURATION_NOT_ONE.at(
-            "", message, object="Configuration", remedy=remedy
-        )
-        return b"\0" + message.encode(), (finding,)
+    def _report(self, refusal: str) -> None:
+        """Report once why the offered configuration, or a copy, is not in use."""
+        findings = self.find_problems()
+        metrics.CONFIGURATION_GOOD.set(not (findings or refusal))
+        if (findings, refusal) == self._reported:
+            return
+        self._reported = findings, refusal
+        state = ", the last valid one stays in use" if self._loaded.is_set() else ""
+        if findings:
+            metrics.CONFIGURATION_READS.labels("error").inc()
+        for finding in findings[:_MAX_LOGGED]:
+            content = msgspec.to_builtins(finding)
+            log_event(_LOG, logging.ERROR, f"configuration rejected{state}", finding=content)
+        if refusal and not findings:
+            log_event(_LOG, logging.WARNING, f"configuration rejected{state}", reason=refusal)

@@ -41,7 +41,6 @@ class PairFiles(NamedTuple):
 
     program: Path
     access: Path
-    configuration: Path
     template: JSON  # the KubeSchedulerConfiguration of the manifests
     words: Mapping[str, Sequence[str]]  # the options of each container in the manifests
 
@@ -63,8 +62,8 @@ class Pair:
             "allocator",
             *files.words["allocator"],
         ]
-        words += [f"--config={files.configuration}", f"--kubeconfig={files.access}"]
-        words += [f"--socket={self.socket}", "--health=127.0.0.1:0", "--metrics=127.0.0.1:0"]
+        words += [f"--kubeconfig={files.access}", f"--socket={self.socket}"]
+        words += ["--health=127.0.0.1:0", "--metrics=127.0.0.1:0"]
         # Several pairs share the interfaces of this machine.
         words += ["--api=:0", f"--namespace={NAMESPACE}"]
         log = self.folder / "allocator.log"

@@ -97,11 +97,10 @@ class Placement:
         self.start()
 
     def _make_pair(self, number: int, objects: list[JSON]) -> Pair:
-        file = self.cluster.mount("configmaps", "drawbridge-config") / "config.yaml"
         access = self.plane.kubeconfig(NAME, self.plane.account_token(NAMESPACE, NAME))
         template = yaml.safe_load(find(objects, "ConfigMap", NAME)["data"]["scheduler.yaml"])
         words = container_words(find(objects, "Deployment", NAME))
-        files = PairFiles(self.program, access, file, template, words)
+        files = PairFiles(self.program, access, template, words)
         return Pair(self.plane, f"{NAME}-{number}", files)
 
     def start(self) -> None:

@@ -258,10 +258,9 @@ class Installation:
                 self._relay = None
 
     def configure(self, configuration: str) -> None:
-        """Change the ConfigMap drawbridge-config and the mounted file."""
+        """Change the ConfigMap drawbridge-config."""
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-config"
         self.plane.admin.patch(path, {"data": {"config.yaml": configuration}})
-        self.mount("configmaps", "drawbridge-config")
 
     # --- commands -------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@
 The kubelet starts the pods from the image; the API server reaches the webhook through its Service.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -37,7 +36,6 @@ COMPONENTS = ("webhook", "controller")
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 CONFIGURATION = f"/api/v1/namespaces/{NAMESPACE}/configmaps/drawbridge-config"
 CONFIGURED = "configuration in use"
-NOTE = "rig.drawbridge.dev/configuration"
 READY_SECONDS = 120.0
 
 
@@ -163,10 +161,6 @@ class PodInstallation:
         pods = [pod for kind in COMPONENTS for pod in self.pods(kind)]
         before = [len(self.messages(pod, CONFIGURED)) for pod in pods]
         self.plane.admin.patch(CONFIGURATION, {"data": {"config.yaml": text}})
-        # A kubelet renews mounted files when it looks at a pod, which a change of the pod causes.
-        note = {"metadata": {"annotations": {NOTE: hashlib.sha256(text.encode()).hexdigest()}}}
-        for pod in pods:
-            self.plane.admin.patch(f"{PODS}/{pod['metadata']['name']}", note)
 
         def used() -> bool:
             now = [len(self.messages(pod, CONFIGURED)) for pod in pods]
@@ -189,10 +183,7 @@ class PodInstallation:
 
     def decided(self) -> bool:
         """Return whether all webhooks decide by what the cluster has now."""
-        used = self.folder / "config.yaml"
-        used.write_text(self.configuration(), encoding="utf-8")
-        words = ("facts", "--context", "-o", "json", "--config", str(used))
-        counted = json.loads(self.drawbridge(*words).check().out)
+        counted = json.loads(self.drawbridge("facts", "--context", "-o", "json").check().out)
         name, published = self.facts()
         if _counted(counted) != _counted(published):
             return False

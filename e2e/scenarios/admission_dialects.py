@@ -149,10 +149,8 @@ def says(line: str, wanted: str) -> bool:
 
 def decided(stage: Stage, cluster: Installation) -> None:
     """Wait until admission decides by what the cluster has now."""
-    access = ("--config", str(cluster.folder / "drawbridge-config" / "config.yaml"))
-
     def published() -> bool:
-        ran = cluster.drawbridge("facts", "--context", "-o", "json", *access).check()
+        ran = cluster.drawbridge("facts", "--context", "-o", "json").check()
         return _counted(json.loads(ran.out)) == _counted(cluster.facts() or {})
 
     def followed() -> bool:

@@ -16,6 +16,7 @@ from drawbridge.agreement.published_facts import build_data_key
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Cluster, Facts
 from tests.cluster.fake.api import FakeApi
+from tests.cluster.fake.configuration import accept
 
 ROOT = Path(__file__).parents[2]
 SYSTEM, HOST = "drawbridge-system", "host-a"
@@ -167,13 +168,12 @@ def objects() -> list[Json]:
 @contextlib.asynccontextmanager
 async def process(rig: Rig, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the process until the context exits."""
-    configuration = rig.folder / "config.yaml"
-    configuration.write_text(CONFIGURATION)
+    rig.api.put(accept(CONFIGURATION))
     kubeconfig = rig.api.kubeconfig(rig.folder / "kubeconfig")
     running = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "cli.main", "serve", "allocator", f"--namespace={SYSTEM}", f"--host={HOST}"),
-        *(f"--socket={rig.socket}", f"--config={configuration}", f"--kubeconfig={kubeconfig}"),
+        *(f"--socket={rig.socket}", "--config-map", f"--kubeconfig={kubeconfig}"),
         *("--health=127.0.0.1:0", "--metrics=127.0.0.1:0", *options),
         cwd=ROOT,
         stderr=asyncio.subprocess.PIPE,
@@ -302,8 +302,7 @@ async def _of_a_new_configuration(rig: Rig) -> None:
         while b"activateAll" not in await events.readline():
             pass  # heartbeats, until this process leads
         assert not (await rig.ask(waiting))["fit"]
-        changed = CONFIGURATION + "unsetGroups: all\n"
-        (rig.folder / "config.yaml").write_text(changed)
+        rig.api.put(accept(CONFIGURATION + "unsetGroups: all\n"))
         # The pod that waits is forgotten, so the scheduler tries every pod again.
         while b"activateAll" not in await events.readline():
             pass

@@ -17,6 +17,7 @@ from drawbridge.agreement.match_conditions import GUARD_KIND, KIND
 from drawbridge.cluster.server_clock import CONFIRMATION_SECONDS, ServerClock, boot_time
 from drawbridge.names import ALLOCATOR_SECRET, CA_SECRET
 from tests.cluster.fake.api import FakeApi
+from tests.cluster.fake.configuration import offer
 from tests.controller.test_process import OWN, running
 
 pytestmark = pytest.mark.usefixtures("kept_logging")
@@ -200,13 +201,11 @@ ownedPools: [{driver: gpu.nvidia.com, nodeSelector: {matchLabels: {pool: ours}}}
 
 
 def test_with_bridge_placement_the_leader_signs_for_the_allocator(tmp_path: Path) -> None:
-    file = tmp_path / "config.yaml"
-    file.write_text(BRIDGE, "utf-8")
-
     async def play() -> None:
         async with FakeApi() as api:
             install(api)
-            async with running(api, tmp_path, str(file)):
+            api.put(offer(BRIDGE))
+            async with running(api, tmp_path, config_map=True):
                 await api.until(lambda: api.get("secrets", ALLOCATOR_SECRET, OWN))
                 leaf = read_leaf_secret(api.get("secrets", ALLOCATOR_SECRET, OWN) or {})
                 signer = read_secret(secret(api)).stored.current

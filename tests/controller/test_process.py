@@ -22,7 +22,7 @@ from controller import owned_nodes, pod_templates, process, quota_mirror
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import Facts
 from drawbridge.facts.serialized import read_facts
-from drawbridge.names import CONTROLLER_LEASE
+from drawbridge.names import CONFIGURATION_IN_USE_CONFIG_MAP, CONTROLLER_LEASE
 from drawbridge.names import MIRRORED_QUOTA as QUOTA
 from drawbridge.process import metrics
 from drawbridge.process.addresses import parse_address
@@ -30,6 +30,7 @@ from drawbridge.process.run import REFUSED, ProcessOptions
 from drawbridge.translate.changes.patch import to_operations
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.cluster.fake.api import FakeApi
+from tests.cluster.fake.configuration import HEAD, accept, offer
 
 pytestmark = pytest.mark.usefixtures("kept_logging")
 
@@ -121,10 +122,10 @@ def controller_options(**different: Any) -> process.ControllerOptions:  # noqa: 
 
 @contextlib.asynccontextmanager
 async def running(
-    api: FakeApi, folder: Path, config: str | None = None
+    api: FakeApi, folder: Path, **different: object
 ) -> AsyncIterator[asyncio.Task[int]]:
     kubeconfig = str(api.kubeconfig(folder / "kubeconfig"))
-    options = controller_options(kubeconfig=kubeconfig, config=config)
+    options = controller_options(kubeconfig=kubeconfig, **different)
     task = asyncio.create_task(process.run(options))
     try:
         yield task
@@ -313,10 +314,51 @@ async def _others(tmp_path: Path) -> None:
             await api.until(lambda: is_reported("checks pods after Drawbridge"))
 
 
-def test_an_invalid_configuration_prevents_the_start(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("kind: Other", encoding="utf-8")
-    wrong = controller_options(config=str(tmp_path / "config.yaml"))
-    assert asyncio.run(process.run(wrong)) == REFUSED
+def in_use(api: FakeApi) -> dict[str, Any]:
+    return (api.get("configmaps", CONFIGURATION_IN_USE_CONFIG_MAP, OWN) or {}).get("data") or {}
+
+
+async def _first(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
+        api.put(offer(f"{HEAD}placement: natve\n"))
+        async with running(api, tmp_path, config_map=True):
+            await api.until(lambda: any("no process can start" in each for each in notes(api)))
+            published = api.get("configmaps", CONFIGURATION_IN_USE_CONFIG_MAP, OWN)
+            assert "placement" in str(published)
+            assert in_use(api) == {}
+            # Nothing else is reconciled without a configuration.
+            assert api.get("configmaps", FACTS, OWN) is None
+            api.put(offer(HEAD))
+            await api.until(lambda: in_use(api) == {"config.yaml": HEAD})
+            await api.until(lambda: api.get("configmaps", FACTS, OWN))
+
+
+def test_a_first_configuration_that_is_refused_is_reported_until_it_is_corrected(
+    tmp_path: Path,
+) -> None:
+    asyncio.run(_first(tmp_path))
+
+
+async def _refused(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
+        api.put(accept(HEAD))
+        api.put(offer(f"{HEAD}placement: natve\n"))
+        async with running(api, tmp_path, config_map=True):
+            await api.until(lambda: any("stays in use" in each for each in notes(api)))
+            await api.until(lambda: api.get("configmaps", FACTS, OWN))
+            assert in_use(api) == {"config.yaml": HEAD}
+            api.remove("configmaps", CONFIGURATION_IN_USE_CONFIG_MAP, OWN)
+            await api.until(lambda: in_use(api) == {"config.yaml": HEAD})
+            changed = accept(HEAD)
+            changed["data"]["config.yaml"] += "unsetGroups: all\n"
+            api.put(changed)
+            await api.until(lambda: in_use(api) == {"config.yaml": HEAD})
+
+
+def test_a_new_leader_keeps_what_is_in_use_and_repairs_it(tmp_path: Path) -> None:
+    asyncio.run(_refused(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["health", "metrics"])

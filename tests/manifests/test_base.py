@@ -21,7 +21,7 @@ from webhook.server.process import list_endpoints
 BASE = Path(__file__).parents[2] / "manifests" / "base"
 NAMESPACE = "drawbridge-system"
 OPT = "drawbridge.dev/translate"
-PODS, WORKLOADS = "/admit/pods", "/admit/workloads"
+PODS, WORKLOADS, CONFIGURATION = "/admit/pods", "/admit/workloads", "/admit/configuration"
 Json = dict[str, Any]
 SECRETS = ("drawbridge-ca", "drawbridge-allocator-tls")
 KUSTOMIZATION: Json = yaml.safe_load((BASE / "kustomization.yaml").read_text("utf-8"))
@@ -68,6 +68,11 @@ def list_containers() -> Iterator[tuple[Json, Json, Json]]:
 def list_webhooks() -> Iterator[Json]:
     for obj in find_objects("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         yield from obj["webhooks"]
+
+
+def list_pod_webhooks() -> Iterator[Json]:
+    """Return the webhooks of pods and of what creates them."""
+    return (hook for hook in list_webhooks() if "matchExpressions" in hook["namespaceSelector"])
 
 
 def select_deployments(labels: Mapping[str, str]) -> list[str]:
@@ -313,6 +318,7 @@ def test_the_webhook_serves_the_paths_of_the_manifests() -> None:
     source = inspect.getsource(list_endpoints)
     assert f'"{PODS}"' in source
     assert f'"{WORKLOADS}"' in source
+    assert f'"{CONFIGURATION}"' in source
 
 
 @pytest.mark.parametrize("hook", list(list_webhooks()), ids=lambda hook: hook["name"])
@@ -321,7 +327,11 @@ def test_webhooks_refer_to_the_service_and_a_valid_path(hook: Json) -> None:
     reference = hook["clientConfig"]["service"]
     assert (reference["name"], reference["namespace"]) == (service["metadata"]["name"], NAMESPACE)
     assert reference["port"] == service["spec"]["ports"][0]["port"]
-    paths = {"workloads.drawbridge.dev": WORKLOADS, "guard.drawbridge.dev": "/guard/pods"}
+    paths = {
+        "workloads.drawbridge.dev": WORKLOADS,
+        "guard.drawbridge.dev": "/guard/pods",
+        "configuration.drawbridge.dev": CONFIGURATION,
+    }
     assert reference["path"] == paths.get(hook["name"], PODS)
 
 
@@ -334,7 +344,7 @@ def test_the_guard_has_the_scope_of_the_webhook_for_pods_and_is_installed_with_i
     assert "matchConditions" not in guard
 
 
-@pytest.mark.parametrize("hook", list(list_webhooks()), ids=lambda hook: hook["name"])
+@pytest.mark.parametrize("hook", list(list_pod_webhooks()), ids=lambda hook: hook["name"])
 def test_a_cluster_starts_without_the_webhook(hook: Json) -> None:
     """Pods in system namespaces and in namespaces without the label do not need the webhook."""
     selector = read_expressions(hook)
@@ -343,6 +353,17 @@ def test_a_cluster_starts_without_the_webhook(hook: Json) -> None:
         assert {(OPT, "Exists"), (OPT, "NotIn", "off")} <= selector
     assert hook["timeoutSeconds"] <= 5
     assert all(rule["scope"] == "Namespaced" for rule in hook["rules"])
+
+
+def test_only_the_configuration_is_reviewed_and_its_correction_never_waits() -> None:
+    (hook,) = [hook for hook in list_webhooks() if hook["name"].startswith("configuration.")]
+    assert hook["failurePolicy"] == "Ignore"
+    assert hook["timeoutSeconds"] <= 3
+    assert hook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
+    (condition,) = hook["matchConditions"]
+    assert condition["expression"] == "object.metadata.name == 'drawbridge-config'"
+    (rule,) = hook["rules"]
+    assert (rule["resources"], rule["operations"]) == (["configmaps"], ["CREATE", "UPDATE"])
 
 
 def test_side_effects_and_reinvocation_are_declared() -> None:

@@ -1,136 +1,197 @@
-"""The configuration is reloaded when its file changes, and an invalid file is not used."""
+"""A process uses the configuration in its ConfigMap, and keeps the last valid one."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from drawbridge.agreement.codes import ACCEPTED_NAMES
+from drawbridge.cluster.session import Session
 from drawbridge.config.model import Configuration
+from drawbridge.names import CONFIGURATION_CONFIG_MAP, CONFIGURATION_IN_USE_CONFIG_MAP, NAMESPACE
 from drawbridge.process import metrics
-from drawbridge.process.settings import Settings
+from drawbridge.process.run import run_background
+from drawbridge.process.settings import Settings, watch_in_use, watch_offered
+from tests.cluster.fake.api import FakeApi
+from tests.cluster.fake.configuration import HEAD, accept, offer
 
-HEAD = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
 RENAMED = f"{HEAD}legacy: {{renames: {{example.com/gpu: nvidia.com/gpu}}}}\n"
+WRONG = f"{HEAD}placement: natve\n"
 
 
 def good() -> float | None:
     return metrics.REGISTRY.get_sample_value("drawbridge_configuration_good")
 
 
-def test_without_a_file_the_defaults_are_used() -> None:
-    settings = Settings(known=ACCEPTED_NAMES)
-    assert settings.load() == ()
+@contextlib.asynccontextmanager
+async def watching(api: FakeApi, folder: Path, *, offered: bool = False) -> AsyncIterator[Settings]:
+    kubeconfig = str(api.kubeconfig(folder / "kubeconfig"))
+    async with await Session.open(kubeconfig, None, NAMESPACE) as session:
+        others = (watch_offered(session),) if offered else ()
+        settings = Settings((watch_in_use(session), *others))
+        async with run_background(settings.run()):
+            yield settings
+
+
+async def changed(settings: Settings) -> None:
+    """Wait for the next configuration."""
+    received = asyncio.Event()
+    settings.subscribe(lambda _: received.set())
+    await received.wait()
+
+
+async def changed_map(settings: Settings) -> None:
+    """Wait for the next change of a ConfigMap."""
+    received = asyncio.Event()
+    for watched in settings.watched:
+        watched.subscribe(received.set)
+    await received.wait()
+
+
+def test_without_a_config_map_the_defaults_are_used() -> None:
+    settings = Settings()
     assert settings.current == Configuration()
+    assert settings.find_missing() == []
 
 
-def test_a_changed_file_is_used_and_passed_to_listeners(tmp_path: Path) -> None:
-    file = tmp_path / "config.yaml"
-    file.write_text(HEAD)
-    settings = Settings(str(file), known=ACCEPTED_NAMES)
-    received: list[Configuration] = []
-    settings.subscribe(received.append)
-    assert settings.load() == ()
-    file.write_text(RENAMED)
-    assert settings.reload() == ()
-    assert settings.reload() == ()
-    assert dict(settings.current.legacy.renames) == {"example.com/gpu": "nvidia.com/gpu"}
-    assert received == [Configuration(), settings.current]
+def test_a_changed_configuration_is_used_and_passed_to_listeners(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api:
+            api.put(accept(HEAD))
+            async with watching(api, tmp_path) as settings:
+                await settings.wait()
+                assert settings.current == Configuration()
+                assert good() == 1
+                api.put(accept(RENAMED))
+                await changed(settings)
+                assert dict(settings.current.legacy.renames) == {
+                    "example.com/gpu": "nvidia.com/gpu"
+                }
+                assert settings.text == RENAMED
+
+    asyncio.run(asyncio.wait_for(play(), 30))
 
 
-def test_a_mount_that_swaps_its_symlinks_is_reloaded(tmp_path: Path) -> None:
-    """The files of a ConfigMap are symlinks to a directory that changes with each update."""
-    for name, text in (("..1", HEAD), ("..2", RENAMED)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.yaml").write_text(text)
-    (tmp_path / "..data").symlink_to("..1")
-    (tmp_path / "config.yaml").symlink_to("..data/config.yaml")
-    settings = Settings(str(tmp_path / "config.yaml"), known=ACCEPTED_NAMES)
-    assert settings.load() == ()
-    (tmp_path / "..next").symlink_to("..2")
-    (tmp_path / "..next").rename(tmp_path / "..data")
-    assert settings.reload() == ()
-    assert settings.current.legacy.renames
+def test_without_a_configuration_in_use_a_process_says_what_it_waits_for(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api, watching(api, tmp_path) as settings:
+            waiting = asyncio.create_task(settings.wait())
+            await settings.watched[0].cache.wait_until_synced()
+            (missing,) = settings.find_missing()
+            assert CONFIGURATION_IN_USE_CONFIG_MAP in missing
+            assert not waiting.done()
+            api.put(accept(HEAD))
+            await waiting
+            assert settings.find_missing() == []
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+REFUSED = {
+    "a copy that this version refuses": accept(WRONG, offered=RENAMED),
+    "a later configuration that is refused": accept(RENAMED, offered=WRONG),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_last_valid_configuration_stays_in_use(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        async with FakeApi() as api:
+            api.put(accept(RENAMED))
+            async with watching(api, tmp_path) as settings:
+                await settings.wait()
+                before = settings.current
+                api.put(REFUSED[name])
+                await changed_map(settings)
+                assert settings.current is before
+                assert good() == 0
+                text = caplog.records[-1].getMessage()
+                assert text == "configuration rejected, the last valid one stays in use"
+                api.put(accept(RENAMED))
+                await changed_map(settings)
+                assert good() == 1
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+def test_a_deleted_copy_stays_in_use(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api:
+            api.put(accept(RENAMED))
+            async with watching(api, tmp_path) as settings:
+                await settings.wait()
+                api.remove("configmaps", CONFIGURATION_IN_USE_CONFIG_MAP, NAMESPACE)
+                await changed_map(settings)
+                assert settings.current.legacy.renames
+                assert good() == 0
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+def test_a_restart_uses_the_last_valid_configuration_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        async with FakeApi() as api:
+            api.put(accept(RENAMED, offered=WRONG))
+            async with watching(api, tmp_path) as settings:
+                await settings.wait()
+                assert settings.current.legacy.renames
+                assert good() == 0
+                assert "placement" in str(caplog.records[-1].fields)  # type: ignore[attr-defined]
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+def test_who_reads_both_starts_with_the_offered_one_if_none_was_accepted(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api:
+            api.put(offer(RENAMED))
+            async with watching(api, tmp_path, offered=True) as settings:
+                await settings.wait()
+                assert settings.text == RENAMED
+                assert good() == 1
+                api.put(accept(HEAD))
+                await changed(settings)
+                assert settings.text == HEAD
+                api.remove("configmaps", CONFIGURATION_CONFIG_MAP, NAMESPACE)
+                await changed_map(settings)
+                assert settings.text == HEAD
+                assert good() == 0
+
+    asyncio.run(asyncio.wait_for(play(), 30))
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "path"),
+    ("objects", "start"),
     [
-        ("a: [", "YamlSyntax", "a[0]"),
-        ("", "ConfigurationNotOne", ""),
-        (f"{HEAD}---\n{HEAD}", "ConfigurationNotOne", ""),
-        (f"{HEAD}placment: native\n", "FieldUnknown", "placment"),
-        (f"{HEAD}placement: bridge\n", "OwnedPoolsMissing", "ownedPools"),
-        (f"{HEAD}quotas: []\n", "FieldUnavailable", "quotas"),
+        ((), "starts"),
+        ((offer(WRONG),), "starts"),
+        ((accept(WRONG, offered=HEAD), offer(WRONG)), "waits"),
+        ((accept(WRONG, offered=HEAD), offer(HEAD)), "starts"),
     ],
+    ids=["nothing", "first refused", "both refused", "only the copy refused"],
 )
-def test_an_invalid_file_is_reported_and_the_last_valid_one_stays_in_use(
-    text: str, code: str, path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_controller_takes_part_unless_it_refuses_what_is_in_use(
+    objects: tuple[dict[str, object], ...], start: str, tmp_path: Path
 ) -> None:
-    file = tmp_path / "config.yaml"
-    file.write_text(RENAMED)
-    settings = Settings(str(file), known=ACCEPTED_NAMES)
-    assert settings.load() == ()
-    assert good() == 1
-    before = settings.current
-    file.write_text(text)
-    findings = settings.reload()
-    assert any(code in each.code and each.path == path and each.remedy for each in findings)
-    assert settings.current is before
-    assert good() == 0
-    assert code in str(caplog.records[-1].fields)  # type: ignore[attr-defined]
-    caplog.clear()
-    assert settings.reload() == ()
-    assert not caplog.records  # logged once
-    file.write_text(RENAMED)
-    assert settings.reload() == ()
-    assert good() == 1
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    settings = Settings(str(tmp_path / "nowhere.yaml"), known=ACCEPTED_NAMES)
-    (finding,) = settings.load()
-    assert "nowhere.yaml" in finding.message
-    assert "--config" in finding.remedy
-
-
-def test_a_deleted_file_keeps_the_loaded_configuration(tmp_path: Path) -> None:
-    file = tmp_path / "config.yaml"
-    file.write_text(RENAMED)
-    settings = Settings(str(file), known=ACCEPTED_NAMES)
-    settings.load()
-    file.unlink()
-    assert settings.reload()
-    assert settings.current.legacy.renames
-
-
-def test_the_file_is_polled_while_the_process_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """An exception does not end the polling."""
-    file = tmp_path / "config.yaml"
-    file.write_text(HEAD)
-    settings = Settings(str(file), known=ACCEPTED_NAMES)
-    settings.load()
-
     async def play() -> None:
-        changed, failed = asyncio.Event(), asyncio.Event()
-        settings.subscribe(lambda _: changed.set())
-        reload = settings.reload
-
-        def once() -> None:
-            monkeypatch.setattr(settings, "reload", reload)
-            failed.set()
-            raise RuntimeError("unexpected")
-
-        monkeypatch.setattr(settings, "reload", once)
-        running = asyncio.create_task(settings.run(interval=0))
-        await failed.wait()
-        file.write_text(RENAMED)
-        await changed.wait()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        async with FakeApi() as api:
+            for value in objects:
+                api.put(value)
+            async with watching(api, tmp_path, offered=True) as settings:
+                waiting = asyncio.create_task(settings.wait_unless_first())
+                for watched in settings.watched:
+                    await watched.cache.wait_until_synced()
+                if start == "starts":
+                    await waiting
+                else:
+                    (missing,) = settings.find_missing()
+                    assert "placement" in missing
+                    assert not waiting.done()
+                    waiting.cancel()
 
     asyncio.run(asyncio.wait_for(play(), 30))
-    assert settings.current.legacy.renames
-    assert any(record.exc_info for record in caplog.records)

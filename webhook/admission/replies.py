@@ -146,9 +146,9 @@ def reply_busy(uid: str) -> Reply:
     return Reply(200, review.compose_review(uid, denied), uid, outcome="error")
 
 
-def reply_unreviewed(uid: str) -> Reply:
+def reply_unreviewed(uid: str, consequence: str) -> Reply:
     """Allow an object without a review because too many large ones are in progress."""
-    warnings = ["too many large objects are in review; the pods of this one were not checked"]
+    warnings = [f"too many large objects are in review; {consequence}"]
     allowed = compose_allowed((), warnings)
     return Reply(200, review.compose_review(uid, allowed), uid, outcome="error")
 

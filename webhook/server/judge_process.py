@@ -7,7 +7,7 @@ from certs.serving import make_certificate
 from drawbridge.cluster.session import Session
 from drawbridge.names import JUDGE_SERVICE
 from drawbridge.process import metrics
-from drawbridge.process.run import StopSignal, run_configured
+from drawbridge.process.run import StartedProcess, run_configured
 from drawbridge.process.settings import Settings
 from webhook.judging.handler import Judge, JudgeHandler
 from webhook.judging.judged_cluster import JudgedCluster
@@ -25,10 +25,10 @@ _LIMITS: Final = RequestLimits(in_flight=128, total_bytes=32 * MIB)
 async def run(options: ReviewOptions) -> int:
     """Serve until a stop signal. Return 0 after a graceful stop, 2 if serving is impossible."""
 
-    async def serve(settings: Settings, stop: StopSignal, session: Session) -> None:
-        certificate = make_certificate(options.certificate, session, JUDGE_SERVICE)
-        service = _make_service(options, settings, session)
-        await serve_reviews(options, certificate, stop, service)
+    async def serve(process: StartedProcess) -> None:
+        certificate = make_certificate(options.certificate, process.session, JUDGE_SERVICE)
+        service = _make_service(options, process.settings, process.session)
+        await serve_reviews(options, certificate, process, service)
 
     return await run_configured(options.process, _LOG, serve)
 
@@ -44,7 +44,7 @@ def _make_service(options: ReviewOptions, settings: Settings, session: Session) 
     return ReviewService(
         {f"/judge/{kind}": Endpoint(f"judge-{kind}", handler.review_object) for kind in KINDS},
         find_missing,
-        lambda: (settings.run(), thread.run(), *view.caches.run()),
+        lambda: (thread.run(), *view.caches.run()),
         (metrics.CacheCollector(view.caches.by_resource),),
         _LIMITS,
     )

@@ -12,7 +12,7 @@ from drawbridge.cluster.resources import TEMPLATES
 from drawbridge.cluster.session import Session
 from drawbridge.names import WEBHOOK_SERVICE
 from drawbridge.process import metrics
-from drawbridge.process.run import StopSignal, run_configured
+from drawbridge.process.run import StartedProcess, run_configured
 from drawbridge.process.settings import Settings
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
@@ -47,10 +47,16 @@ class ReviewHandler(Protocol):
     ) -> Reply | PendingReply:
         """Handle the review of an object with a pod template."""
 
+    def review_configuration(
+        self, body: bytes, seconds: float | None = None, peer: str = ""
+    ) -> Reply | PendingReply:
+        """Handle the review of the ConfigMap with the configuration."""
+
 
 def list_endpoints(reviews: ReviewHandler) -> Mapping[str, Endpoint]:
     """Return the endpoints of the webhook by path."""
     return {
+        "/admit/configuration": Endpoint("configuration", reviews.review_configuration),
         "/admit/pods": Endpoint("pods", reviews.review_pod),
         "/admit/workloads": Endpoint("workloads", reviews.review_workload),
         "/guard/pods": Endpoint("guard", reviews.review_guarded_pod),
@@ -65,8 +71,8 @@ def _count(state: TemplateState) -> None:
 async def run(options: ReviewOptions) -> int:
     """Serve until a stop signal. Return 0 after a graceful stop, 2 if serving is impossible."""
 
-    async def serve(settings: Settings, stop: StopSignal, session: Session) -> None:
-        await _serve(options, settings, stop, session)
+    async def serve(process: StartedProcess) -> None:
+        await _serve(options, process)
 
     return await run_configured(options.process, _LOG, serve)
 
@@ -89,14 +95,9 @@ class _Webhook:
         self.reviews = ReviewDispatcher(handler, self.cluster, templates, self.worker)
 
 
-async def _serve(
-    options: ReviewOptions,
-    settings: Settings,
-    stop: StopSignal,
-    session: Session,
-) -> None:
-    certificate = make_certificate(options.certificate, session, WEBHOOK_SERVICE)
-    webhook = _Webhook(options, settings, session)
+async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
+    certificate = make_certificate(options.certificate, process.session, WEBHOOK_SERVICE)
+    webhook = _Webhook(options, process.settings, process.session)
     collectors = (
         metrics.CacheCollector(webhook.cluster.caches.by_resource),
         metrics.AnswerCacheCollector(webhook.answers),
@@ -104,11 +105,11 @@ async def _serve(
     service = ReviewService(
         list_endpoints(webhook.reviews),
         webhook.cluster.find_missing,
-        lambda: (settings.run(), webhook.worker.start(), *webhook.cluster.caches.run()),
+        lambda: (webhook.worker.start(), *webhook.cluster.caches.run()),
         collectors,
     )
     async with contextlib.aclosing(webhook.worker):
-        await serve_reviews(options, certificate, stop, service)
+        await serve_reviews(options, certificate, process, service)
 
 
 _: tuple[

@@ -16,7 +16,7 @@ from drawbridge.facts.model import Facts
 from webhook.admission.protocols import RecentInputs
 
 T = TypeVar("T")
-# The kubelet updates a mounted ConfigMap within two minutes.
+# A replica whose watch ended learns of a change when the watch works again.
 SETTLE_SECONDS: Final = 300.0
 # More changes than this within the window drop the oldest values.
 _MAX_VALUES: Final = 64

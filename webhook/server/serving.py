@@ -10,9 +10,8 @@ from prometheus_client.registry import Collector
 from certs.serving import CertificateOptions
 from drawbridge.process import metrics
 from drawbridge.process.addresses import Address
-from drawbridge.process.health import serve_operations
 from drawbridge.process.listener import TLSListener
-from drawbridge.process.run import ProcessOptions, StopSignal, run_background
+from drawbridge.process.run import ProcessOptions, StartedProcess, run_background
 from drawbridge.process.tls import CertificateSource
 from webhook.server.http_handler import (
     DEFAULT_LIMITS,
@@ -55,25 +54,22 @@ class ReviewService(NamedTuple):
 async def serve_reviews(
     options: ReviewOptions,
     certificate: CertificateSource,
-    stop: StopSignal,
+    process: StartedProcess,
     service: ReviewService,
 ) -> None:
     """Serve until the stop signal. Then continue until clients use another replica."""
-
-    def check_ready() -> list[str]:
-        return [*(["stopping"] if stop.is_requested else []), *find_missing()]
 
     def find_missing() -> list[str]:
         return [*service.find_missing(), *filter(None, (certificate.find_problem(),))]
 
     handler = AdmissionHTTPHandler(service.endpoints, find_missing, service.limits)
     listener = TLSListener(options.listen, certificate, handler.handle)
+    process.readiness.find_missing = find_missing
     with metrics.registered(*service.collectors):
-        async with serve_operations(options.process.health, options.process.metrics, check_ready):
-            await listener.open()
-            async with run_background((certificate.run(), *service.start())):
-                await stop.wait()
-                # Keep serving until all clients use another replica.
-                handler.closing = True
-                await asyncio.sleep(options.drain)
-                await listener.close(_CLOSE_TIMEOUT)
+        await listener.open()
+        async with run_background((certificate.run(), *service.start())):
+            await process.stop.wait()
+            # Keep serving until all clients use another replica.
+            handler.closing = True
+            await asyncio.sleep(options.drain)
+            await listener.close(_CLOSE_TIMEOUT)

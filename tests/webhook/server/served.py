@@ -48,6 +48,12 @@ class FakeReviewHandler:
         """Handle the review of a workload."""
         return await self._reply("workloads", body, seconds)
 
+    async def review_configuration(
+        self, body: bytes, seconds: float | None = None, _peer: str = ""
+    ) -> Reply:
+        """Handle the review of the configuration."""
+        return await self._reply("configuration", body, seconds)
+
     async def wait_for_calls(self, count: int) -> None:
         """Wait for a number of calls."""
         while len(self.calls) < count:

@@ -14,6 +14,7 @@ import webhook.server.process as webhook_process
 from cli.serve import arguments, review_options
 from drawbridge.process import logs
 from tests.cluster.fake.api import FakeApi
+from tests.cluster.fake.configuration import HEAD, accept
 from tests.process.http_client import request
 from tests.process.key_pairs import create_pair, write_pair
 from tests.webhook.server.processes import Process, webhook
@@ -118,15 +119,23 @@ def run_in_process(folder: Path, *more: str, then: Any = None) -> tuple[int, lis
 CONFIGURE = logs.configure
 
 
-@pytest.mark.usefixtures("kept_logging")
-def test_an_unavailable_setting_is_rejected_at_start(tmp_path: Path) -> None:
-    file = tmp_path / "config.yaml"
-    file.write_text("apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\nquotas: []\n")
-    code, lines = run_in_process(tmp_path, f"--config={file}")
-    assert code == 2
-    (refused,) = lines
-    assert refused["finding"]["path"] == "quotas"
-    assert refused["finding"]["remedy"]
+def test_a_process_waits_for_a_configuration_that_it_accepts(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api:
+            api.put(accept(f"{HEAD}quotas: []\n", offered=HEAD))
+            api.put(published(FIRST))
+            kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
+            async with webhook(tmp_path, kubeconfig, "--config-map") as process:
+                waiting = await process.wait_for_readyz(lambda answer: b"quotas" in answer.body)
+                assert waiting.status == 503
+                assert (await process.get("health", "/healthz")).status == 200
+                api.put(accept(HEAD, offered=f"{HEAD}quotas: []\n"))
+                await process.wait_for_readyz(lambda answer: answer.status == 200)
+                text = (await process.get("metrics", "/metrics")).body.decode()
+                assert "drawbridge_configuration_good 0.0" in text
+                process.running.send_signal(signal.SIGKILL)
+
+    asyncio.run(asyncio.wait_for(play(), LONG))
 
 
 @pytest.mark.usefixtures("kept_logging")
