@@ -149,6 +149,7 @@ def says(line: str, wanted: str) -> bool:
 
 def decided(stage: Stage, cluster: Installation) -> None:
     """Wait until admission decides by what the cluster has now."""
+
     def published() -> bool:
         ran = cluster.drawbridge("facts", "--context", "-o", "json").check()
         return _counted(json.loads(ran.out)) == _counted(cluster.facts() or {})
