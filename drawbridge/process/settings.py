@@ -124,7 +124,8 @@ class Settings:
         unsynced = [each for each in self.watched if not each.cache.synced]
         if unsynced:
             return [f"ConfigMap {each.name} is not read: {each.cache.problem}" for each in unsynced]
-        return [f"no configuration: {describe_findings(self.find_problems())}"]
+        reason = self._find_refusal() or describe_findings(self.find_problems())
+        return [f"no configuration: {reason}"]
 
     def find_problems(self) -> tuple[Finding, ...]:
         """Return why configurations are refused.
@@ -142,12 +143,16 @@ class Settings:
     def _update(self) -> None:
         if not all(each.cache.synced for each in self.watched):
             return  # the first one may be missing so far
-        readings = [each.reading for each in self.watched]
-        for reading in readings:
+        for watched in self.watched:
+            reading = watched.reading
             if reading.configuration is not None:
                 self._use(reading.text, reading.configuration)
                 break
-        self._report(next(filter(None, (each.refusal for each in readings)), ""))
+        self._report(self._find_refusal())
+
+    def _find_refusal(self) -> str:
+        """Return what a copy says about a refused configuration."""
+        return next(filter(None, (each.reading.refusal for each in self.watched)), "")
 
     def _use(self, text: str, configuration: Configuration) -> None:
         if self._loaded.is_set() and text == self.text:

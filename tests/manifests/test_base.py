@@ -227,21 +227,10 @@ def test_container_arguments_are_valid(one: tuple[Json, Json, Json]) -> None:
 
 
 @pytest.mark.parametrize("one", list(list_containers()), ids=lambda one: one[2]["name"])
-def test_files_in_arguments_are_mounted(one: tuple[Json, Json, Json]) -> None:
+def test_every_volume_is_mounted_once(one: tuple[Json, Json, Json]) -> None:
     _, spec, container = one
-    volumes = {each["name"]: each for each in spec["volumes"]}
-    mounts = {each["mountPath"]: volumes[each["name"]] for each in container["volumeMounts"]}
-    assert len(mounts) == len(volumes)
-    files = [word.partition("=")[2] for word in container["args"] if "=/" in word]
-    assert files
-    for file in map(Path, files):
-        volume = mounts[f"{file.parent}"]
-        if "configMap" in volume:
-            assert file.name in index_by_name("ConfigMap")[volume["configMap"]["name"]]["data"]
-        else:
-            # The manifests do not contain this Secret. Its keys are those of every TLS Secret.
-            assert volume["secret"]["secretName"] == "drawbridge-webhook-tls"
-            assert file.name in ("tls.crt", "tls.key")
+    mounts = [each["name"] for each in container["volumeMounts"]]
+    assert sorted(mounts) == sorted(each["name"] for each in spec["volumes"])
 
 
 @pytest.mark.parametrize("one", list(list_containers()), ids=lambda one: one[2]["name"])
