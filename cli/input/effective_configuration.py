@@ -5,7 +5,10 @@ cluster reads the same ConfigMap, so that both get the same results.
 """
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from cli import config
 from cli.input import codes, live_cluster
@@ -79,9 +82,24 @@ async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
             continue
         text = get_value(config_map, ("data", CONFIGURATION_KEY)) if config_map else None
         if isinstance(text, str):
-            return _with_findings(config.read_configuration(Source(where, text.encode())))
+            read = config.read_configuration(Source(where, text.encode()))
+            return _with_findings(read, tuple(_find_refusal(config_map, where)))
         reason = f"ConfigMap {where} with the key {CONFIGURATION_KEY} not found"
     return _use_defaults(reason)
+
+
+def _find_refusal(config_map: object, where: str) -> Iterator[LocatedFinding]:
+    """Yield a warning if the configuration in use is not the one that administrators offer."""
+    from drawbridge.agreement.configuration_in_use import (  # noqa: PLC0415  # loaded on demand
+        ConfigurationConfigMap,
+        read_condition,
+    )
+    from drawbridge.agreement.operation_codes import CONFIGURATION_REJECTED  # noqa: PLC0415
+
+    condition = read_condition(msgspec.convert(config_map, ConfigurationConfigMap))
+    if condition is not None and condition.status != "True":
+        message = f"the last valid one stays in use: {condition.message}"
+        yield LocatedFinding(CONFIGURATION_REJECTED.at("", message), where)
 
 
 async def _installed_namespace(session: "Session") -> str:

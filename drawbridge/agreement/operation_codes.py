@@ -18,7 +18,7 @@ SERVER_VERSION_UNKNOWN = CODES.define(
 )
 CONFIGURATION_REJECTED = CODES.define(
     "ConfigurationRejected",
-    Severity.ERROR,
+    Severity.WARNING,
     text=(
         "The configuration in ConfigMap `drawbridge-config` is not valid, or there is none. All "
         "processes keep the last valid one, also after a restart."

@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.cli.running import command, on_api
 from tests.cluster.fake.api import FakeApi
+from tests.cluster.fake.configuration import accept
 
 HEAD = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
 # A resource name that only the configuration defines.
@@ -108,6 +109,18 @@ def test_a_missing_configuration_is_a_warning(tmp_path: Path) -> None:
     code, _, err = on(tmp_path, registered())
     assert code == 0
     assert "ConfigMap drawbridge-system/drawbridge-config with the key config.yaml not found" in err
+
+
+def test_the_configuration_in_use_is_used_while_another_one_is_refused(tmp_path: Path) -> None:
+    wrong = f"{HEAD}placement: natve\n"
+    code, out, err = on(tmp_path, registered(), settings(wrong), accept(RENAMES, offered=wrong))
+    assert code == 1
+    assert "resourceClaimTemplateName" in out
+    assert "drawbridge-config-in-use" in err
+    assert "[ConfigurationRejected]" in err
+    assert "natve" in err
+    used, _, err = on(tmp_path, registered(), settings(wrong), accept(RENAMES))
+    assert (used, "ConfigurationRejected" in err) == (1, False)
 
 
 def test_an_invalid_configuration_leaves_all_manifests_unchanged(tmp_path: Path) -> None:
