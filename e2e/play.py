@@ -116,10 +116,9 @@ def _has_drivers(cluster: Installation) -> bool:
 
 
 def _act_as_kubelet(cluster: Installation) -> None:
-    """Renew mounted files, start processes that ended, and let the pods of Drawbridge run."""
+    """Start processes that ended, and let the pods of Drawbridge run."""
     # Whoever plays may delete anything of the installation, or refuse what it needs.
     with contextlib.suppress(ApiError, StartError, AssertionError, OSError):
-        cluster.mount("configmaps", "drawbridge-config")
         cluster.mark_pods_ready()
         cluster.start_all(LOOK_SECONDS)
 
