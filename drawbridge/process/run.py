@@ -63,7 +63,7 @@ class StopSignal:
         await self._requested.wait()
 
 
-class Readiness:
+class ProcessReadiness:
     """Why this process is not ready. The question changes once the process has its parts."""
 
     def __init__(self, stop: StopSignal, find_missing: ReadinessCheck) -> None:
@@ -81,7 +81,7 @@ class StartedProcess(NamedTuple):
     settings: Settings
     session: Session
     stop: StopSignal
-    readiness: Readiness
+    readiness: ProcessReadiness
 
 
 REFUSED: Final = 2
@@ -127,7 +127,7 @@ async def run_configured(
 
     async def start(stop: StopSignal, session: Session) -> None:
         settings = Settings(watch(session) if options.config_map else ())
-        readiness = Readiness(stop, settings.find_missing)
+        readiness = ProcessReadiness(stop, settings.find_missing)
         async with (
             serve_operations(options.health, options.metrics, readiness.check),
             run_background(settings.run()),
