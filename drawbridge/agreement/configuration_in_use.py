@@ -45,7 +45,7 @@ class ConfigurationConfigMap(msgspec.Struct, frozen=True):
     metadata: _Metadata = _Metadata()
 
 
-class Condition(msgspec.Struct, frozen=True, rename="camel"):
+class AcceptedCondition(msgspec.Struct, frozen=True, rename="camel"):
     """Whether the offered configuration is in use, in the format of Kubernetes' conditions."""
 
     status: str
@@ -131,11 +131,11 @@ def describe_findings(findings: Sequence[Finding]) -> str:
     return text if len(text) <= _MAX_MESSAGE else f"{text[: _MAX_MESSAGE - 3]}..."
 
 
-def read_condition(config_map: ConfigurationConfigMap) -> Condition | None:
+def read_condition(config_map: ConfigurationConfigMap) -> AcceptedCondition | None:
     """Read the condition; None if the ConfigMap has no readable one."""
     text = (config_map.metadata.annotations or {}).get(CONDITIONS_ANNOTATION, "")
     try:
-        conditions = msgspec.json.decode(text, type=tuple[Condition, ...])
+        conditions = msgspec.json.decode(text, type=tuple[AcceptedCondition, ...])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     return next((each for each in conditions if each.type == _ACCEPTED), None)
@@ -176,8 +176,8 @@ def compose_in_use(
     }
 
 
-def _describe_offered(offered: ConfigurationReading) -> Condition:
+def _describe_offered(offered: ConfigurationReading) -> AcceptedCondition:
     if offered.configuration is not None:
         message = f"The configuration in ConfigMap {CONFIGURATION_CONFIG_MAP} is in use."
-        return Condition("True", "Valid", message)
-    return Condition("False", offered.findings[0].code, describe_findings(offered.findings))
+        return AcceptedCondition("True", "Valid", message)
+    return AcceptedCondition("False", offered.findings[0].code, describe_findings(offered.findings))
