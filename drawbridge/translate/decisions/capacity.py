@@ -1,4 +1,8 @@
-"""Compares the nodes that serve a request today with those that can serve its claims."""
+"""Compares the nodes that serve a request today with those that can serve its claims.
+
+Nodes are compared and not amounts: a unit of a device plugin may be a share, and a device may serve
+many claims.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
