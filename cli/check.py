@@ -22,7 +22,7 @@ from cli.input.cluster_objects import sort_documents
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
-from cli.lint import find_ignored_fields, read_claim_subject
+from cli.lint import drop_consequences, find_ignored_fields, read_claim_subject
 from cli.terminal import output
 from cli.terminal.cluster_options import (
     add_allocator_option,
@@ -102,7 +102,7 @@ def _check_files(
     return (
         *before,
         *cluster.cluster.findings,
-        *_sort((*files.findings, *ignored, *findings), read),
+        *_sort(drop_consequences((*files.findings, *ignored, *findings)), read),
     )
 
 

@@ -30,6 +30,7 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.claim import CLAIM, TEMPLATE, claim_reader, template_reader
 from drawbridge.dra.classes import class_reader
+from drawbridge.dra.codes import EITHER_OR, FIELD_MISPLACED
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.gates import DEFAULTS, NEWEST
 from drawbridge.dra.ignored_fields import IgnoredFields
@@ -93,7 +94,7 @@ def lint_documents(
     )
     located = [
         replace(place, finding=finding)
-        for place in findings
+        for place in drop_consequences(findings)
         for finding in apply_policies([place.finding], configuration.findings)
     ]
     return sorted(located, key=lambda each: (order.get(each.source, 0), each.line, each.column))
@@ -118,6 +119,20 @@ def find_ignored_fields(documents: Iterable[Document]) -> Iterator[LocatedFindin
     fields = IgnoredFields(slice_reader(), class_reader(), claim_reader(), template_reader())
     for document in documents:
         yield from map(document.locate_finding, fields.find(document.value, document.name))
+
+
+def drop_consequences(findings: Iterable[LocatedFinding]) -> Iterator[LocatedFinding]:
+    """Leave out that an object lacks a field that it has in the wrong place."""
+    kept = list(findings)
+    misplaced = {
+        (each.finding.object, each.finding.path.rpartition(".")[0])
+        for each in kept
+        if each.finding.code == FIELD_MISPLACED.name
+    }
+    for each in kept:
+        where = each.finding.object, each.finding.path
+        if each.finding.code != EITHER_OR.name or where not in misplaced:
+            yield each
 
 
 def _judge_claims(

@@ -25,6 +25,19 @@ FIELD_IGNORED = CODES.define(
     example="devices[0].atributes: unknown field atributes is ignored; did you mean attributes?",
     remedy="Correct the spelling or remove the field.",
 )
+FIELD_MISPLACED = CODES.define(
+    "FieldMisplaced",
+    Severity.ERROR,
+    text=(
+        "A field is one level too high or too low, often because it has the form of another API "
+        "version. The API server drops it, or rejects the object."
+    ),
+    example=(
+        "spec.devices.requests[0].deviceClassName: deviceClassName belongs in exactly: this is the "
+        "form of v1beta1, but apiVersion is resource.k8s.io/v1"
+    ),
+    remedy="Move the field to the place that the message names.",
+)
 WRONG_TYPE = CODES.define(
     "WrongType",
     Severity.ERROR,
@@ -67,7 +80,10 @@ UNSUPPORTED_VERSION = CODES.define(
     "UnsupportedVersion",
     Severity.ERROR,
     text="An object has an API version that Drawbridge does not support.",
-    example="apiVersion: resource.k8s.io/v1alpha2 is not supported for ResourceSlice",
+    example=(
+        "apiVersion: resource.k8s.io/v1alpha3 is not supported for ResourceClaim: Kubernetes 1.32 "
+        "replaced it by v1beta1"
+    ),
     remedy="Convert the object to resource.k8s.io/v1.",
 )
 TAINT_RULE_NARROWED = CODES.define(

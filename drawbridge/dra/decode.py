@@ -28,6 +28,19 @@ MAX_CACHED_QUANTITIES: Final = 4096
 _MAX_CACHED_LENGTH: Final = 64
 
 
+# What became of the API versions that Kubernetes does not serve any more, and what to do.
+_FORMER: Final = {
+    "resource.k8s.io/v1alpha2": (
+        ": Kubernetes 1.31 removed this form, which names a resourceClassName",
+        "Write the object anew as resource.k8s.io/v1, with devices in spec.devices.requests.",
+    ),
+    "resource.k8s.io/v1alpha3": (
+        ": Kubernetes 1.32 replaced it by v1beta1",
+        "Set apiVersion to resource.k8s.io/v1beta1, where a capacity is an object with a value.",
+    ),
+}
+
+
 class Metadata(msgspec.Struct, frozen=True):
     """The metadata fields that are decoded."""
 
@@ -175,10 +188,12 @@ class Reader(Generic[T]):
         version_name = plain.get("apiVersion") or version or self.newest
         shape = self.shapes.get(version_name) if isinstance(version_name, str) else None
         if shape is None:
-            message = f"{describe_value(version_name)} is not supported for {self.kind}"
-            remedy = f"Convert the object to {self.newest}."
+            message = f"apiVersion {describe_value(version_name)} is not supported for {self.kind}"
+            why, remedy = _FORMER.get(f"{version_name}", ("", f"Set apiVersion to {self.newest}."))
             return (
-                codes.UNSUPPORTED_VERSION.at("apiVersion", message, object=about, remedy=remedy),
+                codes.UNSUPPORTED_VERSION.at(
+                    "apiVersion", f"{message}{why}", object=about, remedy=remedy
+                ),
             )
         if shape not in self._schemas:
             self._schemas[shape] = Schema(shape, self.hook)

@@ -111,8 +111,22 @@ class _Walker:
             remedy = f"Set {field} to {find_similar(value, words) or expected}."
             self.add(codes.WRONG_VALUE, path, f"{message}{_hint(value, words)}", remedy)
         else:
-            self.add(codes.WRONG_TYPE, path, message, _type_remedy(field, expected, value))
+            remedy = self._wrapped(value, info) or _type_remedy(field, expected, value)
+            self.add(codes.WRONG_TYPE, path, message, remedy)
         return value
+
+    def _wrapped(self, value: object, info: inspect.Type) -> str | None:
+        """Return the object to write instead of a scalar, if one of its fields is enough."""
+        if not isinstance(info, inspect.StructType) or not isinstance(value, str | int | float):
+            return None
+        required = [each for each in info.fields if each.required]
+        for field in required if len(required) == 1 else () if required else info.fields:
+            trial = _Walker(self.hook, self.about)
+            trial.value(value, field.type, "")
+            if not trial.findings:
+                written = value if isinstance(value, str) else describe_value(value)
+                return f"Write the value in a field: {{{field.encode_name}: {written}}}."
+        return None
 
     def value(self, value: object, info: inspect.Type, path: str) -> object:  # noqa: PLR0911  # one per kind of type
         match info:

@@ -1,22 +1,40 @@
-"""Finds fields that no API version of an object has, so that the API server drops them.
+"""Finds fields that an API version of an object does not have, so that the API server drops them.
 
-Compares the `spec` of an object with its wire type. A misspelt field would otherwise only be missed
-where it was needed.
+Compares the `spec` of an object with its wire type. A misspelt or misplaced field would otherwise
+only be missed where it was needed. A field is misplaced if it belongs one level deeper, such as
+`deviceClassName` in `exactly`, or if it wraps fields that belong in its place, such as `basic`.
+That is often the form of another API version.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from msgspec import inspect
 
 from drawbridge.dra import codes
-from drawbridge.dra.counted import count_noun
+from drawbridge.dra.counted import count_noun, join_words
 from drawbridge.dra.decode import Object, Reader
+from drawbridge.dra.decode_errors import last_path_element
 from drawbridge.dra.similar_names import suggest
 from drawbridge.finding import Finding
 
 # Objects of which only labels and annotations are decoded.
 _METADATA: Final = "metadata"
+
+
+class _IgnoredField(NamedTuple):
+    """A field that its struct does not have; `general` is the path of the struct without indices.
+
+    `inside` is the field of the struct that has this field.
+    """
+
+    name: str
+    struct: inspect.StructType
+    general: str
+    path: str
+    inside: str = ""
+    is_wrapper: bool = False
 
 
 class IgnoredFields:
@@ -30,57 +48,108 @@ class IgnoredFields:
         """Return a finding for each unknown field; equal fields of a list are counted."""
         if not isinstance(value, Mapping):
             return ()
-        reader = self._readers.get(f"{value.get('kind')}")
-        shape = reader.shapes.get(f"{value.get('apiVersion')}") if reader else None
-        if shape is None:
+        reader, version = self._readers.get(f"{value.get('kind')}"), f"{value.get('apiVersion')}"
+        if reader is None or version not in reader.shapes:
             return ()
+        spec = _step(self._type(reader.shapes[version]), "spec")
+        groups: dict[tuple[str, str], list[_IgnoredField]] = {}
+        for field in _walk(value.get("spec"), spec, "spec", "spec"):
+            groups.setdefault((field.general, field.inside or f".{field.name}"), []).append(field)
+        return tuple(self._describe(each, reader, version, about) for each in groups.values())
+
+    def _type(self, shape: type[Object]) -> inspect.Type:
         if shape not in self._types:
             self._types[shape] = inspect.type_info(shape)
-        top = self._types[shape]
-        fields = top.fields if isinstance(top, inspect.StructType) else ()
-        spec = next((each.type for each in fields if each.encode_name == "spec"), None)
-        unknown: dict[tuple[str, str], list[tuple[str, str]]] = {}
-        for general, path, hint in _walk(value.get("spec"), spec, "spec", "spec"):
-            unknown.setdefault((general, hint), []).append((path, hint))
-        return tuple(
-            _describe(general, hint, [path for path, _ in found], about)
-            for (general, hint), found in unknown.items()
+        return self._types[shape]
+
+    def _describe(
+        self, fields: Sequence[_IgnoredField], reader: Reader[Any], version: str, about: str
+    ) -> Finding:
+        """Return the finding about equal fields, or about fields with the same place."""
+        first = fields[0]
+        path = f"{first.path}.{first.name}"
+        count = len({each.path for each in fields})
+        where = f" in {count_noun(count, 'place')}" if count > 1 else ""
+        if not first.inside and not first.is_wrapper:
+            hint = suggest(first.name, (each.encode_name for each in first.struct.fields))
+            message = f"unknown field {first.name}{where} is ignored{hint}"
+            return codes.FIELD_IGNORED.at(path, message, object=about)
+        other = self._find_version(reader, first)
+        form = (
+            f": this is the form of {other.rpartition('/')[2]}, but apiVersion is {version}"
+            if other
+            else ""
         )
+        instead = f", or set apiVersion to {other}" if other else ""
+        names = list(dict.fromkeys(each.name for each in fields))
+        if first.is_wrapper:
+            message = f"the fields in {first.name} belong directly in"
+            message = f"{message} {last_path_element(first.path)}{where}{form}"
+            remedy = f"Move the fields up and remove {first.name}{instead}."
+        else:
+            verb = "belongs" if len(names) == 1 else "belong"
+            message = f"{join_words(names, 'and')} {verb} in {first.inside}{where}{form}"
+            remedy = f"Move {join_words(names, 'and')} into {first.inside}{instead}."
+        return codes.FIELD_MISPLACED.at(path, message, object=about, remedy=remedy)
+
+    def _find_version(self, reader: Reader[Any], field: _IgnoredField) -> str:
+        """Return the newest API version that has a field where it is; empty if none has."""
+        for version, shape in reader.shapes.items():
+            info: inspect.Type | None = self._type(shape)
+            for step in (*re.findall(r"\[\]|[^.\[\]]+", field.general), field.name):
+                info = _step(info, step)
+            if info is not None:
+                return version
+        return ""
 
 
-def _describe(general: str, hint: str, paths: list[str], about: str) -> Finding:
-    name = general.rpartition(".")[2]
-    where = f" in {count_noun(len(paths), 'place')}" if len(paths) > 1 else ""
-    message = f"unknown field {name}{where} is ignored{hint}"
-    return codes.FIELD_IGNORED.at(paths[0], message, object=about)
+def _step(info: inspect.Type | None, step: str) -> inspect.Type | None:
+    """Return the type of a field of a struct, or of the elements (`[]`) of a list or map."""
+    match _without_null(info):
+        case inspect.StructType() as info:
+            return next((each.type for each in info.fields if each.encode_name == step), None)
+        case (inspect.VarTupleType() | inspect.ListType()) as info if step == "[]":
+            return info.item_type
+        case inspect.DictType() as info if step == "[]":
+            return info.value_type
+        case _:
+            return None
+
+
+def _without_null(info: inspect.Type | None) -> inspect.Type | None:
+    """Return the type of an optional value that is there."""
+    if not isinstance(info, inspect.UnionType):
+        return info
+    members = [each for each in info.types if not isinstance(each, inspect.NoneType)]
+    return members[0] if len(members) == 1 else None
 
 
 def _walk(
     value: object, info: inspect.Type | None, general: str, path: str
-) -> Iterator[tuple[str, str, str]]:
-    """Yield each unknown field: its path without indices, its path, and the nearest name."""
-    match info:
-        case inspect.UnionType():
-            members = [each for each in info.types if not isinstance(each, inspect.NoneType)]
-            if len(members) == 1:
-                yield from _walk(value, members[0], general, path)
-        case inspect.StructType() if isinstance(value, Mapping):
-            yield from _walk_struct(value, info, general, path)
-        case inspect.VarTupleType() | inspect.ListType() if isinstance(value, list | tuple):
+) -> Iterator[_IgnoredField]:
+    match _without_null(info):
+        case inspect.StructType() as info if isinstance(value, Mapping):
+            for name, inner in value.items():
+                field = _step(info, name)
+                if field is None:
+                    yield _place(f"{name}", inner, info, general, path)
+                elif name != _METADATA:
+                    yield from _walk(inner, field, f"{general}.{name}", f"{path}.{name}")
+        case (inspect.VarTupleType() | inspect.ListType()) as info if isinstance(
+            value, list | tuple
+        ):
             for i, element in enumerate(value):
                 yield from _walk(element, info.item_type, f"{general}[]", f"{path}[{i}]")
-        case inspect.DictType() if isinstance(value, Mapping):
+        case inspect.DictType() as info if isinstance(value, Mapping):
             for key, element in value.items():
                 yield from _walk(element, info.value_type, f"{general}[]", f"{path}[{key}]")
 
 
-def _walk_struct(
-    value: Mapping[Any, object], info: inspect.StructType, general: str, path: str
-) -> Iterator[tuple[str, str, str]]:
-    types = {field.encode_name: field.type for field in info.fields}
-    for name, inner in value.items():
-        if name in types:
-            if name != _METADATA:
-                yield from _walk(inner, types[name], f"{general}.{name}", f"{path}.{name}")
-            continue
-        yield f"{general}.{name}", f"{path}.{name}", suggest(f"{name}", types)
+def _place(
+    name: str, value: object, info: inspect.StructType, general: str, path: str
+) -> _IgnoredField:
+    """Return an ignored field with the place where it belongs, if that is near."""
+    names = [each.encode_name for each in info.fields]
+    inside = next((each for each in names if _step(_step(info, each), name) is not None), "")
+    wraps = isinstance(value, Mapping) and bool(value) and all(key in names for key in value)
+    return _IgnoredField(name, info, general, path, inside, is_wrapper=wraps and not inside)
