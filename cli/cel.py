@@ -15,6 +15,7 @@ from cli.terminal import output
 from cli.terminal.cluster_options import add_files_option, add_version_options
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams, unfolded
+from drawbridge.cel.dra.advice import describe_problem
 from drawbridge.cel.dra.environment import device_variables
 from drawbridge.cel.dra.selectors import Selectors, position
 from drawbridge.cel.environment import Program
@@ -167,7 +168,8 @@ def _print_compile_errors(
         return BAD
     for problem in problems:
         place = (problem.line, problem.column) if problem.line > 0 else None
-        streams.err.write(f"error: {problem.message}\n{_caret(source, place)}")
+        message = describe_problem(problem, source)
+        streams.err.write(f"error: {message}\n{_caret(source, place)}")
     return BAD
 
 

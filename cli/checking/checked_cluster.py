@@ -143,8 +143,16 @@ class CheckedCluster:
             find_template=lambda *key: templates.get(key),
             find_namespace_labels=labels.get,
             find_quotas=lambda namespace: quotas.get(namespace, ()),
+            is_unreadable=self._is_unreadable,
             complete=self.known,
         )
+
+    def _is_unreadable(self, kind: str, namespace: str, name: str) -> bool:
+        """Tell whether a document of the input has this name; readable ones are found before."""
+        names = {f"{kind}/{namespace}/{name}"}
+        if namespace in ("", _DEFAULT):
+            names.add(f"{kind}/{name}")
+        return not names.isdisjoint(self.input.places)
 
 
 def read_cluster(

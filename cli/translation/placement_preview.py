@@ -28,8 +28,8 @@ from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.placing import Placer, PodPlacement
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
-from drawbridge.solver.codes import NO_DEVICE_OF_CLASS
 from drawbridge.solver.deviations import Allocator
+from drawbridge.solver.reasons import drop_unsuitable_nodes
 from drawbridge.translate.manifests.workloads import find_places
 
 _MAX_DEVICES: Final = 4
@@ -108,9 +108,7 @@ def _first_pods(value: Value, document: Document) -> Iterator[Pod]:
 def _describe_placement(placement: PodPlacement) -> Iterator[tuple[str, str]]:
     """Yield the node and the devices of a pod, or the reasons why no node fits."""
     if placement.node is None:
-        # Hide nodes without any device of the class, unless there are no other nodes.
-        near = [each for each in placement.reasons if each.code != NO_DEVICE_OF_CLASS.name]
-        for reason in near or placement.reasons:
+        for reason in drop_unsuitable_nodes(placement.reasons):
             nodes = count_noun(reason.nodes, "node")
             yield "not placed", f"{nodes}: {reason.message} [{reason.code}]"
         return

@@ -284,6 +284,7 @@ def _check_expression(text: str, path: str) -> Iterator[Finding]:
 
     Drawbridge evaluates these expressions itself, so the newest CEL environment applies.
     """
+    from drawbridge.cel.dra.advice import describe_problem  # noqa: PLC0415  # the same
     from drawbridge.cel.dra.environment import device_environment  # noqa: PLC0415  # takes 150 ms, and few files need it
     from drawbridge.cel.errors import CompileError  # noqa: PLC0415  # the same
 
@@ -292,5 +293,6 @@ def _check_expression(text: str, path: str) -> Iterator[Finding]:
     except CompileError as error:
         first = error.problems[0]
         name = path.rpartition(".")[2]
-        message = f"{name}, line {first.line}, column {first.column}: {first.message}"
+        problem = describe_problem(first, text)
+        message = f"{name}, line {first.line}, column {first.column}: {problem}"
         yield codes.CONFIGURATION_EXPRESSION_WRONG.at(path, message, object=OBJECT)

@@ -111,8 +111,8 @@ class _Walker:
             remedy = f"Set {field} to {find_similar(value, words) or expected}."
             self.add(codes.WRONG_VALUE, path, f"{message}{_hint(value, words)}", remedy)
         else:
-            remedy = self._wrapped(value, info) or _type_remedy(field, expected, value)
-            self.add(codes.WRONG_TYPE, path, message, remedy)
+            other = self._wrapped(value, info) or _type_remedy(field, expected, value)
+            self.add(codes.WRONG_TYPE, path, message, other)
         return value
 
     def _wrapped(self, value: object, info: inspect.Type) -> str | None:

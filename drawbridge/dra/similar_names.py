@@ -2,6 +2,10 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Final
+
+# In a name of 14 letters, one is wrong or missing, or two are exchanged.
+_MISSPELT: Final = 0.9
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -15,3 +19,12 @@ def find_similar(name: str, known: Iterable[str]) -> str:
     names = {each.casefold(): each for each in sorted(known, reverse=True)}
     near = difflib.get_close_matches(name.casefold(), names, n=1)
     return names[near[0]] if near else ""
+
+
+def is_misspelt(name: str, known: Iterable[str]) -> bool:
+    """Tell whether a name is a known one with few letters wrong, or without its last labels."""
+    known = tuple(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELT)
+    if near and near[0] not in name:  # a name that contains another one is rather a new name
+        return True
+    return "." in name and any(each.startswith(f"{name}.") for each in known)

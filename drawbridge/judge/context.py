@@ -42,16 +42,22 @@ def _finds_no_quotas(_: str) -> Sequence[ResourceQuota]:
     return ()
 
 
+def _knows_nothing(*_: str) -> bool:
+    return False
+
+
 class ObjectLookups(msgspec.Struct, frozen=True):
     """Finds namespaced objects, by namespace and name. None if an object does not exist.
 
     `complete` is false if no cluster is known: then an object that is not found may exist.
+    `is_unreadable` tells whether an object of a kind exists that cannot be read, and has findings.
     """
 
     find_claim: Callable[[str, str], Claim | None] = _finds_nothing
     find_template: Callable[[str, str], Template | None] = _finds_nothing
     find_namespace_labels: Callable[[str], Mapping[str, str] | None] = _finds_nothing
     find_quotas: Callable[[str], Sequence[ResourceQuota]] = _finds_no_quotas
+    is_unreadable: Callable[[str, str, str], bool] = _knows_nothing
     complete: bool = False
 
 

@@ -14,7 +14,11 @@ from msgspec.structs import replace
 
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.claims import codes
-from drawbridge.judge.claims.api_rules import check_api_rules
+from drawbridge.judge.claims.api_rules import (
+    REFUSED_EXPRESSIONS,
+    accept_expressions,
+    check_api_rules,
+)
 from drawbridge.judge.claims.constraints import check_constraints
 from drawbridge.judge.claims.opaque_configs import check_opaque_configs
 from drawbridge.judge.claims.quotas import check_quotas
@@ -26,7 +30,7 @@ from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.node_work import spend_claims
 from drawbridge.judge.devices.smallest_part import check_devices
 from drawbridge.judge.severity import DeviceFinding, settle_all
-from drawbridge.judge.subject import JudgedClaim, Subject
+from drawbridge.judge.subject import JudgedClaim, Origin, Subject
 from drawbridge.judge.work import DEVICE_UNITS, QUESTION_UNITS, Work, WorkExhaustedError
 
 Question: TypeAlias = Callable[[Subject, JudgeContext], Iterator[Finding | DeviceFinding]]
@@ -41,6 +45,8 @@ QUESTIONS: Final[tuple[Question, ...]] = (
     check_selector_reads,
     check_devices,
 )
+
+_OF_INVALID_CLAIMS: Final = (check_opaque_configs, check_references)
 
 
 def limit_work() -> dict[Question, Work]:
@@ -100,13 +106,21 @@ def _ask(
 def judge_file(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:
     """Return all findings about a claim or a template that no API server has seen.
 
-    What the API server rejects is judged no further: the questions expect valid claims.
+    An expression that the API server rejects is judged as if it selected every device. Beside other
+    errors, only questions that do not expect valid claims are asked.
     """
+    subject = replace(subject, origin=Origin.FILE)
     rejected = tuple(check_api_rules(subject, context))
-    settled = tuple(dict.fromkeys(settle_all(rejected, subject, context)))
-    if any(each.severity is Severity.ERROR for each in rejected):
-        return settled
-    return tuple(dict.fromkeys((*settled, *judge_subject(subject, context))))
+    settled = tuple(settle_all(rejected, subject, context))
+    errors = [each for each in rejected if each.severity is Severity.ERROR]
+    if all(each.code in REFUSED_EXPRESSIONS for each in errors):
+        valid = accept_expressions(subject, context) if errors else subject
+        judged = judge_subject(valid, context)
+    else:
+        judged = judge_subject(
+            subject, context, {each: Work(QUESTION_UNITS) for each in _OF_INVALID_CLAIMS}
+        )
+    return tuple(dict.fromkeys((*settled, *judged)))
 
 
 def judge_pod_of_file(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:
@@ -115,7 +129,7 @@ def judge_pod_of_file(subject: Subject, context: JudgeContext) -> tuple[Finding,
     Claims that an API server rejects are left out: their own objects are judged for that.
     """
     valid = tuple(each for each in subject.claims if not _is_rejected(each, subject, context))
-    return judge_subject(replace(subject, claims=valid), context)
+    return judge_subject(replace(subject, claims=valid, origin=Origin.FILE), context)
 
 
 def _is_rejected(judged: JudgedClaim, subject: Subject, context: JudgeContext) -> bool:

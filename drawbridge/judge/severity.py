@@ -126,7 +126,7 @@ def _setting(classes: Iterable[str]) -> str:
 
 
 def _spare_control_plane(found: Finding, subject: Subject) -> Finding:
-    if subject.origin is Origin.USER or found.severity is not Severity.ERROR:
+    if subject.origin is not Origin.CONTROL_PLANE or found.severity is not Severity.ERROR:
         return found
     message = f"{found.message} (not refused, because {BY_CONTROL_PLANE})"
     return replace(found, severity=Severity.WARNING, message=message)

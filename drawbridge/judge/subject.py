@@ -16,8 +16,12 @@ from drawbridge.ledger.pods import Pod
 
 
 class Origin(enum.StrEnum):
-    """Who made an object. The control plane's objects are never refused."""
+    """Where an object is from. The control plane's objects are never refused.
 
+    A file may be corrected, so what is probably wrong in it is an error.
+    """
+
+    FILE = "file"
     USER = "user"
     CONTROL_PLANE = "control plane"
 

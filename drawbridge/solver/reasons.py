@@ -229,6 +229,16 @@ def _plain_reason(code: Code, stage: str, node: str, message: str) -> Reason:
     return Reason(code.name, stage, 0, 0, 1, node, message)
 
 
+def drop_unsuitable_nodes(reasons: Sequence[Reason]) -> Sequence[Reason]:
+    """Return the reasons of nodes that have devices of the class; all if no node has any."""
+    return [each for each in reasons if not lacks_class(each)] or reasons
+
+
+def lacks_class(reason: Reason) -> bool:
+    """Tell whether the node of a reason has no device of the class at all."""
+    return reason.code == codes.NO_DEVICE_OF_CLASS.name and not reason.after
+
+
 def merge_reasons(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
     """Merge equal reasons of several nodes; the reason of the most nodes comes first."""
     same: dict[tuple[str, str, str], Reason] = {}

@@ -56,10 +56,22 @@ CLASS_NOT_FOUND = CODES.define(
         "the class is created."
     ),
     example=(
+        "spec.devices.requests[0].exactly.deviceClassName: DeviceClass large-gpu does not exist"
+    ),
+    remedy="Correct the name, or create the class before the pods.",
+)
+CLASS_MISSPELT = CODES.define(
+    "ClassMisspelt",
+    Severity.ERROR,
+    text=(
+        "A request in a file names a DeviceClass that does not exist, and the name is nearly that "
+        "of a class that does."
+    ),
+    example=(
         "spec.devices.requests[0].exactly.deviceClassName: DeviceClass gpu.nvidia.con does not "
         "exist; did you mean gpu.nvidia.com?"
     ),
-    remedy="Correct the name, or create the class before the pods.",
+    remedy="Correct the name. If the class comes later, set `findings: {ClassMisspelt: warn}`.",
 )
 CLAIM_NOT_FOUND = CODES.define(
     "ClaimNotFound",
@@ -106,8 +118,7 @@ POD_CLAIM_INVALID = CODES.define(
         "the name of another entry. The API server rejects the pod."
     ),
     example=(
-        "spec.resourceClaims[0]: claim gpu must have exactly one of resourceClaimName and "
-        "resourceClaimTemplateName"
+        "spec.resourceClaims[0]: claim gpu needs resourceClaimName or resourceClaimTemplateName"
     ),
     remedy="Name one claim or one template in each entry, and use each entry's name once.",
 )

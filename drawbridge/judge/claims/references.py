@@ -1,6 +1,7 @@
 """Checks what claims and pods refer to: classes, claims, templates, and the requests of claims.
 
-An object that does not exist is a warning, because it may be created later. A request that an
+An object that does not exist is a warning, because it may be created later; a class in a file is an
+error if its name is nearly that of a class that exists. A request that an
 existing claim does not have is an error: the spec of a claim never changes.
 """
 
@@ -9,36 +10,50 @@ from typing import Final
 
 from drawbridge.dra import similar_names
 from drawbridge.dra.claim import CLAIM, TEMPLATE, Devices, request_choices, request_names
+from drawbridge.dra.classes import KIND
+from drawbridge.dra.counted import join_words
+from drawbridge.facts.families import FAMILIES
 from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext, ObjectLookups
 from drawbridge.judge.severity import DeviceFinding
-from drawbridge.judge.subject import JudgedClaim, Subject
+from drawbridge.judge.subject import JudgedClaim, Origin, Subject
 from drawbridge.judge.work import COMPARISONS, Work
 from drawbridge.ledger.pods import Pod, PodClaim
 
 # To compare two names letter by letter.
 UNITS_OF_NAME: Final = 4
+_FIELDS: Final = {CLAIM: "resourceClaimName", TEMPLATE: "resourceClaimTemplateName"}
 
 
 def check_references(subject: Subject, context: JudgeContext) -> Iterator[Finding | DeviceFinding]:
     """Report references of claims and pods to what does not exist."""
     if context.lookups.complete:
         for judged in subject.claims:
-            yield from _check_classes(judged, context.world.classes, context.work)
+            yield from _check_classes(judged, subject.origin, context)
     if subject.pod is not None:
         yield from _check_pod(subject, subject.pod, context)
 
 
-def _check_classes(judged: JudgedClaim, known: Collection[str], work: Work) -> Iterator[Finding]:
+def _check_classes(judged: JudgedClaim, origin: Origin, context: JudgeContext) -> Iterator[Finding]:
+    known = context.world.classes
     for i, request in enumerate(judged.claim.spec.devices.requests):
         for j, choice in enumerate(request_choices(request)):
             name = choice.requested.device_class_name
-            if name not in known:
+            if name and name not in known and not context.lookups.is_unreadable(KIND, "", name):
                 inside = ".exactly" if request.exactly is not None else f".firstAvailable[{j}]"
                 path = f"{judged.request_path(i)}{inside}.deviceClassName"
-                message = f"DeviceClass {name} does not exist{suggest(name, known, work)}"
-                yield codes.CLASS_NOT_FOUND.at(path, message, object=judged.object)
+                message = f"{KIND} {name} does not exist{suggest(name, known, context.work)}"
+                # Whoever applies a class after its claims gets no denial for a similar name.
+                is_wrong = origin is Origin.FILE and _is_misspelt(name, known)
+                code = codes.CLASS_MISSPELT if is_wrong else codes.CLASS_NOT_FOUND
+                yield code.at(path, message, object=judged.object)
+
+
+def _is_misspelt(name: str, known: Collection[str]) -> bool:
+    """Tell whether a class is one of the known classes with few letters wrong."""
+    drivers = (family_class for family in FAMILIES for family_class in family.classes)
+    return name not in drivers and similar_names.is_misspelt(name, known)
 
 
 def _check_pod(
@@ -56,7 +71,7 @@ def _check_pod(
         target = _find_target(entry, subject.namespace, lookups)
         targets.setdefault(entry.name, target)
         if target is None:
-            yield from _check_entry(entry, path, subject, complete=lookups.complete)
+            yield from _check_entry(entry, path, subject, lookups)
     yield from _check_containers(pod, above, subject.object, targets, work)
 
 
@@ -78,20 +93,37 @@ def _find_target(
 
 
 def _check_entry(
-    entry: PodClaim, path: str, subject: Subject, *, complete: bool
+    entry: PodClaim, path: str, subject: Subject, lookups: ObjectLookups
 ) -> Iterator[Finding]:
-    named = {
-        "resourceClaimName": (CLAIM, entry.resource_claim_name),
-        "resourceClaimTemplateName": (TEMPLATE, entry.resource_claim_template_name),
-    }
-    references = {field: (kind, name) for field, (kind, name) in named.items() if name}
-    if len(references) != 1:
-        message = f"claim {entry.name} must have exactly one of {' and '.join(named)}"
+    names = {CLAIM: entry.resource_claim_name, TEMPLATE: entry.resource_claim_template_name}
+    kinds = [kind for kind, name in names.items() if name]
+    if not kinds:
+        message = f"claim {entry.name} needs {join_words(_FIELDS.values(), 'or')}"
         yield codes.POD_CLAIM_INVALID.at(path, message, object=subject.object)
-    elif complete:
-        ((field, (kind, name)),) = references.items()
-        message = f"{kind} {subject.namespace}/{name} does not exist"
-        yield codes.CLAIM_NOT_FOUND.at(f"{path}.{field}", message, object=subject.object)
+    elif len(kinds) > 1:
+        message = f"claim {entry.name} has {join_words(_FIELDS.values(), 'and')}"
+        message = f"{message}, which exclude each other"
+        yield codes.POD_CLAIM_INVALID.at(path, message, object=subject.object)
+    elif lookups.complete:
+        yield from _check_object(kinds[0], f"{names[kinds[0]]}", path, subject, lookups)
+
+
+def _check_object(
+    kind: str, name: str, path: str, subject: Subject, lookups: ObjectLookups
+) -> Iterator[Finding]:
+    """Report a claim or a template that does not exist, unless it only cannot be read."""
+    namespace = subject.namespace
+    if lookups.is_unreadable(kind, namespace, name):
+        return
+    message, remedy = f"{kind} {namespace}/{name} does not exist", None
+    other = TEMPLATE if kind == CLAIM else CLAIM
+    find = lookups.find_template if kind == CLAIM else lookups.find_claim
+    if find(namespace, name) is not None:
+        message = f"{message}, but {other} {namespace}/{name} does"
+        remedy = f"Use {_FIELDS[other]} instead of {_FIELDS[kind]}."
+    yield codes.CLAIM_NOT_FOUND.at(
+        f"{path}.{_FIELDS[kind]}", message, object=subject.object, remedy=remedy
+    )
 
 
 def _check_containers(

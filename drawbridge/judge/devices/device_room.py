@@ -11,7 +11,7 @@ from drawbridge.judge.devices.node_work import NodeWork
 from drawbridge.judge.devices.proof import ProofOutcome, prove, read_demand
 from drawbridge.judge.subject import Subject
 from drawbridge.solver.answers import Failure, FailureKind
-from drawbridge.solver.reasons import Reason, summarize_reasons
+from drawbridge.solver.reasons import Reason, drop_unsuitable_nodes, summarize_reasons
 from drawbridge.solver.solve import solve
 
 # A cluster without room on so many nodes is not described further.
@@ -34,7 +34,7 @@ def check_room(
         return
     reasons = _find_shortage(claims, context)
     if reasons:
-        message = f"no room now: {summarize_reasons(reasons)}"
+        message = f"no room now: {summarize_reasons(drop_unsuitable_nodes(reasons))}"
         yield codes.NO_ROOM_NOW.at(path, message, object=about)
 
 

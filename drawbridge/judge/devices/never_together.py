@@ -10,6 +10,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from drawbridge.dra.claim import Claim, request_choices
+from drawbridge.dra.counted import join_words
 from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
@@ -17,7 +18,7 @@ from drawbridge.judge.devices.class_devices import RequestDevices, RequestPlace
 from drawbridge.judge.devices.proof import Proof, ProofOutcome, part_of, prove
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import JudgedClaim, Subject
-from drawbridge.solver.reasons import Reason
+from drawbridge.solver.reasons import Reason, drop_unsuitable_nodes, lacks_class
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ def explain_requests(judged: JudgedClaim, context: JudgeContext) -> DeviceFindin
 
     needed = smallest_part(requests, is_impossible)
     part = part_of(judged.claim, needed)
-    reason = best_reason(prove((part,), context))
+    reason = _reason_together(prove((part,), context), classes_of(part))
     names = ", ".join(each.name for each in needed)
     message = f"no node can satisfy requests {names} together: {reason}"
     path = f"{judged.path}.devices.requests"
@@ -102,11 +103,12 @@ def explain_claims(
 
     needed = smallest_part(judged, is_impossible)
     smaller = len(needed) < len(judged)
-    reason = best_reason(prove([e.claim for e in needed], context) if smaller else proof)
+    classes = frozenset(name for each in needed for name in classes_of(each.claim))
+    proof = prove([e.claim for e in needed], context) if smaller else proof
+    reason = _reason_together(proof, classes)
     names = ", ".join(each.object for each in needed)
     message = f"no node can satisfy the claims of {names} together: {reason}"
     finding = codes.DEVICES_NEVER_TOGETHER.at(subject.claims_path, message, object=subject.object)
-    classes = frozenset(name for each in needed for name in classes_of(each.claim))
     return DeviceFinding(finding, classes, demand=tuple(each.claim for each in needed))
 
 
@@ -129,9 +131,17 @@ def classes_of(claim: Claim) -> frozenset[str]:
     )
 
 
+def _reason_together(proof: Proof, classes: frozenset[str]) -> str:
+    """Return the best reason, or that each node lacks devices of one of the classes."""
+    if len(classes) > 1 and all(lacks_class(found[0]) for _, found in proof.reasons if found):
+        names = (f"of class {name}" for name in sorted(classes))
+        return f"no node has devices {join_words(names, 'and')}"
+    return best_reason(proof)
+
+
 def best_reason(proof: Proof) -> str:
     """Return the reason of the kind of node that got furthest: with the most devices left."""
-    reasons: list[Reason] = [found[0] for _, found in proof.reasons if found]
+    reasons = drop_unsuitable_nodes([found[0] for _, found in proof.reasons if found])
     best = max(reasons, key=lambda each: (_chosen(each), each.before), default=None)
     return best.message if best else "there is no node"
 

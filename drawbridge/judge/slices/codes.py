@@ -258,8 +258,8 @@ EXPRESSION_REFUSED = CODES.define(
         "An expression does not compile, is too long or exceeds the cost limit. The API "
         "server rejects objects with it; the scheduler aborts every pod that evaluates it."
     ),
-    example="does not compile: line 1, column 8: undefined field 'labels'",
-    remedy="Correct the expression. Run `drawbridge cel 'EXPR'` to find the error.",
+    example="does not compile: line 1, column 15: `=` is not an operator of CEL; write `==`",
+    remedy="Correct the expression. Run `drawbridge cel 'EXPR'` to see the position of the error.",
 )
 EXPRESSION_FAILS = CODES.define(
     "ExpressionFails",

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from drawbridge.cel import EvaluationError, Program
 from drawbridge.cel.dra import Reads, Selectors, device_variables, find_reads
+from drawbridge.cel.dra.advice import describe_problem
 from drawbridge.cel.dra.environment import LENGTH_LIMIT
 from drawbridge.cel.environment import COST_LIMIT
 from drawbridge.cel.meter import EXCEEDED
@@ -168,7 +169,7 @@ def _compile(
         return None, (expression.finding(SELECTOR_TOO_EXPENSIVE, problem.message),)
     if problem is not None:
         at = f"line {problem.line}, column {problem.column}: " if problem.line > 0 else ""
-        message = f"does not compile: {at}{problem.message}"
+        message = f"does not compile: {at}{describe_problem(problem, text)}"
     elif (length := len(text.encode("utf-8", "replace"))) > LENGTH_LIMIT:
         message = f"has {length} bytes, but the API server allows at most {LENGTH_LIMIT}"
     else:
