@@ -194,6 +194,9 @@ def _facts(configuration: Configuration, reporter: SilentReporter) -> FactsRecon
     async def support() -> ServerSupport:
         return ServerSupport("1.36", ("exactly.capacity",), Gates(version="1.36"))
 
+    async def never() -> bool:
+        return False
+
     classes: Iterable[Any] = [{"metadata": {"name": "gpu.nvidia.com"}, "spec": {}}]
     sources = FactsSources(
         fill(MemoryStore(None, decode=slice_reader().read), map(_slice, range(NODES))),
@@ -207,6 +210,7 @@ def _facts(configuration: Configuration, reporter: SilentReporter) -> FactsRecon
         configuration=lambda: configuration,
         server_support=support,
         reporter=reporter,
+        scheduler_missing=never,
         pause_collection=CollectionPause(pause_garbage_collection),
     )
 

@@ -36,8 +36,9 @@ from cli.terminal.exit_codes import JUDGED, exit_code
 from cli.terminal.looked_at import ALL_KINDS, describe_looked_at
 from cli.terminal.streams import Streams
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
-from drawbridge.agreement.owned_pools import owned_pools, report_shared_pools
+from drawbridge.agreement.owned_pools import report_shared_pools
 from drawbridge.cel.dra import Selectors
+from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import apply_policies, compatibility_declarations
 from drawbridge.documents.document import Document, LayoutCache, LocatedFinding
 from drawbridge.dra.compatibility import UnsetGroups

@@ -21,9 +21,10 @@ from cli.terminal.exit_codes import JUDGED, exit_code
 from cli.terminal.looked_at import DEVICE_KINDS, describe_looked_at
 from cli.terminal.streams import Streams
 from drawbridge.agreement.configuration import report_not_published
-from drawbridge.agreement.owned_pools import owned_pools, report_shared_pools
+from drawbridge.agreement.owned_pools import report_shared_pools
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.model import Configuration
+from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import apply_policies, compatibility_declarations
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value

@@ -10,7 +10,8 @@ from controller.protocols import ObjectCache, Unstructured
 from controller.watched_objects import PartialObject, WatchedPodMetadata
 from drawbridge.agreement.scope import Mode, PodMetadata, decide_namespace_scope, decide_pod_mode
 from drawbridge.agreement.webhook_selectors import selects_pod
-from drawbridge.config.model import Configuration
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.placement import decide_placement
 from drawbridge.names import ADMIN_ACCESS_LABEL
 
 
@@ -50,6 +51,10 @@ class AdmissionScope:
             return False
         scope = self._configuration().scope
         return decide_pod_mode(metadata.namespace, labels, pod, scope) is Mode.ENFORCE
+
+    def placement(self, namespace: str) -> Placement:
+        """Return the placement of the pods of a namespace."""
+        return decide_placement(self._read_labels(namespace) or {}, self._configuration())
 
     def allows_admin_access(self, namespace: str) -> bool:
         """Return whether Kubernetes allows claims with admin access in a namespace."""

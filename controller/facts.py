@@ -22,8 +22,9 @@ from controller.protocols import (
     WatchedObject,
 )
 from controller.watched_objects import PartialObject
-from drawbridge.agreement.owned_pools import owned_pools, report_shared_pools
+from drawbridge.agreement.owned_pools import report_shared_pools
 from drawbridge.config.model import Configuration
+from drawbridge.config.placement import owned_pools
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.slices import Slice
@@ -195,6 +196,7 @@ class FactsReconciler:
         configuration: Callable[[], Configuration],
         server_support: Callable[[], Awaitable[ServerSupport]],
         reporter: Reporter,
+        scheduler_missing: Callable[[], Awaitable[bool]],
         pause_collection: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.context: TranslationContext | None = None
@@ -206,6 +208,7 @@ class FactsReconciler:
         self._configuration = configuration
         self._server_support = server_support
         self._reporter = reporter
+        self._scheduler_missing = scheduler_missing
         self._pause_collection = pause_collection
         self._data: Mapping[str, str] = {}
         self._versions = ParsedVersions()
@@ -224,7 +227,8 @@ class FactsReconciler:
         )
         # Thousands of slices take seconds; the event loop has to renew the Lease meanwhile.
         gathered, unreadable = await asyncio.to_thread(self._gather, cached, configuration, support)
-        facts = gathered.facts
+        missing = await self._scheduler_missing()
+        facts = msgspec.structs.replace(gathered.facts, scheduler=not missing)
         context, encoded = await asyncio.to_thread(
             lambda: (make_context(configuration, facts), serialized.encode_facts(facts))
         )

@@ -230,7 +230,8 @@ class MissingTemplateReconciler:
         current = self._context()
         if current is None:
             return None
-        contexts = list_contexts(pod.value, current, self._find_facts)
+        placement = self._scope.placement(pod.namespace)
+        contexts = list_contexts(pod.value, current, self._find_facts, placement)
         rebuilt = await asyncio.to_thread(
             rebuild_templates,
             pod.raw,

@@ -31,13 +31,13 @@ from drawbridge.agreement.owned_pools import (
     NodeOwnership,
     decide_node,
     has_fence,
-    owned_pools,
     report_disagreement,
     report_selection,
     report_unfenced_nodes,
 )
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
+from drawbridge.config.placement import owned_pools
 from drawbridge.finding import Finding
 
 NAME: Final = "owned"

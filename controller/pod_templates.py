@@ -12,10 +12,11 @@ import msgspec
 from controller.watched_objects import WatchedPod
 from drawbridge.agreement.operation_codes import TEMPLATE_NOT_REPRODUCED
 from drawbridge.agreement.owned_templates import is_exclusively_owned, name_matches_content
+from drawbridge.config.model import Placement
 from drawbridge.documents.values import Value
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
-from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
+from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.pods import TranslationContext, translate
@@ -51,9 +52,27 @@ def rebuild_templates(
 
 
 def list_contexts(
+    pod: WatchedPod,
+    current: TranslationContext,
+    find_facts: Callable[[str], Facts | None],
+    placement: Placement,
+) -> Iterator[TranslationContext]:
+    """Yield the contexts to try: for each placement the noted facts, the current ones, and none.
+
+    The noted placement is first, then that of the namespace. The other one follows where both are
+    configured: the label of the namespace or the configuration may have changed.
+    """
+    annotations = pod.metadata.annotations or {}
+    noted = [Placement.BRIDGE] if annotations.get(PLACEMENT_LABEL) == Placement.BRIDGE else []
+    others = list(Placement) if current.configuration.owned_pools else []
+    for each in dict.fromkeys((*noted, placement, *others)):
+        for context in _list_by_facts(pod, current, find_facts):
+            yield context.placed(each)
+
+
+def _list_by_facts(
     pod: WatchedPod, current: TranslationContext, find_facts: Callable[[str], Facts | None]
 ) -> Iterator[TranslationContext]:
-    """Yield the contexts to try: the pod's noted facts, the current facts, and no facts."""
     noted = (pod.metadata.annotations or {}).get(FACTS_ANNOTATION, "")
     facts = find_facts(noted) if noted else None
     if facts is not None and noted != current.facts_digest:

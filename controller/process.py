@@ -40,6 +40,7 @@ from controller.owned_nodes import OwnedNodeReconciler
 from controller.protocols import Gauge, ObjectReference, ObjectStore, Reporter
 from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import EventLoopClock, Reconciler, Schedule, run_reconciler
+from controller.scheduler_lease import SchedulerLeaseReconciler
 from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.match_conditions import API_VERSION, GUARD_KIND, KIND
@@ -50,6 +51,7 @@ from drawbridge.cluster.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     EVENTS,
+    LEASES,
     MUTATING_WEBHOOKS,
     NODES,
     PODS,
@@ -90,6 +92,8 @@ SCHEDULES: Final = {
     # A balance between how soon pods see a change and the cost of counting a large fleet.
     "facts": Schedule(min_interval=3, idle_ratio=4, resync=60, max_retry=60),
     "probe": Schedule(min_interval=1, resync=30, max_retry=60),
+    # Pods get the scheduler of bridge placement soon after it runs.
+    "scheduler": Schedule(min_interval=1, resync=10, max_retry=30),
     # Pods wait for these, and a failed attempt is cheap.
     "templates": Schedule(min_interval=0.02, resync=5, first_retry=0.5, max_retry=5),
     # Each change of the mirrored quota makes the quota controller count again from its own cache. A
@@ -157,6 +161,11 @@ class Reconcilers:
             reporter,
         )
         self._accepting = tuple(self._make_configuration())
+        self.scheduler = SchedulerLeaseReconciler(
+            self._store(LEASES, context.namespace),
+            lambda: settings.current,
+            context.session.clock.now,
+        )
         self.facts = self._make_facts()
         self.templates = self._make_missing_templates()
         self._independent: tuple[Reconciler, ...] = (
@@ -194,6 +203,7 @@ class Reconcilers:
             configuration=lambda: self._context.settings.current,
             server_support=self.probe.wait_for_support,
             reporter=self._reporter,
+            scheduler_missing=self.scheduler.is_missing,
             pause_collection=CollectionPause(pause_garbage_collection),
         )
 
@@ -283,7 +293,8 @@ class Reconcilers:
 
     def all(self) -> tuple[Reconciler, ...]:
         """Return all reconcilers. The others need the configuration that the first one accepts."""
-        return (*self._accepting, self.probe, self.facts, self.templates, *self._independent)
+        reading = (self.probe, self.scheduler, self.facts)
+        return (*self._accepting, *reading, self.templates, *self._independent)
 
     def _wake(self, *names: str) -> Callable[..., None]:
         def wake(*_: object) -> None:
@@ -322,7 +333,7 @@ class Reconcilers:
         settings.subscribe(
             self._wake("facts", "conditions", "quota", "owned", ALLOCATOR_CERTIFICATE)
         )
-        self.probe.listener = self._wake("facts")
+        self.probe.listener = self.scheduler.listener = self._wake("facts")
         self.facts.listeners += [
             self.templates.queue_unresolved,
             self._wake("templates", "dual", "quota"),

@@ -6,6 +6,8 @@ API_VERSION: Final = "drawbridge.dev/v1alpha1"
 
 # Labels.
 TRANSLATE_LABEL: Final = "drawbridge.dev/translate"
+# On a namespace, the placement of its pods; on a translated pod, an annotation: how it was decided.
+PLACEMENT_LABEL: Final = "drawbridge.dev/placement"
 DUAL_LABEL: Final = "drawbridge.dev/dual"
 # Kubernetes allows requests with admin access only in namespaces where this label is "true".
 ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"

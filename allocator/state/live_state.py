@@ -26,12 +26,12 @@ from drawbridge.agreement.owned_pools import (
     drivers_by_resource,
     find_local_pool,
     find_withheld_drivers,
-    owned_pools,
     report_all_unfenced,
 )
 from drawbridge.cluster.cache import CachedObject
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import compatibility_declarations, partition_tables
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.compatibility import UnsetGroups

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from cli.facts import facts_input
 from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
@@ -19,6 +17,7 @@ from cli.input.files import read_documents
 from cli.simulate import default_allocator
 from cli.simulation.pod_allocators import find_pod_allocators
 from cli.terminal.streams import Streams
+from cli.translation.input import read_namespace_labels, with_namespaces
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import compatibility_declarations
 from drawbridge.documents.paths import get_value
@@ -35,7 +34,6 @@ from drawbridge.judge.context import JudgeContext, ObjectLookups, build_context
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.pods import Pod
-from drawbridge.names import ADMIN_ACCESS_LABEL
 from drawbridge.solver.deviations import Allocator
 from drawbridge.translate.legacy.networks import add_networks
 from drawbridge.translate.pods import TranslationContext, make_context
@@ -67,9 +65,7 @@ class CheckedCluster:
         """Return the context of translations by facts, if there are any."""
         networks = self._facts_input().networks
         context = make_context(add_networks(self.configuration, networks), facts)
-        labels = _namespace_labels((self.cluster, self.input))
-        admin = {name: one.get(ADMIN_ACCESS_LABEL) == "true" for name, one in labels}
-        return replace(context, admin_access=admin)
+        return with_namespaces(context, _namespace_labels((self.cluster, self.input)))
 
     def _facts_input(self) -> FactsInput:
         return facts_input(self._objects())
@@ -134,7 +130,7 @@ class CheckedCluster:
         claims = {_key(each): each for files in both for each in files.claims}
         templates = {_key(each): each for files in both for each in files.templates}
         templates |= {_key(each): each for each in generated}
-        labels = dict(_namespace_labels(both))
+        labels = _namespace_labels(both)
         quotas: dict[str, list[ResourceQuota]] = {}
         for quota in _read_quotas(both):
             quotas.setdefault(quota.metadata.namespace or _DEFAULT, []).append(quota)
@@ -196,16 +192,8 @@ def _key(claim: Claim | Template) -> tuple[str, str]:
     return claim.metadata.namespace or _DEFAULT, claim.metadata.name
 
 
-def _namespace_labels(
-    files: Iterable[ClusterObjects],
-) -> Iterable[tuple[str, Mapping[str, str]]]:
-    for document in (each for one in files for each in one.others):
-        kind = get_value(document.value, ("apiVersion",)), get_value(document.value, ("kind",))
-        name = get_value(document.value, ("metadata", "name"))
-        if kind == ("v1", "Namespace") and isinstance(name, str):
-            labels = get_value(document.value, ("metadata", "labels"))
-            texts = labels if isinstance(labels, dict) else {}
-            yield name, {key: value for key, value in texts.items() if isinstance(value, str)}
+def _namespace_labels(files: Iterable[ClusterObjects]) -> dict[str, Mapping[str, str]]:
+    return read_namespace_labels(each.value for one in files for each in one.others)
 
 
 def _read_quotas(files: Iterable[ClusterObjects]) -> Iterable[ResourceQuota]:

@@ -95,6 +95,7 @@ INSTALLATION_CHECKS: Final[dict[str, Check]] = {
     "webhook certificate": installation.check_certificates,
     "replicas": installation.check_replicas,
     "namespaces": installation.check_scope,
+    "placement": installation.check_placement,
     "webhook": installation.check_answers,
     "facts": installation.check_facts,
     "controller": installation.check_leader,

@@ -14,13 +14,13 @@ from drawbridge.agreement.operation_codes import SERVER_VERSION_UNKNOWN
 from drawbridge.agreement.owned_pools import (
     decide_node,
     find_unfenced_nodes,
-    owned_pools,
     report_disagreement,
     report_selection,
     report_shared_pools,
     report_unfenced_nodes,
 )
 from drawbridge.cel.dra import Selectors
+from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import apply_policies, compatibility_declarations
 from drawbridge.documents.paths import get_value
 from drawbridge.dra.compatibility import UnsetGroups

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,10 +14,12 @@ from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.line import describe_seconds
 from cli.diagnosis.state import ClusterState, Object, Unread
 from cli.diagnosis.webhook_trial import TrialResult
+from drawbridge.agreement.admission_codes import PLACEMENT_LABEL_UNKNOWN
 from drawbridge.agreement.match_conditions import find_inactive
 from drawbridge.agreement.published_facts import FactsConfigMap, PublishedFactsError, read_facts
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
 from drawbridge.config.model import Placement
+from drawbridge.config.placement import decide_placement
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
@@ -27,15 +29,19 @@ from drawbridge.names import (
     CONTROLLER_LEASE,
     FACTS_CONFIG_MAP,
     JUDGE_DEPLOYMENT,
+    PLACEMENT_LABEL,
     SCHEDULER_DEPLOYMENT,
     SCHEDULER_LEASE,
     WEBHOOK_DEPLOYMENT,
 )
+from drawbridge.translate.changes.codes import DEVICES_DIVIDED
+from drawbridge.translate.changes.scheduler import describe_usable
 
 _DAY: Final = 86_400
 # The controller renews its authorities long before; a serving certificate of one's own may be late.
 _SOON: Final = 14 * _DAY
 _WITHOUT_LEADER: Final = 60
+_MOST_NAMES: Final = 10
 
 
 def _registrations(state: ClusterState) -> Iterator[Object]:
@@ -139,6 +145,38 @@ def check_scope(checked: CheckedState) -> Iterator[Result]:
         return
     enforced = f"{numbers[Mode.ENFORCE]} of {total} in mode enforce"
     yield f"{enforced}, {numbers[Mode.REPORT]} in mode report"
+
+
+def check_placement(checked: CheckedState) -> Iterator[Result]:
+    """Say which namespaces use bridge placement, and of how many devices pods can use a part."""
+    configuration, namespaces = checked.configuration, checked.state.namespaces
+    if configuration.placement is Placement.NATIVE:
+        return
+    if isinstance(namespaces, Unread):
+        yield namespaces
+        return
+    names: dict[Placement, list[str]] = {each: [] for each in Placement}
+    for name, labels in sorted(namespaces.items()):
+        if decide_namespace_scope(name, labels, configuration.scope).mode is not Mode.OFF:
+            names[decide_placement(labels, configuration)].append(name)
+            if labels.get(PLACEMENT_LABEL, Placement.NATIVE) not in set(Placement):
+                message = (
+                    f"namespace {name} has the label value {labels[PLACEMENT_LABEL]}, which is "
+                    "not valid"
+                )
+                yield PLACEMENT_LABEL_UNKNOWN.at("", message, object=f"Namespace/{name}")
+    for placement, several in names.items():
+        for row in checked.gathered.facts.classes if several else ():
+            usable = describe_usable(row, is_ours=placement is Placement.BRIDGE)
+            if usable:
+                message = f"with {placement} placement, pods of {_list(several)} can use {usable}"
+                yield DEVICES_DIVIDED.at("", message)
+    yield f"{len(names[Placement.BRIDGE])} with bridge, {len(names[Placement.NATIVE])} with native"
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"{', '.join(names[:_MOST_NAMES])}{more}"
 
 
 def check_answers(checked: CheckedState) -> Iterator[Result]:

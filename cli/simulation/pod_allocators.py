@@ -4,15 +4,17 @@ With `placement: bridge` it depends on the scheduler of the pod: the allocator o
 the owned pools for the scheduler `drawbridge`, and kube-scheduler the other nodes for other pods.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 
 from msgspec.structs import replace
 
 from cli.input.cluster_objects import ClusterObjects
-from drawbridge.agreement.owned_pools import decide_node, owned_pools, select_owned_slices
-from drawbridge.config.model import Configuration, Legacy
+from cli.translation.input import read_namespace_labels
+from drawbridge.agreement.owned_pools import decide_node, select_owned_slices
+from drawbridge.config.model import Configuration, Legacy, Placement
+from drawbridge.config.placement import decide_placements, owned_pools
 from drawbridge.config.policy import compatibility_declarations, partition_tables
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.gates import Gates
@@ -39,9 +41,9 @@ class PodAllocators:
     configuration: Configuration
     owned: tuple[Slice, ...]  # all, without bridge placement
     fenced: frozenset[str] = frozenset()
-    moves_default: bool = (
-        False  # whether admission moves pods with claims off the default scheduler
-    )
+    # Whether admission moves pods with claims off the default scheduler, in bridge placement.
+    moves_default: bool = False
+    placements: Mapping[str, Placement] = field(default_factory=dict)  # by namespace, "" the others
 
     def choose(self, pod: Pod) -> Allocator:
         """Return the allocator for a pod as it is after admission."""
@@ -49,7 +51,8 @@ class PodAllocators:
             return Allocator.UPSTREAM
         name = pod.spec.scheduler_name
         own = bool(pod.spec.resource_claims) and is_default_scheduler(name)
-        moved = own and self.moves_default
+        placement = self.placements.get(pod.metadata.namespace, self.placements[""])
+        moved = own and self.moves_default and placement is Placement.BRIDGE
         return Allocator.DRAWBRIDGE if name == OURS or moved else Allocator.UPSTREAM
 
     def slices(self, allocator: Allocator) -> tuple[Slice, ...]:
@@ -100,6 +103,9 @@ def find_pod_allocators(
             node.name for node in objects.nodes if decide_node(entries, node.labels).fenced
         ),
         moves_default=owns_all_drivers(facts, configuration),
+        placements=decide_placements(
+            read_namespace_labels(each.value for each in objects.others), configuration
+        ),
     )
 
 

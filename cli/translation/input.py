@@ -1,7 +1,7 @@
 """Reads what decides a translation besides the manifests: configuration, facts and cluster."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from cli.input.facts_file import read_facts, read_gates
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
 from drawbridge.config.model import Configuration
+from drawbridge.config.placement import decide_placements
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.paths import get_value
@@ -38,7 +39,8 @@ class TranslationInput:
     context: TranslationContext | None = None
     cluster: "tuple[ClusterObjects, gates.Gates] | None" = None
     findings: list[LocatedFinding] = field(default_factory=list)
-    admin_access: dict[str, bool] = field(default_factory=dict)  # of the cluster's namespaces
+    # The labels of the cluster's namespaces.
+    namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def read_translation_input(
@@ -58,8 +60,7 @@ def read_translation_input(
         return inputs
     context = make_context(add_networks(configuration, _find_networks(sources)), facts)
     # The manifests may change the labels of the cluster.
-    labelled = {**inputs.admin_access, **find_admin_access(sources)}
-    inputs.context = replace(context, admin_access=labelled)
+    inputs.context = with_namespaces(context, {**inputs.namespaces, **_find_namespaces(sources)})
     return inputs
 
 
@@ -130,7 +131,7 @@ def _gather_facts(
     enabled = read_gates(options, version)
     if not isinstance(enabled, gates.Gates):
         return enabled
-    inputs.admin_access = read_admin_access(each.value for each in files.others)
+    inputs.namespaces = read_namespace_labels(each.value for each in files.others)
     inputs.cluster = files, enabled
     gathered = gather_facts(facts_input(files), configuration, enabled)
     with_policies = apply_policies(gathered.findings, configuration.findings)
@@ -138,9 +139,24 @@ def _gather_facts(
     return gathered.facts
 
 
-def find_admin_access(sources: Iterable[Source | LocatedFinding]) -> dict[str, bool]:
-    """Return whether each namespace that the manifests define allows admin access."""
-    return read_admin_access(
+def with_namespaces(
+    context: TranslationContext, namespaces: Mapping[str, Mapping[str, str]]
+) -> TranslationContext:
+    """Return a context that knows what the labels of namespaces decide."""
+    return replace(
+        context,
+        admin_access={
+            name: labels.get(ADMIN_ACCESS_LABEL) == "true" for name, labels in namespaces.items()
+        },
+        placements=decide_placements(namespaces, context.configuration),
+    )
+
+
+def _find_namespaces(
+    sources: Iterable[Source | LocatedFinding],
+) -> dict[str, Mapping[str, str]]:
+    """Return the labels of the namespaces that the manifests define."""
+    return read_namespace_labels(
         document.value
         for source in sources
         if isinstance(source, Source) and _NAMESPACE.encode() in source.data
@@ -148,14 +164,16 @@ def find_admin_access(sources: Iterable[Source | LocatedFinding]) -> dict[str, b
     )
 
 
-def read_admin_access(objects: Iterable[Value]) -> dict[str, bool]:
-    """Return whether each namespace among the objects allows admin access."""
-    allowed: dict[str, bool] = {}
+def read_namespace_labels(objects: Iterable[Value]) -> dict[str, Mapping[str, str]]:
+    """Return the labels of each namespace among the objects."""
+    found: dict[str, Mapping[str, str]] = {}
     for obj in objects:
         name = get_value(obj, ("metadata", "name"))
         if _is_namespace(obj) and isinstance(name, str):
-            allowed[name] = get_value(obj, ("metadata", "labels", ADMIN_ACCESS_LABEL)) == "true"
-    return allowed
+            labels = get_value(obj, ("metadata", "labels"))
+            texts = labels if isinstance(labels, dict) else {}
+            found[name] = {key: each for key, each in texts.items() if isinstance(each, str)}
+    return found
 
 
 def _is_namespace(value: Value) -> bool:

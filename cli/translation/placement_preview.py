@@ -14,8 +14,8 @@ from cli.simulation.pod_allocators import (
     find_cluster_nodes,
     find_pod_allocators,
 )
-from drawbridge.agreement.owned_pools import owned_pools
 from drawbridge.config.model import Configuration
+from drawbridge.config.placement import owned_pools
 from drawbridge.documents.document import Document
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value

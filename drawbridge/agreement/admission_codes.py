@@ -13,6 +13,16 @@ SCOPE_LABEL_UNKNOWN = CODES.define(
     ),
     remedy="Set the label of the namespace to enforce, report or off.",
 )
+PLACEMENT_LABEL_UNKNOWN = CODES.define(
+    "PlacementLabelUnknown",
+    Severity.WARNING,
+    text=(
+        "A namespace has a label drawbridge.dev/placement with another value than native or "
+        "bridge. It counts as no label, so `bridge.namespaceSelector` decides."
+    ),
+    example="namespace team has the label value brigde, which is not valid",
+    remedy="Set the label to native or bridge, or remove it.",
+)
 POD_LABEL_UNKNOWN = CODES.define(
     "PodLabelUnknown",
     Severity.WARNING,

@@ -20,8 +20,8 @@ from drawbridge.agreement.operation_codes import (
     POOL_NOT_LOCAL,
     POOLS_NOT_OWNED,
 )
-from drawbridge.agreement.scope import selector_matches
-from drawbridge.config.model import Configuration, OwnedPool, Placement
+from drawbridge.config.model import Configuration, OwnedPool
+from drawbridge.config.placement import owned_pools, selecting_entries
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import Taint
 from drawbridge.dra.generations import current_slices
@@ -79,20 +79,13 @@ _NOT_OWNED: Final = NodeOwnership()
 _OWNED: Final = frozenset({PoolOwner.DRAWBRIDGE, PoolOwner.UNFENCED})
 
 
-def owned_pools(configuration: Configuration) -> tuple[OwnedPool, ...]:
-    """Return the entries that apply: none without bridge placement."""
-    return configuration.owned_pools if configuration.placement is Placement.BRIDGE else ()
-
-
 def decide_node(owned: Sequence[OwnedPool], labels: Labels) -> NodeOwnership:
     """Decide the ownership of a node with these labels.
 
     If entries disagree on the fence, the node has it: the fence of one driver protects only if no
     other entry removes it.
     """
-    entries = tuple(
-        i for i, entry in enumerate(owned) if selector_matches(entry.node_selector, labels)
-    )
+    entries = selecting_entries(owned, labels)
     if not entries:
         return _NOT_OWNED
     unfenced = {owned[i].unfenced for i in entries}

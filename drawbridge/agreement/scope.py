@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from drawbridge.agreement.admission_codes import POD_LABEL_UNKNOWN, SCOPE_LABEL_UNKNOWN
-from drawbridge.config.model import LabelRequirement, LabelSelector, Operator, Scope
+from drawbridge.config.label_selectors import selector_matches
+from drawbridge.config.model import Scope
 from drawbridge.finding import Finding
 from drawbridge.names import TRANSLATE_LABEL
 
@@ -81,27 +82,6 @@ def decide_namespace_scope(name: str, labels: Mapping[str, str], scope: Scope) -
         object=f"Namespace/{name}",
     )
     return NamespaceScope(Mode.OFF, (finding,))
-
-
-def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Return whether the labels match the selector, with the semantics of Kubernetes."""
-    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _requirement_matches(match_expression, labels)
-        for match_expression in selector.match_expressions
-    )
-
-
-def _requirement_matches(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case Operator.IN:
-            return value is not None and value in requirement.values
-        case Operator.NOT_IN:
-            return value is None or value not in requirement.values
-        case Operator.EXISTS:
-            return value is not None
-        case Operator.DOES_NOT_EXIST:
-            return value is None
 
 
 def decide_pod_mode(

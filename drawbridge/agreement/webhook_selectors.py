@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from drawbridge.agreement.scope import selector_matches
+from drawbridge.config.label_selectors import selector_matches
 from drawbridge.config.model import LabelRequirement, LabelSelector, Operator
 from drawbridge.config.string_formats import LabelKey, LabelValue
 from drawbridge.names import POD_WEBHOOK

@@ -15,6 +15,7 @@ AVAILABLE_FIELDS: Final[AvailableFields] = {
     "apiVersion": (),
     "kind": (),
     "placement": (),
+    "bridge": (),
     "scope": (),
     "legacy": (),
     "targets": (),

@@ -152,6 +152,7 @@ def _convert_valid(value: object, wrong: Collection[str]) -> Configuration:
 def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
     """Yield findings for values that are valid but inconsistent with each other."""
     yield from _check_selector(configuration.scope.namespace_selector, "scope.namespaceSelector")
+    yield from _check_selector(configuration.bridge.namespace_selector, "bridge.namespaceSelector")
     for i, quota in enumerate(configuration.quotas):
         yield from _check_selector(quota.namespace_selector, f"quotas[{i}].namespaceSelector")
     for i, target in enumerate(configuration.targets):
@@ -167,13 +168,11 @@ def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
 
 def _check_owned_pools(configuration: Configuration) -> Iterator[Finding]:
     pools = configuration.owned_pools
-    is_bridge = configuration.placement is Placement.BRIDGE
-    if is_bridge and not pools:
+    # With native placement they stay without effect, so that one field turns bridge placement off:
+    # helm keeps values that an upgrade does not set.
+    if configuration.placement is Placement.BRIDGE and not pools:
         message = "placement bridge needs at least one entry"
         yield codes.OWNED_POOLS_MISSING.at("ownedPools", message, object=OBJECT)
-    elif pools and not is_bridge:
-        message = "ownedPools has no effect with placement native"
-        yield codes.ENTRY_WITHOUT_EFFECT.at("ownedPools", message, object=OBJECT)
     for i, pool in enumerate(pools):
         for j, other in enumerate(pools[:i]):
             same = other.node_selector == pool.node_selector
@@ -188,9 +187,6 @@ def _check_owned_pools(configuration: Configuration) -> Iterator[Finding]:
 
 
 def _check_partitions(configuration: Configuration) -> Iterator[Finding]:
-    if configuration.partitions and configuration.placement is not Placement.BRIDGE:
-        message = "partitions has no effect with placement native"
-        yield codes.ENTRY_WITHOUT_EFFECT.at("partitions", message, object=OBJECT)
     for i, entry in enumerate(configuration.partitions):
         if entry.selector is not None:
             yield from _check_expression(entry.selector, f"partitions[{i}].selector")

@@ -341,6 +341,18 @@ class OwnedPool(ConfigurationPart, frozen=True):
     ] = False
 
 
+class Bridge(ConfigurationPart, frozen=True):
+    """Which pods use bridge placement. The label drawbridge.dev/placement takes precedence."""
+
+    namespace_selector: Annotated[
+        LabelSelector | None,
+        describe(
+            "Selects the namespaces whose pods use bridge placement, with `placement: bridge`; pods"
+            " of other namespaces use native placement. If not set, all namespaces."
+        ),
+    ] = None
+
+
 class Configuration(ConfigurationPart, frozen=True, dict=True):  # for the cached property
     """The configuration file."""
 
@@ -355,6 +367,7 @@ class Configuration(ConfigurationPart, frozen=True, dict=True):  # for the cache
             " Drawbridge allocator (`bridge`), for the pools in `ownedPools`."
         ),
     ] = Placement.NATIVE
+    bridge: Annotated[Bridge, describe("Which pods use bridge placement.")] = Bridge()
     scope: Annotated[Scope, describe("The pods that are translated.")] = Scope()
     legacy: Annotated[Legacy, describe("Names and units of legacy device-plugin resources.")] = (
         Legacy()
@@ -397,7 +410,10 @@ class Configuration(ConfigurationPart, frozen=True, dict=True):  # for the cache
     ] = UnsetGroups.ALONE
     partitions: Annotated[
         tuple[Partitions, ...],
-        describe("Partitions of a fabric that rules of claims refer to, with `placement: bridge`."),
+        describe(
+            "Partitions of a fabric that rules of claims refer to, with `placement: bridge`."
+            " Without effect with `native`."
+        ),
     ] = ()
     quotas: Annotated[tuple[Quota, ...], describe("Limits on the devices of namespaces.")] = ()
     strategy: Annotated[Strategy, describe("How to choose between suitable devices.")] = Strategy()
@@ -405,7 +421,7 @@ class Configuration(ConfigurationPart, frozen=True, dict=True):  # for the cache
         tuple[OwnedPool, ...],
         describe(
             "Pools that only the Drawbridge allocator allocates from. Required with `placement:"
-            " bridge`, and not allowed with `native`."
+            " bridge`, and without effect with `native`."
         ),
     ] = ()
 

@@ -198,6 +198,7 @@ $ drawbridge config print
 apiVersion: drawbridge.dev/v1alpha1
 kind: Configuration
 placement: native
+bridge: {}
 scope:
   excludeNamespaces:
   - kube-system

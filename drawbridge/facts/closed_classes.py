@@ -6,6 +6,8 @@ publishing its devices.
 
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from drawbridge.config.model import Fleet
 from drawbridge.dra.generations import current_parts, is_complete
 from drawbridge.dra.inventory import Inventory
@@ -34,11 +36,8 @@ def mark_closed_classes(  # noqa: PLR0913, PLR0917  # everything that shows that
     coming = find_autoscaler(known) or find_silent_node(known, inventory.slices)
     verdicts = fleet_verdicts(fleet, published, coming)
     return [
-        ClassFacts(
-            listed_class.name,
-            listed_class.extended,
-            listed_class.drivers,
-            listed_class.devices,
+        replace(
+            listed_class,
             # Aggregates cannot show what expected devices would satisfy.
             closed=verdicts[listed_class.name].closed and not verdicts[listed_class.name].expected,
         )

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from drawbridge.config.model import Configuration
+from drawbridge.config.placement import owned_pools, selecting_entries
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.gates import DEFAULTS, Gates
@@ -112,7 +113,7 @@ def gather_facts(
     names = name_table(nodes, classes if gates.extended_resource else (), dual_nodes)
     offers = offer_table(nodes, cluster.nodes, counted, dual_nodes, configuration.legacy)
     networks = network_table(objects.networks)
-    rows = class_table(classes, counted)
+    rows = class_table(classes, counted, _count_owned(cluster, configuration))
     rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster, families)
     omitted: dict[str, int] = {}
     facts = Facts(
@@ -145,6 +146,18 @@ def describe_cluster(gates: Gates, keeps: Iterable[str] | None = None) -> Cluste
     on = tuple(sorted(field for field in fields if getattr(gates, field) is True))
     kept = (field for field, gate in GATE_OF_FIELD.items() if getattr(gates, gate))
     return Cluster(gates.version, gates=on, keeps=tuple(sorted(kept if keeps is None else keeps)))
+
+
+def _count_owned(cluster: ClusterDevices, configuration: Configuration) -> Counter[ProductKey]:
+    """Count the devices of owned drivers on owned nodes, by product."""
+    pools, owned = owned_pools(configuration), Counter[ProductKey]()
+    for devices in cluster.nodes if pools else ():
+        entries = selecting_entries(pools, devices.node.labels)
+        drivers = {str(pools[i].driver) for i in entries}
+        for product, count in devices.products.items():
+            if product.driver in drivers:
+                owned[product] += count
+    return owned
 
 
 def _products(cluster: ClusterDevices, counted: Mapping[str, Counter[ProductKey]]) -> list[Product]:

@@ -47,14 +47,16 @@ class Cluster(FactsPart, frozen=True):
 class ClassFacts(FactsPart, frozen=True):
     """A DeviceClass, and the drivers and number of the devices that it selects.
 
-    `closed` tells that no other kinds of devices will come, so that a request that none of them
-    satisfies can be refused.
+    `owned` of the devices are in owned pools, which only the Drawbridge allocator uses. `closed`
+    tells that no other kinds of devices will come, so that a request that none of them satisfies
+    can be refused.
     """
 
     name: str
     extended: str = ""
     drivers: tuple[str, ...] = ()
     devices: int = 0
+    owned: int = 0
     closed: bool = False
 
 
@@ -179,7 +181,10 @@ class NetworkFacts(FactsPart, frozen=True):
 
 
 class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
-    """All facts of a cluster. `omitted` counts the rows dropped from each table."""
+    """All facts of a cluster. `omitted` counts the rows dropped from each table.
+
+    `scheduler` is false while bridge placement is configured and its scheduler does not run.
+    """
 
     api_version: Literal["drawbridge.dev/v1alpha1"] = API_VERSION
     kind: Literal["Facts"] = KIND
@@ -192,6 +197,7 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
     offers: tuple[NodeOffer, ...] = ()
     networks: tuple[NetworkFacts, ...] = ()
     omitted: Mapping[str, int] = {}
+    scheduler: bool = True
 
     def keeps_field(self, field: str) -> bool:
         """Tell whether the API server stores a claim field that older API servers drop."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from drawbridge.dra.decode_errors import Schema, convert
 from drawbridge.facts import codes
-from drawbridge.facts.model import KIND, Facts
+from drawbridge.facts.model import KIND, ClassFacts, Facts
 from drawbridge.finding import Finding
 from drawbridge.names import API_VERSION
 
@@ -50,7 +50,7 @@ def _without_counts(facts: Facts) -> Facts:
     """Reduce counts to what decisions read of them: whether there are any, and their order."""
     return replace(
         facts,
-        classes=tuple(replace(each, devices=0, closed=False) for each in facts.classes),
+        classes=tuple(map(_reduce_class, facts.classes)),
         names=tuple(
             replace(name, nodes=min(name.nodes, 1), devices=0, most=0, dual=min(name.dual, 1))
             for name in facts.names
@@ -64,6 +64,12 @@ def _without_counts(facts: Facts) -> Facts:
         offers=tuple(replace(each, nodes=1) for each in facts.offers_by_frequency),
         omitted=dict.fromkeys(facts.omitted, 1),
     )
+
+
+def _reduce_class(row: ClassFacts) -> ClassFacts:
+    """Keep whether none, some or all of the devices are owned, which decides a warning."""
+    owned = bool(row.owned) + bool(row.owned and row.owned == row.devices)
+    return replace(row, devices=0, owned=owned, closed=False)
 
 
 def facts_to_plain(facts: Facts) -> dict[str, object]:
@@ -108,6 +114,7 @@ _TABLES: Final = frozenset(
         "offers",
         "networks",
         "omitted",
+        "scheduler",
     )
 )
 # Tables that say what nodes offer, as `offers` does.

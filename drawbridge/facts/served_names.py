@@ -97,15 +97,18 @@ def count_selected(
 
 
 def class_table(
-    classes: Iterable[CompiledClass], counted: Mapping[str, Counter[ProductKey]]
+    classes: Iterable[CompiledClass],
+    counted: Mapping[str, Counter[ProductKey]],
+    owned: Counter[ProductKey],
 ) -> list[ClassFacts]:
-    """Return the table of classes."""
+    """Return the table of classes. `owned` counts the devices of owned pools by product."""
     return [
         ClassFacts(
             device_class.name,
             extended=device_class.extended,
             drivers=tuple(sorted({key.driver for key in counted[device_class.name]})),
             devices=counted[device_class.name].total(),
+            owned=(counted[device_class.name] & owned).total(),
         )
         for device_class in classes
     ]

@@ -19,7 +19,7 @@ from drawbridge.documents.values import Value
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
-from drawbridge.names import FACTS_ANNOTATION
+from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate import essence
 from drawbridge.translate.changes import codes as change_codes
 from drawbridge.translate.changes import dual_nodes, environment, own_claims, scheduler
@@ -78,9 +78,27 @@ class TranslationContext(msgspec.Struct, frozen=True):
     outcomes: OutcomeCache | None = None
     translations: BoundedCache[bytes, "Translation"] | None = None  # by pod essence
     admin_access: Mapping[str, bool] = {}  # of the namespaces whose labels are known
+    placements: Mapping[str, Placement] = {}  # of these namespaces; "" for all others
     inline_units: int | None = None  # more work raises WorkPostponedError
     original: Original = Original.FULL
     readable_names: bool = False  # of the templates of manifests
+    # Of pods with native placement, with caches of its own, where the configuration has the other.
+    native: "TranslationContext | None" = None
+
+    def placed(self, placement: Placement) -> "TranslationContext":
+        """Return the context of the pods with a placement."""
+        if self.configuration.placement is placement:
+            return self
+        other = self.native if placement is Placement.NATIVE else None
+        configuration = msgspec.structs.replace(self.configuration, placement=placement)
+        return msgspec.structs.replace(
+            self,
+            configuration=other.configuration if other else configuration,
+            outcomes=other.outcomes if other else None,
+            translations=other.translations if other else None,
+            placements={},
+            native=None,
+        )
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -106,13 +124,23 @@ def make_context(
     `digest` is the hash under which the facts were published, if they were. Without `caches_pods`
     there is no cache of translations: for a caller that has a cache by the essence of pods.
     """
-    return TranslationContext(
+    context = TranslationContext(
         add_served_names(add_networks(configuration, facts.networks if facts else ()), facts),
         facts,
         digest or (serialized.facts_hash(facts) if facts else ""),
-        BoundedCache(MAX_KINDS_OF_PODS),
-        BoundedCache(MAX_KINDS_OF_PODS, _MAX_KEY_BYTES) if caches_pods else None,
         inline_units=inline_units,
+    )
+    native = None
+    if configuration.placement is Placement.BRIDGE:
+        native = _with_caches(context.placed(Placement.NATIVE), caches_pods=caches_pods)
+    return _with_caches(msgspec.structs.replace(context, native=native), caches_pods=caches_pods)
+
+
+def _with_caches(context: TranslationContext, *, caches_pods: bool) -> TranslationContext:
+    return msgspec.structs.replace(
+        context,
+        outcomes=BoundedCache(MAX_KINDS_OF_PODS),
+        translations=BoundedCache(MAX_KINDS_OF_PODS, _MAX_KEY_BYTES) if caches_pods else None,
     )
 
 
@@ -126,12 +154,20 @@ def translate(
     """Translate a pod or a pod template; accepts any JSON value.
 
     Networks are looked up in `namespace`, which a template does not contain. `admin_access` is
-    whether the namespace has the label that allows admin access, by default as in the context.
+    whether the namespace has the label that allows admin access, by default as in the context. The
+    context also has the placement of namespaces whose labels are known.
     Pods with the same essence share one cached translation. The work is limited by the size of the
     pod. Raises WorkPostponedError if it exceeds the `inline_units` of the context.
     """
     if admin_access is None:
         admin_access = context.admin_access.get(namespace)
+    if context.placements:
+        known = context.placements
+        context = context.placed(known.get(namespace, known[""]))
+    if _lacks_scheduler(context):
+        native = context.placed(Placement.NATIVE)
+        translation = translate(pod, native, namespace, admin_access=admin_access)
+        return _report_missing_scheduler(translation)
     key = (
         essence.essence_key(pod, namespace, admin_access)
         if context.translations is not None
@@ -148,6 +184,20 @@ def translate(
     if context.translations is not None and key is not None:
         context.translations.put(key, translation, cost=len(key))
     return translation
+
+
+def _lacks_scheduler(context: TranslationContext) -> bool:
+    """Whether the pods of bridge placement would wait for a scheduler that does not run."""
+    is_bridge = context.configuration.placement is Placement.BRIDGE
+    return is_bridge and context.facts is not None and not context.facts.scheduler
+
+
+def _report_missing_scheduler(translation: Translation) -> Translation:
+    if not translation.templates:
+        return translation
+    message = f"the scheduler {scheduler.OURS} does not run, so the pod uses native placement"
+    finding = change_codes.BRIDGE_SCHEDULER_MISSING.at("spec.schedulerName", message)
+    return msgspec.structs.replace(translation, findings=(finding, *translation.findings))
 
 
 def _translate_rest(
@@ -273,9 +323,10 @@ def _compose(
     findings = _set_scheduler(patch, findings, outcome, context.configuration)
     if _has_error(findings):
         return Translation(findings=findings)
+    findings += tuple(scheduler.report_divided_devices(patch.pod, outcome.classes, context.facts))
     findings += tuple(scheduler.report_queue(pod, outcome.asks, outcome.classes, findings))
-    if context.facts_digest and context.original is not Original.NONE:
-        patch.put(("metadata", "annotations", FACTS_ANNOTATION), context.facts_digest)
+    if context.original is not Original.NONE:
+        _note_inputs(patch, context)
     patch.add_undo(context.original)
     if too_large := check_annotation_size(patch.pod):
         return Translation(findings=(*findings, *too_large))
@@ -283,6 +334,14 @@ def _compose(
     return Translation(
         tuple(patch.edits), tuple(patch.operations), templates, findings, outcome.classes
     )
+
+
+def _note_inputs(patch: Patch, context: TranslationContext) -> None:
+    """Note on the pod what it takes to translate it again to the same templates."""
+    if context.facts_digest:
+        patch.put(("metadata", "annotations", FACTS_ANNOTATION), context.facts_digest)
+    if context.configuration.placement is Placement.BRIDGE:
+        patch.put(("metadata", "annotations", PLACEMENT_LABEL), Placement.BRIDGE.value)
 
 
 def _change_other_fields(patch: Patch, requests: PodRequests, outcome: Outcome) -> list[Finding]:

@@ -200,12 +200,20 @@ class BridgeStage(Stage):
 _PLANES: WeakKeyDictionary[ControlPlane, Placement] = WeakKeyDictionary()
 
 
+def _knows_scheduler(installed_pairs: Placement) -> bool:
+    """Whether a scheduler leads, and the facts do not deny it."""
+    facts = installed_pairs.cluster.facts() or {}
+    return bool(installed_pairs.find_leader()) and facts.get("scheduler", True)
+
+
 def placement(stage: Stage) -> BridgeStage:
     """Return the stage on bridge placement, which is installed once for each control plane."""
     cluster = installed(stage, mode="", setup=SETUP)
     if cluster.plane not in _PLANES:
         _PLANES[cluster.plane] = Placement(cluster)
         _PLANES[cluster.plane].install()
+        knows = functools.partial(_knows_scheduler, _PLANES[cluster.plane])
+        stage.wait("admission knows the scheduler", knows, LEAD_SECONDS)
     found = _PLANES[cluster.plane]
     assert found.pairs, "bridge placement could not be installed, see the first scenario"
     found.start()

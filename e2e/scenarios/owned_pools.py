@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from e2e.bridge.placement import LEASE
 from e2e.controlplane.client import ApiError
 from e2e.installed.installation import Installation, installed
 from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy_pod
@@ -170,10 +171,20 @@ def owned_nodes_get_the_taint_and_pods_the_toleration(stage: Stage) -> None:
         assert taints(stage, theirs) == [OTHER]
         taint(stage, ours, OTHER)
         stage.wait("the taint is back", lambda: FENCE in taints(stage, ours))
+        renew_lease(stage)
         _check_admission(stage, cluster)
     finally:
         cluster.configure(before)
     stage.wait("the taint is gone", lambda: taints(stage, ours) == [OTHER])
+
+
+def renew_lease(stage: Stage) -> None:
+    """Create the Lease of a scheduler, which no process of this rig renews."""
+    collection, _, name = LEASE.rpartition("/")
+    spec = {"holderIdentity": "rig", "renewTime": "2100-01-01T00:00:00.000000Z"}
+    metadata = {"name": name}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+    stage.cluster_object(collection, {**lease, "spec": spec})
 
 
 def _check_admission(stage: Stage, cluster: Installation) -> None:

@@ -13,8 +13,8 @@ from drawbridge.agreement.scope import (
     find_root_owner,
     is_opted_out,
     is_rolled_out,
-    selector_matches,
 )
+from drawbridge.config.label_selectors import selector_matches
 from drawbridge.config.model import LabelRequirement, LabelSelector, Operator, Rollout, Scope
 from drawbridge.config.string_formats import LabelKey, LabelValue
 from drawbridge.names import TRANSLATE_LABEL

@@ -1,9 +1,11 @@
-"""Which namespaces among manifests allow admin access."""
+"""What the labels of namespaces among manifests decide."""
 
-from pathlib import Path
-
-from cli.input.files import read_sources
-from cli.translation.input import find_admin_access
+from cli.translation.input import read_namespace_labels, with_namespaces
+from drawbridge.config.model import Bridge, Configuration, LabelSelector, OwnedPool, Placement
+from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue
+from drawbridge.documents.document import Source
+from drawbridge.documents.read import read_objects
+from drawbridge.translate.pods import TranslationContext
 
 MANIFESTS = """
 apiVersion: v1
@@ -16,7 +18,7 @@ metadata: {name: other-value, labels: {resource.kubernetes.io/admin-access: "yes
 ---
 apiVersion: v1
 kind: Namespace
-metadata: {name: plain}
+metadata: {name: plain, labels: {drawbridge.dev/placement: bridge}}
 ---
 apiVersion: example.com/v1
 kind: Namespace
@@ -28,7 +30,21 @@ metadata: a
 """
 
 
-def test_only_the_label_with_the_value_true_allows_admin_access(tmp_path: Path) -> None:
-    (tmp_path / "all.yaml").write_text(MANIFESTS, encoding="utf-8")
-    sources = list(read_sources([str(tmp_path)], None))  # type: ignore[arg-type]  # reads no standard input
-    assert find_admin_access(sources) == {"labelled": True, "other-value": False, "plain": False}
+def context(configuration: Configuration) -> TranslationContext:
+    """Return a context that knows the namespaces of the manifests."""
+    objects = (each.value for each in read_objects(Source("all.yaml", MANIFESTS.encode())))
+    return with_namespaces(TranslationContext(configuration), read_namespace_labels(objects))
+
+
+def test_only_the_label_with_the_value_true_allows_admin_access() -> None:
+    allowed = context(Configuration()).admin_access
+    assert allowed == {"labelled": True, "other-value": False, "plain": False}
+
+
+def test_the_labels_decide_the_placement() -> None:
+    pool = OwnedPool(DriverName("gpu.example.com"), LabelSelector())
+    none = LabelSelector(match_labels={LabelKey("a"): LabelValue("b")})
+    bridged = Configuration(placement=Placement.BRIDGE, bridge=Bridge(none), owned_pools=(pool,))
+    native = dict.fromkeys(("", "labelled", "other-value"), Placement.NATIVE)
+    assert context(bridged).placements == {**native, "plain": Placement.BRIDGE}
+    assert set(context(Configuration()).placements.values()) == {Placement.NATIVE}

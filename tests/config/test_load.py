@@ -52,6 +52,7 @@ def test_an_empty_file_has_the_defaults() -> None:
     assert configuration_to_plain(Configuration()) == {
         **HEAD,
         "placement": "native",
+        "bridge": {},
         "scope": {"excludeNamespaces": ["kube-system"], "rollout": {"percent": 100}},
         "legacy": {"renames": {}, "units": {}, "defaults": {}, "networks": {}, "labels": {}},
         "targets": [],

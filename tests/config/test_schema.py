@@ -27,7 +27,7 @@ BEYOND = {
     "a driver of one's own in words that nobody asks for",
     "an entry that rules nothing",
     "a physical device without an expression",
-    "partitions without bridge placement",
+    "a contradictory selector of namespaces",
     "a device in two partitions of one size",
     "a device twice in a partition",
     "a partition without devices",

@@ -122,10 +122,15 @@ class Scene:
             configuration=lambda: self.configuration,
             server_support=self._read_support,
             reporter=self.reporter,
+            scheduler_missing=self._is_scheduler_missing,
         )
+        self.scheduler_missing = False
         self.notifications = 0
         self.reconciler.listeners.append(self._notify)
         self.put_class("gpu.example.com")
+
+    async def _is_scheduler_missing(self) -> bool:
+        return self.scheduler_missing
 
     async def _read_support(self) -> ServerSupport:
         return SUPPORT

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from drawbridge.config.model import Configuration, Legacy
-from drawbridge.config.string_formats import ResourceName
+from drawbridge.config.model import Configuration, LabelSelector, Legacy, OwnedPool, Placement
+from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue, ResourceName
 from drawbridge.dra.claim import Selector
 from drawbridge.dra.device import Attribute, CELExpression
 from drawbridge.dra.gates import gates_of_version
@@ -156,6 +156,25 @@ def test_a_class_counts_the_devices_that_it_selects() -> None:
     )
 
 
+def test_a_class_counts_the_devices_of_owned_pools() -> None:
+    fleet = clusters.fleet(4)
+    driver, first = fleet.slices[0].driver, fleet.slices[0].node_name
+    named = LabelSelector(match_labels={LabelKey("own"): LabelValue("yes")})
+    nodes = tuple(
+        replace(each, labels={"own": "yes"} if each.name == first else {}) for each in fleet.nodes
+    )
+    owning = Configuration(
+        placement=Placement.BRIDGE, owned_pools=(OwnedPool(DriverName(driver), named),)
+    )
+    given = fleet._replace(nodes=nodes)
+    rows = [each for each in gather_facts(given, owning).facts.classes if driver in each.drivers]
+    local = (each for each in fleet.slices if (each.driver, each.node_name) == (driver, first))
+    published = sum(len(each.devices) for each in local)
+    assert {each.owned for each in rows} == {published}
+    native = replace(owning, placement=Placement.NATIVE)
+    assert not any(each.owned for each in gather_facts(given, native).facts.classes)
+
+
 def test_kept_fields_come_from_gates_or_probes() -> None:
     old, new = gates_of_version("1.34"), gates_of_version("1.37")
     assert not isinstance(old, tuple)
@@ -191,6 +210,22 @@ def test_a_further_node_like_the_others_keeps_the_hash_and_changes_the_counts() 
 
 
 HASHED: dict[str, tuple[Facts, Facts, bool]] = {
+    "more of the devices are owned": (
+        Facts(classes=(ClassFacts("c", devices=9, owned=1),)),
+        Facts(classes=(ClassFacts("c", devices=9, owned=8),)),
+        True,
+    ),
+    "some devices are owned": (
+        Facts(classes=(ClassFacts("c", devices=9),)),
+        Facts(classes=(ClassFacts("c", devices=9, owned=1),)),
+        False,
+    ),
+    "all devices are owned": (
+        Facts(classes=(ClassFacts("c", devices=9, owned=8),)),
+        Facts(classes=(ClassFacts("c", devices=9, owned=9),)),
+        False,
+    ),
+    "no scheduler of bridge placement": (Facts(), Facts(scheduler=False), False),
     "more devices of a product": (
         Facts(products=(Product("d", devices=1, nodes=1, most=1),)),
         Facts(products=(Product("d", devices=9, nodes=2, most=8),)),

@@ -35,6 +35,7 @@ class AnswerKey(NamedTuple):
     namespace: str
     mode: str
     admin_access: bool
+    placement: str
     metadata: bytes  # the joined fields of drawbridge.translate.essence
     spec: bytes
     name: str = ""  # of a pod without an owner, if the response contains it
@@ -60,7 +61,8 @@ def build_key(
     if metadata.owner_references:
         raw, own_name = _clear_index(raw), _name_in_spec(metadata)
     spec = _normalize_spec(bytes(pod.spec), own_name)
-    return AnswerKey(name, namespace.mode, namespace.admin_access, raw, spec)
+    decided = (namespace.mode, namespace.admin_access, namespace.placement)
+    return AnswerKey(name, *decided, raw, spec)
 
 
 def build_essence_key(own: AnswerKey, essence: Value) -> AnswerKey:

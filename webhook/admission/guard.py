@@ -14,6 +14,7 @@ from drawbridge.agreement import match_conditions, scope, webhook_selectors
 from drawbridge.agreement.admission_codes import REQUESTS_ADDED_LATE
 from drawbridge.agreement.scope import Mode, PodMetadata
 from drawbridge.config.model import Configuration
+from drawbridge.config.placement import decide_placement
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding, Severity
@@ -108,17 +109,21 @@ def _is_always_handled(guarded: GuardedPod, recent: RecentInputs, inline_units: 
     """Return whether all recent inputs translate or deny the pod."""
     return bool(recent.configurations and recent.facts) and all(
         _is_included(guarded, context.configuration) and _is_handled(guarded, context)
-        for context in _build_contexts(recent, inline_units)
+        for context in _build_contexts(guarded, recent, inline_units)
     )
 
 
-def _build_contexts(recent: RecentInputs, inline_units: int | None) -> Iterator[TranslationContext]:
+def _build_contexts(
+    guarded: GuardedPod, recent: RecentInputs, inline_units: int | None
+) -> Iterator[TranslationContext]:
     """Yield a context for each recent configuration and facts. They share the inline work."""
     if inline_units is not None:
         inline_units //= len(recent.configurations) * len(recent.facts)
     for configuration in recent.configurations:
+        placement = decide_placement(guarded.namespace_labels, configuration)
         for facts in recent.facts:
-            yield TranslationContext(configuration, facts, inline_units=inline_units)
+            context = TranslationContext(configuration, facts, inline_units=inline_units)
+            yield context.placed(placement)
 
 
 def _is_included(guarded: GuardedPod, configuration: Configuration) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from drawbridge.agreement import scope
 from drawbridge.agreement.admission_codes import TEMPLATE_LATER, TEMPLATE_TAKEN
 from drawbridge.agreement.scope import Mode
-from drawbridge.config.model import Configuration
+from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding, Severity
@@ -107,7 +107,9 @@ class AdmissionHandler:
         self._cluster = cluster
         self._templates = templates
         self._cache = cache
-        self._summaries = ClaimSummaries(lambda: cluster.recent_inputs().facts)
+        self._summaries = {
+            each: ClaimSummaries(lambda: cluster.recent_inputs().facts) for each in Placement
+        }
         self._interest: tuple[Configuration, Interest] | None = None
         self.scopes = NamespaceScopes(cluster)
 
@@ -143,7 +145,7 @@ class AdmissionHandler:
             return reply_unready(request, "configuration and facts are not loaded yet")
         if not request.namespace:
             return reply_invalid(request, "request.namespace is empty, but pods are namespaced")
-        namespace = self.scopes.find(request.namespace, context.configuration.scope)
+        namespace = self.scopes.find(request.namespace, context.configuration)
         if namespace is None:
             return self._read_namespace(request, pod, call, context)
         return self._review_in_namespace(request, pod, call, context, namespace)
@@ -156,7 +158,7 @@ class AdmissionHandler:
         context: TranslationContext,
     ) -> Reply:
         """Review a pod in a namespace that is not in memory."""
-        configured = context.configuration.scope
+        configured = context.configuration
         namespace = await self.scopes.read(request.namespace, configured, call.seconds)
         if namespace is None:
             return reply_unready(request, f"namespace {request.namespace} is not cached yet")
@@ -193,14 +195,14 @@ class AdmissionHandler:
         is_write = request.operation in {"CREATE", "UPDATE"}
         if request.sub_resource or not is_write or context is None:
             return compose_reply(request, _ALLOWED)
-        configured = context.configuration.scope
+        configured = context.configuration
         decided = await self.scopes.read(request.namespace, configured, seconds)
         if decided is None or decided.mode is Mode.OFF:
             return compose_reply(request, _allow_out_of_scope(decided))
         workload_context = workloads.WorkloadContext(
             decided,
-            context,
-            self._summaries,
+            context.placed(decided.placement),
+            self._summaries[decided.placement],
             self._cluster.limit_ranges(request.namespace),
             self._cluster.inactive_conditions(),
         )
@@ -253,7 +255,8 @@ class AdmissionHandler:
             cached = PodResponse(PodDecision(), _ALLOWED)
         else:
             essence = reduce_to_essence(value)
-            cached = self._compose_for_essence(essence, key.with_name(name), context, others)
+            placed = context.placed(pod_request.namespace.placement)
+            cached = self._compose_for_essence(essence, key.with_name(name), placed, others)
         self._add_to_cache(key, name, cached)
         return cached
 
@@ -270,8 +273,9 @@ class AdmissionHandler:
         cached = self._cache.find_for_essence(key, own.name)
         if cached is not None:
             return cached
+        summaries = self._summaries[context.configuration.placement]
         decision = pods.decide(
-            essence, own.namespace, context, self._summaries, admin_access=own.admin_access
+            essence, own.namespace, context, summaries, admin_access=own.admin_access
         )
         if decision.edits or decision.is_denied:
             about = (*decision.findings, *apply_policies(others, context.configuration.findings))

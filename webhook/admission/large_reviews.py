@@ -91,7 +91,7 @@ class _InputsPacker:
             self._inputs = SharedInputs(context, recent)
             # The caches and the limit of the event loop stay in this process.
             bare = context and msgspec.structs.replace(
-                context, outcomes=None, translations=None, inline_units=None
+                context, outcomes=None, translations=None, inline_units=None, native=None
             )
             self._pickled = pickle.dumps(SharedInputs(bare, recent))
         return self._pickled
@@ -301,7 +301,7 @@ class ReviewDispatcher:
         cluster, labels = self._cluster, None
         context = cluster.translation_context()
         if context is not None:
-            configured = context.configuration.scope
+            configured = context.configuration
             decided = await self._handler.scopes.read(namespace, configured, seconds)
             labels = None if decided is None else decided.labels
         return ClusterSnapshot(

@@ -5,7 +5,8 @@ from typing import Final, NamedTuple
 
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.config.model import Scope
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.placement import decide_placement
 from drawbridge.finding import Finding
 from drawbridge.names import ADMIN_ACCESS_LABEL
 from webhook.admission.protocols import NamespaceView
@@ -16,12 +17,13 @@ _READ_TIMEOUT: Final = 4.0
 
 
 class NamespaceDecision(NamedTuple):
-    """The mode of a namespace, findings about its label, and whether it allows admin access."""
+    """The mode of a namespace, findings about its label, what it allows, and its placement."""
 
     mode: Mode
     findings: tuple[Finding, ...]
     admin_access: bool
     labels: Mapping[str, str]
+    placement: Placement = Placement.NATIVE
 
 
 class NamespaceScopes:
@@ -29,13 +31,13 @@ class NamespaceScopes:
 
     def __init__(self, cluster: NamespaceView) -> None:
         self._cluster = cluster
-        self._decisions: BoundedCache[str, tuple[Scope, NamespaceDecision]]
+        self._decisions: BoundedCache[str, tuple[Configuration, NamespaceDecision]]
         self._decisions = BoundedCache(_MAX_ENTRIES)
 
     def __len__(self) -> int:
         return len(self._decisions)
 
-    def find(self, name: str, configured: Scope) -> NamespaceDecision | None:
+    def find(self, name: str, configured: Configuration) -> NamespaceDecision | None:
         """Return the decision for a namespace, or None if the namespace is unknown."""
         labels = self._cluster.namespace_labels(name)
         if labels is None:
@@ -46,7 +48,7 @@ class NamespaceScopes:
         return self._decide(name, labels, configured)
 
     async def read(
-        self, name: str, configured: Scope, seconds: float | None
+        self, name: str, configured: Configuration, seconds: float | None
     ) -> NamespaceDecision | None:
         """Return the decision for a namespace that may have to be read from the API server.
 
@@ -60,9 +62,12 @@ class NamespaceScopes:
         labels = await self._cluster.read_namespace_labels(name, timeout)
         return None if labels is None else self._decide(name, labels, configured)
 
-    def _decide(self, name: str, labels: Mapping[str, str], configured: Scope) -> NamespaceDecision:
-        mode, findings = decide_namespace_scope(name, labels, configured)
+    def _decide(
+        self, name: str, labels: Mapping[str, str], configured: Configuration
+    ) -> NamespaceDecision:
+        mode, findings = decide_namespace_scope(name, labels, configured.scope)
         admin_access = labels.get(ADMIN_ACCESS_LABEL) == "true"
-        decision = NamespaceDecision(mode, findings, admin_access, labels)
+        placement = decide_placement(labels, configured)
+        decision = NamespaceDecision(mode, findings, admin_access, labels, placement)
         self._decisions.put(name, (configured, decision))
         return decision

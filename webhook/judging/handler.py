@@ -80,7 +80,7 @@ class JudgeHandler:
             return compose_reply(request, _allow())
         if not request.namespace:  # a DeviceClass has no namespace that could enforce
             return await self._review(request, Mode.REPORT, {}, seconds, peer)
-        configured = self._view.configuration().scope
+        configured = self._view.configuration()
         decided = await self._scopes.read(request.namespace, configured, seconds)
         if decided is None or decided.mode is Mode.OFF:
             return compose_reply(request, _allow())

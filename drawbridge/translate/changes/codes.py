@@ -162,6 +162,39 @@ SCHEDULER_OURS = CODES.define(
     ),
     remedy="No action is needed.",
 )
+BRIDGE_SCHEDULER_MISSING = CODES.define(
+    "BridgeSchedulerMissing",
+    Severity.WARNING,
+    text=(
+        "The namespace uses bridge placement, but the scheduler `drawbridge` does not run: nothing "
+        "has renewed its Lease for a minute. The pod is translated for native placement, so that "
+        "it does not wait for a scheduler that is not there. It cannot use owned nodes."
+    ),
+    example=(
+        "spec.schedulerName: the scheduler drawbridge does not run, so the pod uses native "
+        "placement"
+    ),
+    remedy=(
+        "Check the pods of drawbridge-scheduler with `drawbridge doctor`. Delete the pod when they "
+        "run if it needs owned nodes. To leave bridge placement, see docs/bridge.md."
+    ),
+)
+DEVICES_DIVIDED = CODES.define(
+    "DevicesDivided",
+    Severity.WARNING,
+    text=(
+        "The pod can use only a part of the devices of a class: with bridge placement those of "
+        "owned nodes, with native placement those of the other nodes."
+    ),
+    example=(
+        "spec.schedulerName: with bridge placement the pod can use 8 of 18 devices of class "
+        "gpu.nvidia.com: 8 of owned nodes, 10 of others"
+    ),
+    remedy=(
+        "Choose the placement of the namespace with its label drawbridge.dev/placement or with "
+        "`bridge.namespaceSelector`, or change the nodes that `ownedPools` selects."
+    ),
+)
 DRIVER_NOT_OWNED = CODES.define(
     "DriverNotOwned",
     Severity.WARNING,

@@ -7,11 +7,14 @@ itself; this module covers all other pods.
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from drawbridge.config.model import Placement
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value
+from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.finding import Finding
 from drawbridge.names import OWNED_TAINT
 from drawbridge.translate.changes.codes import (
+    DEVICES_DIVIDED,
     DRIVER_NOT_OWNED,
     FENCE_TOLERATED,
     QUEUE_COUNTS_NAMES,
@@ -119,6 +122,34 @@ def report_drivers_not_owned(
             f"ownedPools has no entry for {noun} {', '.join(missing)}, so {OURS} cannot allocate "
             "the claim",
         )
+
+
+def report_divided_devices(
+    pod: Value, classes: Iterable[str], facts: Facts | None
+) -> Iterator[Finding]:
+    """Report the classes of which the pod can use only a part of the devices."""
+    if facts is None:
+        return
+    is_ours = get_value(pod, SCHEDULER) == OURS
+    for name in classes:
+        row = facts.find_class(name)
+        usable = describe_usable(row, is_ours=is_ours) if row is not None else ""
+        if usable:
+            placement = Placement.BRIDGE if is_ours else Placement.NATIVE
+            message = f"with {placement} placement the pod can use {usable}"
+            yield DEVICES_DIVIDED.at(format_path(SCHEDULER), message)
+
+
+def describe_usable(row: ClassFacts, *, is_ours: bool) -> str:
+    """Describe the devices of a class that a scheduler can use; empty if it can use all."""
+    others = row.devices - row.owned
+    usable = row.owned if is_ours else others
+    if not row.owned or usable == row.devices:
+        return ""
+    return (
+        f"{usable} of {row.devices} devices of class {row.name}: {row.owned} of owned nodes, "
+        f"{others} of others"
+    )
 
 
 def report_queue(

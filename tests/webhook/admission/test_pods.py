@@ -10,7 +10,7 @@ import pytest
 from drawbridge.agreement.admission_codes import TEMPLATE_LATER
 from drawbridge.agreement.operation_codes import OTHER_WEBHOOK
 from drawbridge.dra.resource_quotas import ResourceQuota
-from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.names import ORIGINAL_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate.changes.patch import restore_original
 from tests.tables import YamlValue, load_cases
 from tests.webhook.admission.harness import (
@@ -67,9 +67,28 @@ async def test_pod_cases(case: YamlValue) -> None:
     if "resources" in case:
         resources = response.after["spec"]["containers"][0]["resources"]
         assert {k: v for k, v in resources.items() if k != "claims"} == case["resources"]
+    if "scheduler" in case:
+        assert response.after["spec"].get("schedulerName") == case["scheduler"]
+        noted = response.after["metadata"]["annotations"].get(PLACEMENT_LABEL)
+        assert noted == ("bridge" if case["scheduler"] == "drawbridge" else None)
+    for code in case.get("codes", ()):
+        assert any(code in each for each in response.warnings), response.warnings
     # The second response comes from the cache.
     second_response = await harness.pod(before, **case.get("request", {}))
     assert second_response == response
+
+
+async def test_a_changed_label_of_the_namespace_changes_the_placement_of_equal_pods() -> None:
+    cluster = FakeClusterView()
+    harness = AdmissionHarness(cluster)
+    pool = {"driver": "gpu.nvidia.com", "nodeSelector": {}}
+    harness.configure({"placement": "bridge", "ownedPools": [pool]}, FACTS)
+    schedulers = []
+    for placement in ("bridge", "native", "bridge"):
+        cluster.namespaces = {"team": {**ENFORCE, PLACEMENT_LABEL: placement}}
+        response = await harness.pod(pod({"nvidia.com/gpu": 2}))
+        schedulers.append(response.after["spec"].get("schedulerName"))
+    assert schedulers == ["drawbridge", "default-scheduler", "drawbridge"]
 
 
 async def test_audit_annotations_describe_the_translation() -> None:
