@@ -40,7 +40,7 @@ FAMILIES = {
         Family(nics.SRIOV, nics.sriov, checks.COMMON, nics.SRIOV_CONFIGS, nics.SRIOV_GROUP),
         Family(amd.DRIVER, amd.layout, checks.COMMON, amd.CONFIGS, amd.GROUP),
         Family(intel.DRIVER, intel.layout, checks.COMMON, intel.CONFIGS),
-        Family(own_class.FPGA, own_class.fpga, checks.COMMON | checks.SHARES),
+        Family(own_class.FPGA, own_class.fpga, checks.COMMON),
         Family(own_class.NIC, own_class.nic, checks.COMMON),
     )
 }
