@@ -55,6 +55,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=300.0,
         help="how long after a change the guard also respects the older inputs (default: 300)",
     )
+    webhook.add_argument(
+        "--metric-namespaces",
+        metavar="NUMBER",
+        type=_parse_count,
+        default=100,
+        help="how many namespaces drawbridge_decisions_total names; those that come later count as"
+        " other (default: 100)",
+    )
     text = "reconcile facts, templates, quotas and match conditions; one replica is the leader"
     controller = commands.add_parser("controller", help=text, description=text, allow_abbrev=False)
     controller.add_argument(
@@ -332,6 +340,7 @@ def review_options(options: argparse.Namespace) -> "ReviewOptions":
         listen=options.listen,
         drain=options.drain,
         settle=options.settle,
+        metric_namespaces=getattr(options, "metric_namespaces", 0),
     )
 
 

@@ -7,24 +7,39 @@ prometheus_client costs as much as decoding the envelope of a request.
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+OTHER: Final = "other"
+
 
 class UnlockedCounter(Collector):
-    """A counter with labels."""
+    """A counter with labels. Of the first one, values after the first ones count as `other`."""
 
     def __init__(
-        self, name: str, text: str, labels: Sequence[str], registry: CollectorRegistry
+        self,
+        name: str,
+        text: str,
+        labels: Sequence[str],
+        registry: CollectorRegistry,
+        *,
+        first_values: int | None = None,
     ) -> None:
+        self.first_values = first_values
         self._family = name, text, labels
+        self._seen: set[str] = {OTHER}
         self._counts: dict[tuple[str, ...], int] = {}
         registry.register(self)
 
     def add(self, *labels: str) -> None:
         """Increment the counter with these labels."""
+        if self.first_values is not None and labels[0] not in self._seen:
+            if len(self._seen) > self.first_values:
+                labels = (OTHER, *labels[1:])
+            self._seen.add(labels[0])
         self._counts[labels] = self._counts.get(labels, 0) + 1
 
     def collect(self) -> Iterator[Metric]:

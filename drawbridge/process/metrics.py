@@ -1,6 +1,7 @@
 """The metrics of all processes, with the names of controller-runtime where it has the same metric.
 
-Label values are bounded: never text that a user writes. Each process has one registry.
+Label values are bounded: of what users write, only the first namespaces. Each process has one
+registry.
 """
 
 import contextlib
@@ -55,12 +56,21 @@ PANICS: Final = Counter(
 )
 TRANSLATIONS: Final = UnlockedCounter(
     "drawbridge_translations",
-    "Admission responses by webhook, operation and outcome.",
+    "Admission responses by webhook, operation and outcome; dry-run is an outcome of its own.",
     ["webhook", "operation", "outcome"],
     REGISTRY,
 )
 FINDINGS: Final = UnlockedCounter(
     "drawbridge_findings", "Findings in admission responses, by code.", ["code"], REGISTRY
+)
+# The only label with a text of users.
+DECISIONS: Final = UnlockedCounter(
+    "drawbridge_decisions",
+    "Decisions about created pods that ask for devices, without dry runs. A namespace that comes"
+    " after the first ones counts as other.",
+    ["namespace", "mode", "verdict"],
+    REGISTRY,
+    first_values=0,  # `serve webhook` sets it
 )
 TEMPLATES: Final = Counter(
     "drawbridge_templates_ensured",

@@ -101,6 +101,7 @@ def check_expression(expression: str) -> list[str]:
 
 def test_the_metrics_of_the_code_are_found() -> None:
     assert METRICS["drawbridge_translations_total"] == {"webhook", "operation", "outcome"}
+    assert METRICS["drawbridge_decisions_total"] == {"namespace", "mode", "verdict"}
     assert METRICS["drawbridge_cache_age_seconds"] == {"resource"}
     assert "le" in METRICS["controller_runtime_webhook_latency_seconds_bucket"]
     assert METRICS["drawbridge_controller_leading"] == set()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
-from drawbridge.process.counters import UnlockedCounter, UnlockedHistogram
+from drawbridge.process.counters import OTHER, UnlockedCounter, UnlockedHistogram
 
 BOUNDS = (0.0005, 0.01, 0.25, 1, 5)
 LABELS = st.sampled_from(["pods", "workloads", 'a"b\\c', ""])
@@ -33,6 +33,21 @@ def test_an_unlocked_counter_exports_the_same_as_a_counter(seen: list[tuple[str,
         unlocked.add(client, kind)
         counter.labels(client, kind).inc()
     assert scrape(own) == scrape(reference)
+
+
+@given(st.lists(st.sampled_from("abcde")), st.integers(0, 4))
+def test_a_label_has_so_many_values_and_then_other_and_the_sum_stays(
+    seen: list[str], first_values: int
+) -> None:
+    registry = CollectorRegistry()
+    counter = UnlockedCounter("n", "N.", ["namespace"], registry, first_values=first_values)
+    for namespace in seen:
+        counter.add(namespace)
+    counts = {labels["namespace"]: value for _, labels, value in scrape(registry)}
+    named = list(dict.fromkeys(seen))[:first_values]
+    assert counts.keys() - {OTHER} == set(named)
+    assert {name: counts[name] for name in named} == {name: seen.count(name) for name in named}
+    assert sum(counts.values()) == len(seen)
 
 
 @given(st.lists(st.tuples(LABELS, NUMBERS)))

@@ -6,7 +6,7 @@ a bug, and the caller handles it.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -56,6 +56,7 @@ from webhook.admission.replies import (
     await_reply,
     build_command,
     build_options,
+    compose_audit,
     compose_reply,
     compose_response,
     format_finding,
@@ -222,7 +223,11 @@ class AdmissionHandler:
         response = self._apply_namespace_limits(pod, cached, pod_request)
         if pod_request.call.is_guarded:
             response = self._guard(pod, cached, response, pod_request)
-        reply = compose_reply(request, response, pod.metadata.name or pod.metadata.generate_name)
+        subject = _Subject(
+            pod.metadata.name or pod.metadata.generate_name,
+            "" if response.verdict is None else _find_owner(pod, request.namespace),
+        )
+        reply = _compose_audited(pod_request, response, cached.decision, subject)
         if pod_request.call.is_guarded or response.outcome != "translated":
             return reply
         seconds = pod_request.call.seconds
@@ -235,7 +240,7 @@ class AdmissionHandler:
         ]
         if EXISTING.issuperset(states):
             return reply
-        return self._await_templates(reply, cached.decision, states, pod_request)
+        return self._await_templates(reply, cached.decision, states, pod_request, subject)
 
     def _get_or_compose(self, pod: RawPod, pod_request: _PodRequest) -> PodResponse | Malformed:
         """Return the response from the cache, or compose it and add it to the cache."""
@@ -318,7 +323,8 @@ class AdmissionHandler:
         """Deny a pod that should have been translated, or warn."""
         decision, context = cached.decision, pod_request.context
         if pod_request.mode is Mode.REPORT:
-            return response
+            # The webhook for pods has recorded its decision.
+            return msgspec.structs.replace(response, verdict=None)
         if not (decision.replaces_requests or decision.is_denied):
             return _ALLOWED  # the webhook for pods has reported its findings
         value = review.decode_review_object(pod_request.call.body)
@@ -337,6 +343,7 @@ class AdmissionHandler:
         decision: PodDecision,
         states: Sequence[TemplateState | PendingState],
         pod_request: _PodRequest,
+        subject: "_Subject",
     ) -> Reply:
         """Wait for the templates. Deny the pod if one has a conflict or cannot be created."""
         request, context = pod_request.request, pod_request.context
@@ -354,7 +361,7 @@ class AdmissionHandler:
         more, edits = pods.check_namespace_limits(decision, ranges, quotas, context)
         options = build_options("", namespace, Mode.ENFORCE, context)
         response = compose_response(decision, options, (*findings, *more), edits)
-        return compose_reply(request, response, reply.name)
+        return _compose_audited(pod_request, response, decision, subject)
 
     def _review_update(self, request: AdmissionRequest) -> Reply:
         """Keep the translation of an updated pod. Allow all other updates unchanged."""
@@ -379,6 +386,27 @@ class AdmissionHandler:
         if not edits or any(each.severity is Severity.ERROR for each in findings):
             return compose_reply(request, response)
         return compose_reply(request, PartialResponse(response.tail, "allowed", response.codes))
+
+
+class _Subject(NamedTuple):
+    """The pod of a request, as the audit log names it."""
+
+    name: str
+    owner: str
+
+
+def _find_owner(pod: RawPod, namespace: str) -> str:
+    metadata = created_pod.decode_metadata(pod)
+    if isinstance(metadata, Malformed):
+        return ""
+    return scope.find_root_owner(namespace, metadata).partition("/")[2]
+
+
+def _compose_audited(
+    pod_request: _PodRequest, response: PartialResponse, decision: PodDecision, subject: _Subject
+) -> Reply:
+    audit = compose_audit(decision, response, pod_request.mode, subject.owner)
+    return compose_reply(pod_request.request, response, subject.name, audit)
 
 
 def _is_excluded(pod: RawPod, pod_request: _PodRequest) -> bool | Malformed:

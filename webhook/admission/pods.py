@@ -7,6 +7,7 @@ be cached while quotas change.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.removed_requests import (
     RemovedRequests,
+    describe_requests,
     describe_translation,
     find_removed_requests,
 )
@@ -35,6 +37,7 @@ _EARLIER: Final = (
     "now, but a node did a short time ago; the pod stays pending until a node does again"
 )
 _ANNOTATIONS: Final = ("metadata", "annotations")
+MAX_ASKED: Final = 16  # device resources of one pod in the audit log
 
 
 class PodDecision(msgspec.Struct, frozen=True):
@@ -46,6 +49,7 @@ class PodDecision(msgspec.Struct, frozen=True):
     removed: RemovedRequests = RemovedRequests()
     charges: Mapping[str, int] = {}
     lines: tuple[str, ...] = ()  # descriptions of the new claims
+    asked: tuple[str, ...] = ()  # descriptions of the device resources that containers request
     operations: Sequence[Mapping[str, Value]] = ()  # the edits as a JSON patch
     annotation_bytes: int = 0  # of the JSON of added annotations
 
@@ -72,8 +76,9 @@ def decide(
     by_facts = partial(translate, pod, namespace=namespace, admin_access=admin_access)
     translation = _choose(summaries.list_contexts(context), by_facts)
     findings = tuple(apply_policies(translation.findings, context.configuration.findings))
+    asked = tuple(islice(describe_requests(pod), MAX_ASKED))
     if not translation.edits:
-        return PodDecision(findings=findings)
+        return PodDecision(findings=findings, asked=asked)
     after = apply_edits(pod, translation.edits)
     removed = find_removed_requests(pod, after)
     by_name = {each.name: summaries.summarize(each, context) for each in translation.templates}
@@ -88,6 +93,7 @@ def decide(
         removed,
         charges,
         describe_translation(pod, after, described, removed),
+        asked,
         translation.operations,
         _count_annotation_bytes(translation.edits),
     )

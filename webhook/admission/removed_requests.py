@@ -4,6 +4,7 @@ The pod before and after the translation is compared, so the result does not dep
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Final
 
 import msgspec
@@ -46,6 +47,12 @@ class ContainerRequests(msgspec.Struct, frozen=True):
             yield f"{name}: {format_value(amount)} of container {self.name}"
 
 
+def describe_requests(pod: Value) -> Iterator[str]:
+    """Describe each device resource that a container of the pod requests."""
+    for container in _compare_containers(pod, {}):
+        yield from container.describe_removed()
+
+
 class RemovedRequests(msgspec.Struct, frozen=True):
     """The device requests that a translation removed from a pod."""
 
@@ -56,15 +63,17 @@ class RemovedRequests(msgspec.Struct, frozen=True):
 
 def find_removed_requests(before: Value, after: Value) -> RemovedRequests:
     """Compare a pod before and after the translation."""
-    containers = tuple(
-        _compare_container((*path, number), as_mapping(old), as_mapping(new))
-        for path in (("spec", "initContainers"), ("spec", "containers"))
-        for number, (old, new) in enumerate(
-            zip(as_list(get_value(before, path)), as_list(get_value(after, path)), strict=True)
-        )
-    )
+    containers = tuple(_compare_containers(before, after))
     names = tuple(dict.fromkeys(name for each in containers for name in each.removed))
     return RemovedRequests(names, containers, tuple(_removed_annotations(before, after)))
+
+
+def _compare_containers(before: Value, after: Value) -> Iterator[ContainerRequests]:
+    """Compare the containers of a pod with those of the other; a missing one requests nothing."""
+    for path in (("spec", "initContainers"), ("spec", "containers")):
+        pairs = zip_longest(as_list(get_value(before, path)), as_list(get_value(after, path)))
+        for number, (old, new) in enumerate(pairs):
+            yield _compare_container((*path, number), as_mapping(old), as_mapping(new))
 
 
 def _compare_container(

@@ -4,10 +4,13 @@ The texts are one-line warnings and the reason of a denial. A warning is an HTTP
 length. If the warnings do not fit, the last line names the command that prints all findings.
 """
 
+import enum
 from collections.abc import Coroutine, Iterable, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.agreement.codes import TABLES
 from drawbridge.agreement.scope import Mode
@@ -29,9 +32,32 @@ MAX_WARNING: Final = 256
 # The API server truncates the warnings of all webhooks at 4096 characters in total.
 MAX_TOTAL: Final = 3584
 _MAX_REASON: Final = 8192
+_MAX_NAME: Final = 253  # of an object
+_MAX_OWNER: Final = 400
+_MAX_CHANGES: Final = 16
 _FORBIDDEN: Final = find_names(TABLES, Trait.DEPENDS_ON_NAMESPACE)
 # A denied object does not exist, so the command reads a file.
 FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"
+
+
+class Verdict(enum.StrEnum):
+    """What became of the device requests of a pod, or in report mode would have become of them."""
+
+    TRANSLATED = enum.auto()
+    LEFT = enum.auto()
+    REFUSED = enum.auto()
+
+
+class AuditRecord(msgspec.Struct, frozen=True):
+    """The decision about a created pod, for the audit log: what it asked for, and what it became.
+
+    Texts of tenants are cut: admission runs before the API server validates the pod.
+    """
+
+    verdict: Verdict
+    mode: Mode
+    owner: str
+    changes: tuple[str, ...]
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -48,6 +74,8 @@ class Reply(msgspec.Struct, frozen=True):
     codes: tuple[str, ...] = ()
     namespace: str = ""
     name: str = ""
+    dry_run: bool = False
+    audit: AuditRecord | None = None
 
 
 PendingReply = Coroutine[Any, Any, Reply]
@@ -77,6 +105,7 @@ class PartialResponse(msgspec.Struct, frozen=True):
     outcome: str
     codes: tuple[str, ...] = ()
     has_command: bool = False  # whether it contains the command, and so the name of the pod
+    verdict: Verdict | None = None  # None if the pod asks for nothing
 
 
 class PodResponse(msgspec.Struct, frozen=True):
@@ -104,7 +133,12 @@ def build_options(
     return ResponseOptions(mode, context.facts_digest, build_command(name, namespace, mode))
 
 
-def compose_reply(request: RequestEnvelope, response: PartialResponse, name: str = "") -> Reply:
+def compose_reply(
+    request: RequestEnvelope,
+    response: PartialResponse,
+    name: str = "",
+    audit: AuditRecord | None = None,
+) -> Reply:
     """Compose the reply for a request. `name` replaces the name in the request."""
     return Reply(
         200,
@@ -114,8 +148,23 @@ def compose_reply(request: RequestEnvelope, response: PartialResponse, name: str
         response.outcome,
         response.codes,
         request.namespace,
-        name or request.name,
+        sanitize(name or request.name, _MAX_NAME),
+        bool(request.dry_run),
+        audit,
     )
+
+
+def compose_audit(
+    decision: PodDecision, response: PartialResponse, mode: Mode, owner: str
+) -> AuditRecord | None:
+    """Compose the audit record of a decision; None if the pod asks for nothing."""
+    verdict = response.verdict
+    if verdict is None:
+        return None
+    unchanged = (f"{asked} -> {verdict}" for asked in decision.asked)
+    changes = decision.lines if verdict is Verdict.TRANSLATED else unchanged
+    shown = tuple(shorten(each) for each in islice(changes, _MAX_CHANGES))
+    return AuditRecord(verdict, mode, sanitize(owner, _MAX_OWNER), shown)
 
 
 def reply_invalid(request: RequestEnvelope, why: str) -> Reply:
@@ -165,17 +214,18 @@ def compose_response(
     """Compose the response to a decision, with findings and edits that the namespace adds."""
     findings = (*decision.findings, *more_findings)
     denied = any(each.severity is Severity.ERROR for each in findings)
+    verdict = _decide_verdict(decision, denied=denied)
     if options.mode is Mode.REPORT:
-        return _compose_report(decision, findings, options, denied=denied)
+        return replace(_compose_report(decision, findings, options, denied=denied), verdict=verdict)
     if denied:
-        return compose_refusal(findings, options.file_command)
+        return replace(compose_refusal(findings, options.file_command), verdict=verdict)
     codes = tuple(dict.fromkeys(each.code for each in findings))
     lines = [f"translated: {each}" for each in decision.lines]
     warnings = select_warnings(lines, findings, options.command)
     has_command = _ends_with_command(warnings, options)
     if not decision.edits:
         tail = compose_allowed((), warnings, _audit("", codes))
-        return PartialResponse(tail, "allowed", codes, has_command)
+        return PartialResponse(tail, "allowed", codes, has_command, verdict)
     audit = _audit("translated", codes)
     if decision.templates:
         audit["templates"] = ",".join(each.name for each in decision.templates)
@@ -183,7 +233,15 @@ def compose_response(
         audit["facts"] = options.digest
     patch = [*decision.operations, *to_operations(more_edits)]
     tail = compose_allowed(patch, warnings, audit)
-    return PartialResponse(tail, "translated", codes, has_command)
+    return PartialResponse(tail, "translated", codes, has_command, verdict)
+
+
+def _decide_verdict(decision: PodDecision, *, denied: bool) -> Verdict | None:
+    if denied:
+        return Verdict.REFUSED
+    if decision.edits:
+        return Verdict.TRANSLATED
+    return Verdict.LEFT if decision.asked else None
 
 
 def compose_refusal(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
 from aiohttp import web
 
 from drawbridge.process import metrics, review, timeouts
@@ -31,7 +32,8 @@ _UNKNOWN: Final = "unknown"
 _MAX_ROUTES: Final = 256  # cached paths with their query; the API server sends two
 MIB: Final = 1 << 20
 _REASONS: Final = {500: "InternalError", 504: "Timeout"}
-# Outcomes that change pods are logged at info. The others need the level debug.
+# Decisions about pods, and outcomes that change objects, are logged at info. The others need the
+# level debug.
 _LOG_LEVELS: Final = {"translated": logging.INFO, "denied": logging.INFO, "error": logging.ERROR}
 
 
@@ -199,13 +201,19 @@ def _respond_error(uid: str, status: int, message: str, route: _Route) -> web.Re
 
 
 def _record(reply: Reply, route: _Route, started: float) -> None:
-    """Count and log a reply."""
-    metrics.TRANSLATIONS.add(route.webhook, reply.operation, reply.outcome)
-    for code in reply.codes:
+    """Count and log a reply. A dry run is logged, and counts as nothing but a dry run."""
+    audit, is_dry_run = reply.audit, reply.dry_run and reply.outcome != "error"
+    counted = "dry-run" if is_dry_run else reply.outcome
+    metrics.TRANSLATIONS.add(route.webhook, reply.operation, counted)
+    for code in () if is_dry_run else reply.codes:
         metrics.FINDINGS.add(code)
-    level = _LOG_LEVELS.get(reply.outcome, logging.DEBUG)
+    if audit is not None and not is_dry_run:
+        metrics.DECISIONS.add(reply.namespace, audit.mode, audit.verdict)
+    least = logging.DEBUG if audit is None else logging.INFO
+    level = _LOG_LEVELS.get(reply.outcome, least)
     if not _LOG.isEnabledFor(level):
         return
+    decided = {} if audit is None else msgspec.structs.asdict(audit)
     log_event_buffered(
         _LOG,
         level,
@@ -216,5 +224,7 @@ def _record(reply: Reply, route: _Route, started: float) -> None:
         namespace=reply.namespace,
         name=reply.name,
         codes=reply.codes,
+        dryRun=reply.dry_run,
+        **decided,
         ms=round((time.perf_counter() - started) * 1000, 2),
     )

@@ -108,6 +108,7 @@ async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
         lambda: (webhook.worker.start(), *webhook.cluster.caches.run()),
         collectors,
     )
+    metrics.DECISIONS.first_values = options.metric_namespaces
     async with contextlib.aclosing(webhook.worker):
         await serve_reviews(options, certificate, process, service)
 

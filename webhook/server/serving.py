@@ -28,6 +28,7 @@ class ReviewOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a process that answers reviews; `drain` and `settle` in seconds.
 
     `settle` is how long the guard respects older inputs, or the judge refuses nothing.
+    `metric_namespaces` is how many namespaces the counter of decisions names.
     """
 
     process: ProcessOptions
@@ -35,6 +36,7 @@ class ReviewOptions(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address
     drain: float
     settle: float
+    metric_namespaces: int = 0
 
 
 class ReviewService(NamedTuple):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from tests.webhook.admission.harness import (
     ENFORCE,
     AdmissionHarness,
     FakeClusterView,
+    Response,
     pod,
     review,
 )
@@ -25,6 +27,7 @@ from webhook.admission.replies import await_reply
 
 pytestmark = pytest.mark.asyncio
 CASES = load_cases(Path(__file__).parent / "cases" / "pods.yaml")
+AUDIT_CASES = load_cases(Path(__file__).parent / "cases" / "audit.yaml")
 # A device plugin advertised the name on no node, and a DeviceClass exists.
 FACTS = {
     "classes": [{"name": "gpu.nvidia.com", "drivers": ["gpu.nvidia.com"], "devices": 8}],
@@ -38,6 +41,40 @@ def build_pod(case: YamlValue) -> YamlValue:
     given = case["pod"]
     metadata = {"name": "p", "namespace": "team", **given.get("metadata", {})}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": given["spec"]}
+
+
+def as_dry_run(response: Response) -> Response:
+    """Return the response as metrics and logs see it after a dry run."""
+    return replace(response, reply=msgspec.structs.replace(response.reply, dry_run=True))
+
+
+@pytest.mark.parametrize("case", AUDIT_CASES, ids=lambda case: case["name"])
+async def test_audit_record_cases(case: YamlValue) -> None:
+    harness = AdmissionHarness(FakeClusterView(namespaces={"team": case.get("labels", ENFORCE)}))
+    harness.configure({}, case.get("facts", FACTS))
+    send = harness.guarded_pod if case.get("guarded") else harness.pod
+    replies = [(await send(build_pod(case), **case.get("request", {}))).reply for _ in range(2)]
+    assert [each.dry_run for each in replies] == [case.get("request", {}).get("dryRun", False)] * 2
+    # The second answer is a cached one.
+    written = [msgspec.json.decode(msgspec.json.encode(each.audit)) for each in replies]
+    assert written == [case["audit"]] * 2
+
+
+async def test_texts_of_a_tenant_are_cut_and_printable_in_the_audit_record() -> None:
+    harness, hostile = AdmissionHarness(), pod({"nvidia.com/gpu": 1})
+    hostile["metadata"]["name"] = "x\n{}" + "y" * 10_000
+    hostile["metadata"]["ownerReferences"] = [
+        {"kind": "Job\u202e", "name": "z" * 10_000, "controller": True}
+    ]
+    limits = {f"nvidia.com/mig-{n}g.5gb": 1 for n in range(1000)}
+    hostile["spec"]["containers"] = [
+        {"name": "c\r\n" + "d" * 10_000, "resources": {"limits": limits}} for _ in range(3)
+    ]
+    reply = (await harness.pod(hostile)).reply
+    assert reply.audit is not None
+    texts = [reply.name, reply.audit.owner, *reply.audit.changes]
+    assert all(text.isprintable() and len(text) <= 400 for text in texts)
+    assert len(texts) <= 18
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -113,7 +150,7 @@ async def test_a_dry_run_gets_the_same_response_and_creates_no_template() -> Non
     assert harness.store.stored == {}
     assert "create" not in harness.store.calls
     done = await harness.pod(pod({"nvidia.com/gpu": 1}))
-    assert tried == done
+    assert tried == as_dry_run(done)
     assert len(harness.store.stored) == 1
 
 
@@ -127,7 +164,7 @@ async def test_a_dry_run_reports_a_template_conflict() -> None:
     tried = await harness.pod(pod({"nvidia.com/gpu": 1}), dryRun=True)
     harness.clock.advance(minutes=5)
     real = await harness.pod(pod({"nvidia.com/gpu": 1}))
-    assert tried == real
+    assert tried == as_dry_run(real)
     assert real.status["code"] == 403
     assert (
         "TemplateTaken: spec.resourceClaims: ResourceClaimTemplate team/" in real.status["message"]

@@ -30,6 +30,7 @@ class FakeReviewHandler:
         self.unblocked = asyncio.Event()
         self.unblocked.set()
         self.error: Exception | None = None
+        self.audited = Reply(200, b"")
         self._changed = asyncio.Event()
 
     async def review_pod(self, body: bytes, seconds: float | None = None, _peer: str = "") -> Reply:
@@ -71,7 +72,8 @@ class FakeReviewHandler:
         if not uid:
             return Reply(status=400, body=b"{}", outcome="error")
         response = {"response": {"uid": uid, "allowed": True}}
-        return Reply(status=200, body=msgspec.json.encode(response), uid=uid, operation="CREATE")
+        body = msgspec.json.encode(response)
+        return msgspec.structs.replace(self.audited, body=body, uid=uid, operation="CREATE")
 
 
 class WebhookServer(NamedTuple):

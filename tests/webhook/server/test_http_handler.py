@@ -3,14 +3,18 @@
 import asyncio
 import contextlib
 import json
+import logging
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from drawbridge.agreement.scope import Mode
 from drawbridge.process import metrics
 from tests.process.http_client import Connection, Response, request, review
 from tests.tables import YamlValue, load_cases
 from tests.webhook.server.served import WebhookServer, serve
+from webhook.admission.replies import AuditRecord, Reply, Verdict
 from webhook.server.http_handler import RequestLimits
 
 CASES = load_cases(Path(__file__).parent / "cases" / "requests.yaml")
@@ -295,6 +299,69 @@ def test_bytes_that_are_not_http_get_400_without_a_stack(
 
     assert asyncio.run(play()).status == 400
     assert not any(record.exc_info for record in caplog.records)
+
+
+AUDITED = Reply(
+    200,
+    b"",
+    outcome="translated",
+    codes=("TolerationAdded",),
+    namespace="audited",
+    audit=AuditRecord(Verdict.TRANSLATED, Mode.ENFORCE, "Job/train", ("a -> b",)),
+)
+
+
+def sample(name: str, **labels: str) -> float:
+    return metrics.REGISTRY.get_sample_value(name, labels) or 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "counts"),
+    [
+        ({}, "translated", [1, 1, 1]),
+        ({"dry_run": True}, "dry-run", [0, 0, 1]),
+        ({"dry_run": True, "audit": None, "outcome": "error"}, "error", [0, 1, 1]),
+        ({"audit": None, "outcome": "allowed"}, "allowed", [0, 1, 1]),
+    ],
+)
+def test_a_dry_run_is_logged_and_counts_as_a_dry_run_only(
+    changes: dict[str, YamlValue],
+    outcome: str,
+    counts: list[int],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reply = msgspec.structs.replace(AUDITED, **changes)
+
+    def count() -> list[float]:
+        return [
+            sample(
+                "drawbridge_decisions_total",
+                namespace="other", mode="enforce", verdict="translated",
+            ),
+            sample("drawbridge_findings_total", code="TolerationAdded"),
+            sample(
+                "drawbridge_translations_total",
+                webhook="pods", operation="CREATE", outcome=outcome,
+            ),
+        ]  # fmt: skip
+
+    async def play() -> None:
+        async with serve(tmp_path) as server:
+            server.reviews.audited = reply
+            await server.send(request(body=review()))
+
+    before = count()
+    with caplog.at_level(logging.DEBUG, "serve.admission"):
+        asyncio.run(play())
+    added = [new - old for new, old in zip(count(), before, strict=True)]
+    assert added == counts
+    (line,) = [each for each in caplog.records if each.name == "serve.admission"]
+    fields = getattr(line, "fields", {})
+    assert fields["dryRun"] is reply.dry_run
+    if reply.audit is not None:
+        assert line.levelno >= logging.INFO
+        assert (fields["owner"], fields["changes"]) == ("Job/train", ("a -> b",))
 
 
 def test_above_the_connection_limit_the_longest_idle_connection_is_closed(tmp_path: Path) -> None:
