@@ -1,17 +1,20 @@
 """`drawbridge explain`: shows the requests of a pod or workload, its claims, devices and problems.
 
-Of a workload, it shows how many pods have their devices, and one pod that lacks something.
+Of a workload, it shows how many pods have their devices, and one pod that lacks something. Of a
+node, it shows what it offers and who holds its devices.
 """
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from cli.input import allocator_api
 from cli.input.allocator_api import Json, ask_allocator, ask_found_allocator
 from cli.input.explained_objects import read_subject
+from cli.input.held_objects import read_held
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.cluster_options import (
@@ -20,12 +23,24 @@ from cli.terminal.cluster_options import (
     add_manifests_option,
     add_namespace_option,
 )
+from cli.terminal.durations import format_age
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
+from cli.who import format_holders
 from drawbridge.documents.document import LocatedFinding
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Severity
-from drawbridge.report.explain import AllocatedDevice, Explanation, explain
+from drawbridge.report.device_holders import find_holders
+from drawbridge.report.explain import (
+    AllocatedDevice,
+    Explanation,
+    PodObjects,
+    SeenEvent,
+    explain,
+)
+from drawbridge.report.node import explain_node, format_node
 from drawbridge.report.tables import align_columns, escape_unprintable
 from drawbridge.report.workloads import (
     WorkloadExplanation,
@@ -33,23 +48,32 @@ from drawbridge.report.workloads import (
     explain_manifest,
     explain_workload,
     is_created,
+    parse_node,
 )
 from drawbridge.translate.changes.scheduler import DEFAULT as DEFAULT_SCHEDULER
 from drawbridge.translate.changes.scheduler import OURS
+from drawbridge.translate.legacy.pod_view import as_mapping
+
+if TYPE_CHECKING:
+    from cli.simulation.waiting_pod import WaitingPod
 
 NAME = "explain"
 EXIT_CODES = {
-    DONE: "all pods have their node and devices",
+    DONE: "all pods have their node and devices, or the node exists",
     NOTICE: "a pod lacks its node or a device, or a wanted pod does not exist",
-    BAD: "the pod or workload does not exist, or bad input",
+    BAD: "the pod, workload or node does not exist, or bad input",
 }
 
 
 class Told(NamedTuple):
-    """What the allocator said about a pod, or why it was not asked about a pod that waits."""
+    """What the allocator said about a pod, or why it was not asked about a pod that waits.
+
+    Of a pod that waits without an answer: the simulation.
+    """
 
     answer: Json | None = None
     not_asked: str = ""
+    waiting: "WaitingPod | None" = None
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +81,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "pod",
         metavar="POD|TYPE/NAME",
-        help="name of a pod, namespace/name, or a workload such as deploy/train",
+        help="name of a pod, namespace/name, a workload such as deploy/train, or node/NAME",
     )
     add_namespace_option(parser)
     add_manifests_option(parser, required=False)
@@ -70,6 +94,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Explain the pod or workload; the exit code shows whether all pods have their devices."""
     findings: list[LocatedFinding] = []
+    if node := parse_node(options.pod):
+        return _explain_node(node, options, streams)
     try:
         objects = read_subject(options, streams, findings)
     except ClusterReadError as error:
@@ -80,13 +106,45 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     else:
         done = explain(objects) if is_created(objects) else explain_manifest(objects)
     pods = done.explained if isinstance(done, WorkloadExplanation) else (done,)
-    told = {each.pod: ask_about(options, each, findings) for each in pods}
+    values = {_full_name(each): each for each in _pods_of(objects)}
+    told = {
+        each.pod: ask_about(options, each, values.get(each.pod), streams, findings) for each in pods
+    }
     output.print_findings(findings, streams.err)
     _print_explanations(options, done, told, streams)
     if any(each.finding.severity is Severity.ERROR for each in findings):
         return BAD
     complete = done.complete if isinstance(done, WorkloadExplanation) else done.placed
     return DONE if complete else NOTICE
+
+
+def _explain_node(node: str, options: argparse.Namespace, streams: Streams) -> int:
+    findings: list[LocatedFinding] = []
+    options.cluster = [*options.filename, *options.cluster]
+    try:
+        objects = read_held(options, node, streams, findings)
+    except ClusterReadError as error:
+        return output.print_unreadable([*findings, error.located], options.output, streams)
+    held = [each for each in find_holders(objects.held) if each.node == node]
+    done = explain_node(node, objects.node, objects.held.slices, held, objects.events)
+    output.print_findings(findings, streams.err)
+    if options.output != "text":
+        output.print_value(msgspec.to_builtins(done), options.output, streams.out)
+        return DONE
+    now = datetime.now(UTC)
+    for line in (*format_node(done), *(format_holders(held, now) if held else ())):
+        streams.out.write(f"{escape_unprintable(line)}\n")
+    _print_events(done.events, now, streams)
+    return DONE
+
+
+def _pods_of(objects: PodObjects | WorkloadObjects) -> Iterable[Value]:
+    return objects.pods if isinstance(objects, WorkloadObjects) else (objects.pod,)
+
+
+def _full_name(pod: Value) -> str:
+    metadata = as_mapping(get_value(pod, ("metadata",)))
+    return f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
 
 
 def _print_explanations(
@@ -116,25 +174,35 @@ def _add_told(data: dict[str, object], told: Told, *, asked: bool) -> None:
         data["allocator"] = told.answer
     elif told.not_asked:
         data["allocatorNotAsked"] = told.not_asked
+    if told.waiting is not None:
+        from cli.simulation.waiting_pod import waiting_as_data  # noqa: PLC0415  # loaded on demand
+
+        data |= waiting_as_data(told.waiting)
 
 
 # --- text output ---------------------------------------------------------------------------------
 
 
 def _print_text(explanation: Explanation, streams: Streams, more: Iterable[str]) -> None:
-    for line in (*format_explanation(explanation), *more):
+    now = datetime.now(UTC)
+    for line in (*format_explanation(explanation, now), *more):
         streams.out.write(f"{escape_unprintable(line)}\n")
     findings = (LocatedFinding(each) for each in explanation.findings)
     output.print_findings(findings, streams.out, color=streams.color)
-    for event in explanation.events:
-        streams.out.write(f"event: {escape_unprintable(event)}\n")
+    _print_events(explanation.events, now, streams)
+
+
+def _print_events(events: Iterable[SeenEvent], now: datetime, streams: Streams) -> None:
+    for event in events:
+        age = format_age(event.time, now)
+        before = f"{age} ago: " if age else ""
+        streams.out.write(f"event: {before}{escape_unprintable(event.text)}\n")
 
 
 def _print_workload(done: WorkloadExplanation, streams: Streams) -> None:
     for line in _format_workload(done):
         streams.out.write(f"{escape_unprintable(line)}\n")
-    for event in done.events:
-        streams.out.write(f"event: {escape_unprintable(event)}\n")
+    _print_events(done.events, datetime.now(UTC), streams)
 
 
 def _format_workload(done: WorkloadExplanation) -> Iterator[str]:
@@ -153,9 +221,11 @@ def _format_workload(done: WorkloadExplanation) -> Iterator[str]:
         yield f"  without: {names}"
 
 
-def format_explanation(pod: Explanation) -> Iterator[str]:
+def format_explanation(pod: Explanation, now: datetime) -> Iterator[str]:
     """Format the explanation: the original requests, then each claim with its devices."""
-    yield f"{pod.pod}: {pod.phase}" + (f" on {pod.node}" if pod.node else "")
+    created = format_age(pod.created, now)
+    age = f", created {created} ago" if created else ""
+    yield f"{pod.pod}: {pod.phase}" + (f" on {pod.node}" if pod.node else "") + age
     if pod.mode:
         yield f"  namespace mode: {pod.mode}"
     if pod.scheduler != DEFAULT_SCHEDULER:
@@ -169,7 +239,8 @@ def format_explanation(pod: Explanation) -> Iterator[str]:
     for claim in pod.claims:
         template = f" from template {claim.template}" if claim.template else ""
         source = f" (devices from {claim.allocator})" if claim.allocator else ""
-        state = f"{claim.state}{source}"
+        since = format_age(claim.allocated, now)
+        state = f"{claim.state}{source}" + (f", allocated {since} ago" if since else "")
         yield f"  claim {claim.name}{template}: {claim.claim or 'not created'}, {state}"
         yield from (f"    {each}" for each in claim.requests)
         if claim.containers:
@@ -184,11 +255,16 @@ def _device_rows(devices: tuple[AllocatedDevice, ...]) -> Iterator[tuple[str, ..
 
 
 def ask_about(
-    options: argparse.Namespace, pod: Explanation, findings: list[LocatedFinding]
+    options: argparse.Namespace,
+    pod: Explanation,
+    value: Value,
+    streams: Streams,
+    findings: list[LocatedFinding],
 ) -> Told:
     """Ask about a pod; without an answer, the output is that of the others.
 
-    Without a URL, the allocator of a live cluster is asked about a pod that waits for it.
+    Without a URL, a pod of a live cluster that waits for devices is asked about: the allocator of
+    its scheduler, or without that a simulation.
     """
     namespace, _, name = pod.pod.partition("/")
     body = {"namespace": namespace, "name": name}
@@ -199,12 +275,19 @@ def ask_about(
             findings.append(error.located)
             return Told()
     is_live = not (options.filename or options.cluster)
-    if not is_live or pod.scheduler != OURS or pod.placed:
+    if not is_live or pod.placed or value is None:
         return Told()
-    try:
-        return Told(ask_found_allocator(options, "/v1/explain", body).response)
-    except ClusterReadError as error:
-        return Told(not_asked=error.finding.message)
+    not_asked = ""
+    if pod.scheduler == OURS:
+        try:
+            return Told(ask_found_allocator(options, "/v1/explain", body).response)
+        except ClusterReadError as error:
+            not_asked = error.finding.message
+    if pod.node is not None or not (pod.claims or pod.asked):
+        return Told(not_asked=not_asked)
+    from cli.simulation.waiting_pod import simulate_waiting  # noqa: PLC0415  # loads the CEL engine
+
+    return Told(not_asked=not_asked, waiting=simulate_waiting(options, value, streams))
 
 
 def format_told(told: Told) -> Iterator[str]:
@@ -213,6 +296,10 @@ def format_told(told: Told) -> Iterator[str]:
         yield f"  allocator: not asked: {told.not_asked}"
     if told.answer is not None:
         yield from _format_answer(told.answer)
+    if told.waiting is not None:
+        from cli.simulation.waiting_pod import format_waiting  # noqa: PLC0415  # loaded on demand
+
+        yield from format_waiting(told.waiting)
 
 
 def _format_answer(told: Json) -> Iterator[str]:

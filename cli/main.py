@@ -20,6 +20,10 @@ from cli.terminal.streams import Streams, process_streams
 
 # The module and the summary of each command. The help needs the summaries without the modules.
 COMMANDS = {
+    "audit": (
+        "cli.audit",
+        "show what was translated, left and refused, by namespace and owner",
+    ),
     "cel": (
         "cli.cel",
         "evaluate a CEL selector on the devices of an inventory, or a batch of selectors",
@@ -33,7 +37,7 @@ COMMANDS = {
     "doctor": ("cli.doctor", "check a live cluster, the installation and your rights"),
     "explain": (
         "cli.explain",
-        "show the requests of a pod or workload, its claims, its devices and its problems",
+        "show the requests of a pod or workload, its claims and problems, or the devices of a node",
     ),
     "facts": ("cli.facts", "print the facts about a cluster that decide translations"),
     "help": (
@@ -53,6 +57,7 @@ COMMANDS = {
         "translate device-plugin requests in manifests into resource claims",
     ),
     "undo": ("cli.undo", "restore the original requests in translated manifests"),
+    "who": ("cli.who", "show the claims and pods that hold devices, also of device plugins"),
 }
 
 BUG, BROKEN_PIPE = 3, 141
@@ -87,6 +92,7 @@ class Command(Protocol):
 if TYPE_CHECKING:
     # All commands, so that a type checker compares each with the protocol.
     from cli import (
+        audit,
         cel,
         check,
         completion,
@@ -101,12 +107,13 @@ if TYPE_CHECKING:
         simulate,
         translate,
         undo,
+        who,
     )
     from cli import help as help_
 
     _: tuple[Command, ...] = (
-        cel, check, completion, config, doctor, explain, facts, help_, lint, off, on, serve,
-        simulate, translate, undo,
+        audit, cel, check, completion, config, doctor, explain, facts, help_, lint, off, on, serve,
+        simulate, translate, undo, who,
     )  # fmt: skip
 
 

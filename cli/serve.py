@@ -4,6 +4,7 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
+from cli.terminal.durations import parse_duration
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
 from drawbridge.names import SCHEDULER_LEASE
@@ -21,8 +22,6 @@ EXIT_CODES = {DONE: "stopped by SIGTERM or SIGINT", BAD: "bad input"}
 # The processes with a serving certificate.
 CERTIFIED = ("webhook", "judge", "allocator")
 _MANAGED = "managed"
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_MAX_DURATION = 3_650 * 86_400.0
 # The plugin of the kube-scheduler gives an attempt to bind up after 120 s.
 _MAX_BIND_WAIT = 110.0
 # Upstream's default of `bindingTimeout`.
@@ -205,7 +204,7 @@ def _add_leaf_life(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--leaf-life",
         metavar="DURATION",
-        type=_parse_duration,
+        type=parse_duration,
         default=7 * 86_400.0,
         help="validity of a certificate that this process signs, for example 12h (default: 7d)",
     )
@@ -222,7 +221,7 @@ def _add_authority(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ca-life",
         metavar="DURATION",
-        type=_parse_duration,
+        type=parse_duration,
         default=365 * 86_400.0,
         help="validity of a new CA, which is replaced after two thirds of it (default: 365d)",
     )
@@ -293,18 +292,6 @@ def _parse_count(text: str) -> int:
 
 def _parse_bind_wait(text: str) -> float:
     return _parse_seconds(text, _MAX_BIND_WAIT)
-
-
-def _parse_duration(text: str) -> float:
-    """Read seconds, or a number with the unit s, m, h or d."""
-    number, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
-    try:
-        seconds = float(number) * _UNITS[unit]
-    except ValueError:
-        seconds = -1
-    if not 1 <= seconds <= _MAX_DURATION:
-        raise argparse.ArgumentTypeError(f"{text}: must be between 1s and 3650d, such as 12h")
-    return seconds
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:

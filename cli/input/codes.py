@@ -48,6 +48,13 @@ POD_UNKNOWN = CODES.define(
     example="Pod train not found in namespace default",
     remedy="Check the name, and set the namespace with `-n`. For a workload, pass TYPE/NAME.",
 )
+DEVICE_UNKNOWN = CODES.define(
+    "DeviceUnknown",
+    Severity.ERROR,
+    text="The node does not exist, or no driver publishes a device of this name on it.",
+    example="node gpu-7 has no device gpu-9",
+    remedy="`drawbridge who` without a name lists all devices that are held.",
+)
 
 KUSTOMIZATION_NOT_BUILT = CODES.define(
     "KustomizationNotBuilt",

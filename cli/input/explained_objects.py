@@ -4,19 +4,18 @@ Reads a live cluster, or files.
 """
 
 import argparse
-from collections.abc import Awaitable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from cli.input import codes, live_cluster
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
-from drawbridge.api_error import ApiError
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.names import NAMESPACE, SCHEDULER_LEASE
-from drawbridge.report.explain import PodObjects, referenced_names
+from drawbridge.report.explain import PodObjects, event_subject, referenced_names
 from drawbridge.report.scheduling import is_untried
 from drawbridge.report.workloads import (
     WorkloadObjects,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from drawbridge.cluster.resources import Resource
     from drawbridge.cluster.session import Session
 
-T = TypeVar("T")
 Subject = PodObjects | WorkloadObjects
 _DEFAULT = "default"
 
@@ -113,9 +111,8 @@ def _read_from_files(by_kind: _ByKind, named: _Named, text: str) -> Subject:
         (each for each in by_kind.get("Namespace", ()) if _name(each) == namespace), None
     )
     if workload is None:
-        about = [each for each in events if _is_about(each, named.name)]
         leases = [each for each in by_kind.get("Lease", ()) if _name(each) == SCHEDULER_LEASE]
-        return PodObjects(value, claims, templates, about, labelled, (*leases, None)[0])
+        return PodObjects(value, claims, templates, events, labelled, (*leases, None)[0])
     pods = [each for each in by_kind.get("Pod", ()) if _namespace(each) == namespace]
     pods_of_workload = list(find_pods(value, workload.kind, pods))
     return WorkloadObjects(
@@ -154,22 +151,7 @@ def _namespace(value: Value) -> str:
 
 def _is_in(event: Value, namespace: str) -> bool:
     """Tell whether an event, of either Event API, is about an object of the namespace."""
-    subjects = (get_value(event, (part,)) for part in ("regarding", "involvedObject"))
-    return any(
-        (get_value(subject, ("namespace",)) or _DEFAULT) == namespace
-        for subject in subjects
-        if subject is not None
-    )
-
-
-def _is_about(event: Value, name: str) -> bool:
-    """Tell whether an event is about the pod."""
-    subjects = (get_value(event, (part,)) for part in ("regarding", "involvedObject"))
-    wanted = ("Pod", name)
-    return any(
-        (get_value(subject, ("kind",)), get_value(subject, ("name",))) == wanted
-        for subject in subjects
-    )
+    return (event_subject(event).get("namespace") or _DEFAULT) == namespace
 
 
 # --- a live cluster ------------------------------------------------------------------------------
@@ -207,7 +189,7 @@ async def _read_lease(session: "Session", findings: list[LocatedFinding]) -> Val
         )
         return lease or {}
 
-    return await _if_allowed(read(), findings)
+    return await live_cluster.read_if_allowed(read(), findings)
 
 
 async def _read_workload(
@@ -247,7 +229,7 @@ async def _read_events(
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
     reading = live_cluster.list_objects(session, resources.EVENTS, namespace, selector)
-    return await _if_allowed(reading, findings) or []
+    return await live_cluster.read_if_allowed(reading, findings) or []
 
 
 async def _read_namespace(
@@ -256,7 +238,7 @@ async def _read_namespace(
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
     reading = live_cluster.read_object(session, resources.NAMESPACES, namespace)
-    return await _if_allowed(reading, findings)
+    return await live_cluster.read_if_allowed(reading, findings)
 
 
 async def _read_existing(
@@ -269,14 +251,3 @@ async def _read_existing(
         if existing is not None:
             objects[name] = existing
     return objects
-
-
-async def _if_allowed(reading: Awaitable[T], findings: list[LocatedFinding]) -> T | None:
-    """Read an optional object; add a finding if access is forbidden."""
-    try:
-        return await reading
-    except ApiError as error:
-        if error.code != 403:
-            raise
-        findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", error.message)))
-        return None

@@ -100,6 +100,17 @@ async def list_kinds(
     return values
 
 
+async def read_if_allowed(reading: Awaitable[T], findings: list[LocatedFinding]) -> T | None:
+    """Read an optional part; add a finding if access is forbidden."""
+    try:
+        return await reading
+    except ApiError as error:
+        if error.code != 403:
+            raise
+        findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", error.message)))
+        return None
+
+
 def as_documents(values: Iterable[Mapping[str, Value]]) -> list[Document]:
     """Convert objects to the documents that commands read from files."""
     document = {"apiVersion": "v1", "kind": "List", "items": [*values]}

@@ -4,7 +4,7 @@ Also keeps what the structs of `drawbridge.dra` do not have: allocations as writ
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,10 +87,16 @@ class SimulationInput:
     is_live: bool = False
 
 
-def read_input(options: argparse.Namespace, streams: Streams) -> SimulationInput:
-    """Read all objects and options; errors in them are in `findings`."""
+def read_input(
+    options: argparse.Namespace, streams: Streams, waiting: Iterable[Document] = ()
+) -> SimulationInput:
+    """Read all objects and options; errors in them are in `findings`.
+
+    The pods of the cluster that are `waiting` are placed, too.
+    """
     details = ObjectDetails()
     live = read_live_cluster(options, streams)
+    live = live._replace(documents=(*live.documents, *waiting))
     objects = sort_documents(_read(options, streams, details, live))
     objects = replace(objects, places=details.places)
     findings = [*live.findings, *objects.findings]

@@ -194,7 +194,12 @@ def _format_reasons(
     if before != subject and len(placement.reasons) > 1:
         yield escape_unprintable(f"{indent}for the same reasons as {before}")
         return
-    yield from (escape_unprintable(f"{indent}{_reason(reason)}") for reason in placement.reasons)
+    yield from format_reasons(placement.reasons, indent)
+
+
+def format_reasons(reasons: Iterable[Reason], indent: str) -> Iterator[str]:
+    """Format why no node takes a pod."""
+    yield from (escape_unprintable(f"{indent}{_reason(reason)}") for reason in reasons)
 
 
 def _format_workload(

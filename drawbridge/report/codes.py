@@ -90,9 +90,8 @@ CLAIM_PENDING = CODES.define(
     text="The scheduler has not allocated devices to the claim yet.",
     example="ResourceClaim/team-a/train-drawbridge-x7k2p: no devices allocated",
     remedy=(
-        "Check the events of the pod. Save the pod, its claims, and the Nodes, ResourceSlices and "
-        "DeviceClasses of the cluster to files, and run `drawbridge simulate --cluster PATH` on "
-        "them to see why no node fits."
+        "Run `drawbridge explain` for the pod in the live cluster to see why no node fits. From "
+        "files of all its objects, `drawbridge simulate --cluster PATH` says the same."
     ),
 )
 CLAIM_NOT_RESERVED = CODES.define(
@@ -109,8 +108,8 @@ POD_PENDING = CODES.define(
     text="The scheduler has not assigned the pod to a node. The message is from the scheduler.",
     example="Pod/team-a/train: 0/8 nodes are available: 8 cannot allocate all claims",
     remedy=(
-        "Free or add the resources that the message names. Run `drawbridge simulate --cluster "
-        "PATH` on the objects of the cluster to see the reason for each device."
+        "Free or add the resources that the message names. In a live cluster, `drawbridge explain` "
+        "shows the reason for each device."
     ),
 )
 DEVICES_NOT_PREPARED = CODES.define(

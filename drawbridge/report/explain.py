@@ -81,6 +81,20 @@ class ExplainedClaim(msgspec.Struct, frozen=True):
     requests: tuple[str, ...] = ()
     devices: tuple[AllocatedDevice, ...] = ()
     allocator: str | None = None  # of an allocated claim, if it is Drawbridge's
+    allocated: str | None = None  # when it was
+
+
+class SeenEvent(msgspec.Struct, frozen=True):
+    """What an Event says, and when it was last seen; empty if that is unknown."""
+
+    time: str
+    reason: str
+    message: str
+
+    @property
+    def text(self) -> str:
+        """The reason and the message."""
+        return f"{self.reason}: {self.message}"
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -98,7 +112,8 @@ class Explanation(msgspec.Struct, frozen=True):
     hints: Mapping[str, str]  # annotations and labels that the translation removed
     claims: tuple[ExplainedClaim, ...]
     findings: tuple[Finding, ...]
-    events: tuple[str, ...]
+    events: tuple[SeenEvent, ...]
+    created: str | None = None
 
 
 def explain(objects: PodObjects) -> Explanation:
@@ -127,7 +142,8 @@ def explain(objects: PodObjects) -> Explanation:
         hints=_hints(pod, before),
         claims=claims,
         findings=(),
-        events=tuple(describe_events(objects.events)),
+        events=tuple(describe_events(_events_about(pod, objects.events))),
+        created=_text(metadata.get("creationTimestamp")) or None,
     )
     unreadable = _describe_unreadable(budget) if marked and before is None else ""
     findings = tuple(_findings(objects, explanation, unreadable))
@@ -209,6 +225,7 @@ def _claims(objects: PodObjects) -> Iterator[ExplainedClaim]:
             requests=tuple(describe_claim(source)),
             devices=tuple(_devices(claim_object)),
             allocator=_allocator(claim_object),
+            allocated=_allocation_time(claim_object),
         )
     yield from _extended_resource_claim(objects)
 
@@ -231,6 +248,7 @@ def _extended_resource_claim(objects: PodObjects) -> Iterator[ExplainedClaim]:
         containers=tuple(dict.fromkeys(users)),
         requests=tuple(describe_claim(claim_object)),
         devices=tuple(_devices(claim_object)),
+        allocated=_allocation_time(claim_object),
     )
 
 
@@ -252,6 +270,10 @@ def _state(objects: PodObjects, template: str | None, claim: str | None, *, gene
 def _allocator(claim: Value) -> str | None:
     is_allocated = bool(as_mapping(get_value(claim, ("status", "allocation"))))
     return "drawbridge" if is_allocated and scheduling.is_marked(claim) else None
+
+
+def _allocation_time(claim: Value) -> str | None:
+    return _text(get_value(claim, ("status", "allocation", "allocationTimestamp"))) or None
 
 
 def _template_spec(template: Value) -> Value:
@@ -370,7 +392,8 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
         message = "; ".join(_conditions(objects.pod, "PodScheduled"))
         yield codes.POD_PENDING.at("", message or "no message from the scheduler yet", object=about)
     elif pod.placed and pod.claims:
-        message = next((each for each in reversed(pod.events) if "Prepare" in each), "")
+        told = (each.text for each in reversed(pod.events))
+        message = next((each for each in told if "Prepare" in each), "")
         yield codes.DEVICES_NOT_PREPARED.at(
             "", message or f"not started on node {pod.node}", object=about
         )
@@ -386,16 +409,40 @@ def _conditions(pod: Value, kind: str) -> Iterator[str]:
             yield _text(condition.get("message"))
 
 
-def describe_events(events: Sequence[Value]) -> list[str]:
-    """Return the latest distinct events, from both Event APIs, oldest first."""
-    last_seen: dict[str, str] = {}
+def event_subject(event: Value) -> Mapping[str, Value]:
+    """Return the object that an event, of either Event API, is about."""
+    subjects = (get_value(event, (part,)) for part in ("regarding", "involvedObject"))
+    return as_mapping(next(filter(None, subjects), None))
+
+
+def is_about(event: Value, kind: str, metadata: Mapping[str, Value]) -> bool:
+    """Whether an event is about this object, and not about an earlier one with its name."""
+    subject, uid = event_subject(event), metadata.get("uid")
+    same = (subject.get("kind"), subject.get("name")) == (kind, metadata.get("name"))
+    return same and (not uid or subject.get("uid") in (None, "", uid))
+
+
+def _events_about(pod: Value, events: Sequence[Value]) -> list[Value]:
+    metadata = as_mapping(get_value(pod, ("metadata",)))
+    return [each for each in events if is_about(each, "Pod", metadata)]
+
+
+def time_of_event(event: Value) -> str:
+    """Return when an event, of either Event API, was last seen; empty if it does not say."""
+    fields = as_mapping(event)
+    last = get_value(event, ("series", "lastObservedTime"))
+    dated = ("lastTimestamp", "deprecatedLastTimestamp", "eventTime", "firstTimestamp")
+    return _text(last or next((fields[key] for key in dated if fields.get(key)), None))
+
+
+def describe_events(events: Sequence[Value]) -> list[SeenEvent]:
+    """Return the latest distinct events, oldest first."""
+    last_seen: dict[tuple[str, str], str] = {}
     for event in map(as_mapping, events):
-        series = as_mapping(event.get("series"))
-        dated = ("lastTimestamp", "eventTime", "firstTimestamp")
-        when = series.get("lastObservedTime") or next((event[k] for k in dated if event.get(k)), "")
-        text = f"{_text(event.get('reason'))}: {_text(event.get('note') or event.get('message'))}"
-        last_seen[text] = max(last_seen.get(text, ""), _text(when))
-    return sorted(last_seen, key=lambda text: (last_seen[text], text))[-_MAX_EVENTS:]
+        text = _text(event.get("reason")), _text(event.get("note") or event.get("message"))
+        last_seen[text] = max(last_seen.get(text, ""), time_of_event({**event}))
+    described = (SeenEvent(time, *text) for text, time in last_seen.items())
+    return sorted(described, key=lambda each: (each.time, each.text))[-_MAX_EVENTS:]
 
 
 def _text(value: Value) -> str:

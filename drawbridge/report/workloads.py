@@ -16,7 +16,16 @@ from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.finding import Trait, find_names
 from drawbridge.report import codes
-from drawbridge.report.explain import ENFORCE, Explanation, PodObjects, describe_events, explain
+from drawbridge.report.explain import (
+    ENFORCE,
+    Explanation,
+    PodObjects,
+    SeenEvent,
+    describe_events,
+    event_subject,
+    explain,
+    is_about,
+)
 from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import count_pods
@@ -114,7 +123,7 @@ class WorkloadExplanation(msgspec.Struct, frozen=True):
     finished: int
     not_placed: tuple[str, ...]  # the first names
     explained: tuple[Explanation, ...]
-    events: tuple[str, ...]
+    events: tuple[SeenEvent, ...]
 
     @property
     def complete(self) -> bool:
@@ -157,6 +166,12 @@ def find_reference(text: str, objects: Iterable[Value]) -> WorkloadReference | N
             row = next((each for each in KINDS if (each.group, each.kind) == (group, kind)), None)
             return WorkloadReference(row or WorkloadKind(group, version, f"{lower}s", kind), name)
     return None
+
+
+def parse_node(text: str) -> str:
+    """Return the name in `node/NAME`; empty if the text does not name a node."""
+    word, slash, name = text.partition("/")
+    return name if slash and word.lower() in ("node", "nodes", "no") else ""
 
 
 def is_kind(value: Value, kind: WorkloadKind) -> bool:
@@ -226,9 +241,7 @@ def _count_wanted(workload: Value, places: Sequence[Place]) -> int | None:
 
 
 def _objects_of(pod: Value, objects: WorkloadObjects) -> PodObjects:
-    name = get_value(pod, ("metadata", "name"))
-    events = [each for each in objects.events if _subject(each) == ("Pod", name)]
-    return PodObjects(pod, objects.claims, objects.templates, events, objects.namespace)
+    return PodObjects(pod, objects.claims, objects.templates, objects.events, objects.namespace)
 
 
 def _explain_template(place: Place, objects: WorkloadObjects) -> Explanation:
@@ -284,20 +297,12 @@ def _explain_absent(objects: PodObjects, owner: str, place: Place) -> Explanatio
 
 def _events_of(objects: WorkloadObjects) -> list[Value]:
     """Return the events of a workload, and of the ReplicaSets or Jobs that it creates."""
-    name = f"{get_value(objects.workload, ('metadata', 'name'))}"
+    metadata = as_mapping(get_value(objects.workload, ("metadata",)))
     events = []
     for event in objects.events:
-        kind, about = _subject(event)
-        own = about == name and kind == objects.kind.kind
-        made = kind in ("ReplicaSet", "Job") and f"{about}".startswith(f"{name}-")
-        if own or made:
+        subject = event_subject(event)
+        kind, name = subject.get("kind"), f"{subject.get('name')}"
+        made = kind in ("ReplicaSet", "Job") and name.startswith(f"{metadata.get('name')}-")
+        if made or is_about(event, objects.kind.kind, metadata):
             events.append(event)
     return events
-
-
-def _subject(event: Value) -> tuple[Value, Value]:
-    for part in ("regarding", "involvedObject"):
-        subject = as_mapping(get_value(event, (part,)))
-        if subject:
-            return subject.get("kind"), subject.get("name")
-    return None, None

@@ -1,6 +1,7 @@
 """`drawbridge explain` on files and on an API server: what is printed, and the exit code."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from tests.cli.running import command, on_api
+from tests.cli.test_live_cluster import OBJECTS
 from tests.cluster.fake.api import FakeApi
 
 LEGACY = """\
@@ -79,11 +81,8 @@ def test_a_running_pod_is_explained_from_its_requests_to_its_devices(tmp_path: P
     ]
     assert lines[4].endswith(": train-drawbridge-x, reserved")
     assert lines[5].startswith("    1 device of class gpu.nvidia.com")
-    assert lines[-3:] == [
-        "    used by main",
-        "    gpu  gpu.nvidia.com/n1/gpu-0",
-        "event: Scheduled: assigned to n1",
-    ]
+    assert lines[-3:-1] == ["    used by main", "    gpu  gpu.nvidia.com/n1/gpu-0"]
+    assert re.fullmatch(r"event: \d+d ago: Scheduled: assigned to n1", lines[-1])
 
 
 def test_an_unplaced_pod_exits_with_1_and_a_reason(tmp_path: Path) -> None:
@@ -112,7 +111,7 @@ def test_json_and_yaml_output_have_all_fields(tmp_path: Path, form: str) -> None
     assert data["findings"] == []
     assert set(data) == {
         "pod", "phase", "node", "scheduler", "placed", "translated", "mode", "facts", "asked",
-        "hints", "claims", "findings", "events",
+        "hints", "claims", "findings", "events", "created",
     }  # fmt: skip
 
 
@@ -186,9 +185,52 @@ def explained(
 
 
 def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) -> None:
-    live = explained(tmp_path, running(), "-n", "team-a")
-    assert live == command("explain", "train", "-f", files(tmp_path, running()))
-    assert live[0] == 0
+    code, out, err = explained(tmp_path, running(), "-n", "team-a")
+    # Only the API server knows when the pod was created.
+    without_age = re.sub(r", created \d+s ago", "", out, count=1)
+    assert out != without_age
+    printed = command("explain", "train", "-f", files(tmp_path, running()))
+    assert (code, without_age, err) == printed
+    assert code == 0
+
+
+def waiting(count: int) -> list[Any]:
+    """Return a translated pod that requests so many GPUs, without a claim yet."""
+    _, out, _ = command("translate", "-f", "-", "-o", "yaml", stdin=LEGACY)
+    pod, template = yaml.safe_load_all(out)
+    template["metadata"]["namespace"] = "team-a"
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    request["exactly"]["count"] = count
+    pod["status"] = {"phase": "Pending"}
+    return [*OBJECTS, pod, template]
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (1, r"  simulation: the devices are free on \S+ \(upstream\)"),
+        (9, r"    1 node: the node has 1 device, 9 of .* requested \[NoDeviceOfClass\]"),
+    ],
+)
+def test_a_waiting_pod_is_simulated_in_the_live_cluster(
+    tmp_path: Path, count: int, shown: str
+) -> None:
+    code, out, err = explained(tmp_path, waiting(count), "-n", "team-a")
+    assert (code, err) == (1, "")
+    assert re.search(f"^{shown}", out, re.MULTILINE), out
+    _, out, _ = explained(tmp_path, waiting(count), "-n", "team-a", "-o", "json")
+    simulation = json.loads(out)["simulation"]
+    assert simulation["allocator"] == "upstream"
+    assert bool(simulation["reasons"]) is (count == 9)
+
+
+@pytest.mark.parametrize("part", ["/nodes", "/resourceslices"])
+def test_what_the_caller_may_not_simulate_is_said(tmp_path: Path, part: str) -> None:
+    code, out, _ = explained(tmp_path, waiting(1), "-n", "team-a", forbidden=part)
+    assert code == 1
+    assert "  simulation: not possible: " in out
+    _, out, _ = explained(tmp_path, waiting(1), "-n", "team-a", "-o", "json", forbidden=part)
+    assert json.loads(out)["notSimulated"]
 
 
 def test_a_pod_that_the_live_cluster_does_not_have_exits_with_2(tmp_path: Path) -> None:

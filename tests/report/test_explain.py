@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
-from drawbridge.report.explain import Explanation, PodObjects, explain, referenced_names
+from drawbridge.report.explain import (
+    Explanation,
+    PodObjects,
+    SeenEvent,
+    explain,
+    referenced_names,
+)
 from drawbridge.translate import pods
 
 LEGACY: dict[str, Any] = {
@@ -262,13 +268,27 @@ def test_an_original_annotation_that_takes_too_much_work_is_reported_as_such() -
     assert re.search(r"takes more than the \d+ units of work", text), text
 
 
+def seen(reason: str, uid: str | None = None, **fields: str) -> dict[str, Any]:
+    subject = {"kind": "Pod", "name": "train"} | ({} if uid is None else {"uid": uid})
+    return {"reason": reason, "regarding": subject, **fields}
+
+
 def test_events_of_both_apis_are_sorted_and_deduplicated() -> None:
     events = [
-        {"reason": "Late", "note": "b", "eventTime": "2026-01-01T00:00:02.000000Z"},
-        {"reason": "Early", "message": "a", "lastTimestamp": "2026-01-01T00:00:01Z"},
-        {"reason": "Early", "message": "a", "lastTimestamp": "2026-01-01T00:00:00Z"},
+        seen("Late", note="b", eventTime="2026-01-01T00:00:02.000000Z"),
+        seen("Early", message="a", lastTimestamp="2026-01-01T00:00:01Z"),
+        seen("Early", message="a", lastTimestamp="2026-01-01T00:00:00Z"),
     ]
-    assert explained(pod(), events=events).events == ("Early: a", "Late: b")
+    assert explained(pod(), events=events).events == (
+        SeenEvent("2026-01-01T00:00:01Z", "Early", "a"),
+        SeenEvent("2026-01-01T00:00:02.000000Z", "Late", "b"),
+    )
+
+
+def test_events_of_an_earlier_pod_with_the_same_name_are_left_out() -> None:
+    own = TRANSLATED["metadata"]["uid"]
+    events = [seen("Old", uid="another"), seen("New", uid=own), seen("Unknown")]
+    assert [each.reason for each in explained(pod(), events=events).events] == ["New", "Unknown"]
 
 
 def test_alternatives_and_constraints_are_described() -> None:

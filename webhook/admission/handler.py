@@ -405,7 +405,7 @@ def _find_owner(pod: RawPod, namespace: str) -> str:
 def _compose_audited(
     pod_request: _PodRequest, response: PartialResponse, decision: PodDecision, subject: _Subject
 ) -> Reply:
-    audit = compose_audit(decision, response, pod_request.mode, subject.owner)
+    audit = compose_audit(decision, response.verdict, pod_request.mode, subject.owner)
     return compose_reply(pod_request.request, response, subject.name, audit)
 
 

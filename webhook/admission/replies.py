@@ -40,7 +40,7 @@ _FORBIDDEN: Final = find_names(TABLES, Trait.DEPENDS_ON_NAMESPACE)
 FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"
 
 
-class Verdict(enum.StrEnum):
+class PodVerdict(enum.StrEnum):
     """What became of the device requests of a pod, or in report mode would have become of them."""
 
     TRANSLATED = enum.auto()
@@ -54,7 +54,7 @@ class AuditRecord(msgspec.Struct, frozen=True):
     Texts of tenants are cut: admission runs before the API server validates the pod.
     """
 
-    verdict: Verdict
+    verdict: PodVerdict
     mode: Mode
     owner: str
     changes: tuple[str, ...]
@@ -105,7 +105,7 @@ class PartialResponse(msgspec.Struct, frozen=True):
     outcome: str
     codes: tuple[str, ...] = ()
     has_command: bool = False  # whether it contains the command, and so the name of the pod
-    verdict: Verdict | None = None  # None if the pod asks for nothing
+    verdict: PodVerdict | None = None  # None if the pod asks for nothing
 
 
 class PodResponse(msgspec.Struct, frozen=True):
@@ -155,14 +155,13 @@ def compose_reply(
 
 
 def compose_audit(
-    decision: PodDecision, response: PartialResponse, mode: Mode, owner: str
+    decision: PodDecision, verdict: PodVerdict | None, mode: Mode, owner: str
 ) -> AuditRecord | None:
     """Compose the audit record of a decision; None if the pod asks for nothing."""
-    verdict = response.verdict
     if verdict is None:
         return None
     unchanged = (f"{asked} -> {verdict}" for asked in decision.asked)
-    changes = decision.lines if verdict is Verdict.TRANSLATED else unchanged
+    changes = (verdict is PodVerdict.TRANSLATED and decision.lines) or unchanged
     shown = tuple(shorten(each) for each in islice(changes, _MAX_CHANGES))
     return AuditRecord(verdict, mode, sanitize(owner, _MAX_OWNER), shown)
 
@@ -214,7 +213,7 @@ def compose_response(
     """Compose the response to a decision, with findings and edits that the namespace adds."""
     findings = (*decision.findings, *more_findings)
     denied = any(each.severity is Severity.ERROR for each in findings)
-    verdict = _decide_verdict(decision, denied=denied)
+    verdict = decide_verdict(decision, denied=denied)
     if options.mode is Mode.REPORT:
         return replace(_compose_report(decision, findings, options, denied=denied), verdict=verdict)
     if denied:
@@ -236,12 +235,13 @@ def compose_response(
     return PartialResponse(tail, "translated", codes, has_command, verdict)
 
 
-def _decide_verdict(decision: PodDecision, *, denied: bool) -> Verdict | None:
+def decide_verdict(decision: PodDecision, *, denied: bool) -> PodVerdict | None:
+    """Decide what became of the requests of a pod; None if it asks for nothing."""
     if denied:
-        return Verdict.REFUSED
+        return PodVerdict.REFUSED
     if decision.edits:
-        return Verdict.TRANSLATED
-    return Verdict.LEFT if decision.asked else None
+        return PodVerdict.TRANSLATED
+    return PodVerdict.LEFT if decision.asked else None
 
 
 def compose_refusal(

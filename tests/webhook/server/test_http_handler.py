@@ -14,7 +14,7 @@ from drawbridge.process import metrics
 from tests.process.http_client import Connection, Response, request, review
 from tests.tables import YamlValue, load_cases
 from tests.webhook.server.served import WebhookServer, serve
-from webhook.admission.replies import AuditRecord, Reply, Verdict
+from webhook.admission.replies import AuditRecord, PodVerdict, Reply
 from webhook.server.http_handler import RequestLimits
 
 CASES = load_cases(Path(__file__).parent / "cases" / "requests.yaml")
@@ -307,7 +307,7 @@ AUDITED = Reply(
     outcome="translated",
     codes=("TolerationAdded",),
     namespace="audited",
-    audit=AuditRecord(Verdict.TRANSLATED, Mode.ENFORCE, "Job/train", ("a -> b",)),
+    audit=AuditRecord(PodVerdict.TRANSLATED, Mode.ENFORCE, "Job/train", ("a -> b",)),
 )
 
 

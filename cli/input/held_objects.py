@@ -1,0 +1,115 @@
+"""Reads who may hold devices, for `drawbridge who` and `explain node/NAME`: a cluster, or files.
+
+What the caller may not read in the whole cluster is read in the namespace of the kubeconfig.
+"""
+
+import argparse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from cli.input import codes, live_cluster
+from cli.input.files import read_documents
+from cli.input.live_cluster import ClusterReadError
+from cli.terminal.streams import Streams
+from drawbridge.api_error import ApiError
+from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.report.device_holders import HeldObjects
+
+if TYPE_CHECKING:
+    from drawbridge.cluster.resources import Resource
+    from drawbridge.cluster.session import Session
+
+_FORBIDDEN = 403
+
+
+class NodeObjects(NamedTuple):
+    """What was read, the node that was named, and its events."""
+
+    held: HeldObjects
+    node: Value = None
+    events: tuple[Value, ...] = ()
+
+
+def read_held(
+    options: argparse.Namespace, node: str, streams: Streams, findings: list[LocatedFinding]
+) -> NodeObjects:
+    """Read the objects of a node, or of all nodes; raises ClusterReadError."""
+    if options.cluster:
+        documents = [*read_documents(options.cluster, streams.stdin)]
+        findings += [each for each in documents if isinstance(each, LocatedFinding)]
+        return _from_values((e.value for e in documents if isinstance(e, Document)), node)
+
+    async def read(session: "Session") -> NodeObjects:
+        return await _read_live(session, node, findings)
+
+    return live_cluster.run_with_session(options, read)
+
+
+def _from_values(values: Iterable[Value], node: str) -> NodeObjects:
+    by_kind: dict[str, list[Value]] = {}
+    for value in values:
+        by_kind.setdefault(f"{get_value(value, ('kind',))}", []).append(value)
+    nodes = tuple(by_kind.get("Node", ()))
+    named = [each for each in nodes if get_value(each, ("metadata", "name")) == node]
+    held = HeldObjects(
+        tuple(by_kind.get("ResourceClaim", ())),
+        tuple(by_kind.get("Pod", ())),
+        tuple(by_kind.get("ResourceSlice", ())),
+        nodes,
+    )
+    if node and nodes and not named:
+        raise _unknown(node)
+    return NodeObjects(held, (*named, None)[0], tuple(by_kind.get("Event", ())))
+
+
+def _unknown(node: str) -> ClusterReadError:
+    return ClusterReadError(codes.DEVICE_UNKNOWN.at("", f"Node {node} not found"))
+
+
+async def _read_live(session: "Session", node: str, findings: list[LocatedFinding]) -> NodeObjects:
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    named: Value = None
+    nodes: tuple[Value, ...] = ()
+    if node:
+        try:
+            named = await live_cluster.read_object(session, resources.NODES, node)
+            nodes = () if named is None else (named,)
+            if named is None:
+                raise _unknown(node)
+        except ApiError as error:
+            if error.code != _FORBIDDEN:
+                raise
+            findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", error.message)))
+    else:
+        nodes = await _list(session, resources.NODES, "", findings)
+    on_node = f"spec.nodeName={node}" if node else ""
+    regarding = f"regarding.kind=Node,regarding.name={node}"
+    held = HeldObjects(
+        await _list(session, resources.CLAIMS, "", findings),
+        await _list(session, resources.PODS, on_node or "spec.nodeName!=", findings),
+        await _list(session, resources.SLICES, on_node, findings),
+        nodes,
+    )
+    events = await _list(session, resources.EVENTS, regarding, findings) if node else ()
+    return NodeObjects(held, named, events)
+
+
+async def _list(
+    session: "Session", resource: "Resource", fields: str, findings: list[LocatedFinding]
+) -> tuple[Value, ...]:
+    """List the objects in all namespaces, or else in that of the kubeconfig, and say so."""
+    try:
+        return tuple(await live_cluster.list_objects(session, resource, fields=fields))
+    except ApiError as error:
+        if error.code != _FORBIDDEN:
+            raise
+        instead = f"; only namespace {session.namespace} is read" if resource.namespaced else ""
+        text = f"{error.message}{instead}"
+        findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", text)))
+    if not resource.namespaced:
+        return ()
+    listing = live_cluster.list_objects(session, resource, session.namespace, fields=fields)
+    return tuple(await live_cluster.read_if_allowed(listing, findings) or ())

@@ -1,0 +1,122 @@
+"""`drawbridge who`: the claims and pods that hold devices, of the cluster, a node or a device."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from cli.input import codes
+from cli.input.held_objects import NodeObjects, read_held
+from cli.input.live_cluster import ClusterReadError
+from cli.terminal import output
+from cli.terminal.cluster_options import add_files_option, add_live_options
+from cli.terminal.durations import format_age
+from cli.terminal.exit_codes import BAD, DONE
+from cli.terminal.streams import Streams
+from drawbridge.documents.document import LocatedFinding
+from drawbridge.dra.counted import count_noun
+from drawbridge.report.device_holders import (
+    DeviceUse,
+    find_holders,
+    is_numbered,
+    list_devices,
+)
+from drawbridge.report.tables import align_columns, escape_unprintable
+
+NAME = "who"
+EXIT_CODES = {
+    DONE: "printed, also if nobody holds the device",
+    BAD: "the node or device does not exist, or bad input",
+}
+# Lines of text; -o json prints all devices.
+MAX_ROWS: Final = 200
+HEADING: Final = ("NODE", "DEVICE", "CLAIM", "PODS", "SINCE", "AMOUNT")
+_MAX_PODS, _MAX_TEXT = 4, 120
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the node or device, and the cluster."""
+    parser.add_argument(
+        "device",
+        metavar="NODE[/DEVICE]",
+        nargs="?",
+        default="",
+        help="a node, or a device on it by name, number or UUID (default: all nodes)",
+    )
+    add_files_option(parser)
+    add_live_options(parser)
+    output.add_format_option(parser, "text", "json", "yaml")
+
+
+def run(options: argparse.Namespace, streams: Streams) -> int:
+    """Print who holds what."""
+    node, _, device = options.device.partition("/")
+    findings: list[LocatedFinding] = []
+    try:
+        objects = read_held(options, node, streams, findings)
+        held = _select(objects, node, device)
+    except ClusterReadError as error:
+        return output.print_unreadable([*findings, error.located], options.output, streams)
+    output.print_findings(findings, streams.err)
+    if options.output != "text":
+        output.print_value({"devices": msgspec.to_builtins(held)}, options.output, streams.out)
+        return DONE
+    for line in _format(held, node, device):
+        streams.out.write(f"{escape_unprintable(line)}\n")
+    return DONE
+
+
+def _select(objects: NodeObjects, node: str, device: str) -> list[DeviceUse]:
+    """Return the holders that were asked for; raises ClusterReadError for an unknown device.
+
+    A pod of a device plugin that can have the device is one of them.
+    """
+    held = [each for each in find_holders(objects.held) if node in ("", each.node)]
+    if not device:
+        return held
+    selected = [each for each in held if each.matches(device)]
+    published = [
+        name
+        for name in list_devices(objects.held.slices, node)
+        if device in (name[2], "/".join(name)) or is_numbered(name[2], device)
+    ]
+    candidates = [each for each in held if not each.is_known]
+    if not selected and not published and not candidates:
+        message = f"node {node} has no device {device}"
+        raise ClusterReadError(codes.DEVICE_UNKNOWN.at("", message))
+    return [*selected, *candidates]
+
+
+def _format(held: Sequence[DeviceUse], node: str, device: str) -> Iterator[str]:
+    where = f"{node}/{device}" if device else node or "the cluster"
+    if not any(each.is_known for each in held):
+        yield f"{where}: no claim or pod is known to hold {'it' if device else 'a device'}"
+    if held:
+        yield from format_holders(held, datetime.now(UTC))
+    unknown = sum(not each.is_known for each in held)
+    if unknown:
+        subject = count_noun(unknown, "pod")
+        yield f"{subject} of device plugins can have any device of the plugin on the node"
+
+
+def format_holders(held: Sequence[DeviceUse], now: datetime) -> Iterator[str]:
+    """Format a table of the first devices."""
+    yield from align_columns([HEADING, *(_row(each, now) for each in held[:MAX_ROWS])])
+    if len(held) > MAX_ROWS:
+        yield f"and {len(held) - MAX_ROWS:,} more; -o json prints all"
+
+
+def _row(held: DeviceUse, now: datetime) -> tuple[str, ...]:
+    name = "/".join(filter(None, (held.driver, held.pool, held.device)))
+    identity = f" ({held.id})" if held.id not in ("", held.device) else ""
+    more = f" and {len(held.pods) - _MAX_PODS} more" if len(held.pods) > _MAX_PODS else ""
+    return (
+        held.node or "-",
+        f"{name}{identity}",
+        held.claim or "-",
+        (", ".join(held.pods[:_MAX_PODS]) or "no pod") + more,
+        format_age(held.since, now) or "-",
+        ", ".join(f"{key} {amount}" for key, amount in held.amounts.items() if amount)[:_MAX_TEXT],
+    )

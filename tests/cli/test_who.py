@@ -1,0 +1,182 @@
+"""`drawbridge who` and `explain node/NAME`, on files and on an API server."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.running import Printed, command, on_api
+from tests.cluster.fake.api import FakeApi
+
+
+def node(name: str, **annotations: str) -> dict[str, Any]:
+    metadata = {"name": name, "annotations": annotations, "labels": {"drawbridge.dev/dual": "true"}}
+    status = {
+        "allocatable": {"cpu": "8", "nvidia.com/gpu": "4"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+
+
+def published(name: str, devices: int = 4, *, slices: int = 1) -> dict[str, Any]:
+    spec = {
+        "driver": "gpu.nvidia.com",
+        "nodeName": name,
+        "pool": {"name": name, "generation": 1, "resourceSliceCount": slices},
+        "devices": [{"name": f"gpu-{number}"} for number in range(devices)],
+    }
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
+    return {**head, "metadata": {"name": f"{name}-1"}, "spec": spec}
+
+
+def claim(namespace: str, pod: str, where: str, device: str) -> dict[str, Any]:
+    result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": where, "device": device}
+    exactly = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 1}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": f"{pod}-gpu", "namespace": namespace},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+        "status": {
+            "allocation": {"devices": {"results": [result]}},
+            "reservedFor": [{"resource": "pods", "name": pod, "uid": "u"}],
+        },
+    }
+
+
+def pod(namespace: str, name: str, where: str, gpus: int = 0, **notes: str) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": f"{gpus}"} if gpus else {}
+    main = {"name": "main", "image": "x", "resources": {"limits": limits}}
+    metadata = {"name": name, "namespace": namespace, "annotations": notes}
+    spec = {"nodeName": where, "containers": [main]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+REGISTER = {"hami.io/node-nvidia-register": '[{"id": "GPU-a", "index": 3}]'}
+SHARE = {"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,3000,30:;"}
+CLUSTER = [
+    node("n7"),
+    node("n8", **REGISTER),
+    node("n9"),
+    published("n7"),
+    published("n9", 1, slices=2),
+    claim("team-a", "train", "n7", "gpu-3"),
+    pod("team-a", "train", "n7"),
+    pod("team-b", "share", "n8", 1, **SHARE),
+    pod("team-b", "old", "n9", 2),
+]
+
+
+def asked(folder: Path, *words: str, forbidden: str = "") -> Printed:
+    def prepare(api: FakeApi) -> None:
+        if forbidden:
+            api.fail(403, method="GET", part=forbidden, times=9)
+
+    return on_api(folder, CLUSTER, *words, prepare=prepare)
+
+
+def rows(printed: Printed) -> list[str]:
+    assert printed.code == 0, printed
+    return [" ".join(line.split()) for line in printed.out.splitlines()]
+
+
+HEADING = "NODE DEVICE CLAIM PODS SINCE AMOUNT"
+TRAIN = "n7 gpu.nvidia.com/n7/gpu-3 team-a/train-gpu team-a/train -"
+SHARED = "n8 gpu-3 (GPU-a) - team-b/share - memory 3000Mi, cores 30"
+OLD = "n9 device unknown - team-b/old - nvidia.com/gpu 2"
+
+
+@pytest.mark.parametrize(
+    ("about", "lines"),
+    [
+        ("n7/gpu-3", [HEADING, TRAIN]),
+        ("n7/3", [HEADING, TRAIN]),
+        ("n7", [HEADING, TRAIN]),
+        ("n8/3", [HEADING, SHARED]),
+        ("n8/GPU-a", [HEADING, SHARED]),
+        ("n7/gpu-2", ["n7/gpu-2: no claim or pod is known to hold it"]),
+        (
+            "n9/gpu-0",
+            [
+                "n9/gpu-0: no claim or pod is known to hold it",
+                HEADING,
+                OLD,
+                "1 pod of device plugins can have any device of the plugin on the node",
+            ],
+        ),
+    ],
+)
+def test_a_live_cluster_and_files_say_who_holds_a_device(
+    tmp_path: Path, about: str, lines: list[str]
+) -> None:
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(yaml.safe_dump_all(CLUSTER))
+    assert rows(command("who", about, "--cluster", str(dump))) == lines
+    assert rows(asked(tmp_path, "who", about)) == lines
+
+
+def test_without_a_name_all_holders_are_shown(tmp_path: Path) -> None:
+    assert {TRAIN, SHARED, OLD} < {*rows(asked(tmp_path, "who"))}
+    devices = json.loads(asked(tmp_path, "who", "-o", "json").out)["devices"]
+    assert [(each["node"], each["device"], each["claim"]) for each in devices] == [
+        ("n7", "gpu-3", "team-a/train-gpu"),
+        ("n8", "gpu-3", None),
+        ("n9", "device unknown", None),
+    ]
+
+
+@pytest.mark.parametrize("about", ["n1", "n1/gpu-0", "n7/gpu-4", "n7/44"])
+def test_an_unknown_node_or_device_exits_with_2(tmp_path: Path, about: str) -> None:
+    printed = asked(tmp_path, "who", about)
+    assert (printed.code, printed.out) == (2, "")
+    assert "[DeviceUnknown]" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "shown"),
+    [
+        ("/nodes", {TRAIN, "n8 GPU-a - team-b/share - memory 3000Mi, cores 30", OLD}),
+        ("/resourceslices", {TRAIN, SHARED, OLD}),
+        ("/pods", {TRAIN}),
+        ("/resourceclaims", {SHARED, OLD}),
+    ],
+)
+def test_what_the_caller_may_not_read_is_said_and_the_rest_is_shown(
+    tmp_path: Path, forbidden: str, shown: set[str]
+) -> None:
+    printed = asked(tmp_path, "who", forbidden=forbidden)
+    assert shown == {*rows(printed)} & {TRAIN, SHARED, OLD, *shown}
+    assert "[PartUnreadable]" in printed.err
+
+
+def test_explain_shows_a_node_with_its_pools_and_holders(tmp_path: Path) -> None:
+    assert rows(asked(tmp_path, "explain", "node/n7")) == [
+        "node/n7: ready",
+        "dual: a device plugin and a driver offer the same devices",
+        "device plugins: nvidia.com/gpu 4",
+        "gpu.nvidia.com, pool n7: 4 devices, 3 not allocated (gpu-0, gpu-1, gpu-2)",
+        HEADING,
+        TRAIN,
+    ]
+    lines = rows(asked(tmp_path, "explain", "no/n9"))
+    assert lines[3].endswith("; incomplete, 1 slice missing, so none can be allocated")
+    data = json.loads(asked(tmp_path, "explain", "nodes/n9", "-o", "json").out)
+    assert (data["node"], data["held"][0]["pods"]) == ("n9", ["team-b/old"])
+
+
+def test_explain_of_an_unknown_node_exits_with_2(tmp_path: Path) -> None:
+    printed = asked(tmp_path, "explain", "node/n1")
+    assert (printed.code, printed.out) == (2, "")
+    assert "Node n1 not found [DeviceUnknown]" in printed.err
+
+
+def test_a_long_list_is_cut_in_text_and_complete_in_json(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.yaml"
+    pods = [pod("a", f"p{number}\x1b[2J", "n1", 1) for number in range(203)]
+    dump.write_text(yaml.safe_dump_all([node("n1"), *pods]))
+    code, out, _ = command("who", "--cluster", str(dump))
+    assert (code, "\x1b" in out, "and 3 more; -o json prints all" in out) == (0, False, True)
+    printed = command("who", "--cluster", str(dump), "-o", "json")
+    assert len(json.loads(printed.out)["devices"]) == 203
