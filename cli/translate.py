@@ -58,16 +58,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     original = parser.add_mutually_exclusive_group()
     original.add_argument(
         "--no-original",
-        action="store_const",
-        const=Original.NONE,
-        dest="original",
+        action="store_true",
         help="leave out the annotations of Drawbridge; undo then needs the original manifests",
     )
     original.add_argument(
         "--short-original",
-        action="store_const",
-        const=Original.SHORT,
-        dest="original",
+        action="store_true",
         help="write the annotation that undo reads in about half of the space",
     )
     parser.add_argument(
@@ -76,7 +72,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="name templates after their workload, such as train-gpu-41bcef07, for files that you"
         " commit; the controller then neither creates nor deletes them",
     )
-    parser.set_defaults(original=Original.FULL)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
@@ -88,7 +83,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         # Manifests that are printed without their translation reach `kubectl apply`.
         form = "json" if options.output == "json" else "text"
         return output.print_unreadable(inputs.findings, form, streams)
-    context = replace(context, original=options.original, readable_names=options.readable_names)
+    short = Original.SHORT if options.short_original else Original.FULL
+    original = Original.NONE if options.no_original else short
+    context = replace(context, original=original, readable_names=options.readable_names)
     result = EditResult(findings=inputs.findings)
 
     def edit(document: Document) -> TranslatedObject:
