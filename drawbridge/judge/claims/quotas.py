@@ -6,7 +6,7 @@ more than is left may fit later.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from drawbridge.dra.claim import TEMPLATE, request_choices
@@ -137,13 +137,13 @@ def _count_hami_amounts(judged: JudgedClaim) -> Mapping[str, int]:
 
 def _count_hami_limits(pod: Pod) -> Mapping[str, int]:
     """Return what HAMi counts for a pod: the amount of each GPU times their number."""
-    total: Counter[str] = Counter()
-    for container in pod.spec.containers:
-        gpus = _amount(container, _GPUS)
-        for name, _ in _HAMI_ENTRIES.values():
-            if amount := _amount(container, name):
-                total[f"{_LIMITS}{name}"] += amount * max(gpus, 1)
-    return total
+    counted = {
+        f"{_LIMITS}{name}": _peak(
+            pod, lambda one, name=name: _amount(one, name) * max(_amount(one, _GPUS), 1)
+        )
+        for name, _ in _HAMI_ENTRIES.values()
+    }
+    return {key: amount for key, amount in counted.items() if amount}
 
 
 def _count_extended_resources(pod: Pod) -> Mapping[str, int]:
@@ -157,19 +157,24 @@ def _count_extended_resources(pod: Pod) -> Mapping[str, int]:
         for name in container.resources.effective_requests()
         if is_extended(name)
     }
-    return {f"{REQUESTS}{name}": most for name in sorted(names) if (most := _peak(pod, name))}
+    return {
+        f"{REQUESTS}{name}": most
+        for name in sorted(names)
+        if (most := _peak(pod, lambda one, name=name: _amount(one, name)))
+    }
 
 
-def _peak(pod: Pod, name: str) -> int:
+def _peak(pod: Pod, measure: Callable[[PodContainer], int]) -> int:
+    """Return the most that the containers of a pod need at the same time."""
     peak = sidecars = 0
     for container in pod.spec.init_containers:
-        amount = _amount(container, name)
+        amount = measure(container)
         if container.restart_policy == SIDECAR:
             sidecars += amount
             peak = max(peak, sidecars)
         else:
             peak = max(peak, sidecars + amount)
-    return max(peak, sidecars + sum(_amount(each, name) for each in pod.spec.containers))
+    return max(peak, sidecars + sum(map(measure, pod.spec.containers)))
 
 
 def _amount(container: PodContainer, name: str) -> int:

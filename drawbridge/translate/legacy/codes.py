@@ -382,6 +382,20 @@ INIT_SEES_MORE = CODES.define(
     ),
     remedy="No action is needed.",
 )
+SHARE_ENLARGED = CODES.define(
+    "ShareEnlarged",
+    Severity.WARNING,
+    Trait.ONLY_WHEN_TRANSLATED,
+    text=(
+        "An init container requests a larger share of a device than a container after it. Both use "
+        "one share of the larger amount, because a claim has one amount as long as the pod runs."
+    ),
+    example=(
+        "spec.initContainers[0]: main and init container fetch use one share of the larger amount, "
+        "because the pod holds its devices as long as it runs"
+    ),
+    remedy="Reduce the request of the init container if the pod must hold less.",
+)
 NETWORK_UNKNOWN = CODES.define(
     "NetworkUnknown",
     Severity.INFO,

@@ -7,6 +7,7 @@ init container shares devices by referring to the same request as an app contain
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from drawbridge.translate.legacy.asks import (
     DeviceUser,
     Percent,
 )
-from drawbridge.translate.legacy.codes import INIT_ADDS_UP, INIT_SEES_MORE
+from drawbridge.translate.legacy.codes import INIT_ADDS_UP, INIT_SEES_MORE, SHARE_ENLARGED
 from drawbridge.translate.work_budget import WorkBudget
 
 # Of work: to compare two asks, and to let one container use the devices of another.
@@ -94,6 +95,11 @@ def share_devices(
     for ask, alike in inits:
         into, missing, reported = _share(ask, pool.get(alike, ()), budget)
         findings += reported
+        if missing != 0 and not into:
+            larger, enlarged = _enlarge(ask, pool.get(alike, ()))
+            findings += enlarged
+            into += larger
+            missing = 0 if larger else missing
         if missing != 0:
             _hold(replace(ask, count=missing), alike, held, pool)
             if not into and ask.kind in kinds:
@@ -113,7 +119,8 @@ def _estimate_work(asks: Sequence[Ask], properties: Sequence[object]) -> int:
         if _is_init_only(ask):
             others = candidates[alike]
             merged = others if ask.count is None else min(ask.count, others)
-            units += _COMPARISON_UNITS * others + _MERGE_UNITS * merged
+            # Compared once to share a device, and once to enlarge a share.
+            units += 2 * _COMPARISON_UNITS * others + _MERGE_UNITS * merged
             candidates[alike] += 1  # it may hold devices of its own
     return units
 
@@ -144,6 +151,62 @@ def _share(
         held_ask.share(ask)
         into.append(held_ask.ask.name)
     return into, missing, findings
+
+
+def _enlarge(ask: Ask, candidates: Iterable[_HeldAsk]) -> tuple[list[str], list[Finding]]:
+    """Enlarge the largest held share to that of an init container, which then uses it as well.
+
+    The pod needs the larger of the two amounts, because one container ends before the other
+    starts. The devices of a claim are held as long as the pod, so they have the larger amount.
+    """
+    fitting = [
+        (share, held_ask)
+        for held_ask in candidates
+        if not any(user.role is ContainerRole.SIDECAR for user in held_ask.ask.users)
+        and not _may_repeat(ask, held_ask.ask)
+        and (share := _larger_share(held_ask.ask.share, ask.share)) is not None
+    ]
+    if not fitting:
+        return [], []
+    share, held_ask = max(fitting, key=lambda each: _memory_value(each[1].ask.share))
+    names = held_ask.describe_users()
+    held_ask.ask = replace(held_ask.ask, share=share)
+    held_ask.share(ask)
+    message = (
+        f"{names} and init container {ask.users[0].name} use one share of the larger amount, "
+        "because the pod holds its devices as long as it runs"
+    )
+    return [held_ask.ask.name], [SHARE_ENLARGED.at(format_path(ask.users[0].path), message)]
+
+
+def _larger_share(held: DeviceShare | None, wanted: DeviceShare | None) -> DeviceShare | None:
+    """Return the share with the larger amounts of two of the same kind; None if they differ."""
+    if held is None or wanted is None or held.per_mille or wanted.per_mille:
+        return None
+    if (held.isolation, held.replica) != (wanted.isolation, wanted.replica):
+        return None
+    if type(held.memory) is not type(wanted.memory) or (held.cores and wanted.cores is None):
+        return None
+    amounts = _larger_amounts(held, wanted)
+    if amounts is None:
+        return None
+    memory = wanted.memory if _memory_value(wanted) > _memory_value(held) else held.memory
+    cores = held.cores
+    if held.cores and wanted.cores:
+        cores = max(held.cores, wanted.cores, key=lambda each: each.value)
+    return replace(held, memory=memory, cores=cores, amounts=amounts)
+
+
+def _larger_amounts(held: DeviceShare, wanted: DeviceShare) -> tuple[tuple[str, int], ...] | None:
+    """Return the larger amount of each capacity; None if the shares are of different ones."""
+    others = dict(wanted.amounts)
+    if others.keys() != dict(held.amounts).keys():
+        return None
+    return tuple((name, max(amount, others[name])) for name, amount in held.amounts)
+
+
+def _memory_value(share: DeviceShare | None) -> Decimal:
+    return Decimal(share.memory.value if share and share.memory else 0)
 
 
 def _shared_properties(ask: Ask) -> object:
@@ -190,7 +253,7 @@ def _share_satisfies(held: DeviceShare, wanted: DeviceShare | None) -> bool:
     cores = held.cores is None or (
         wanted.cores is not None and wanted.cores.value <= held.cores.value
     )
-    alike = alike and held.amounts == wanted.amounts
+    alike = alike and held.amounts == _larger_amounts(held, wanted)
     return alike and cores and _memory_satisfies(held.memory, wanted.memory)
 
 
