@@ -42,6 +42,7 @@ from drawbridge.translate.decisions.partition_policy import apply_partition_poli
 from drawbridge.translate.legacy import codes as legacy_codes
 from drawbridge.translate.legacy.asks import Ask, PodRequests, SourceField
 from drawbridge.translate.legacy.codes import HINT_LOST, LABEL_KEPT
+from drawbridge.translate.legacy.misspelt_names import accept_served
 from drawbridge.translate.legacy.networks import add_networks
 from drawbridge.translate.legacy.pod_view import annotation_path, as_list, as_mapping
 from drawbridge.translate.legacy.read import read_pod
@@ -224,6 +225,9 @@ def _translate_rest(
 def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget) -> Translation:
     pod = given.pod
     requests = read_pod(with_namespace(pod, given.namespace), context.configuration, budget)
+    if facts := context.facts:
+        known = accept_served(requests.findings, lambda name: facts.plugins_serve({name}))
+        requests = msgspec.structs.replace(requests, findings=tuple(known))
     if not requests.asks:
         return _translate_own_claims(pod, requests.findings, context, budget)
     if unchangeable := _check_changeable(pod):

@@ -7,6 +7,7 @@ more than is left may fit later.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from drawbridge.dra.claim import TEMPLATE, request_choices
@@ -138,12 +139,14 @@ def _count_hami_amounts(judged: JudgedClaim) -> Mapping[str, int]:
 def _count_hami_limits(pod: Pod) -> Mapping[str, int]:
     """Return what HAMi counts for a pod: the amount of each GPU times their number."""
     counted = {
-        f"{_LIMITS}{name}": _peak(
-            pod, lambda one, name=name: _amount(one, name) * max(_amount(one, _GPUS), 1)
-        )
+        f"{_LIMITS}{name}": _peak(pod, partial(_count_hami_amount, name=name))
         for name, _ in _HAMI_ENTRIES.values()
     }
     return {key: amount for key, amount in counted.items() if amount}
+
+
+def _count_hami_amount(container: PodContainer, name: str) -> int:
+    return _amount(container, name) * max(_amount(container, _GPUS), 1)
 
 
 def _count_extended_resources(pod: Pod) -> Mapping[str, int]:
@@ -160,7 +163,7 @@ def _count_extended_resources(pod: Pod) -> Mapping[str, int]:
     return {
         f"{REQUESTS}{name}": most
         for name in sorted(names)
-        if (most := _peak(pod, lambda one, name=name: _amount(one, name)))
+        if (most := _peak(pod, partial(_amount, name=name)))
     }
 
 

@@ -169,17 +169,14 @@ VENDOR_WITHOUT_DRIVER = CODES.define(
     "VendorWithoutDriver",
     Severity.WARNING,
     text=(
-        "The device resource is known, but no known DRA driver serves it. The request stays "
-        "unchanged."
+        "The device resource is known, but Drawbridge has no translation of its own for it. The "
+        "request stays unchanged. If a DRA driver for such devices is known, the message names it."
     ),
     example=(
-        "spec.containers[0].resources.limits[huawei.com/Ascend910B4]: no known DRA driver "
-        "serves huawei.com/Ascend910B4"
+        "spec.containers[0].resources.limits[mthreads.com/vgpu]: no known DRA driver "
+        "serves mthreads.com/vgpu"
     ),
-    remedy=(
-        "Keep the device plugin, or configure a target and map the resource to it in "
-        "`legacy.renames`."
-    ),
+    remedy="Keep the device plugin, or configure a target that has the name in `resources`.",
 )
 HINT_LOST = CODES.define(
     "HintLost",

@@ -14,9 +14,9 @@ from drawbridge.documents.paths import Path
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
 from drawbridge.translate.codes import POD_TOO_COMPLEX
-from drawbridge.translate.legacy import named_devices, rdma_tokens
+from drawbridge.translate.legacy import misspelt_names, named_devices, rdma_tokens
 from drawbridge.translate.legacy.asks import NO_REQUESTS, Ask, PodRequests, SourceField
-from drawbridge.translate.legacy.codes import DEVICE_UNKNOWN, DIALECTS_MIXED
+from drawbridge.translate.legacy.codes import DIALECTS_MIXED
 from drawbridge.translate.legacy.dialects import (
     Dialect,
     aliyun,
@@ -201,9 +201,7 @@ def _check_mixed_dialects(dialects: tuple[str, ...]) -> tuple[Finding, ...]:
 
 def _report_unread(unread: PodView) -> list[Finding]:
     return [
-        DEVICE_UNKNOWN.at(
-            one.where, f"{one.original_name}: {one.amount_text} is not a known device resource"
-        )
+        misspelt_names.report_unknown(one.where, one.original_name, one.amount_text)
         for container in unread.containers
         for one in container.resources.values()
     ]

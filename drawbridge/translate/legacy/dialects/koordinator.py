@@ -27,7 +27,6 @@ from drawbridge.translate.legacy.codes import (
     ALREADY_PLACED,
     AMOUNT_REFUSED,
     MEANING_CHANGES,
-    NAME_MISSPELT,
     NAME_OLD,
     REQUEST_INCOMPLETE,
     REQUESTS_CONTRADICT,
@@ -55,10 +54,7 @@ _SHORT: Final = {
 _ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 _PROVIDER: Final = "koordinator.sh/gpu-isolation-provider"
 _SCHEDULER: Final = "koord-scheduler"
-_MISSPELT: Final = "koordinator.sh/gpu-shared"
-_OWN_NAMES: Final = frozenset(
-    {_MISSPELT, *(name for name, short in _SHORT.items() if short not in _VENDORS)}
-)
+_OWN_NAMES: Final = frozenset(name for name, short in _SHORT.items() if short not in _VENDORS)
 # With an annotation or the scheduler of Koordinator, the vendors' names are Koordinator's as well.
 TRIGGERS: Final = frozenset(
     {"koordinator.sh", "kubernetes.io", "huawei.com", *hints.KEYS, _ALLOCATED, _SCHEDULER}
@@ -158,14 +154,6 @@ def _sum_resources(builder: RequestBuilder) -> _PodResources:
                             resource.where, f"{resource.original_name} is now named {_OWN}{name}"
                         )
                     )
-            elif resource.name == _MISSPELT:
-                builder.keep_resources((resource,))
-                builder.findings.append(
-                    NAME_MISSPELT.at(
-                        resource.where,
-                        f"{resource.original_name} does not exist; use {_OWN}{_SHARED}",
-                    )
-                )
     return sums
 
 

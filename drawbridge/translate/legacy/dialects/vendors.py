@@ -5,9 +5,11 @@ describe the same device in one container form one ask.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from drawbridge.config.model import Legacy
+from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Kind, PodRequests
 from drawbridge.translate.legacy.codes import VENDOR_WITHOUT_DRIVER
 from drawbridge.translate.legacy.draft import RequestBuilder
@@ -18,7 +20,8 @@ TRIGGERS: Final = frozenset(
     {
         "4paradigm.com", "amd.com", "aws.amazon.com", "birentech.com", "cambricon.com", "dcu.com",
         "dlb.intel.com", "dsa", "dsa.intel.com", "enflame.com", "fpga", "fpga.intel.com",
-        "gpu.intel.com", "habana.ai", "huawei.com", "hygon.com", "iaa.intel.com", "iluvatar.ai",
+        "furiosa.ai", "google.com", "gpu.intel.com", "habana.ai", "huawei.com", "hygon.com",
+        "iaa.intel.com", "iluvatar.ai",
         "intel.com", "k8s.amazonaws.com", "kunlunxin.com", "metax-tech.com",
         "mthreads.com", "qat", "qat.intel.com", "sgx.intel.com", "tencent.com", "vastaitech.com",
     }
@@ -39,6 +42,8 @@ _KNOWN: Final = tuple(
         ("enflame", r"enflame\.com/(v?gcu|drs-gcu)",
          r"enflame\.com/(vgcu-percentage|gcu-(memory|core))"),
         ("neuron", r"aws\.amazon\.com/neuron(core|device)?", r"aws\.amazon\.com/-"),
+        ("tpu", r"google\.com/tpu", r"google\.com/-"),
+        ("furiosa", r"(?:alpha\.|beta\.)?furiosa\.ai/[\w.-]+", r"furiosa\.ai/-"),
         ("vastai", r"vastaitech\.com/va", r"vastaitech\.com/-"),
         ("biren", r"birentech\.com/[\w-]*gpu", r"birentech\.com/-"),
         ("amd", r"amd\.com/gpu", r"amd\.com/gpu(mem(-percentage)?|cores)"),
@@ -54,7 +59,17 @@ _KNOWN: Final = tuple(
         ("koordinator", r"koordinator\.sh/-", r"huawei\.com/npu-(cpu|dvpp)"),
     )
 )  # fmt: skip
-
+# DRA drivers that exist for devices of these vendors, and the DeviceClass that comes with them. As
+# of November 2026, by the documentation of the vendors; the page on migrating lists them.
+DRIVERS: Final = {
+    "furiosa": ("npu.furiosa.ai", "npu.furiosa.ai"),
+    "habana": ("gaudi.intel.com", "gaudi.intel.com"),
+    "huawei": ("ascend.project-hami.io", "hami-vnpu-core.project-hami.io"),
+    "hygon": ("dra.hygon.com", "dra.hygon.com"),
+    "neuron": ("neuron.aws.com", "neuron.aws.com"),
+    "qat": ("qat.intel.com", "qat.intel.com"),
+    "tpu": ("tpu.google.com", "tpu.google.com"),
+}
 
 _ANY: Final = re.compile(
     "|".join(f"(?:{pattern.pattern})" for _, *patterns in _KNOWN for pattern in patterns)
@@ -104,7 +119,21 @@ def _add_ask(
 ) -> None:
     ask = Ask(kind=Kind.OTHER, row=vendor, vendor=vendor, count=count, users=(container.user,))
     builder.add_ask(ask, resources)
+    builder.findings.append(report_vendor(vendor, resources))
+
+
+def report_vendor(vendor: str, resources: Sequence[DeviceResource]) -> Finding:
+    """Report that resources stay unchanged, and name the DRA driver for them if one exists."""
     written = ", ".join(one.original_name for one in resources)
-    builder.findings.append(
-        VENDOR_WITHOUT_DRIVER.at(resources[0].where, f"no known DRA driver serves {written}")
+    if vendor not in DRIVERS:
+        return VENDOR_WITHOUT_DRIVER.at(resources[0].where, f"no known DRA driver serves {written}")
+    driver, class_ = DRIVERS[vendor]
+    name = resources[0].original_name
+    return VENDOR_WITHOUT_DRIVER.at(
+        resources[0].where,
+        f"no target is configured for {written}; the DRA driver {driver} serves such devices",
+        remedy=(
+            f"Keep the device plugin, or install the driver and set `targets: [{{resources: "
+            f"[{name}], driver: {driver}, class: {class_}}}]`."
+        ),
     )

@@ -1,0 +1,22 @@
+"""Known resource names: each is read, none is similar to another one, and mistakes find them."""
+
+import pytest
+
+from drawbridge.translate.legacy.misspelt_names import KNOWN_NAMES, find_similar
+from drawbridge.translate.legacy.read import read_pod
+from tests.tables import YamlValue
+
+
+@pytest.mark.parametrize("name", KNOWN_NAMES)
+def test_a_known_name_is_read_and_not_misspelt(name: str) -> None:
+    container: YamlValue = {"name": "main", "resources": {"limits": {name: "1"}}}
+    found = read_pod({"spec": {"containers": [container]}})
+    codes = {finding.code for finding in found.findings}
+    assert codes.isdisjoint({"DeviceUnknown", "NameMisspelt"})
+    assert find_similar(name) == ""
+
+
+@pytest.mark.parametrize("name", KNOWN_NAMES)
+def test_a_known_name_with_another_separator_is_found(name: str) -> None:
+    domain, _, bare = name.partition("/")
+    assert find_similar(f"{domain}/{bare.replace('-', '_').replace('.', '_')}_") == name
