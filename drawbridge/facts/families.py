@@ -95,7 +95,8 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family(
         NIC,
         "dra.net",
-        ("dra.net", "dranet", "dranet.net"),
+        # The last one is the class of EKS, which selects only EFA devices.
+        ("dra.net", "dranet", "dranet.net", "efa.networking.k8s.aws"),
         one_class=True,
         short_name="dranet",
         type="type",

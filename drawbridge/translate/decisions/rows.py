@@ -93,7 +93,7 @@ _ROWS: Final = (
         ("density",),
         stays_with_plugin=True,
     ),
-    Row("rdma/exclusive", "vpc.amazonaws.com/efa: N", "count N of a NIC class"),
+    Row("rdma/exclusive", "vpc.amazonaws.com/efa: N", "count N of EFA devices"),
     _lossy(
         "rdma/network",
         "networking.gke.io.networks/rdma-0: 1",

@@ -31,6 +31,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _AFFINITY: Path = ("spec", "affinity", "nodeAffinity")
 # The rows of asks for whole GPUs on nodes whose GPUs are partitioned.
 _PARTITIONED_ROWS = {"nvidia/whole": "nvidia/mig-single", "amd/whole": "amd/partition"}
+_PARTITION = "nvidia/mig"
 # Giving a condition to an ask takes as much work as moving this many items of a list.
 _CONDITION_ITEMS = 100
 _EXPRESSION_UNITS = 10  # of work, to read a term or an expression
@@ -97,10 +98,11 @@ def _apply(ask: Ask, labels: _VendorLabels) -> Ask:
         alternatives=(*ask.alternatives, *labels.alternatives),
         uses_node_labels=bool(labels.source_fields),
     )
-    if ask.row not in _PARTITIONED_ROWS:
+    if ask.row not in _PARTITIONED_ROWS and not (labels.replica and ask.row == _PARTITION):
+        _report_divided(ask, labels)
         return ask
     # The plain resource name means partitions or replicas if the node is configured so.
-    if labels.profile:
+    if labels.profile and ask.row != _PARTITION:
         profile = gpu_labels.partition_profile(labels.profile)
         ask = replace(
             ask, row=_PARTITIONED_ROWS[ask.row], partition=True, selectors=(*ask.selectors, profile)
@@ -113,9 +115,17 @@ def _apply(ask: Ask, labels: _VendorLabels) -> Ask:
                     f"the node label selects shared GPUs; {ask.count} replicas count as one share",
                 )
             )
-        row = "nvidia/mig-replica" if labels.profile else "nvidia/replica"
+        row = "nvidia/mig-replica" if ask.partition else "nvidia/replica"
         ask = replace(ask, row=row, count=1, share=DeviceShare(replica=True))
     return ask
+
+
+def _report_divided(ask: Ask, labels: _VendorLabels) -> None:
+    """Report a request for whole GPUs on nodes whose GPUs are divided."""
+    if (labels.profile or labels.replica) and ask.share is None and not ask.partition:
+        names = ", ".join(ask.resources) or ask.row
+        what = "the node labels select GPUs that are divided, but the claim requests whole ones"
+        labels.findings.append(LABEL_LOOSE.at("spec", f"{names}: {what}"))
 
 
 def _selectors_for(ask: Ask, labels: _VendorLabels) -> list[AskSelector]:

@@ -50,7 +50,12 @@ def dranet(machine: Machine, mode: str = "") -> Layout:
     return Layout(DRANET, machine.name, (Sheet(tuple(ordered)),))
 
 
+_CONNECTX = ("Mellanox Technologies", "MT2910 Family [ConnectX-7]")
+_PRODUCTS = {"aws-p4d": ("Amazon.com, Inc.", "Elastic Fabric Adapter (EFA)")}
+
+
 def _port(machine: Machine, number: int, nic: Nic, *, numa: bool) -> Device:
+    vendor, product = _PRODUCTS.get(machine.shape, _CONNECTX)
     dashed = nic.bus.replace(":", "-").replace(".", "-")
     wire: Wire = {
         "attributes": {
@@ -67,8 +72,8 @@ def _port(machine: Machine, number: int, nic: Nic, *, numa: bool) -> Device:
             "mac": {"string": _mac(machine, nic)},
             "numaNode": {"int": nic.numa},
             "pciAddress": {"string": nic.bus},
-            "pciVendor": {"string": "Mellanox Technologies"},
-            "pciDevice": {"string": "MT2910 Family [ConnectX-7]"},
+            "pciVendor": {"string": vendor},
+            "pciDevice": {"string": product},
             "pciSubsystem": {"string": "0083"},
             **({"alias": {"string": "storage"}} if nic.storage else {}),
             "resource.kubernetes.io/pcieRoot": {"string": nic.root},

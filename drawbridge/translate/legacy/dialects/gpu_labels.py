@@ -1,7 +1,8 @@
 """Interprets the node labels that GPU feature discovery of NVIDIA, AMD and Intel sets.
 
 Each term on such a label becomes conditions on devices. A term that describes the node and not its
-devices stays in the pod. Labels of cloud providers describe machines and stay unchanged.
+devices stays in the pod. Labels of cloud providers stay unchanged; those that say how GPUs are
+divided change what a request for a GPU means.
 """
 
 import re
@@ -78,6 +79,8 @@ def label_vendor(key: str) -> str:
     if key.startswith(("nvidia.com/gpu.", "nvidia.com/cuda.", "nvidia.com/mig.",
                        "nvidia.com/mps.", "nvidia.com/vgpu.")):  # fmt: skip
         return "nvidia"
+    if key in _CLOUD or key == _CLOUD_PARTITION:
+        return "nvidia"
     if key.startswith(("amd.com/gpu.", "beta.amd.com/gpu.")):
         return "amd"
     return "intel" if key.startswith("gpu.intel.com/") else ""
@@ -85,6 +88,8 @@ def label_vendor(key: str) -> str:
 
 def interpret_term(term: LabelTerm) -> LabelMeaning:
     """Interpret a term on devices that the pod requests."""
+    if term.key in _CLOUD or term.key == _CLOUD_PARTITION:
+        return _cloud(term)
     if term.operator == "Exists":
         return LabelMeaning(findings=(imply(term, _ALWAYS),))
     if term.operator == "DoesNotExist":
@@ -122,6 +127,26 @@ def _inexact(term: LabelTerm, why: str) -> Finding:
 
 def _apply_operator(term: LabelTerm, selector: AskSelector) -> tuple[AskSelector, ...]:
     return (Not(selector),) if term.operator == "NotIn" else (selector,)
+
+
+def _cloud(term: LabelTerm) -> LabelMeaning:
+    """Read how GKE divides the GPUs of a node. The cloud sets the label, so the pod keeps it."""
+    if term.operator not in {"In", "Exists", "Gt"}:
+        return LabelMeaning(kept=True)
+    if term.key in _CLOUD:
+        return LabelMeaning(kept=True, replica=True)
+    if term.operator == "In" and len(term.values) == 1:
+        return LabelMeaning(kept=True, profile=term.values[0])
+    why = "the GPUs of the nodes are partitioned, but the label does not say how"
+    return LabelMeaning(findings=(_inexact(term, why),), kept=True)
+
+
+def _shared(term: LabelTerm) -> LabelMeaning:
+    """Read a label by which the device plugin says that it divides GPUs into replicas."""
+    whole = {"none", "1", "0"}
+    is_shared = term.operator == "Gt" or (term.operator == "In" and whole.isdisjoint(term.values))
+    kept = _keep(term)
+    return LabelMeaning(findings=kept.findings, kept=True, replica=is_shared)
 
 
 def _names(make: Callable[[tuple[str, ...]], AskSelector]) -> Callable[[LabelTerm], LabelMeaning]:
@@ -298,6 +323,14 @@ def partition_profile(profile: str) -> AskSelector:
 
 MAJOR: Final = "nvidia.com/gpu.compute.major"
 MINOR: Final = "nvidia.com/gpu.compute.minor"
+# Labels of GKE's nodes, as of November 2026: GPUs that containers share, and partitions of them.
+_CLOUD: Final = frozenset(
+    {
+        "cloud.google.com/gke-gpu-sharing-strategy",
+        "cloud.google.com/gke-max-shared-clients-per-gpu",
+    }
+)
+_CLOUD_PARTITION: Final = "cloud.google.com/gke-gpu-partition-size"
 _READERS: Final[dict[str, Callable[[LabelTerm], LabelMeaning]]] = {
     "nvidia.com/gpu.product": _product,
     "nvidia.com/gpu.memory": _numbers(_memory),
@@ -308,6 +341,8 @@ _READERS: Final[dict[str, Callable[[LabelTerm], LabelMeaning]]] = {
     "nvidia.com/cuda.runtime-version.major": _numbers(_cuda),
     "nvidia.com/cuda.runtime.major": _numbers(_cuda),
     "nvidia.com/gpu.present": _present,
+    "nvidia.com/gpu.replicas": _shared,
+    "nvidia.com/gpu.sharing-strategy": _shared,
     "nvidia.com/mig.config": _mig_config,
     "amd.com/gpu.product-name": _names(ProductIs),
     "amd.com/gpu.family": _names(_family),

@@ -9,9 +9,16 @@ from typing import Final
 
 from drawbridge.config.model import Legacy
 from drawbridge.translate.legacy.asks import Ask, DeviceShare, Isolation, Kind, PodRequests
+from drawbridge.translate.legacy.codes import MEANING_CHANGES
 from drawbridge.translate.legacy.draft import RequestBuilder
-from drawbridge.translate.legacy.pod_view import PodView
-from drawbridge.translate.legacy.selectors import AskSelector, NicIs, NicKind, PluginPool
+from drawbridge.translate.legacy.pod_view import PodView, annotation_path
+from drawbridge.translate.legacy.selectors import (
+    AskSelector,
+    NicIs,
+    NicKind,
+    PluginPool,
+    ProductContains,
+)
 
 NAME: Final = "rdma"
 TRIGGERS: Final = frozenset(
@@ -26,15 +33,19 @@ TRIGGERS: Final = frozenset(
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()
 _SHARED: Final = "rdma/"
+_EFA: Final = "vpc.amazonaws.com/efa"
+# By the name with "(EFA)", the class of EKS selects the devices that dra.net publishes (November 2026).
+_EFA_PRODUCT: Final = "Elastic Fabric Adapter"
 _TOKEN: Final = "token"  # noqa: S105  # a resource whose amount has no meaning
 _DEVICES: Final = (
-    re.compile(r"vpc\.amazonaws\.com/efa"),
+    re.compile(re.escape(_EFA)),
     re.compile(r"vke\.volcengine\.com/rdma"),
 )
 # One of several networks. No attribute of a device names its network.
 _NETWORK: Final = re.compile(r"networking\.gke\.io\.networks/rdma-\d+")
 _FUNCTIONS: Final = "nvidia.com/rdma-vf"
-_KEPT: Final = ("networking.gke.io/interfaces", "networking.gke.io/default-interface")
+_INTERFACES: Final = "networking.gke.io/interfaces"
+_KEPT: Final = (_INTERFACES, "networking.gke.io/default-interface")
 
 
 def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
@@ -46,6 +57,8 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
             if not row:
                 continue
             selectors: tuple[AskSelector, ...] = (NicIs(NicKind.RDMA),)
+            if resource.name == _EFA:
+                selectors = (*selectors, ProductContains((_EFA_PRODUCT.lower(),)))
             if resource.name == _FUNCTIONS:
                 selectors = (*selectors, NicIs(NicKind.VF), PluginPool((resource.name,)))
             ask = Ask(
@@ -59,7 +72,20 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
             builder.add_ask(ask, (resource,))
     if builder.asks:
         builder.add_annotations(_KEPT, removed=False)
+        _report_interfaces(builder)
     return builder.build()
+
+
+def _report_interfaces(builder: RequestBuilder) -> None:
+    """Report the annotation by which GKE attaches networks beside the devices of the claim."""
+    if _INTERFACES in builder.pod.annotations and any("network" in a.row for a in builder.asks):
+        builder.findings.append(
+            MEANING_CHANGES.at(
+                annotation_path(_INTERFACES),
+                f"{_INTERFACES} stays, and GKE attaches its networks beside the NICs of the claim",
+                remedy="Remove the networks from the annotation that the claim replaces.",
+            )
+        )
 
 
 def _find_row(name: str) -> str:
