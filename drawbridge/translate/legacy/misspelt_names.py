@@ -12,6 +12,7 @@ from typing import Final
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.codes import DEVICE_UNKNOWN, NAME_MISSPELT
 from drawbridge.translate.legacy.dialects import nvidia
+from drawbridge.translate.legacy.pod_view import DeviceResource
 
 # The names by domain. Names with a pattern, such as those of pools, are not in the table.
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -53,7 +54,8 @@ _MIG_SIZE: Final = re.compile(r"mig-?(\d+)g[-_.]?(\d+)gb")
 _SHORT: Final = 5  # characters
 _SIMILARITY: Final = 0.8
 _DOMAIN_SIMILARITY: Final = 0.85
-_MAX_LENGTH: Final = 100  # a longer name is not misspelt, and comparing it takes long
+_MAX_LENGTH: Final = 64  # a longer name is not misspelt, and comparing it takes long
+_MAX_COMPARED: Final = 8  # names of one pod, because comparing takes long
 
 
 def find_similar(name: str) -> str:
@@ -68,13 +70,13 @@ def find_similar(name: str) -> str:
             written = _MIG_SIZE.sub(r"mig-\1g.\2gb", bare)
             if nvidia.mig_profiles(f"{candidate}/{written}"):
                 return f"{candidate}/{written}"
-        if similar := _find_in(written, _NAMES[candidate]):
+        if similar := _find_in(written, _FOLDED[candidate]):
             return f"{candidate}/{similar}"
     return ""
 
 
-def _find_in(bare: str, names: Iterable[str]) -> str:
-    folded = {_fold(name): name for name in names}
+def _find_in(bare: str, names: Mapping[str, str]) -> str:
+    folded = names
     short = _fold(bare)
     if short in folded:
         return folded[short]
@@ -95,11 +97,19 @@ def _fold(name: str) -> str:
     return text.removesuffix("s")
 
 
-def report_unknown(path: str, name: str, amount: str) -> Finding:
-    """Return the finding about a resource that no dialect reads."""
-    if similar := find_similar(name):
-        return NAME_MISSPELT.at(path, f"{name} does not exist; use {similar}")
-    return DEVICE_UNKNOWN.at(path, f"{name}: {amount} is not a known device resource")
+_FOLDED: Final = {domain: {_fold(name): name for name in names} for domain, names in _NAMES.items()}
+
+
+def report_unknown(resources: Iterable[DeviceResource]) -> Iterator[Finding]:
+    """Yield the findings about resources that no dialect reads; compares the first ones."""
+    for number, resource in enumerate(resources):
+        name = resource.original_name
+        similar = find_similar(name) if number < _MAX_COMPARED else ""
+        if similar:
+            yield NAME_MISSPELT.at(resource.where, f"{name} does not exist; use {similar}")
+        else:
+            message = f"{name}: {resource.amount_text} is not a known device resource"
+            yield DEVICE_UNKNOWN.at(resource.where, message)
 
 
 def accept_served(
@@ -107,8 +117,9 @@ def accept_served(
 ) -> Iterator[Finding]:
     """Yield the findings; a name that a node serves is not misspelt, but only unknown."""
     for finding in findings:
-        name = finding.path.rpartition("[")[2].removesuffix("]")
-        if finding.code == NAME_MISSPELT.name and is_served(name):
-            yield DEVICE_UNKNOWN.at(finding.path, f"{name} is not a known device resource")
-        else:
-            yield finding
+        if finding.code == NAME_MISSPELT.name:
+            name = finding.path.rpartition("[")[2].removesuffix("]")
+            if is_served(name):
+                yield DEVICE_UNKNOWN.at(finding.path, f"{name} is not a known device resource")
+                continue
+        yield finding

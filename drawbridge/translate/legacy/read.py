@@ -35,7 +35,7 @@ from drawbridge.translate.legacy.dialects import (
 )
 from drawbridge.translate.legacy.init_containers import AskNames, share_devices
 from drawbridge.translate.legacy.node_labels import apply_node_labels
-from drawbridge.translate.legacy.pod_view import PodView, view_pod
+from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, view_pod
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 # They read all names of some form, unless the configuration or a class gives the name a meaning.
@@ -112,7 +112,7 @@ def _read_pod(pod: Value, configuration: Configuration, budget: WorkBudget) -> P
             *_check_mixed_dialects(dialects),
             *[finding for part in parts for finding in part.findings],
             *shared,
-            *_report_unread(unread),
+            *misspelt_names.report_unknown(_list_resources(unread)),
         ),
         dialects,
     )
@@ -199,9 +199,6 @@ def _check_mixed_dialects(dialects: tuple[str, ...]) -> tuple[Finding, ...]:
     return (DIALECTS_MIXED.at("spec", f"the pod requests devices in the dialects of {names}"),)
 
 
-def _report_unread(unread: PodView) -> list[Finding]:
-    return [
-        misspelt_names.report_unknown(one.where, one.original_name, one.amount_text)
-        for container in unread.containers
-        for one in container.resources.values()
-    ]
+def _list_resources(view: PodView) -> Iterator[DeviceResource]:
+    for container in view.containers:
+        yield from container.resources.values()

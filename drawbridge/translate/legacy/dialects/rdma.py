@@ -34,7 +34,7 @@ READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()
 _SHARED: Final = "rdma/"
 _EFA: Final = "vpc.amazonaws.com/efa"
-# By the name with "(EFA)", the class of EKS selects the devices that dra.net publishes (November 2026).
+# The class of EKS selects the devices of dra.net by this name with "(EFA)" (November 2026).
 _EFA_PRODUCT: Final = "Elastic Fabric Adapter"
 _TOKEN: Final = "token"  # noqa: S105  # a resource whose amount has no meaning
 _DEVICES: Final = (
