@@ -1,5 +1,6 @@
 """Scenarios: a configuration that is refused never ends or changes what works."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -179,16 +180,45 @@ def without_a_last_valid_configuration_processes_wait_for_one(stage: Stage) -> N
             cluster.plane.processes[replica.name] = replica.start()
         stage.wait("an Event says so", lambda: reported(stage, "no process can start without one"))
         for replica in cluster.replicas:
-            stage.wait(f"{replica.name} says so", partial(_says_why, replica))
+            stage.wait(f"{replica.name} says so", partial(_says_why, replica, "placement"))
             assert replica.alive
         assert text_in_use(stage) == ""
     cluster.start_all()
     assert condition(stage)["status"] == "True"
 
 
-def _says_why(replica: Replica) -> bool:
+def _says_why(replica: Replica, part: str) -> bool:
     answer = replica.request("health", "/readyz")
-    return answer.code == 503 and "placement" in answer.text
+    return answer.code == 503 and part in answer.text
+
+
+@scenario("full", rig="configuration", needs=NEEDS)
+def a_version_that_refuses_the_configuration_in_use_waits_and_the_others_serve(
+    stage: Stage,
+) -> None:
+    """As in a rollout: what starts is not ready and takes no Lease, and what runs goes on."""
+    cluster = installed(stage)
+    add_gpu_node(stage)
+    pod = legacy_pod(stage, "train")
+    wait_for_facts(stage, cluster, pod)
+    _, second = cluster.webhooks
+    started = (second, *cluster.controllers)
+    for replica in started:
+        replica.stop()
+    # A field that another version has: that one accepted it.
+    text = f"{stage.client.get(OFFERED)['data']['config.yaml']}quotas: []\n"
+    with refused(stage, text):
+        digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        metadata = {"annotations": {"drawbridge.dev/hash": digest}}
+        stage.client.patch(IN_USE, {"metadata": metadata, "data": {"config.yaml": text}})
+        for replica in started:
+            cluster.plane.processes[replica.name] = replica.start()
+        for replica in started:
+            stage.wait(f"{replica.name} says so", partial(_says_why, replica, "quotas"))
+            assert replica.alive
+        assert cluster.find_leader() is None
+        assert ORIGINAL in _admitted(stage, pod)
+    cluster.start_all()
 
 
 @scenario("full", rig="configuration", needs=NEEDS)
