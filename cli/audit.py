@@ -28,6 +28,7 @@ from cli.terminal.exit_codes import BAD, DONE, exit_code
 from cli.terminal.streams import Streams
 from cli.translation.input import read_translation_input
 from drawbridge.agreement.scope import Mode, PodMetadata, find_root_owner, is_included
+from drawbridge.config.placement import decide_placement
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
@@ -128,7 +129,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         summaries = ClaimSummaries()
 
         def consume(namespace: AuditedNamespace) -> None:
-            audits.append(_audit(namespace, context, summaries, start))
+            placement = decide_placement(namespace.labels, context.configuration)
+            audits.append(_audit(namespace, context.placed(placement), summaries, start))
 
         try:
             read_namespaces(options, streams, context.configuration.scope, findings, consume)

@@ -28,7 +28,7 @@ class AuditedNamespace(NamedTuple):
 
     name: str
     mode: Mode
-    labels: Mapping[str, Value]
+    labels: Mapping[str, str]
     pods: Sequence[Value]
     events: Sequence[Value]
 
@@ -98,7 +98,7 @@ def _select(
         texts = {key: text for key, text in labels.items() if isinstance(text, str)}
         mode = decide_namespace_scope(name, texts, scope).mode
         if mode is not Mode.OFF and only in (None, "", name):
-            yield AuditedNamespace(name, mode, labels, (), ())
+            yield AuditedNamespace(name, mode, texts, (), ())
 
 
 def _of_kind(values: Iterable[Value], kind: str) -> Iterator[Value]:
