@@ -77,7 +77,8 @@ def print_result(
             unfolded(streams.out).writelines(_diff(result, options))
         # The findings follow the manifests, also where both streams are one.
         streams.out.flush()
-        output.print_findings(shown, streams.err)
+        joined = shown if options.verbose else _join_equal(shown, by_object=True)
+        output.print_findings(joined, streams.err)
 
 
 def _as_stream(result: EditResult, templates: Sequence[Mapping[str, Value]]) -> bytes:
@@ -116,12 +117,15 @@ def _sort(findings: Sequence[LocatedFinding], result: EditResult) -> list[Locate
     return sorted(findings, key=lambda each: (order.get(each.source, -1), each.line, each.column))
 
 
-def _join_equal(findings: Sequence[LocatedFinding]) -> list[LocatedFinding]:
-    """Return the first finding of each message, with the number of the other ones."""
+def _join_equal(
+    findings: Sequence[LocatedFinding], *, by_object: bool = False
+) -> list[LocatedFinding]:
+    """Return the first finding of each message, or of each object, with the number of others."""
     groups: dict[object, list[LocatedFinding]] = {}
     for place in findings:
         key = (place.finding.severity, place.finding.code, place.finding.message)
-        groups.setdefault(key, []).append(place)
+        about = (place.source, place.finding.object) if by_object else ()
+        groups.setdefault((key, about), []).append(place)
     return [_with_count(group[0], len(group) - 1) for group in groups.values()]
 
 

@@ -194,3 +194,13 @@ def test_a_workload_whose_text_cannot_be_edited_is_no_claim() -> None:
     lines = report(POD.replace("\n", "\r"))
     assert lines[0] == "Pod/ml/p: nvidia.com/gpu 1 -> not written"
     assert next(line for line in lines if "error: " in line).endswith("[EditRefused]")
+
+
+def test_an_error_of_several_roles_is_printed_once_for_each_object() -> None:
+    wrong = RAY.replace("nvidia.com/gpu: 1", "GPU: 1").replace("GPU", "huawei.com/Ascend910B4")
+    wrong = wrong.replace("{nvidia.com/gpu: 4}", "{huawei.com/Ascend910B4: 1}")
+    text = f"{wrong}---\n{wrong.replace('name: r', 'name: s')}"
+    err = run(text, "-q", *CLUSTER)[1]
+    assert err.count("[NotExpressible]") == 2
+    assert err.count("(and 1 more) [NotExpressible]") == 2
+    assert run(text, "-v", *CLUSTER)[1].count("[NotExpressible]") == 4
