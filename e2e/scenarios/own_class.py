@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from e2e.bridge.placement import BridgeStage, bridge_scenario
-from e2e.installed.configuring import configure_and_wait
+from e2e.installed.configuring import used_by_all
 from e2e.installed.installation import Installation, installed
 from e2e.nodes.driver import Driver
 from e2e.nodes.families.own_class import FPGA, NIC
@@ -32,7 +32,7 @@ NAMESPACE = "own-class"
 @scenario("full", since="1.36", rig="installed", needs=NEEDS)
 def names_of_unknown_drivers_become_prepared_claims(stage: Stage) -> None:
     """An FPGA, its half, a part of it and NICs: kube-scheduler allocates, the drivers prepare."""
-    play(stage, installed(stage, mode=""), "Native placement", "configuration.yaml")
+    play(stage, installed(stage, mode=""), "Native placement")
 
 
 @bridge_scenario("full", "1.36")
@@ -40,19 +40,18 @@ def names_of_unknown_drivers_become_prepared_claims_in_bridge_placement(
     stage: BridgeStage,
 ) -> None:
     """The same with the allocator of Drawbridge, whose marks the driver does not need."""
-    play(stage, stage.placement.cluster, "Bridge placement", "bridge.yaml", "Bridge placement")
+    play(stage, stage.placement.cluster, "Bridge placement", "Bridge placement")
 
 
-def play(
-    stage: Stage, cluster: Installation, placement: str, configuration: str, *more: str
-) -> None:
+def play(stage: Stage, cluster: Installation, placement: str, *more: str) -> None:
     """Follow the pages for one placement; `more` are sections of the page about the driver."""
     stage.node("a", "lab-2g2n", {FPGA: None, NIC: None}, labels={"pool": "bridge"})
     stage.enter(restored_configuration(stage, cluster))
     node = stage.node_name("a")
     try:
-        follow(cluster, CLASS_PAGE, "Classes and a namespace", placement)
-        configure_and_wait(cluster, (EXAMPLES / configuration).read_text(encoding="utf-8"))
+        follow(cluster, CLASS_PAGE, "Classes and a namespace")
+        with used_by_all(cluster):
+            follow(cluster, CLASS_PAGE, placement)
         stage.wait("admission translates by the facts", lambda: is_translated(cluster))
         follow(cluster, CLASS_PAGE, "Pods")
         for driver, devices in PREPARED.items():
