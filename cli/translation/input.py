@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from cli.input import live_cluster
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import read_facts, read_gates
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
-from drawbridge.config.model import Configuration
+from drawbridge.agreement.scheduler_lease import is_scheduler_missing
+from drawbridge.api_error import ApiError
+from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import decide_placements
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import LocatedFinding, Source
@@ -22,12 +25,13 @@ from drawbridge.dra import gates
 from drawbridge.facts.model import Facts, NetworkFacts
 from drawbridge.facts.networks import KIND as NETWORK_KIND
 from drawbridge.facts.networks import read_network
-from drawbridge.names import ADMIN_ACCESS_LABEL
+from drawbridge.names import ADMIN_ACCESS_LABEL, NAMESPACE, SCHEDULER_LEASE
 from drawbridge.translate.legacy.networks import add_networks
 from drawbridge.translate.pods import TranslationContext, make_context
 
 if TYPE_CHECKING:
     from cli.input.cluster_objects import ClusterObjects
+    from drawbridge.cluster.session import Session
 
 _NAMESPACE = "Namespace"
 
@@ -126,6 +130,7 @@ def _gather_facts(
 
     try:
         files, version = read_objects(options, streams, namespaces=True)
+        has_scheduler = _has_scheduler(options, configuration)
     except ClusterReadError as error:
         return (error.located,)
     enabled = read_gates(options, version)
@@ -136,7 +141,28 @@ def _gather_facts(
     gathered = gather_facts(facts_input(files), configuration, enabled)
     with_policies = apply_policies(gathered.findings, configuration.findings)
     inputs.findings += (*files.findings, *files.located(with_policies))
-    return gathered.facts
+    return replace(gathered.facts, scheduler=has_scheduler)
+
+
+def _has_scheduler(options: argparse.Namespace, configuration: Configuration) -> bool:
+    """Whether the live cluster runs the scheduler of bridge placement, as far as one may read."""
+    if configuration.placement is Placement.NATIVE or not _asks_cluster(options):
+        return True
+    return live_cluster.run_with_session(options, _read_scheduler)
+
+
+async def _read_scheduler(session: "Session") -> bool:
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    try:
+        lease = await live_cluster.read_object(
+            session, resources.LEASES, SCHEDULER_LEASE, NAMESPACE
+        )
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return True
+    return not is_scheduler_missing(lease, session.clock.now())
 
 
 def with_namespaces(

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -157,6 +157,32 @@ def own(value: str) -> Callable[[FakeApi], None]:
         api.put(lease(-DAY, "host-1_0d3f", "drawbridge-scheduler"))
 
     return change
+
+
+def test_doctor_names_the_namespaces_whose_pods_can_use_a_part_of_the_devices(
+    tmp_path: Path,
+) -> None:
+    def change(api: FakeApi) -> None:
+        own("")(api)
+        slices = api.all("ResourceSlice")
+        ours = next(each for each in slices if each["spec"]["driver"] == "gpu.nvidia.com")
+        node: Any = api.get("Node", ours["spec"]["nodeName"])
+        node["metadata"].setdefault("labels", {})["owned"] = ""
+        api.put(node)
+        for name, placement in (("team-b", "native"), ("team-c", "brigde")):
+            labelled = namespace(name, "report")
+            labelled["metadata"]["labels"]["drawbridge.dev/placement"] = placement
+            api.put(labelled)
+
+    lines = doctor(tmp_path, "-o", "json", change=change).of("placement")
+    told = {each["code"]: each["message"] for each in lines}
+    assert "namespace team-c has the label value brigde" in told["PlacementLabelUnknown"]
+    assert told[""] == "2 with bridge, 1 with native"
+    divided = [each["message"] for each in lines if each["code"] == "DevicesDivided"]
+    assert [each.partition(" can use ")[0] for each in divided] == [
+        "with native placement, pods of team-b",
+        "with bridge placement, pods of team-a, team-c",
+    ]
 
 
 def own_without_scheduler(api: FakeApi) -> None:

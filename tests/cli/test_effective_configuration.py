@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.cli.installed_api import DAY, lease
 from tests.cli.running import command, on_api
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.configuration import accept
@@ -91,6 +94,23 @@ def test_it_is_read_from_the_default_namespace_without_access_to_registrations(
     objects = (registered(), settings())
     code, _, err = on(tmp_path, *objects, forbidden="mutatingwebhookconfigurations")
     assert (code, MISSING in err) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("leases", "scheduler"),
+    [
+        ((lease(-DAY, name="drawbridge-scheduler"),), "schedulerName: drawbridge"),
+        ((lease(DAY, name="drawbridge-scheduler"),), "BridgeSchedulerMissing"),
+        ((), "BridgeSchedulerMissing"),
+    ],
+)
+def test_a_translation_uses_the_scheduler_of_the_cluster_only_while_it_runs(
+    tmp_path: Path, leases: tuple[dict[str, Any], ...], scheduler: str
+) -> None:
+    pools = "ownedPools: [{driver: gpu.nvidia.com, nodeSelector: {}}]\n"
+    bridge = settings(f"{RENAMES}placement: bridge\n{pools}")
+    code, out, err = on(tmp_path, registered(), bridge, *leases)
+    assert (code, scheduler in out + err) == (1, True), err
 
 
 def test_without_drawbridge_in_the_cluster_the_defaults_are_used(tmp_path: Path) -> None:
