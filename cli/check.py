@@ -130,7 +130,8 @@ def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[F
         findings += judge_in_pools(judge, context, contexts(pod.pod))
     if gathered and (claims or pods):
         findings += _report_dual_nodes(gathered, cluster)
-    if not (claims or pods or findings or cluster.input.slices or cluster.input.classes):
+    published = cluster.input.slices or cluster.input.classes
+    if not (claims or pods or findings or published or cluster.input.findings):
         message = "no claim, template, pod, workload, DeviceClass or ResourceSlice in the input"
         remedy = "Pass files with such objects."
         yield NOTHING_TO_JUDGE.at("", message, remedy=remedy)

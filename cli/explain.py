@@ -217,7 +217,9 @@ def _format_workload(done: WorkloadExplanation) -> Iterator[str]:
     if done.not_placed:
         lacking = done.pods - done.placed - done.finished
         more = lacking - len(done.not_placed)
-        names = ", ".join(done.not_placed) + (f" and {more:,} more" if more else "")
+        names = ", ".join(done.not_placed) + (
+            f" and {count_noun(more, 'more pod')}" if more else ""
+        )
         yield f"  without: {names}"
 
 

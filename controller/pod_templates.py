@@ -14,6 +14,7 @@ from drawbridge.agreement.operation_codes import TEMPLATE_NOT_REPRODUCED
 from drawbridge.agreement.owned_templates import is_exclusively_owned, name_matches_content
 from drawbridge.config.model import Placement
 from drawbridge.documents.values import Value
+from drawbridge.dra.counted import list_some
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION, PLACEMENT_LABEL
@@ -94,7 +95,8 @@ def describe_unknown(pod: WatchedPod, missing: frozenset[str]) -> Finding:
     noted = annotations.get(FACTS_ANNOTATION, "")
     origin = f"with facts {noted[:_MAX_SHOWN]}" if noted else "without facts"
     reason = (
-        f"the pod was translated {origin}, and no known facts produce a template with this name"
+        f"the pod was translated {origin}, and translating it again gives a template with another "
+        "name, with all facts that the controller still has"
     )
     if ORIGINAL_ANNOTATION not in annotations:
         reason = f"the pod does not have the annotation {ORIGINAL_ANNOTATION}"
@@ -104,9 +106,8 @@ def describe_unknown(pod: WatchedPod, missing: frozenset[str]) -> Finding:
 
 def describe_missing(missing: frozenset[str]) -> str:
     """Return the start of a message about templates that are not created."""
-    names = ", ".join(sorted(missing)[:_MAX_NAMES])
-    more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
-    return f"cannot recreate ResourceClaimTemplate {names}{more}"
+    names = list_some(sorted(missing), _MAX_NAMES, "template")
+    return f"cannot recreate ResourceClaimTemplate {names}"
 
 
 def describe_pod(pod: WatchedPod) -> str:

@@ -11,7 +11,16 @@ import allocator.api.openapi
 import allocator.scheduler.protocol
 import drawbridge.config.schema
 import drawbridge.dra.rules
-from tools import chart, commands_page, findings_page, joint_page, migrating, rbac_page, terminal
+from tools import (
+    chart,
+    commands_page,
+    findings_page,
+    joint_page,
+    migrating,
+    mistakes_page,
+    rbac_page,
+    terminal,
+)
 
 DOCS = Path(__file__).parent.parent / "docs"
 SCHEMA = DOCS.parent / "bridge" / "protocol" / "v1.schema.json"
@@ -21,6 +30,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": drawbridge.config.schema.render_page,
     "joint.md": joint_page.build_page,
     "migrating.md": migrating.render_page,
+    "mistakes.md": mistakes_page.render_page,
     "rbac.md": rbac_page.render_page,
     "rules.md": drawbridge.dra.rules.render_page,
     "terminal.svg": terminal.render_picture,

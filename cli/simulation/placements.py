@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from drawbridge.dra.allocation import Allocation, to_json
-from drawbridge.dra.counted import count_noun
+from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.dra.inventory import Inventory, PoolCache, PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.finding import Finding
@@ -229,9 +229,8 @@ def _format_workload(
 
 def _node_row(node: str, pods: Sequence[PodPlacement]) -> tuple[str, ...]:
     devices = [row[2] for each in pods for row in _rows(each)]
-    shown = ", ".join(devices[:_MOST_DEVICES])
-    more = f" and {len(devices) - _MOST_DEVICES} more" if len(devices) > _MOST_DEVICES else ""
-    return (f"on {node}", count_noun(len(pods), "pod"), f"{shown}{more}")
+    shown = list_some(devices, _MOST_DEVICES, "device")
+    return (f"on {node}", count_noun(len(pods), "pod"), shown)
 
 
 def _format_placement(

@@ -132,7 +132,7 @@ def _join_equal(
 def _with_count(located: LocatedFinding, more: int) -> LocatedFinding:
     if not more:
         return located
-    message = f"{located.finding.message} (and {more:,} more)"
+    message = f"{located.finding.message} (the same in {count_noun(more, 'other place')})"
     finding = replace(located.finding, message=message)
     return LocatedFinding(finding, located.source, located.line, located.column)
 

@@ -242,7 +242,7 @@ def _summary(result: EditResult, asked: Mapping[int, tuple[str, ...]]) -> Iterat
     concerned = [found for name, found in codes.items() if name in names]
     if concerned:
         by_code = Counter(code for found in concerned for code in found)
-        listed = ", ".join(f"{number:,} {code}" for code, number in by_code.most_common())
+        listed = ", ".join(f"{code} in {number:,}" for code, number in by_code.most_common())
         verb = "needs" if len(concerned) == 1 else "need"
         yield f"{len(concerned):,} of {total} {verb} attention: {listed}"
 

@@ -20,7 +20,7 @@ from drawbridge.documents.document import Document
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.claim import Template, template_reader
-from drawbridge.dra.counted import count_noun
+from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.dra.gates import Gates
 from drawbridge.facts.model import Facts
 from drawbridge.ledger.ledger import Ledger
@@ -113,9 +113,7 @@ def _describe_placement(placement: PodPlacement) -> Iterator[tuple[str, str]]:
             yield "not placed", f"{nodes}: {reason.message} [{reason.code}]"
         return
     devices = list(_allocated_devices(placement))
-    more = len(devices) - _MAX_DEVICES
-    shown = devices[:_MAX_DEVICES] if more > 0 else devices
-    text = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    text = list_some(devices, _MAX_DEVICES, "device")
     yield f"on {placement.node}", text or "no DRA devices"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from drawbridge.agreement.operation_codes import DUAL_NODES
+from drawbridge.dra.counted import list_some
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
 
@@ -20,14 +21,12 @@ def describe_dual_nodes(dual_nodes: Iterable[DualNode]) -> Finding | None:
         return None
     nodes = [each.node for each in sorted_nodes]
     names = sorted({name for each in sorted_nodes for name in each.names})
-    rest = len(nodes) - _MAX_NAMED_NODES
-    more = f" and {rest} more" if rest > 0 else ""
     devices = sum(each.devices for each in sorted_nodes)
     verb, where = (
         ("advertises", "1 node") if len(nodes) == 1 else ("advertise", f"{len(nodes)} nodes")
     )
     return DUAL_NODES.at(
         "status.allocatable",
-        f"{', '.join(nodes[:_MAX_NAMED_NODES])}{more} {verb} {', '.join(names)} although "
+        f"{list_some(nodes, _MAX_NAMED_NODES, 'node')} {verb} {', '.join(names)} although "
         f"ResourceSlices have the same devices; idle DRA devices: {devices} on {where}",
     )

@@ -13,6 +13,7 @@ from typing import Any, Final
 from drawbridge.agreement import operation_codes
 from drawbridge.agreement.switch import SWITCH_CONDITION, is_switched_off
 from drawbridge.config.model import Configuration
+from drawbridge.dra.counted import list_some
 from drawbridge.finding import Finding
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from drawbridge.translate.interest import CONTAINERS, RESOURCES, Interest, derive_interest
@@ -311,5 +312,4 @@ def _format_configured_names(configuration: Configuration) -> str:
     names = sorted(set(map(str, configured)))
     if not names:
         return ""
-    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
-    return f"; configured names that may be inactive: {', '.join(names[:_MAX_SHOWN])}{more}"
+    return f"; configured names that may be inactive: {list_some(names, _MAX_SHOWN, 'name')}"

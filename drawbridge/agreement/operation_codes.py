@@ -112,9 +112,11 @@ TEMPLATE_NOT_REPRODUCED = CODES.define(
     ),
     example=(
         "cannot recreate ResourceClaimTemplate drawbridge-4b7d...: the pod was translated with "
-        "facts sha256:ab.., and no known facts produce a template with this name"
+        "facts sha256:ab.., and translating it again gives a template with another name, with "
+        "all facts that the controller still has"
     ),
-    remedy="Delete the pod. Its owner creates it again, and the new pod is translated.",
+    remedy="Delete the pod. Its owner creates a new one, which admission translates; create a pod "
+    "without an owner again yourself.",
 )
 TEMPLATE_OUT_OF_SCOPE = CODES.define(
     "TemplateOutOfScope",
@@ -199,7 +201,8 @@ FENCE_DISAGREES = CODES.define(
         "node has the taint."
     ),
     example=(
-        "node gpu-a is selected by entries with and without unfenced: true, and has the taint"
+        "ownedPools[0] and ownedPools[1] select node gpu-a, and only some of these entries set "
+        "unfenced: true, so the taint stays"
     ),
     remedy="Set `unfenced` to the same value in all entries that select the node.",
 )

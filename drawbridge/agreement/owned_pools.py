@@ -22,7 +22,7 @@ from drawbridge.agreement.operation_codes import (
 )
 from drawbridge.config.model import Configuration, OwnedPool
 from drawbridge.config.placement import owned_pools, selecting_entries
-from drawbridge.dra.counted import count_noun
+from drawbridge.dra.counted import count_noun, join_words, list_some
 from drawbridge.dra.device import Taint
 from drawbridge.dra.generations import current_slices
 from drawbridge.dra.inventory import PoolID
@@ -267,10 +267,11 @@ def report_disagreement(nodes: Mapping[str, NodeOwnership]) -> Finding | None:
     names = sorted(name for name, each in nodes.items() if each.disagreeing)
     if not names:
         return None
-    verb, has = ("is", "has") if len(names) == 1 else ("are", "have")
+    numbers = sorted({number for name in names for number in nodes[name].entries})
+    entries = join_words([f"ownedPools[{number}]" for number in numbers], "and")
     message = (
-        f"{_list_nodes(names)} {verb} selected by entries with and without unfenced: true, and "
-        f"{has} the taint"
+        f"{entries} select {_list_nodes(names)}, and only some of these entries set unfenced: "
+        "true, so the taint stays"
     )
     return FENCE_DISAGREES.at("ownedPools", message, object="Configuration")
 
@@ -292,10 +293,8 @@ def report_selection(
 
 
 def _list_nodes(names: Sequence[str]) -> str:
-    rest = len(names) - _MAX_NAMED_NODES
-    more = f" and {rest} more" if rest > 0 else ""
     noun = "node" if len(names) == 1 else "nodes"
-    return f"{noun} {', '.join(names[:_MAX_NAMED_NODES])}{more}"
+    return f"{noun} {list_some(names, _MAX_NAMED_NODES, 'node')}"
 
 
 def drivers_by_resource(classes: Iterable[ClassFacts]) -> dict[str, frozenset[str]]:

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from drawbridge.dra.counted import count_noun
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
@@ -75,5 +76,5 @@ def read_kept_facts(config_map: FactsConfigMap) -> tuple[Facts, ...]:
 
 
 def _format_first(findings: tuple[Finding, ...]) -> str:
-    more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
+    more = f", and {count_noun(len(findings) - 1, 'more error')}" if len(findings) > 1 else ""
     return f"{findings[0].path}: {findings[0].message}{more}"

@@ -153,5 +153,5 @@ EDIT_REFUSED = CODES.define(
     Severity.ERROR,
     text="A change cannot be written to the file without changing other values.",
     example="other values share this one through the anchor &limits",
-    remedy="Replace anchors and aliases with their values, in ordinary block style.",
+    remedy="Write the object in ordinary block style, without anchors and aliases.",
 )

@@ -5,7 +5,11 @@ from typing import NamedTuple
 
 
 class EditRefusedError(Exception):
-    """Raised if a change cannot be written; the message is the reason."""
+    """Raised if a change cannot be written; the message is the reason, with its own `remedy`."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason)
+        self.remedy = remedy or "Write the object in ordinary block style."
 
 
 class TextChange(NamedTuple):

@@ -93,7 +93,10 @@ class _Reviser:
         entries = [(self.name(key), key, value) for key, value in node.entries()]
         names = {name for name, _, _ in entries}
         if missing := [name for name in old if name not in names and name not in new]:
-            raise EditRefusedError(f"{missing[0]} comes from a merge key (<<)")
+            raise EditRefusedError(
+                f"{missing[0]} comes from a merge key (<<)",
+                "Replace the merge key with the values that it adds.",
+            )
         parts = [
             _Part(key.start, max(key.end, value.end), name is None or name in new)
             for name, key, value in entries

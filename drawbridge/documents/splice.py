@@ -31,16 +31,17 @@ def apply_to_text(document: Document, edits: Sequence[Edit]) -> bytes | Finding:
     bom = BOM if document.raw.startswith(BOM) else b""
     try:
         if document.findings:
-            raise EditRefusedError("the document is unreadable")  # noqa: TRY301  # a single exit
+            raise EditRefusedError("the document is unreadable", "Correct its errors first.")  # noqa: TRY301  # a single exit
         return bom + _apply_checked(document, _from_root(document, edits)).encode()
     except (EditError, EditRefusedError, UnreadableError) as error:
         path = edits[0].path if edits else ()
+        message, remedy = f"{error}", getattr(error, "remedy", None)
         if b"\r" in document.raw and b"\n" not in document.raw:
             message = "the lines end with a carriage return (CR) alone"
             remedy = "Save the file with lines that end with LF or CRLF."
-            at = format_path(path)
-            return codes.EDIT_REFUSED.at(at, message, object=document.name, remedy=remedy)
-        return codes.EDIT_REFUSED.at(format_path(path), f"{error}", object=document.name)
+        return codes.EDIT_REFUSED.at(
+            format_path(path), message, object=document.name, remedy=remedy
+        )
 
 
 def rewrite_file(
@@ -107,7 +108,7 @@ def _apply_checked(document: Document, edits: Sequence[Edit]) -> str:
     except UnreadableError:
         result = None
     if not equal_json(result, new):
-        raise EditRefusedError(_explain_refusal(root))
+        raise _explain_refusal(root)
     return changed
 
 
@@ -119,12 +120,15 @@ def _read(text: str, *, as_json: bool) -> tuple[SyntaxNode | None, Value]:
     return root, None if root is None else construct(root)
 
 
-def _explain_refusal(root: SyntaxNode) -> str:
+def _explain_refusal(root: SyntaxNode) -> EditRefusedError:
     """Explain why a change would affect other values; most likely they are shared."""
     anchors = sorted({node.anchor for node in _nodes(root) if node.anchor is not None})
     if anchors:
-        return f"other values share this one through the anchor &{anchors[0]}"
-    return "the change does not fit the style of the text"
+        return EditRefusedError(
+            f"other values share this one through the anchor &{anchors[0]}",
+            f"Replace each alias *{anchors[0]} with its value, and remove the anchor.",
+        )
+    return EditRefusedError("the change does not fit the style of the text")
 
 
 def _nodes(root: SyntaxNode) -> Iterator[SyntaxNode]:

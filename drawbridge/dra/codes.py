@@ -33,8 +33,8 @@ FIELD_MISPLACED = CODES.define(
         "version. The API server drops it, or rejects the object."
     ),
     example=(
-        "spec.devices.requests[0].deviceClassName: deviceClassName belongs in exactly: this is the "
-        "form of v1beta1, but apiVersion is resource.k8s.io/v1"
+        "spec.devices.requests[0].deviceClassName: deviceClassName belongs in requests[0].exactly: "
+        "this is the form of v1beta1, but apiVersion is resource.k8s.io/v1"
     ),
     remedy="Move the field to the place that the message names.",
 )

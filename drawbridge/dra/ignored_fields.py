@@ -88,8 +88,9 @@ class IgnoredFields:
             remedy = f"Move the fields up and remove {first.name}{instead}."
         else:
             verb = "belongs" if len(names) == 1 else "belong"
-            message = f"{join_words(names, 'and')} {verb} in {first.inside}{where}{form}"
-            remedy = f"Move {join_words(names, 'and')} into {first.inside}{instead}."
+            place = f"{last_path_element(first.path)}.{first.inside}"
+            message = f"{join_words(names, 'and')} {verb} in {place}{where}{form}"
+            remedy = f"Move {join_words(names, 'and')} into {place}{instead}."
         return codes.FIELD_MISPLACED.at(path, message, object=about, remedy=remedy)
 
     def _find_version(self, reader: Reader[Any], field: _IgnoredField) -> str:

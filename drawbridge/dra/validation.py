@@ -138,7 +138,9 @@ def _wanted(validator: ObjectValidator, path: str, wanted: RequestedDevices) -> 
     validation_checks.check_selectors(validator, f"{path}.selectors", wanted.selectors)
     validator.check_enum(f"{path}.allocationMode", wanted.allocation_mode, (EXACT_COUNT, ALL))
     if wanted.allocation_mode == ALL and wanted.count:
-        validator.add(codes.NOT_ALLOWED, f"{path}.count", "must not be set with allocationMode All")
+        message = "must not be set with allocationMode All"
+        remedy = "Remove count, or set allocationMode to ExactCount."
+        validator.add(codes.NOT_ALLOWED, f"{path}.count", message, remedy)
     elif wanted.allocation_mode == EXACT_COUNT and wanted.count <= 0:
         validator.add(
             codes.NOT_ALLOWED, f"{path}.count", f"is {wanted.count}, must be greater than 0"

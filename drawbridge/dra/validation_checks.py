@@ -18,6 +18,7 @@ from drawbridge.dra.decode_errors import (
     last_path_element,
 )
 from drawbridge.dra.device import NodeSelector, Requirement
+from drawbridge.dra.similar_names import find_similar
 from drawbridge.dra.taints import Toleration
 from drawbridge.finding import Code, Finding
 
@@ -113,7 +114,9 @@ class ObjectValidator:
         if not value:
             self.add(codes.FIELD_MISSING, path, "must not be empty")
         elif value not in known:
-            self.add(codes.NOT_ALLOWED, path, describe_choice(value, known))
+            word = find_similar(value, known) or join_words(known, "or")
+            remedy = f"Set {last_path_element(path)} to {word}."
+            self.add(codes.NOT_ALLOWED, path, describe_choice(value, known), remedy)
 
 
 def check_selectors(validator: ObjectValidator, path: str, entries: Sequence[Selector]) -> None:

@@ -17,6 +17,7 @@ from drawbridge.config.model import Policy
 from drawbridge.config.string_formats import FindingCode
 from drawbridge.dra.attributes import split_name
 from drawbridge.dra.claim import EXACT_COUNT, Choice, ClaimSpec, request_choices
+from drawbridge.dra.counted import list_some
 from drawbridge.dra.device import Attribute, Capacity, Device
 from drawbridge.dra.quantity import Quantity, parse
 from drawbridge.facts.families import BY_DRIVER, Family
@@ -208,8 +209,8 @@ def _describe_term(term: str, name: str, rows: Sequence[Product]) -> str:
         most = max(parse(row.capacity[read[0]].value) for row in rows if read[0] in row.capacity)
         return f"the largest {name} device has {most} of {read[0]}, {asked} requested"
     products = sorted({row.name or row.profile for row in rows} - {""})
-    more = f" and {len(products) - _MAX_NAMES} more" if len(products) > _MAX_NAMES else ""
-    listed = f": published are {', '.join(products[:_MAX_NAMES])}{more}" if products else ""
+    named = list_some(products, _MAX_NAMES, "product")
+    listed = f": published are {named}" if products else ""
     return f"no {name} device satisfies {text}{listed}"
 
 

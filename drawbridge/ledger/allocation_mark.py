@@ -62,7 +62,9 @@ def read_mark(metadata: ClaimMetadata) -> Mark | Finding:
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError, TypeError) as error:
         path = f"metadata.annotations[{ALLOCATION_ANNOTATION}]"
         return codes.MARK_UNREADABLE.at(
-            path, f"{error}", object=format_object_name(CLAIM, metadata)
+            path,
+            f"the annotation cannot be read, so the counters of the current slices apply: {error}",
+            object=format_object_name(CLAIM, metadata),
         )
 
 

@@ -11,8 +11,14 @@ MARK_UNREADABLE = CODES.define(
         "The annotation drawbridge.dev/allocation of a claim is invalid. The counters of its "
         "devices at allocation are unknown, so only the current slices apply."
     ),
-    example="metadata.annotations[drawbridge.dev/allocation]: JSON is malformed (byte 3)",
-    remedy="Do not edit this annotation. Delete the claim to remove it.",
+    example=(
+        "metadata.annotations[drawbridge.dev/allocation]: the annotation cannot be read, so the "
+        "counters of the current slices apply: JSON is malformed (byte 3)"
+    ),
+    remedy=(
+        "Delete the claim when its pods have ended; the next claim gets a new annotation. Find out "
+        "who edits it: only the allocator may."
+    ),
 )
 DEVICE_HELD_TWICE = CODES.define(
     "DeviceHeldTwice",
@@ -148,8 +154,14 @@ NOT_PROMISED = CODES.define(
         "The solver found devices, but they cannot be reserved: the pod would get a whole device "
         "of which another claim still holds a share."
     ),
-    example="cannot reserve the devices: another claim holds one of them",
-    remedy="Make the driver publish allowMultipleAllocations while shares are in use.",
+    example=(
+        "devices of node gpu-a suit the pod, but cannot be reserved: another claim holds one of "
+        "them"
+    ),
+    remedy=(
+        "Delete the claim that holds a share of the device, or make the driver publish "
+        "allowMultipleAllocations while shares are in use."
+    ),
 )
 NODE_ERROR_STOPS_POD = CODES.define(
     "NodeErrorStopsPod",

@@ -185,7 +185,7 @@ class Placer:
                 names = map(name_of, of_node)
                 placed = ((each, self._claims[each].status.allocation) for each in names)
                 return PodPlacement(name, node, tuple(placed))
-            message = f"cannot reserve the devices: {refusal}"
+            message = f"devices of node {node} suit the pod, but cannot be reserved: {refusal}"
             failure = node_fit.make_reason(codes.NOT_PROMISED, "ledger", message, nodes=1)
             reasons = (*reasons, failure)
         of_nodes = chain.from_iterable(each.reasons for each in failed)

@@ -212,9 +212,9 @@ SEARCH_GAVE_UP = CODES.define(
     Severity.ERROR,
     text="The search, or the evaluation of selectors for it, reached its limit before it found or "
     "excluded a solution.",
-    example="no result after 200000 search steps",
-    remedy="Request fewer devices, or request devices of fewer kinds. Simplify selectors that the "
-    "message names.",
+    example="the search ended without a result after 200,000 steps",
+    remedy="Request fewer devices, devices of fewer kinds, or devices with fewer and shorter "
+    "selectors, in each pod.",
 )
 
 CODE_BY_STAGE = {

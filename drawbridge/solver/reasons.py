@@ -57,13 +57,16 @@ def error_reason(node: str, abort: Abort) -> Reason:
 def search_limit_reason(node: str, steps: int) -> Reason:
     """Return the reason for a search that reached its step limit."""
     return _plain_reason(
-        codes.SEARCH_GAVE_UP, "search", node, f"no result after {steps} search steps"
+        codes.SEARCH_GAVE_UP,
+        "search",
+        node,
+        f"the search ended without a result after {steps:,} steps",
     )
 
 
 def evaluation_limit_reason(node: str, steps: int) -> Reason:
     """Return the reason for selectors whose evaluation reached the limit of a search."""
-    text = f"the selectors take more work on the devices of the node than {steps} search steps"
+    text = f"the selectors take more work on the devices of the node than {steps:,} search steps"
     return _plain_reason(codes.SEARCH_GAVE_UP, "search", node, text)
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
+from drawbridge.dra.counted import list_some
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.constraints import typed_values
 from drawbridge.solver.demand import Option
@@ -112,5 +113,4 @@ def _shortage(
 def _list(groups: set[Hashable]) -> str:
     """Return the values of some groups, shortened."""
     values = sorted(str(group[1]) if isinstance(group, tuple) else "" for group in groups)
-    more = f" and {len(values) - MAX_GROUPS_NAMED} more" if len(values) > MAX_GROUPS_NAMED else ""
-    return f"{', '.join(values[:MAX_GROUPS_NAMED])}{more}" or "none"
+    return list_some(values, MAX_GROUPS_NAMED, "value") or "none"

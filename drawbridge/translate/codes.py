@@ -11,8 +11,14 @@ POD_TOO_COMPLEX = CODES.define(
         "The translation of the pod takes more work than its size allows. The limit keeps one pod "
         "from delaying others."
     ),
-    example="spec: the work exceeds the limit of 20400 units for 2000 bytes",
-    remedy="Request the devices in fewer containers, or with fewer selectors.",
+    example=(
+        "spec: the pod has 2,000 bytes, for which the limit is 20,400 units of work, and its "
+        "translation takes more"
+    ),
+    remedy=(
+        "Request devices in fewer containers, or with fewer values in node affinity and in "
+        "annotations about devices."
+    ),
 )
 TOO_MANY_CLAIMS = CODES.define(
     "TooManyClaims",

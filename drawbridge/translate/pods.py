@@ -16,6 +16,7 @@ from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.patch import Edit, EditError
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value
+from drawbridge.dra.decode_errors import describe_value
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
@@ -445,11 +446,15 @@ def _report_wrong_types(pod: Value, asks: Sequence[Ask]) -> list[Finding]:
         objects.append(((*user, "resources"), resources))
         lists.append(((*user, "resources", "claims"), as_mapping(resources).get("claims")))
         lists.append(((*user, "env"), container.get("env")))
-    wrong = [(path, "an object") for path, each in objects if not isinstance(each, _OBJECT)]
-    wrong += [(path, "a list") for path, each in lists if not isinstance(each, _LIST)]
+    wrong = [(path, "an object", each) for path, each in objects if not isinstance(each, _OBJECT)]
+    also_wrong = [(path, "a list", each) for path, each in lists if not isinstance(each, _LIST)]
     return [
-        PLACE_TAKEN.at(format_path(path), f"{format_path(path)} must be {expected}")
-        for path, expected in wrong
+        PLACE_TAKEN.at(
+            format_path(path),
+            f"{format_path(path)} must be {expected}, not {describe_value(value)}",
+            remedy=f"Write {format_path(path)} as {expected}, or remove it.",
+        )
+        for path, expected, value in (*wrong, *also_wrong)
     ]
 
 

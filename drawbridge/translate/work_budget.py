@@ -65,7 +65,8 @@ class WorkBudget:
             self.limit += self._size // BYTES_PER_UNIT
         if self.spent > self.limit:
             raise WorkLimitError(
-                f"the work exceeds the limit of {self.limit} units for {self._size} bytes"
+                f"the pod has {self._size:,} bytes, for which the limit is {self.limit:,} units of "
+                "work, and its translation takes more"
             )
 
 

@@ -114,7 +114,7 @@ def test_entries_that_disagree_are_reported_with_the_nodes() -> None:
     both, one = decide_node(owned, {"a": "", "b": ""}), decide_node(owned, {"a": ""})
     found = report_disagreement({"n2": both, "n1": both, "n3": one})
     assert found is not None
-    assert found.message.startswith("nodes n1, n2 are selected by entries with and without")
+    assert found.message.startswith("ownedPools[0] and ownedPools[1] select nodes n1, n2, and")
     assert report_disagreement({"n3": one, "n4": decide_node(owned, {"b": ""})}) is None
 
 
@@ -161,7 +161,7 @@ def test_the_finding_about_missing_taints_names_ten_nodes() -> None:
     assert found is not None
     assert found.code == "FenceMissing"
     assert found.message == (
-        "nodes n00, n01, n02, n03, n04, n05, n06, n07, n08, n09 and 2 more lack the taint "
+        "nodes n00, n01, n02, n03, n04, n05, n06, n07, n08, n09 and 2 more nodes lack the taint "
         "drawbridge.dev/owned:NoSchedule"
     )
     assert report_unfenced_nodes(()) is None

@@ -41,7 +41,7 @@ def test_a_report_says_what_was_asked_and_what_it_became() -> None:
     assert lines[1].startswith("<stdin>:4: warning: Pod/ml/p spec: ")
     assert lines[-2:] == [
         "1 workload: 1 translated; 1 claim template added",
-        "1 of 1 workload needs attention: 1 ServerUnknown",
+        "1 of 1 workload needs attention: ServerUnknown in 1",
     ]
 
 
@@ -91,7 +91,7 @@ def test_equal_outcomes_are_one_line_and_equal_findings_are_counted() -> None:
         "Pod/ml/p: nvidia.com/gpu 2 -> 2 devices of class gpu.nvidia.com",
     ]
     (warning,) = (line for line in lines if "warning" in line)
-    assert "(and 5 more) [ServerUnknown]" in warning
+    assert "(the same in 5 other places) [ServerUnknown]" in warning
     verbose = report("---\n".join([*pods, other]), "-v")
     assert [line.strip() for line in verbose[1:6]] == [f"Pod/ml/p{number}" for number in range(5)]
     assert sum("warning" in line for line in verbose) == 6

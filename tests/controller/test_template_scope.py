@@ -274,7 +274,7 @@ def test_findings_show_a_bounded_part_of_what_a_tenant_writes() -> None:
     scene.reconcile()
     assert sorted(scene.reporter.codes) == ["TemplateNotReproduced", "TemplateOutOfScope"]
     for finding in scene.reporter.findings:
-        assert "and 495 more" in finding.message
+        assert "and 495 more templates" in finding.message
         assert len(finding.message) < 1000
 
 

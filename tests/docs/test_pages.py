@@ -11,16 +11,24 @@ from drawbridge.config.model import Configuration
 from drawbridge.names import API_VERSION
 from drawbridge.translate.decisions.rows import ROWS
 from tests.docs.test_commands import PAGES, ROOT
-from tools import migrating
+from tools import migrating, mistakes_page
 from tools.docs import PAGES as GENERATED
 from tools.docs import generated_files
 
 CODES = {name for package in TABLES for name in package}
 
 
-@pytest.mark.parametrize("name", ["joint.md", "migrating.md"])
+@pytest.mark.parametrize("name", ["joint.md", "migrating.md", "mistakes.md"])
 def test_generated_pages_are_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / name).read_text("utf-8") == GENERATED[name]()
+
+
+def test_every_mistake_is_found_and_has_a_remedy() -> None:
+    assert len(mistakes_page.MISTAKES) == 15
+    for each in mistakes_page.MISTAKES:
+        first, remedy, *_ = mistakes_page.run_check(each["manifest"]).splitlines()
+        assert first.endswith(f"[{each['finding']}]"), each["mistake"]
+        assert remedy.startswith("    "), each["mistake"]
 
 
 def test_generated_files_are_marked_for_reviewers() -> None:

@@ -97,7 +97,9 @@ def test_postponed_work_has_the_result_of_all_work() -> None:
 def test_a_larger_pod_gets_more_units() -> None:
     small, large = WorkBudget({}), WorkBudget({"a": "x" * 10_000})
     small.charge(BASE_UNITS)
-    with pytest.raises(WorkLimitError, match=f"{BASE_UNITS} units for 2 bytes"):
+    with pytest.raises(
+        WorkLimitError, match=f"2 bytes, for which the limit is {BASE_UNITS:,} units"
+    ):
         small.charge(1)
     large.charge(BASE_UNITS + 10_000 // BYTES_PER_UNIT)
     with pytest.raises(WorkLimitError):
@@ -106,7 +108,7 @@ def test_a_larger_pod_gets_more_units() -> None:
 
 def test_a_pod_that_is_not_json_gets_the_base() -> None:
     budget = WorkBudget({"a": ["\ud800"] * 10_000})
-    with pytest.raises(WorkLimitError, match="for 0 bytes"):
+    with pytest.raises(WorkLimitError, match="has 0 bytes"):
         budget.charge(BASE_UNITS + 1)
 
 
@@ -126,7 +128,7 @@ def test_a_pod_with_too_much_work_is_refused_before_anything_is_made() -> None:
     ]
     assert not found.edits
     assert not found.templates
-    assert "units for" in found.findings[0].message
+    assert "units of work" in found.findings[0].message
 
 
 def test_a_pod_of_many_containers_is_translated() -> None:
@@ -176,7 +178,7 @@ def test_undo_with_too_much_work_leaves_the_pod_as_it_is() -> None:
     text = json.dumps([step] * 4_000, separators=(",", ":"))
     value = pod({"containers": [main]}, {"drawbridge.dev/original": text})
     assert restore_original(value) is None
-    with pytest.raises(EditError, match="units for"):
+    with pytest.raises(EditError, match="units of work"):
         apply_undo(value, parse_undo(text), WorkBudget(value))
     few = pod({"containers": [main]}, {"drawbridge.dev/original": json.dumps([step] * 40)})
     restored: YamlValue = restore_original(few)
@@ -190,7 +192,9 @@ def test_a_message_names_a_few_of_many_containers() -> None:
     others = [container(f"other-{i}", limits) for i in range(20)]
     value = pod({"initContainers": [*others, *init], "containers": main})
     messages = [each.message for each in read_pod(value, Configuration()).findings]
-    shared = "main, other-0, other-1, other-2, other-3, other-4, other-5, other-6 and 13 more"
+    shared = (
+        "main, other-0, other-1, other-2, other-3, other-4, other-5, other-6 and 13 more containers"
+    )
     names = "nvidia.com/gpu, nvidia.com/gpumem"
     sees = f"sees more than it requests ({names})"
     assert messages == [f"init container init shares the devices of {shared} and {sees}"]

@@ -12,6 +12,7 @@ from drawbridge.cel.dra import find_reads
 from drawbridge.cel.meter import MESSAGE
 from drawbridge.dra.attributes import group_by_domain
 from drawbridge.dra.claim import request_choices
+from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import Device
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
@@ -180,7 +181,8 @@ def _different_devices(
 
 
 def _report(failure: _Failure, selectors: _Selectors, context: JudgeContext) -> Finding:
-    more = f" and {failure.devices - 1} more" if failure.devices > 1 else ""
+    others = count_noun(failure.devices - 1, "more device")
+    more = f" and {others}" if failure.devices > 1 else ""
     if failure.message == MESSAGE:
         at = (
             f"{selectors.path}.deviceClassName"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from drawbridge.dra.attributes import attribute_value, split_name
+from drawbridge.dra.counted import list_some
 from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.claims.selector_terms import split_terms
@@ -143,6 +144,4 @@ def _plain(value: object) -> str:
 
 
 def _list(values: Iterable[str]) -> str:
-    listed = list(values)
-    more = len(listed) - MAX_VALUES
-    return ", ".join(listed[:MAX_VALUES]) + (f" and {more} more" if more > 0 else "")
+    return list_some(list(values), MAX_VALUES, "value")

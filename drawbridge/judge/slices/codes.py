@@ -157,8 +157,14 @@ GROUPS_PAIRWISE = CODES.define(
         "Devices share compatibility groups in pairs but have none in common. The scheduler "
         "requires a group that all devices on a counter set have."
     ),
-    example="a, b, c share groups in pairs on counter set s, but no group is common to all three",
-    remedy="If the devices must be allocated together, give them a common group.",
+    example=(
+        "devices a, b, c share groups in pairs on counter set s, but no group is common to all "
+        "three, so the scheduler never allocates all three"
+    ),
+    remedy=(
+        "If the devices can be used at the same time, publish one group that all of them have. "
+        "Otherwise, no action is needed."
+    ),
 )
 FIELD_DROPPED = CODES.define(
     "FieldDropped",

@@ -16,6 +16,7 @@ from drawbridge.cel.environment import COST_LIMIT
 from drawbridge.cel.meter import EXCEEDED
 from drawbridge.dra.classes import KIND, DeviceClass
 from drawbridge.dra.compatibility import Declaration, read_declarations
+from drawbridge.dra.counted import count_noun
 from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import KIND as SLICE
 from drawbridge.dra.slices import Slice
@@ -206,7 +207,7 @@ def _check_failures(
     failed = [(each, error) for each, error in tried if isinstance(error, EvaluationError)]
     if failed:
         device, error = failed[0]
-        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        more = f" and {count_noun(len(failed) - 1, 'more device')}" if len(failed) > 1 else ""
         message = f"fails on device {device.name}{more}: {error.message}"
         code = SELECTOR_TOO_EXPENSIVE if _is_refused(error) else codes.EXPRESSION_FAILS
         yield expression.finding(code, message)

@@ -147,8 +147,8 @@ def _check_pairwise(name: str, drawing: Sequence[_Member]) -> Iterator[Finding]:
         ):
             names = ", ".join(kinds[each].device.name for each in three)
             message = (
-                f"{names} share groups in pairs on counter set {name}, but no group is common to "
-                "all three, which the scheduler requires"
+                f"devices {names} share groups in pairs on counter set {name}, but no group is "
+                "common to all three, so the scheduler never allocates all three"
             )
             last = kinds[three[2]]
             yield codes.GROUPS_PAIRWISE.at(last.path, message, object=last.about)

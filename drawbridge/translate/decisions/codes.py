@@ -198,6 +198,6 @@ PLACE_TAKEN = CODES.define(
     "PlaceTaken",
     Severity.ERROR,
     text="The translation must extend a field of the pod, but the field has the wrong type.",
-    example="spec.resourceClaims: spec.resourceClaims must be a list",
+    example='spec.resourceClaims: spec.resourceClaims must be a list, not "gpu"',
     remedy="Correct the field in the pod.",
 )

@@ -247,10 +247,10 @@ LABEL_KEPT = CODES.define(
         "keeps it. When the device plugin is removed, no node has the label any more."
     ),
     example=(
-        "spec.nodeSelector[nvidia.com/gpu.count]: nvidia.com/gpu.count In 8 cannot be "
-        "expressed as a device selector, so it stays unchanged"
+        "spec.nodeSelector[nvidia.com/gpu.count]: no driver publishes what nvidia.com/gpu.count "
+        "says as a device attribute, so the pod keeps the condition nvidia.com/gpu.count In 8"
     ),
-    remedy="Remove the label from the pod, or set it on the nodes yourself.",
+    remedy="Remove the condition from the pod, or keep the label on the nodes without the plugin.",
 )
 LABEL_DROPPED = CODES.define(
     "LabelDropped",

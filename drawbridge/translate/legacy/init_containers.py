@@ -13,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from drawbridge.documents.paths import format_path
+from drawbridge.dra.counted import list_some
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import (
     Ask,
@@ -49,9 +50,7 @@ class _HeldAsk:
 
     def describe_users(self) -> str:
         """Return the names of the containers, the first ones if there are many."""
-        names = ", ".join([user.name for user in self.users[:_MAX_NAMES]])
-        more = len(self.users) - _MAX_NAMES
-        return f"{names} and {more} more" if more > 0 else names
+        return list_some([user.name for user in self.users], _MAX_NAMES, "container")
 
     def merge(self) -> Ask:
         """Return the ask with the users and the resource names of all."""

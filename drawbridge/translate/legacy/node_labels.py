@@ -301,7 +301,9 @@ def _keep_required(labels: _VendorLabels, terms: Sequence[_AffinityTerm], where:
         labels.selectors |= dict.fromkeys(shared, label.key)
     labels.findings.append(
         LABEL_KEPT.at(
-            where, "the terms differ in more than device labels, so the affinity stays unchanged"
+            where,
+            "the terms differ in device labels and in other labels, so the pod keeps all of them",
+            remedy="Use the same device labels in all terms, or the same other labels.",
         )
     )
 
@@ -325,7 +327,8 @@ def _read_preferred(pod: PodView, labels: _VendorLabels) -> None:
             labels.findings.append(
                 LABEL_KEPT.at(
                     format_path((*path, i)),
-                    "the preference is not only about devices, so it stays unchanged",
+                    "the preference is not only about devices, so the pod keeps it",
+                    remedy="Write its device labels as a preference of their own.",
                 )
             )
     preferences.sort(key=lambda one: one[:2])
@@ -333,7 +336,9 @@ def _read_preferred(pod: PodView, labels: _VendorLabels) -> None:
         labels.findings.append(
             LABEL_KEPT.at(
                 format_path((*path, i)),
-                f"a claim supports {_MAX_PREFERENCES} preferences; this one stays unchanged",
+                f"a claim supports {_MAX_PREFERENCES} preferences, and others have more weight, "
+                "so the pod keeps this one",
+                remedy=f"Keep at most {_MAX_PREFERENCES} preferences about devices.",
             )
         )
     _add_alternatives(labels, preferences[:_MAX_PREFERENCES], as_list(affinity.get(_PREFERRED)))

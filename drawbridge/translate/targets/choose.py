@@ -100,10 +100,11 @@ def _express_together(
         part, more = _compose_part(chosen, facts, configuration)
     except NotExpressibleError as reason:
         ask = find_primary(asks)
+        finding = make_finding(codes.NOT_EXPRESSIBLE, ask, f"{reason}", remedy=reason.remedy)
         return TargetResult(
             names,
             Expressibility.NOT_EXPRESSIBLE,
-            findings=(make_finding(codes.NOT_EXPRESSIBLE, ask, f"{reason}"),),
+            findings=(finding,),
         )
     findings = (*(finding for each in chosen for finding in each.expanded.findings), *more)
     lost = tuple(dict.fromkeys(codes.LOSES[f.code] for f in findings if f.code in codes.LOSES))
@@ -144,16 +145,18 @@ def _move_distinct_to_rules(part: ClaimPart) -> ClaimPart:
 
 def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> ChosenTarget:
     """Choose the first target that can express an ask."""
-    reasons = []
+    reasons, remedies = [], []
     if ask.count is not None and not 0 < ask.count <= MAX_DEVICES:
         raise NotExpressibleError(
-            f"{ask.count} devices requested, but a request must be for 1 to {MAX_DEVICES} devices"
+            f"{ask.count} devices requested, but a request must be for 1 to {MAX_DEVICES} devices",
+            f"Request 1 to {MAX_DEVICES} devices in each pod.",
         )
     for target in list_targets(ask, facts, configuration):
         try:
             expanded = expand_plan(ask, get_printer(target).plan(ask, target), target)
         except NotExpressibleError as reason:
             reasons.append(f"{reason}")
+            remedies.append(reason.remedy)
             continue
         lost = {codes.LOSES.get(each.code, "") for each in expanded.findings} & codes.GUARDED
         refused = sorted(lost - set(configuration.decisions.allow_loss_of))
@@ -165,9 +168,13 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> Chos
             for finding in expanded.findings
             if codes.LOSES.get(finding.code) in refused
         ]
-    raise NotExpressibleError(
-        "; ".join(dict.fromkeys(reasons)) or _explain_no_target(ask, configuration)
-    )
+        remedies.append(
+            f"To accept the loss, add {', '.join(refused)} to `decisions.allowLossOf`; else "
+            "configure a driver without it in `targets`."
+        )
+    if not reasons:
+        raise _make_no_target_error(ask, configuration)
+    raise NotExpressibleError("; ".join(dict.fromkeys(reasons)), " ".join(dict.fromkeys(remedies)))
 
 
 def _report_vendor(ask: Ask, target: DriverTarget) -> Iterator[Finding]:
@@ -180,14 +187,21 @@ def _report_vendor(ask: Ask, target: DriverTarget) -> Iterator[Finding]:
         yield make_finding(codes.VENDOR_NOT_DECLARED, ask, message)
 
 
-def _explain_no_target(ask: Ask, configuration: Configuration) -> str:
-    """Explain why an ask has no targets to try."""
+def _make_no_target_error(ask: Ask, configuration: Configuration) -> NotExpressibleError:
+    """Return why an ask has no targets to try."""
     if ask.kind is Kind.OTHER:
-        return "no DRA driver for it is known"
+        return NotExpressibleError(
+            "no DRA driver for it is known",
+            "Keep its device plugin, or declare its DRA driver in `targets`.",
+        )
     devices = f"{ask.vendor} {ask.kind}".strip()
     if configuration.targets:
-        return f"no configured target supports {devices} devices"
-    return f"no known driver with a DeviceClass in this cluster supports {devices} devices"
+        reason = f"no configured target supports {devices} devices"
+        return NotExpressibleError(reason, "Add a target for these devices to `targets`.")
+    return NotExpressibleError(
+        f"no known driver with a DeviceClass in this cluster supports {devices} devices",
+        "Install the DRA driver of these devices and its DeviceClass.",
+    )
 
 
 def _compose_single(chosen: ChosenTarget, *, bridge: bool) -> tuple[ClaimPart, tuple[Finding, ...]]:
@@ -254,7 +268,8 @@ def _compose_joint(
     drivers = {each.target.driver for each in others}
     if len(drivers) > 1:
         raise NotExpressibleError(
-            f"devices of {' and '.join(sorted(drivers))} cannot be grouped in one claim"
+            f"devices of {' and '.join(sorted(drivers))} cannot be grouped in one claim",
+            "Request these devices without a common location.",
         )
     asks, between = [each.ask for each in others], (leading.target.driver, drivers.pop())
     linked = count_linked(first, asks, between, facts) if bridge else None
@@ -355,5 +370,6 @@ def _check_limits(part: ClaimPart) -> None:
     ):
         if count > MAX_ENTRIES:
             raise NotExpressibleError(
-                f"the claim needs {count} {name}, but the limit is {MAX_ENTRIES}"
+                f"the claim needs {count} {name}, but the limit is {MAX_ENTRIES}",
+                "Request fewer devices, or devices of fewer kinds, in each pod.",
             )

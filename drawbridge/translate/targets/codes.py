@@ -14,10 +14,7 @@ NOT_EXPRESSIBLE = CODES.define(
     former_names=("NoTargetSaysIt",),
     text="No configured or installed target can express what the pod requests.",
     example="nvidia.com/gpumem: gpu.nvidia.com does not share its devices",
-    remedy=(
-        "Install a driver that supports the request, configure its target, upgrade an API server "
-        "that drops a field, or change the request."
-    ),
+    remedy="Configure a driver that supports it in `targets`, or change the request.",
 )
 ISOLATION_LOST = CODES.define(
     "IsolationLost",
@@ -70,8 +67,8 @@ OTHERS_WITHOUT_CORES_JOIN = CODES.define(
         "still share the device."
     ),
     example=(
-        "all cores and a part of the memory on hami-core-gpu.project-hami.io: pods that "
-        "request only memory can share the device"
+        "all cores of a device of hami-core-gpu.project-hami.io are requested, but only a part of "
+        "its memory, so pods that request memory without cores can share the device"
     ),
     remedy="To keep other pods off the device, request all memory as well.",
     loses="cores-exclusivity",

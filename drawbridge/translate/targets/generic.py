@@ -22,6 +22,7 @@ from drawbridge.translate.targets.plan import (
     make_finding,
 )
 from drawbridge.translate.targets.vocabulary import (
+    OTHER_AMOUNT,
     DriverVocabulary,
     NotExpressibleError,
     format_bytes,
@@ -100,7 +101,8 @@ def _shared(ask: Ask, base: DevicePlan, target: DriverTarget) -> DevicePlan:
         return msgspec.structs.replace(base, amounts=_named_amounts(share, target))
     if share is None or share.replica or share.isolation is Isolation.MIG:
         raise NotExpressibleError(
-            f"{target.driver} shares devices by amount, but the pod requests no amount"
+            f"{target.driver} shares devices by amount, but the pod requests no amount",
+            OTHER_AMOUNT,
         )
     amounts: dict[str, RequestedAmount] = {}
     losses = []

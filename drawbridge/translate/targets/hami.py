@@ -19,6 +19,8 @@ from drawbridge.translate.targets.plan import (
     make_finding,
 )
 from drawbridge.translate.targets.vocabulary import (
+    OTHER_AMOUNT,
+    WHOLE_DEVICE,
     DriverVocabulary,
     NotExpressibleError,
     format_bytes,
@@ -61,7 +63,8 @@ def _shared(ask: Ask, share: DeviceShare, base: DevicePlan, target: DriverTarget
         raise NotExpressibleError(f"{target.driver} does not support partitions")
     if share.replica:
         raise NotExpressibleError(
-            f"{target.driver} shares devices by amount, but a replica specifies none"
+            f"{target.driver} shares devices by amount, but a replica specifies none",
+            OTHER_AMOUNT,
         )
     target.require_field("exactly.capacity")
     cores, losses = _cores_amount(ask, share)
@@ -70,14 +73,14 @@ def _shared(ask: Ask, share: DeviceShare, base: DevicePlan, target: DriverTarget
         amounts[MEMORY] = format_bytes(share.memory.value)
     elif share.memory is not None and share.memory.value > WHOLE:
         raise NotExpressibleError(
-            f"{share.memory.value} percent of memory is more than a device has"
+            f"{share.memory.value} percent of memory is more than a device has", WHOLE_DEVICE
         )
     elif share.memory is not None and share.memory.value < WHOLE:
         amounts[MEMORY] = share.memory
     if cores == str(WHOLE) and MEMORY in amounts:
         message = (
-            f"all cores and a part of the memory on {target.driver}: pods that request only memory "
-            "can share the device"
+            f"all cores of a device of {target.driver} are requested, but only a part of its "
+            "memory, so pods that request memory without cores can share the device"
         )
         losses = (*losses, make_finding(codes.OTHERS_WITHOUT_CORES_JOIN, ask, message))
     if share.isolation is Isolation.NONE:
@@ -92,7 +95,9 @@ def _cores_amount(ask: Ask, share: DeviceShare) -> tuple[str, tuple[Finding, ...
     if percent is None:
         return "0", ()
     if percent.value > WHOLE:
-        raise NotExpressibleError(f"{percent.value} percent of cores is more than a device has")
+        raise NotExpressibleError(
+            f"{percent.value} percent of cores is more than a device has", WHOLE_DEVICE
+        )
     rounded = int(percent.value.to_integral_value(ROUND_CEILING))
     if rounded == percent.value:
         return str(rounded), ()

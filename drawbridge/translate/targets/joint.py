@@ -17,7 +17,7 @@ from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, JointAllocation, Kind, TopologyScope
 from drawbridge.translate.targets import codes
 from drawbridge.translate.targets.plan import make_finding
-from drawbridge.translate.targets.vocabulary import NotExpressibleError
+from drawbridge.translate.targets.vocabulary import FEWER_DEVICES, NotExpressibleError
 
 ALL_DEVICES: Final = "a request for all devices cannot be grouped with other devices"
 _NOUNS: Final = {Kind.GPU: "GPU", Kind.NIC: "NIC"}
@@ -37,6 +37,11 @@ class Grouping(msgspec.Struct, frozen=True):
     attribute: str = ""
     separate: bool = False  # two groups could share one location
     findings: tuple[Finding, ...] = ()
+
+
+OTHER_ALIGNMENT: Final = (
+    "Request fewer devices, or remove from the pod that the devices must be near each other."
+)
 
 
 class CannotRequireError(Exception):
@@ -71,7 +76,7 @@ def _report_or_refuse(
     primary: Ask, others: Sequence[Ask], joint: JointAllocation, reason: str
 ) -> Grouping:
     if joint.required:
-        raise NotExpressibleError(reason)
+        raise NotExpressibleError(reason, OTHER_ALIGNMENT)
     lost = make_finding(codes.ALIGNMENT_LOST, primary, reason, annotation=joint.annotation)
     if primary.count is None or any(each.count is None for each in others):
         return Grouping((), findings=(lost,))
@@ -222,7 +227,8 @@ def _distribute(
         if wanted < len(packed):
             raise NotExpressibleError(
                 f"{format_devices(primary.count, primary.kind)} span {len(packed)} locations: "
-                f"request {format_devices(len(packed), other.kind)}, not {wanted}"
+                f"request {format_devices(len(packed), other.kind)}, not {wanted}",
+                FEWER_DEVICES,
             )
         base, more = divmod(wanted, len(packed))
         shares = [base + (number < more) for number in range(len(packed))]
@@ -230,7 +236,8 @@ def _distribute(
             room = sum(others for _, others in packed)
             raise NotExpressibleError(
                 f"request at most {format_devices(room, other.kind)} with "
-                f"{format_devices(primary.count, primary.kind)}, not {wanted}"
+                f"{format_devices(primary.count, primary.kind)}, not {wanted}",
+                FEWER_DEVICES,
             )
         columns.append(shares)
     rows: Iterator[tuple[int, ...]] = zip(*columns, strict=True) if columns else iter(())

@@ -17,6 +17,7 @@ from drawbridge.translate.legacy.asks import Ask, JointAllocation, Kind, Topolog
 from drawbridge.translate.targets import codes
 from drawbridge.translate.targets.joint import (
     ALL_DEVICES,
+    OTHER_ALIGNMENT,
     CannotRequireError,
     choose_attribute,
     find_shapes,
@@ -24,7 +25,7 @@ from drawbridge.translate.targets.joint import (
 )
 from drawbridge.translate.targets.plan import make_finding
 from drawbridge.translate.targets.requests import MAX_ALTERNATIVES, MAX_RESULTS
-from drawbridge.translate.targets.vocabulary import NotExpressibleError
+from drawbridge.translate.targets.vocabulary import FEWER_DEVICES, NotExpressibleError
 
 # For each number of locations, the most other devices in as many locations with room for the
 # primary devices.
@@ -49,7 +50,7 @@ def count_linked(
     if joint.scope is TopologyScope.NODE or (takes_all and not joint.required):
         return None
     if takes_all:
-        raise NotExpressibleError(ALL_DEVICES)
+        raise NotExpressibleError(ALL_DEVICES, "Request a number of devices.")
     count = primary.count or 1
     shapes = find_shapes(facts, drivers) if facts else []
     attribute, rooms, findings = _find_rooms(primary, joint, shapes)
@@ -73,7 +74,7 @@ def _find_rooms(
         attribute, related, findings = choose_attribute(primary, joint, shapes)
     except CannotRequireError as reason:
         if joint.required:
-            raise NotExpressibleError(f"{reason}") from None
+            raise NotExpressibleError(f"{reason}", OTHER_ALIGNMENT) from None
         return standard, [], ()
     layouts = [each.pcie if attribute == PCIE_ROOT else each.numa for each in related]
     rooms = [_count_room(count, each) for each in dict.fromkeys(layouts)]
@@ -81,7 +82,8 @@ def _find_rooms(
         most = max(sum(row.gpus * row.times for row in rows if row.nics) for rows in layouts)
         raise NotExpressibleError(
             f"{format_devices(primary.count, primary.kind)} requested, but no node has more than "
-            f"{most} near the other requested devices"
+            f"{most} near the other requested devices",
+            OTHER_ALIGNMENT,
         )
     return attribute, rooms, findings
 
@@ -121,12 +123,14 @@ def _find_counts(
         fewest = min(at for room in rooms for at in room)
         raise NotExpressibleError(
             f"{format_devices(primary.count, primary.kind)} span {fewest} locations: request "
-            f"{format_devices(fewest, other.kind)}, not {wanted}"
+            f"{format_devices(fewest, other.kind)}, not {wanted}",
+            FEWER_DEVICES,
         )
     most = max(nics for _, nics in pairs)
     raise NotExpressibleError(
         f"request at most {format_devices(most, other.kind)} with "
-        f"{format_devices(primary.count, primary.kind)}, not {wanted}"
+        f"{format_devices(primary.count, primary.kind)}, not {wanted}",
+        FEWER_DEVICES,
     )
 
 

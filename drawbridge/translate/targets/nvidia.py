@@ -22,6 +22,7 @@ from drawbridge.translate.targets.plan import (
 )
 from drawbridge.translate.targets.products import capacity_value, filter_products
 from drawbridge.translate.targets.vocabulary import (
+    OTHER_AMOUNT,
     DriverVocabulary,
     NotExpressibleError,
     format_bytes,
@@ -185,7 +186,8 @@ def _amounts(
     amounts: dict[str, RequestedAmount] = {}
     if share.replica and mode == Sharing.MEMORY:
         raise NotExpressibleError(
-            f"{target.driver} shares devices by memory, but a replica specifies no amount"
+            f"{target.driver} shares devices by memory, but a replica specifies no amount",
+            OTHER_AMOUNT,
         )
     if isinstance(share.memory, Bytes):
         amounts[MEMORY] = format_bytes(share.memory.value)
@@ -225,7 +227,7 @@ def _smallest_partition(ask: Ask, share: DeviceShare, target: DriverTarget) -> D
     """Request the smallest partitions with enough memory, whatever their profiles."""
     if not isinstance(share.memory, Bytes):
         raise NotExpressibleError(
-            "a partition is selected by its memory, but the pod requests no amount"
+            "a partition is selected by its memory, but the pod requests no amount", OTHER_AMOUNT
         )
     least = share.memory.value
     losses: tuple[Finding, ...] = ()
@@ -243,7 +245,10 @@ def _smallest_partition(ask: Ask, share: DeviceShare, target: DriverTarget) -> D
         }
     )
     if products and not holding:
-        raise NotExpressibleError(f"no published partition has {format_bytes(least)} of memory")
+        raise NotExpressibleError(
+            f"no published partition has {format_bytes(least)} of memory",
+            "Request less memory, or a whole device.",
+        )
     enough = write_cel(Memory(at_least=least), target.vocabulary)
     sizes = sorted({size for size, _ in holding})
     alternatives = tuple(

@@ -63,11 +63,15 @@ class DriverTarget(msgspec.Struct, frozen=True):
         """Return the class name; raise NotExpressibleError if the driver has no such class."""
         known = self.facts.find_class(name) if self.facts else None
         if self.facts and known is None:
-            raise NotExpressibleError(f"DeviceClass {name} does not exist")
+            raise NotExpressibleError(
+                f"DeviceClass {name} does not exist",
+                "Install the driver with this class, or set `class` of the target to another one.",
+            )
         if known and known.drivers and self.driver not in known.drivers:
             drivers = " and ".join(known.drivers)
             raise NotExpressibleError(
-                f"DeviceClass {name} selects devices of {drivers}, not of {self.driver}"
+                f"DeviceClass {name} selects devices of {drivers}, not of {self.driver}",
+                "Correct `driver` or `class` of the target.",
             )
         return name
 
@@ -75,7 +79,10 @@ class DriverTarget(msgspec.Struct, frozen=True):
         """Raise NotExpressibleError if the API server drops this field from claims."""
         if self.facts and not self.facts.keeps_field(field):
             version = self.facts.cluster.version
-            raise NotExpressibleError(f"this API server ({version}) drops {field} from claims")
+            raise NotExpressibleError(
+                f"this API server ({version}) drops {field} from claims",
+                f"Enable the feature gate of {field} on the API server, or upgrade Kubernetes.",
+            )
 
 
 class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,11 +104,13 @@ class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[Finding, ...] = ()
 
 
-def make_finding(code: Code, ask: Ask, message: str, *, annotation: str = "") -> Finding:
+def make_finding(
+    code: Code, ask: Ask, message: str, *, annotation: str = "", remedy: str | None = None
+) -> Finding:
     """Make a finding about an ask, or an annotation of it; the message begins with its names."""
     path = format_path(ask.users[0].path) if ask.users else ""
     path = format_path(("metadata", "annotations", annotation)) if annotation else path
-    return code.at(path, f"{', '.join(ask.resources) or ask.row}: {message}")
+    return code.at(path, f"{', '.join(ask.resources) or ask.row}: {message}", remedy=remedy)
 
 
 class UnnamedRequest(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from drawbridge.translate.legacy.selectors import (
     ProductContains,
     ProductIs,
 )
-from drawbridge.translate.targets.vocabulary import NotExpressibleError
+from drawbridge.translate.targets.vocabulary import WHOLE_DEVICE, NotExpressibleError
 
 _STEP = "1Mi"
 _NOT_IN_LABEL = re.compile(r"[^A-Za-z0-9_. -]")
@@ -123,7 +123,7 @@ def percent_amount(product: Product, capacity: str, percent: Percent) -> str:
     rounded = max(least + steps * step, least, 1)
     if rounded > total.value():
         raise NotExpressibleError(
-            f"{percent.value} percent is more than a device of {product.name} has"
+            f"{percent.value} percent is more than a device of {product.name} has", WHOLE_DEVICE
         )
     return Quantity.of(rounded, total.format).canonical()
 

@@ -99,7 +99,10 @@ def _check_fields(ask: Ask, target: DriverTarget, *, several: bool) -> None:
     if several:
         target.require_field("firstAvailable")
     if several and ask.admin:
-        raise NotExpressibleError("a request with admin access cannot have several alternatives")
+        raise NotExpressibleError(
+            "a request with admin access cannot have several alternatives",
+            "Remove the preferred devices or the admin access from the pod.",
+        )
     if ask.admin:
         target.require_field("exactly.adminAccess")
 
@@ -249,7 +252,8 @@ def _find_shared_products(
     if not products:
         raise NotExpressibleError(
             f"{_format_percents(percents)} requires a published product with shared "
-            f"{' and '.join(percents)}"
+            f"{' and '.join(percents)}",
+            "Request an amount instead of a percentage.",
         )
     return products
 

@@ -35,7 +35,8 @@ def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
     settings = nics.network_settings(ask)
     if ask.count is not None and len(settings) > ask.count:
         raise NotExpressibleError(
-            f"{len(settings)} networks requested, but only {ask.count} virtual functions"
+            f"{len(settings)} networks requested, but only {ask.count} virtual functions",
+            "Request one virtual function for each network.",
         )
     losses = nics.report_shared(ask, target)
     for setting in settings:

@@ -6,6 +6,7 @@ an expression that fails on one device stops the scheduling of the whole pod.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -34,10 +35,24 @@ from drawbridge.translate.legacy.selectors import (
 )
 
 MAX_EXPRESSION_BYTES = 10 * 1024
+OTHER_DRIVER: Final = "Configure a driver that supports it in `targets`, or change the request."
+OTHER_AMOUNT: Final = "Request an amount of memory in the pod."
+WHOLE_DEVICE: Final = "Request at most 100 percent of a device."
+FEWER_DEVICES: Final = "Request the numbers of devices that the message names."
+_OTHER_CONDITION: Final = (
+    "Remove the condition from the pod, or name the attribute in `attributes` of the target."
+)
 
 
 class NotExpressibleError(Exception):
-    """Raised if a target cannot express an ask; the message is the reason."""
+    """Raised if a target cannot express an ask; the message is the reason.
+
+    Without a `remedy` for its cause, the driver is what lacks something.
+    """
+
+    def __init__(self, reason: str, remedy: str = OTHER_DRIVER) -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 class DriverVocabulary(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +130,8 @@ def check_length(expression: str) -> str:
     size = len(expression.encode())
     if size > MAX_EXPRESSION_BYTES:
         raise NotExpressibleError(
-            f"the CEL expression has {size} bytes, but the limit is {MAX_EXPRESSION_BYTES}"
+            f"the CEL expression has {size} bytes, but the limit is {MAX_EXPRESSION_BYTES}",
+            "Select fewer devices, products or labels by name.",
         )
     return expression
 
@@ -144,7 +160,8 @@ def _atom(selector: AskSelector, vocabulary: DriverVocabulary) -> str:  # noqa: 
         case NicIs(kind=kind):
             if kind not in vocabulary.nics:
                 raise NotExpressibleError(
-                    f"the driver publishes no attribute for network devices of kind {kind}"
+                    f"the driver publishes no attribute for network devices of kind {kind}",
+                    _OTHER_CONDITION,
                 )
             return vocabulary.nics[kind]
         case _:
@@ -168,14 +185,17 @@ def _bounds(selector: AskSelector, vocabulary: DriverVocabulary) -> str:
             parts = [f"{{}}.major() {sign} {n}" for sign, n in numbers if n is not None]
             word = "driver_version" if software is Software.DRIVER else "cuda_version"
             return _guarded(vocabulary, word, lambda a: " && ".join(parts).replace("{}", a))
-    raise NotExpressibleError(f"the driver publishes no attribute for {type(selector).__name__}")
+    raise NotExpressibleError(
+        f"the driver publishes no attribute for {type(selector).__name__}", _OTHER_CONDITION
+    )
 
 
 def _guarded(vocabulary: DriverVocabulary, field: str, write: Callable[[str], str]) -> str:
     name: str = getattr(vocabulary, field)
     if not name:
         raise NotExpressibleError(
-            f"the driver publishes no attribute for the {field.replace('_', ' ')}"
+            f"the driver publishes no attribute for the {field.replace('_', ' ')}",
+            _OTHER_CONDITION,
         )
     return guard_presence(
         name, write(attribute_access(name)) or "true", vocabulary.always_published
@@ -220,7 +240,8 @@ def _resource(names: tuple[str, ...], vocabulary: DriverVocabulary) -> str:
     ]
     if not parts:
         raise NotExpressibleError(
-            "the driver publishes no attribute for the resource pool of a device plugin"
+            "the driver publishes no attribute for the resource pool of a device plugin",
+            _OTHER_CONDITION,
         )
     return f"({' || '.join(parts)})"
 
@@ -228,7 +249,10 @@ def _resource(names: tuple[str, ...], vocabulary: DriverVocabulary) -> str:
 def _label(selector: DeviceLabel, own: str, types: Mapping[str, str]) -> str:
     name = selector.attribute
     if not name:
-        raise NotExpressibleError(f"label {selector.key} is not mapped to an attribute")
+        raise NotExpressibleError(
+            f"label {selector.key} is not mapped to an attribute",
+            "Map the label in `legacy.labels`, or remove it from the pod.",
+        )
     name = name if "/" in name else f"{own}/{name}"
     domain, _, identifier = name.partition("/")
     if selector.operator is LabelOperator.EXISTS:

@@ -110,7 +110,8 @@ def _keep(term: LabelTerm) -> LabelMeaning:
         findings=(
             LABEL_KEPT.at(
                 term.where,
-                f"{term} cannot be expressed as a device selector, so it stays unchanged",
+                f"no driver publishes what {term.key} says as a device attribute, so the pod keeps "
+                f"the condition {term}",
             ),
         ),
         kept=True,

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from drawbridge.config.model import Legacy
 from drawbridge.documents.values import Value
-from drawbridge.dra.decode_errors import describe_choice
+from drawbridge.dra.counted import join_words
+from drawbridge.dra.decode_errors import describe_value
 from drawbridge.translate.legacy import annotation_json
 from drawbridge.translate.legacy.asks import (
     Ask,
@@ -312,12 +313,10 @@ def _read_choice(
 def _add_unknown_value(
     builder: RequestBuilder, key: str, field: str, value: Value, allowed: tuple[str, ...]
 ) -> None:
-    builder.findings.append(
-        WORD_UNKNOWN.at(
-            annotation_path(key),
-            f"{field} {describe_choice(value, allowed)}",
-        )
-    )
+    # Without a suggestion: a tenant can write thousands of values.
+    words = join_words(allowed, "or")
+    message = f"{field} must be {words}, not {describe_value(value)}"
+    builder.findings.append(WORD_UNKNOWN.at(annotation_path(key), message))
 
 
 def add_no_effect(builder: RequestBuilder, key: str, why: str) -> None:
