@@ -25,12 +25,15 @@ def good() -> float | None:
 
 
 @contextlib.asynccontextmanager
-async def watching(api: FakeApi, folder: Path, *, offered: bool = False) -> AsyncIterator[Settings]:
+async def watching(
+    api: FakeApi, folder: Path, *, offered: bool = False, reads_copy: bool = True
+) -> AsyncIterator[Settings]:
     kubeconfig = str(api.kubeconfig(folder / "kubeconfig"))
     async with await Session.open(kubeconfig, None, NAMESPACE) as session:
         others = (watch_offered(session),) if offered else ()
         settings = Settings((watch_in_use(session), *others))
-        async with run_background(settings.run()):
+        running = settings.watched if reads_copy else settings.watched[1:]
+        async with run_background(each.cache.run() for each in running):
             yield settings
 
 
@@ -165,6 +168,22 @@ def test_who_reads_both_starts_with_the_offered_one_if_none_was_accepted(tmp_pat
     asyncio.run(asyncio.wait_for(play(), 30))
 
 
+def test_the_offered_one_is_not_used_before_the_one_in_use_is_read(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api:
+            api.put(offer(RENAMED))
+            async with watching(api, tmp_path, offered=True, reads_copy=False) as settings:
+                await changed_map(settings)
+                await settings.watched[1].cache.wait_until_synced()
+                api.put(offer(HEAD))
+                await changed_map(settings)
+                assert settings.text == ""
+                (missing,) = settings.find_missing()
+                assert CONFIGURATION_IN_USE_CONFIG_MAP in missing
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
 @pytest.mark.parametrize(
     ("objects", "start"),
     [
@@ -191,6 +210,8 @@ def test_a_controller_takes_part_unless_it_refuses_what_is_in_use(
                 else:
                     (missing,) = settings.find_missing()
                     assert "placement" in missing
+                    api.put(offer(f"{WRONG}unsetGroups: all\n"))
+                    await changed_map(settings)
                     assert not waiting.done()
                     waiting.cancel()
 
