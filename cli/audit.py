@@ -32,6 +32,7 @@ from drawbridge.config.placement import decide_placement
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
+from drawbridge.finding import Severity
 from drawbridge.names import (
     ADMIN_ACCESS_LABEL,
     GUARD_WEBHOOK,
@@ -219,7 +220,10 @@ def _decide(
     access = namespace.labels.get(ADMIN_ACCESS_LABEL) == "true"
     decision = decide(created, namespace.name, context, summaries, admin_access=access)
     verdict = decide_verdict(decision, denied=decision.is_denied)
-    codes = tuple(dict.fromkeys(each.code for each in decision.findings))
+    # Of a translated pod, kubectl has shown the warnings only.
+    is_brief = marked or verdict is PodVerdict.TRANSLATED
+    findings = (e for e in decision.findings if e.severity is not Severity.INFO or not is_brief)
+    codes = tuple(dict.fromkeys(each.code for each in findings))
     if marked:
         # What admission would do now may differ from what it did.
         verdict, codes = PodVerdict.TRANSLATED, codes if decision.edits else ()
