@@ -230,6 +230,8 @@ def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget)
         known = accept_served(requests.findings, lambda name: facts.plugins_serve({name}))
         requests = msgspec.structs.replace(requests, findings=tuple(known))
     if not requests.asks:
+        visible = environment.report_visible(pod, (), budget)
+        requests = msgspec.structs.replace(requests, findings=(*requests.findings, *visible))
         return _translate_own_claims(pod, requests.findings, context, budget)
     if unchangeable := _check_changeable(pod):
         return Translation(findings=unchangeable)
@@ -251,6 +253,7 @@ def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget)
     if outcome.refused:
         return Translation(findings=findings)
     if not outcome.claims:
+        findings += tuple(environment.report_visible(pod, requests.asks, budget))
         return Translation(findings=_without_translation(findings, outcome))
     return _compose(Patch(pod, budget), requests, outcome, findings, context)
 

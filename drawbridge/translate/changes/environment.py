@@ -77,6 +77,17 @@ def change_environment(
     return [*findings, *_add_tolerations(patch, removed)]
 
 
+def report_visible(pod: Value, asks: Iterable[Ask], budget: WorkBudget) -> Iterator[Finding]:
+    """Report variables that show GPUs to containers without a request or a claim."""
+    users = {user.path for ask in asks for user in ask.users}
+    for path, container in _containers(as_mapping(as_mapping(pod).get("spec"))).items():
+        if path in users or as_mapping(container.get("resources")).get("claims"):
+            continue
+        chosen = _variables(container)
+        budget.charge(_REPORT_UNITS * len(chosen))
+        yield from _report_visible(path, chosen)
+
+
 def _remove_visible(patch: Patch, path: Path, chosen: _Variables) -> list[Finding]:
     """Remove the variable, from the last one on, so that the indices stay valid."""
     findings = []

@@ -49,6 +49,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "vastaitech.com": ("va",),
 }  # fmt: skip
 KNOWN_NAMES: Final = tuple(f"{domain}/{name}" for domain, names in _NAMES.items() for name in names)
+DOMAINS: Final = frozenset(_NAMES)
 _ABBREVIATIONS: Final = (("memory", "mem"), ("number", "num"), ("percentage", "percent"))
 _MIG_SIZE: Final = re.compile(r"mig-?(\d+)g[-_.]?(\d+)gb")
 _SHORT: Final = 5  # characters

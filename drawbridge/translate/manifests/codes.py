@@ -36,6 +36,33 @@ RENDERED_LATER = CODES.define(
         "tool. docs/gitops.md shows how."
     ),
 )
+LEGACY_NAME_USED = CODES.define(
+    "LegacyNameUsed",
+    Severity.WARNING,
+    text=(
+        "A flavor, a node pool or a policy names a resource or a node label of a device plugin. "
+        "Translated pods no longer request the resource, and nodes without the plugin do not have "
+        "its labels, so the object no longer has an effect on them."
+    ),
+    example="spec.nodeLabels: ResourceFlavor names nvidia.com/gpu.product",
+    remedy=(
+        "Use labels that are not from the device plugin, and read the claims of pods in policies."
+    ),
+)
+CLAIMS_REFUSED = CODES.define(
+    "ClaimsRefused",
+    Severity.WARNING,
+    text=(
+        "Knative refuses objects with `resources.claims` in a container. A Service of Knative is "
+        "not translated, and an InferenceService of KServe works only if KServe does not use "
+        "Knative for it."
+    ),
+    example=(
+        "spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]: Knative refuses claims "
+        "in a Service, so nvidia.com/gpu stays in it"
+    ),
+    remedy="Let the webhook translate the pods when they are created.",
+)
 QUOTA_COUNTS_NAMES = CODES.define(
     "QuotaCountsNames",
     Severity.WARNING,

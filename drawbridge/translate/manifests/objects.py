@@ -16,7 +16,8 @@ from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes import scheduler
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.manifests import argo, gitops, quotas, ray
-from drawbridge.translate.manifests.codes import REQUEST_NOT_IN_POD
+from drawbridge.translate.manifests.codes import CLAIMS_REFUSED, REQUEST_NOT_IN_POD
+from drawbridge.translate.manifests.named_elsewhere import report_named
 from drawbridge.translate.manifests.readable_names import rename_templates
 from drawbridge.translate.manifests.workloads import (
     Place,
@@ -26,6 +27,10 @@ from drawbridge.translate.manifests.workloads import (
     map_finding_path,
 )
 from drawbridge.translate.pods import Translation, TranslationContext, translate
+
+_KNATIVE = "serving.knative.dev"
+_KSERVE_MODE = "serving.kserve.io/deploymentMode"
+_WITHOUT_KNATIVE = ("RawDeployment", "Standard", "ModelMesh")
 
 
 class TranslatedObject(msgspec.Struct, frozen=True):
@@ -60,6 +65,8 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
     findings = [
         *(carried or _report_other_requests(value, tuple(translated_places))),
         *quotas.report_quotas(value),
+        *report_named(value),
+        *(_report_serverless(value) if edits else ()),
         *findings,
     ]
     if classes and isinstance(value, dict) and not any(place.is_pod for place in translated_places):
@@ -114,10 +121,28 @@ def report_unreadable(value: Value, name: str) -> Iterator[Finding]:
         )
 
 
+def _report_serverless(value: Value) -> Iterator[Finding]:
+    """Report an InferenceService that KServe may run with Knative, which refuses claims."""
+    if not isinstance(value, dict) or group_kind(value)[0] != "serving.kserve.io":
+        return
+    mode = get_value(value, ("metadata", "annotations", _KSERVE_MODE))
+    if mode not in _WITHOUT_KNATIVE:
+        yield CLAIMS_REFUSED.at(
+            format_path(("metadata", "annotations", _KSERVE_MODE)),
+            f"Knative refuses claims, and {_KSERVE_MODE} is {mode or 'not set'}",
+            remedy=f"Set `{_KSERVE_MODE}: Standard`, or `RawDeployment` in older versions.",
+        )
+
+
 def _report_other_requests(value: Value, places: tuple[Place, ...]) -> Iterator[Finding]:
     kind = value.get("kind") if isinstance(value, dict) else None
+    knative = isinstance(value, dict) and group_kind(value)[0] == _KNATIVE
     for other_request in find_other_requests(value, places):
         path = format_path((*other_request.path, other_request.name))
+        if knative:
+            message = f"Knative refuses claims in a {kind}, so {other_request.name} stays in it"
+            yield CLAIMS_REFUSED.at(path, message)
+            continue
         yield REQUEST_NOT_IN_POD.at(
             path, f"{kind} requests {other_request.name} outside a known pod template"
         )

@@ -5,7 +5,7 @@ list. The module also finds device requests outside these paths, so that all are
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -78,7 +78,10 @@ _NUMBERED: Final = frozenset({"gpu", "gpus", "hostDevices"})
 _IGNORED_GROUPS: Final = frozenset({"resource.k8s.io", "karpenter.sh"})
 _MODEL: Final = "model"
 # Argo's workflows and kustomizations contain patches as text, which are not translated.
-_PATCHES: Final = frozenset({"podSpecPatch", "patch"})
+_PATCHES: Final = frozenset({"podSpecPatch", "patch", "manifest"})
+_CONFIG_MAP: Final = ("", "ConfigMap")
+# Dynamo's graphs name their GPUs without a domain.
+_DYNAMO: Final = "nvidia.com"
 # The name after the slash, and the domain before it. Searching for the slash takes linear time.
 _KEY_NAMES: Final = re.compile(r"/([A-Za-z0-9._-]+)[\"']?\s*:")
 _DOMAIN_BACKWARDS: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
@@ -139,7 +142,31 @@ def find_other_requests(value: Value, places: tuple[Place, ...]) -> tuple[Untran
     if not isinstance(value, dict) or group_kind(value)[0] in _IGNORED_GROUPS:
         return ()
     covered = frozenset(path for place in places for path in _container_paths(place))
-    return tuple(_find_requests(value, (), covered))
+    found = list(_find_requests(value, (), covered))
+    if group_kind(value)[0] == _DYNAMO:
+        found += _find_plain_gpus(value, ())
+    if group_kind(value) == _CONFIG_MAP:
+        for key, text in _items(value.get("data")):
+            names = dict.fromkeys(_find_keys(text)) if isinstance(text, str) else {}
+            listed = (name for name in names if is_device_resource(name))
+            found += (UntranslatedRequest(("data", key), name) for name in listed)
+    return tuple(found)
+
+
+def _items(value: Value) -> Iterable[tuple[str, Value]]:
+    return value.items() if isinstance(value, dict) else ()
+
+
+def _find_plain_gpus(value: Value, path: Path) -> Iterator[UntranslatedRequest]:
+    if len(path) > _MAX_DEPTH:
+        return
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _find_plain_gpus(item, (*path, number))
+    for key, child in _items(value):
+        if key == "limits" and isinstance(child, dict) and "gpu" in child:
+            yield UntranslatedRequest((*path, key), "gpu")
+        yield from _find_plain_gpus(child, (*path, key))
 
 
 def follow_path(value: Value, pattern: str, path: Path = ()) -> Iterator[tuple[Path, Value]]:

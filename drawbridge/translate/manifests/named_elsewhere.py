@@ -1,0 +1,58 @@
+"""Reports objects that select nodes or pods by legacy names, which translated pods no longer have.
+
+A table lists the fields of each kind: flavors of Kueue, node pools of Karpenter, and policies.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from drawbridge.documents.paths import format_path
+from drawbridge.documents.values import Value
+from drawbridge.finding import Finding
+from drawbridge.translate.legacy.misspelt_names import DOMAINS
+from drawbridge.translate.manifests.codes import LEGACY_NAME_USED
+from drawbridge.translate.manifests.workloads import follow_path, group_kind
+
+_POLICY: Final = ("spec",)
+_FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("kueue.x-k8s.io", "ResourceFlavor"): ("spec.nodeLabels", "spec.nodeTaints"),
+    ("karpenter.sh", "NodePool"): ("spec.template", "spec.limits"),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _POLICY,
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): _POLICY,
+    ("kyverno.io", "ClusterPolicy"): _POLICY,
+    ("kyverno.io", "Policy"): _POLICY,
+    ("policies.kyverno.io", "ValidatingPolicy"): _POLICY,
+    ("policies.kyverno.io", "MutatingPolicy"): _POLICY,
+    ("templates.gatekeeper.sh", "ConstraintTemplate"): _POLICY,
+}
+_NAME: Final = re.compile(
+    rf"(?<![A-Za-z0-9.-])(?:{'|'.join(map(re.escape, sorted(DOMAINS)))})/[A-Za-z0-9._-]{{1,63}}"
+)
+_MAX_NAMES: Final = 5  # in a message
+
+
+def report_named(value: Value) -> Iterator[Finding]:
+    """Yield a finding for each field that names devices or node labels of device plugins."""
+    if not isinstance(value, dict):
+        return
+    kind = group_kind(value)
+    for pattern in _FIELDS.get(kind, ()):
+        for path, field in follow_path(value, pattern):
+            names = list(dict.fromkeys(_find_names(field)))
+            if names:
+                more = f" and {len(names) - _MAX_NAMES} more" if names[_MAX_NAMES:] else ""
+                listed = f"{', '.join(names[:_MAX_NAMES])}{more}"
+                yield LEGACY_NAME_USED.at(format_path(path), f"{kind[1]} names {listed}")
+
+
+def _find_names(value: Value) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _NAME.findall(key)
+            yield from _find_names(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _find_names(inner)
+    elif isinstance(value, str):
+        yield from _NAME.findall(value)
