@@ -202,5 +202,5 @@ def test_an_error_of_several_roles_is_printed_once_for_each_object() -> None:
     text = f"{wrong}---\n{wrong.replace('name: r', 'name: s')}"
     err = run(text, "-q", *CLUSTER)[1]
     assert err.count("[NotExpressible]") == 2
-    assert err.count("(and 1 more) [NotExpressible]") == 2
+    assert err.count("(the same in 1 other place) [NotExpressible]") == 2
     assert run(text, "-v", *CLUSTER)[1].count("[NotExpressible]") == 4
