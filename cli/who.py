@@ -85,7 +85,7 @@ def _select(objects: NodeObjects, node: str, device: str) -> list[DeviceUse]:
     candidates = [each for each in held if not each.is_known]
     if not selected and not published and not candidates:
         message = f"node {node} has no device {device}"
-        raise ClusterReadError(codes.DEVICE_UNKNOWN.at("", message))
+        raise ClusterReadError(codes.DEVICE_NOT_FOUND.at("", message))
     return [*selected, *candidates]
 
 

@@ -48,8 +48,8 @@ POD_UNKNOWN = CODES.define(
     example="Pod train not found in namespace default",
     remedy="Check the name, and set the namespace with `-n`. For a workload, pass TYPE/NAME.",
 )
-DEVICE_UNKNOWN = CODES.define(
-    "DeviceUnknown",
+DEVICE_NOT_FOUND = CODES.define(
+    "DeviceNotFound",
     Severity.ERROR,
     text="The node does not exist, or no driver publishes a device of this name on it.",
     example="node gpu-7 has no device gpu-9",

@@ -65,7 +65,7 @@ def _from_values(values: Iterable[Value], node: str) -> NodeObjects:
 
 
 def _unknown(node: str) -> ClusterReadError:
-    return ClusterReadError(codes.DEVICE_UNKNOWN.at("", f"Node {node} not found"))
+    return ClusterReadError(codes.DEVICE_NOT_FOUND.at("", f"Node {node} not found"))
 
 
 async def _read_live(session: "Session", node: str, findings: list[LocatedFinding]) -> NodeObjects:

@@ -131,7 +131,7 @@ def test_without_a_name_all_holders_are_shown(tmp_path: Path) -> None:
 def test_an_unknown_node_or_device_exits_with_2(tmp_path: Path, about: str) -> None:
     printed = asked(tmp_path, "who", about)
     assert (printed.code, printed.out) == (2, "")
-    assert "[DeviceUnknown]" in printed.err
+    assert "[DeviceNotFound]" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_explain_shows_a_node_with_its_pools_and_holders(tmp_path: Path) -> None
 def test_explain_of_an_unknown_node_exits_with_2(tmp_path: Path) -> None:
     printed = asked(tmp_path, "explain", "node/n1")
     assert (printed.code, printed.out) == (2, "")
-    assert "Node n1 not found [DeviceUnknown]" in printed.err
+    assert "Node n1 not found [DeviceNotFound]" in printed.err
 
 
 def test_a_long_list_is_cut_in_text_and_complete_in_json(tmp_path: Path) -> None:
