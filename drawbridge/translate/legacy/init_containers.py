@@ -172,8 +172,9 @@ def _enlarge(ask: Ask, candidates: Iterable[_HeldAsk]) -> tuple[list[str], list[
     held_ask.ask = replace(held_ask.ask, share=share)
     held_ask.share(ask)
     message = (
-        f"{names} and init container {ask.users[0].name} use one share of the larger amount, "
-        "because the pod holds its devices as long as it runs"
+        f"{names} and init container {ask.users[0].name} use one share of the larger amount "
+        f"({', '.join(ask.resources) or ask.row}), because the pod holds its devices "
+        "as long as it runs"
     )
     return [held_ask.ask.name], [SHARE_ENLARGED.at(format_path(ask.users[0].path), message)]
 
