@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -77,10 +77,27 @@ def _read(folder: Path) -> _Kustomization:
 
 def build_folders(folders: Iterable[Path]) -> Iterator[Source | LocatedFinding]:
     """Build the kustomizations of one input that no other one of them includes."""
-    kustomizations = [_read(each) for each in folders]
+    yield from map(_build, _find_roots([_read(each) for each in folders]))
+
+
+def _find_roots(kustomizations: Sequence[_Kustomization]) -> Iterator[_Kustomization]:
+    """Yield the kustomizations to build, so that each one belongs to a build.
+
+    Of those that include each other, the first one is built, which reports the cycle.
+    """
+    by_path = {os.path.realpath(each.folder): each for each in kustomizations}
     parts = {path for each in kustomizations for path in each.included()}
-    roots = [each for each in kustomizations if os.path.realpath(each.folder) not in parts]
-    yield from map(_build, roots)
+    read: set[str] = set()
+    for path in sorted(by_path, key=parts.__contains__):
+        if path in read:
+            continue
+        yield by_path[path]
+        left = [path]
+        while left:
+            included = left.pop()
+            if included in by_path and included not in read:
+                read.add(included)
+                left += by_path[included].included()
 
 
 def _build(kustomization: _Kustomization) -> Source | LocatedFinding:

@@ -76,7 +76,7 @@ def _named_file(path: str) -> Iterator[str | Source | LocatedFinding]:
         above = [each for each in Path(path).absolute().parents if _is_kustomization(each)]
     except ValueError:
         above = []  # not a valid path
-    if Path(path).name in KUSTOMIZATIONS:
+    if Path(path).name in KUSTOMIZATIONS and Path(path).is_file():
         yield from _files(str(Path(path).parent))
         return
     if above:
