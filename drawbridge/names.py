@@ -42,6 +42,8 @@ CA_FIELD_MANAGER: Final = "drawbridge-certificates"
 
 # Objects.
 NAMESPACE: Final = "drawbridge-system"
+# In a pod: the name of the first claim of a translation, and the beginning of further names.
+POD_CLAIM: Final = "drawbridge"
 TEMPLATE_PREFIX: Final = "drawbridge-"
 FACTS_CONFIG_MAP: Final = "drawbridge-facts"
 CONFIGURATION_CONFIG_MAP: Final = "drawbridge-config"

@@ -20,7 +20,7 @@ from drawbridge.dra.decode_errors import describe_value
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
-from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL
+from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL, POD_CLAIM
 from drawbridge.translate import essence
 from drawbridge.translate.changes import codes as change_codes
 from drawbridge.translate.changes import dual_nodes, environment, own_claims, scheduler
@@ -58,7 +58,6 @@ from drawbridge.translate.targets import codes as target_codes
 from drawbridge.translate.targets.available import add_served_names
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
-CLAIM: Final = "drawbridge"
 # Far more kinds of pods than a cluster has. Each takes some kilobytes.
 MAX_KINDS_OF_PODS: Final = 1024
 _MAX_KEY_BYTES: Final = 32 << 20
@@ -406,8 +405,8 @@ def _add_claims(patch: Patch, outcome: Outcome) -> None:
 def _unused_names(claims: Iterable[Value]) -> Iterator[str]:
     """Yield names for claims that no claim of the pod has."""
     taken = {name for each in claims if isinstance(name := as_mapping(each).get("name"), str)}
-    named = (f"{CLAIM}-{number}" for number in itertools.count(2))
-    return (name for name in itertools.chain((CLAIM,), named) if name not in taken)
+    named = (f"{POD_CLAIM}-{number}" for number in itertools.count(2))
+    return (name for name in itertools.chain((POD_CLAIM,), named) if name not in taken)
 
 
 def _check_changeable(pod: Value) -> tuple[Finding, ...]:

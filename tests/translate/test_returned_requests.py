@@ -7,16 +7,19 @@ number of claims of the container, `findings` its findings.
 
 import copy
 import json
+from collections.abc import Callable
 from typing import Any
 
 import jsonpatch
 import pytest
+from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
 from drawbridge.finding import Severity
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original, to_operations
+from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.tables import YamlValue
 from tests.translate import worlds
@@ -42,6 +45,13 @@ def translate_once(pod: YamlValue, context: TranslationContext = CONTEXT) -> Yam
     return apply_edits(pod, found.edits)
 
 
+def translate_manifest(pod: YamlValue) -> YamlValue:
+    """Translate a pod in a file that people commit."""
+    named = {"apiVersion": "v1", "kind": "Pod", **pod}
+    found = translate_object(named, "", replace(CONTEXT, readable_names=True))
+    return apply_edits(named, found.edits)
+
+
 def add_later(pod: YamlValue, adds: YamlValue, number: int = 0) -> YamlValue:
     changed = copy.deepcopy(pod)
     resources = changed["spec"]["containers"][number].setdefault("resources", {})
@@ -50,6 +60,7 @@ def add_later(pod: YamlValue, adds: YamlValue, number: int = 0) -> YamlValue:
     return changed
 
 
+@pytest.mark.parametrize("translated", [translate_once, translate_manifest])
 @pytest.mark.parametrize(
     ("limits", "adds"),
     [
@@ -65,10 +76,10 @@ def add_later(pod: YamlValue, adds: YamlValue, number: int = 0) -> YamlValue:
     ],
 )
 def test_a_request_that_is_put_back_is_removed_without_a_second_claim(
-    limits: YamlValue, adds: YamlValue
+    translated: Callable[[YamlValue], YamlValue], limits: YamlValue, adds: YamlValue
 ) -> None:
     asked = build_pod(limits)
-    first = translate_once(asked)
+    first = translated(asked)
     changed = add_later(first, adds)
     found = translate(changed, CONTEXT)
     assert {each.code for each in found.findings} == {"RequestReturned"}

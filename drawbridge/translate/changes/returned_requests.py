@@ -5,6 +5,7 @@ same request would allocate its devices twice. The undo patch tells which reques
 replaced. Any user can write that patch, so it only decides which requests are removed.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
@@ -17,9 +18,10 @@ from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
-from drawbridge.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
+from drawbridge.names import ORIGINAL_ANNOTATION, POD_CLAIM, TEMPLATE_PREFIX
 from drawbridge.translate.changes.codes import REQUEST_RETURNED
 from drawbridge.translate.changes.patch import Patch, restore_original
+from drawbridge.translate.changes.template import READABLE_DIGITS
 from drawbridge.translate.changes.undo import Operation
 from drawbridge.translate.legacy.asks import NO_REQUESTS, PodRequests
 from drawbridge.translate.legacy.codes import REQUESTS_CONTRADICT
@@ -38,6 +40,9 @@ _DEVICES: Final = attrgetter(
     "kind", "named", "vendor", "count", "share", "selectors", "alternatives", "distinct",
     "colocation", "joint", "admin", "partition", "passthrough", "settings", "users",
 )  # fmt: skip
+# A readable template name does not say that it is from a translation; the name of the claim does.
+_POD_CLAIM: Final = re.compile(rf"{POD_CLAIM}(-\d+)?")
+_READABLE_NAME: Final = re.compile(rf".+-[0-9a-f]{{{READABLE_DIGITS}}}")
 _REMEDY: Final = (
     "Remove the resource. To request other devices, remove the claim of Drawbridge and the "
     f"annotation {ORIGINAL_ANNOTATION} instead."
@@ -125,15 +130,19 @@ def _find_held_containers(
 ) -> Iterator[Container]:
     """Yield the containers that use a claim from a template of Drawbridge."""
     spec = as_mapping(as_mapping(pod).get("spec"))
-    ours = {
-        f"{as_mapping(claim).get('name')}"
-        for claim in as_list(spec.get("resourceClaims"))
-        if str(as_mapping(claim).get("resourceClaimTemplateName")).startswith(TEMPLATE_PREFIX)
-    }
+    claims = map(as_mapping, as_list(spec.get("resourceClaims")))
+    ours = {f"{claim.get('name')}" for claim in claims if _is_ours(claim)}
     for container in view_pod(pod, configuration.legacy, budget).containers if ours else ():
         used = as_list(as_mapping(container.raw.get("resources")).get("claims"))
-        if any(as_mapping(one).get("name") in ours for one in used):
+        if any(f"{as_mapping(one).get('name')}" in ours for one in used):
             yield container
+
+
+def _is_ours(claim: Mapping[str, Value]) -> bool:
+    """Whether a claim of a pod is from a template of Drawbridge."""
+    name, template = f"{claim.get('name')}", f"{claim.get('resourceClaimTemplateName')}"
+    is_readable = _POD_CLAIM.fullmatch(name) and _READABLE_NAME.fullmatch(template)
+    return template.startswith(TEMPLATE_PREFIX) or bool(is_readable)
 
 
 def _find_idle(

@@ -17,6 +17,8 @@ from drawbridge.names import TEMPLATE_PREFIX
 API_VERSION = "resource.k8s.io/v1"
 # 128 bits prevent collisions, and the name with its prefix is a valid label value.
 _DIGITS = 32
+# Of the hash in a readable name (drawbridge.translate.manifests.readable_names).
+READABLE_DIGITS = 8
 
 _NOTHING: Mapping[str, str] = {}
 

@@ -16,13 +16,12 @@ from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.names import TEMPLATE_PREFIX
-from drawbridge.translate.changes.template import ClaimTemplate, generate_name
+from drawbridge.translate.changes.template import READABLE_DIGITS, ClaimTemplate, generate_name
 from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 from drawbridge.translate.manifests.replicas import count_pods
 from drawbridge.translate.manifests.workloads import Place
 from drawbridge.translate.pods import Translation
 
-_DIGITS: Final = 8
 _MOST: Final = 200  # letters before the hash; the name of an object has at most 253
 _NUMBER: Final = re.compile(r"-\d+$")
 _OTHER_LETTERS: Final = re.compile(r"[^a-z0-9]+")
@@ -54,7 +53,7 @@ def _device_kinds(template: ClaimTemplate) -> Iterator[str]:
 
 
 def _digest(name: str) -> str:
-    return name.removeprefix(TEMPLATE_PREFIX)[:_DIGITS]
+    return name.removeprefix(TEMPLATE_PREFIX)[:READABLE_DIGITS]
 
 
 def has_readable_name(stored: Mapping[str, Value]) -> bool:
