@@ -218,7 +218,7 @@ def hold(api: FakeApi) -> None:
 CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "not installed": ("installation", "NotInstalled", 0, uninstall),
     "configuration that is refused": (
-        "configuration", "WrongType", 1, configure(f"{CONFIGURATION}placement: natve\n"),
+        "configuration", "WrongValue", 1, configure(f"{CONFIGURATION}placement: natve\n"),
     ),
     "replica that is not ready": (
         "replicas", "ReplicasNotReady", 0, lambda api: api.put(deployment("drawbridge-webhook", 1)),
@@ -344,8 +344,9 @@ def test_a_person_with_few_rights_gets_one_line_for_all_that_is_not_checked(tmp_
     assert (found.code, found.err) == (0, "")
     (unread,) = (each for each in found.lines if each["code"] == "NotChecked")
     names, _, reasons = unread["message"].partition(": ")
-    checks = {"claim fields", "drivers", "DeviceClasses", "ResourceSlices", "nodes", "replicas",
-              "webhook registration", "namespaces", "facts", "controller"}  # fmt: skip
+    checks = {"claim fields", "drivers", "DeviceClasses", "configured classes", "ResourceSlices",
+              "nodes", "replicas", "webhook registration", "namespaces", "facts",
+              "controller"}  # fmt: skip
     assert set(names.split(", ")) == checks
     assert {"you may not create resourceclaimtemplates", "you may not list nodes"} <= set(
         reasons.split("; ")
@@ -368,7 +369,7 @@ def test_a_refused_configuration_does_not_hide_what_else_is_wrong(tmp_path: Path
         api.put(lease(7200))
 
     found = doctor(tmp_path, "-o", "json", change=change)
-    assert found.codes == ["WrongType", "LeaderMissing"]
+    assert found.codes == ["WrongValue", "LeaderMissing"]
     refused, note = found.of("configuration")
     assert refused["message"].startswith("drawbridge-system/drawbridge-config:3: placement must")
     assert note["message"] == "the other checks use the defaults"
