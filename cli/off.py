@@ -20,7 +20,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
-from drawbridge.dra.counted import count_noun
+from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.finding import Finding
 from drawbridge.names import SWITCH_FIELD_MANAGER, TRANSLATE_LABEL
 from drawbridge.report.tables import escape_unprintable
@@ -147,9 +147,8 @@ async def _list_namespaces(session: "Session") -> Mapping[Mode, tuple[str, ...]]
 def describe_namespaces(switched: Switched) -> Iterator[str]:
     """Say which namespaces have which mode."""
     for mode, names in switched.namespaces.items():
-        shown = ", ".join(names[:_MOST_SHOWN])
-        more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-        yield f"{mode}: {count_noun(len(names), 'namespace')}{f' ({shown}{more})' if names else ''}"
+        shown = f" ({list_some(names, _MOST_SHOWN, 'namespace')})" if names else ""
+        yield f"{mode}: {count_noun(len(names), 'namespace')}{shown}"
 
 
 # --- pods that wait ------------------------------------------------------------------------------
@@ -209,5 +208,5 @@ def _describe(switched: Switched) -> Iterator[str]:
             f"    kubectl -n {namespace} get pod {name} -o yaml | drawbridge undo -f - "
             "| kubectl replace --force -f -"
         )
-    if len(bare) > _MOST_SHOWN:
-        yield f"    and {len(bare) - _MOST_SHOWN} more pods without an owner"
+    if (more := len(bare) - _MOST_SHOWN) > 0:
+        yield f"    and {count_noun(more, 'more pod')} without an owner"

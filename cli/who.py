@@ -16,7 +16,7 @@ from cli.terminal.durations import format_age
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
 from drawbridge.documents.document import LocatedFinding
-from drawbridge.dra.counted import count_noun
+from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.report.device_holders import (
     DeviceUse,
     find_holders,
@@ -111,12 +111,11 @@ def format_holders(held: Sequence[DeviceUse], now: datetime) -> Iterator[str]:
 def _row(held: DeviceUse, now: datetime) -> tuple[str, ...]:
     name = "/".join(filter(None, (held.driver, held.pool, held.device)))
     identity = f" ({held.id})" if held.id not in ("", held.device) else ""
-    more = f" and {len(held.pods) - _MAX_PODS} more" if len(held.pods) > _MAX_PODS else ""
     return (
         held.node or "-",
         f"{name}{identity}",
         held.claim or "-",
-        (", ".join(held.pods[:_MAX_PODS]) or "no pod") + more,
+        list_some(held.pods, _MAX_PODS, "pod") or "no pod",
         format_age(held.since, now) or "-",
         ", ".join(f"{key} {amount}" for key, amount in held.amounts.items() if amount)[:_MAX_TEXT],
     )

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -14,15 +14,17 @@ from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.line import describe_seconds
 from cli.diagnosis.state import ClusterState, Object, Unread
 from cli.diagnosis.webhook_trial import TrialResult
+from cli.terminal.durations import parse_time
 from drawbridge.agreement.admission_codes import PLACEMENT_LABEL_UNKNOWN
 from drawbridge.agreement.match_conditions import find_inactive
 from drawbridge.agreement.published_facts import FactsConfigMap, PublishedFactsError, read_facts
+from drawbridge.agreement.scheduler_lease import PATIENCE_SECONDS, last_renewal
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
 from drawbridge.config.model import Placement
 from drawbridge.config.placement import decide_placement
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
-from drawbridge.dra.counted import count_noun
+from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.finding import Code, Finding
 from drawbridge.names import (
     CONTROLLER_DEPLOYMENT,
@@ -40,7 +42,6 @@ from drawbridge.translate.changes.scheduler import describe_usable
 _DAY: Final = 86_400
 # The controller renews its authorities long before; a serving certificate of one's own may be late.
 _SOON: Final = 14 * _DAY
-_WITHOUT_LEADER: Final = 60
 _MOST_NAMES: Final = 10
 
 
@@ -169,14 +170,10 @@ def check_placement(checked: CheckedState) -> Iterator[Result]:
         for row in checked.gathered.facts.classes if several else ():
             usable = describe_usable(row, is_ours=placement is Placement.BRIDGE)
             if usable:
-                message = f"with {placement} placement, pods of {_list(several)} can use {usable}"
+                listed = list_some(several, _MOST_NAMES, "namespace")
+                message = f"with {placement} placement, pods of {listed} can use {usable}"
                 yield DEVICES_DIVIDED.at("", message)
     yield f"{len(names[Placement.BRIDGE])} with bridge, {len(names[Placement.NATIVE])} with native"
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"{', '.join(names[:_MOST_NAMES])}{more}"
 
 
 def check_answers(checked: CheckedState) -> Iterator[Result]:
@@ -232,16 +229,9 @@ def _last_change(live: Object) -> float | None:
     metadata = live.get("metadata")
     managed = metadata.get("managedFields") if isinstance(metadata, dict) else None
     entries = managed if isinstance(managed, list) else []
-    times = [_read_time(get_value(each, ("time",))) for each in entries]
-    times.append(_read_time(get_value(metadata, ("creationTimestamp",))))
-    return max((each for each in times if each is not None), default=None)
-
-
-def _read_time(text: Value) -> float | None:
-    try:
-        return dt.datetime.fromisoformat(f"{text}").timestamp()
-    except ValueError:
-        return None
+    times = [parse_time(get_value(each, ("time",))) for each in entries]
+    times.append(parse_time(get_value(metadata, ("creationTimestamp",))))
+    return max((each.timestamp() for each in times if each is not None), default=None)
 
 
 def check_replicas(checked: CheckedState) -> Iterator[Result]:
@@ -291,12 +281,11 @@ def _check_lease(
     name = f"{state.installed.namespace}/{bare}"
     if isinstance(live, Unread):
         return live
-    spec = get_value(dict(live or {}), ("spec",))
-    renewed = _read_time(get_value(spec, ("renewTime",)))
-    holder = get_value(spec, ("holderIdentity",))
+    renewed = last_renewal(live)
+    holder = get_value(dict(live or {}), ("spec", "holderIdentity"))
     if renewed is None or not holder:
         return missing.at("", f"Lease {name} {'has no holder' if live else 'not found'}")
-    if state.now - renewed > _WITHOUT_LEADER:
+    if state.now - renewed > PATIENCE_SECONDS:
         ago = describe_seconds(state.now - renewed)
         return missing.at("", f"Lease {name} was last renewed {ago} ago, by {holder}")
     return f"{holder} leads"

@@ -176,7 +176,7 @@ READ_UNGUARDED = CODES.define(
     ),
     example=(
         "spec.devices.requests[0].exactly.selectors[0].cel.expression: reads attribute "
-        "dra.net/rdma, which device dra.net/n1/eth0 and 3 more of class dra.net do not have"
+        "dra.net/rdma, which device dra.net/n1/eth0 and 3 more devices of class dra.net do not have"
     ),
     remedy='Guard the attribute: has(device.attributes["dra.net"].rdma) && ...',
 )

@@ -9,6 +9,7 @@ from typing import Final
 
 from drawbridge.documents.paths import format_path
 from drawbridge.documents.values import Value
+from drawbridge.dra.counted import list_some
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.misspelt_names import DOMAINS
 from drawbridge.translate.manifests.codes import LEGACY_NAME_USED
@@ -41,8 +42,7 @@ def report_named(value: Value) -> Iterator[Finding]:
         for path, field in follow_path(value, pattern):
             names = list(dict.fromkeys(_find_names(field)))
             if names:
-                more = f" and {len(names) - _MAX_NAMES} more" if names[_MAX_NAMES:] else ""
-                listed = f"{', '.join(names[:_MAX_NAMES])}{more}"
+                listed = list_some(names, _MAX_NAMES, "name")
                 yield LEGACY_NAME_USED.at(format_path(path), f"{kind[1]} names {listed}")
 
 
