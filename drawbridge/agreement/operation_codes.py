@@ -24,7 +24,8 @@ CONFIGURATION_REJECTED = CODES.define(
         "processes keep the last valid one, also after a restart."
     ),
     example=(
-        "the last valid one stays in use: placement: expected one of bridge, native, found natve"
+        "the last valid one stays in use: placement: placement must be native or bridge, not "
+        '"natve"; did you mean native?'
     ),
     remedy=(
         "Correct the ConfigMap. `drawbridge config print --config FILE` shows all errors of a file."
