@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from drawbridge.documents import codes
+from drawbridge.documents.construct import clip
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.problems import DocumentProblem
 from drawbridge.documents.values import Value
@@ -96,7 +97,7 @@ def _find_unfinished(value: dict[str, Value]) -> DocumentProblem | None:
         code = codes.PLACEHOLDER_NOT_FILLED
         if TEMPLATE.search(text):
             code = codes.TEMPLATE_NOT_RENDERED
-        message = f"{format_path(path)} is {describe_placeholder(text)}: {_clip(text)}"
+        message = f"{format_path(path)} is {describe_placeholder(text)}: {clip(text)}"
         return DocumentProblem(code, message, path)
     for path in _directives(value, ()):
         message = f"{format_path(path)} makes this document a strategic merge patch"
@@ -181,9 +182,4 @@ def find_template(text: str) -> DocumentProblem | None:
     code = codes.TEMPLATE_NOT_RENDERED
     if any(pattern.match(shown) for _, pattern in _PARAMETERS.values()):
         code = codes.PARAMETER_NOT_QUOTED
-    return DocumentProblem(code, f"{_clip(shown)} is {name}", offset=template.start(1))
-
-
-def _clip(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return DocumentProblem(code, f"{clip(shown)} is {name}", offset=template.start(1))
