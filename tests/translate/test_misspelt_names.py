@@ -2,7 +2,7 @@
 
 import pytest
 
-from drawbridge.translate.legacy.misspelt_names import KNOWN_NAMES, find_similar
+from drawbridge.translate.legacy.misspelt_names import KNOWN_NAMES, find_resource_name
 from drawbridge.translate.legacy.read import read_pod
 from tests.tables import YamlValue
 
@@ -13,10 +13,10 @@ def test_a_known_name_is_read_and_not_misspelt(name: str) -> None:
     found = read_pod({"spec": {"containers": [container]}})
     codes = {finding.code for finding in found.findings}
     assert codes.isdisjoint({"DeviceUnknown", "NameMisspelt"})
-    assert find_similar(name) == ""
+    assert find_resource_name(name) == ""
 
 
 @pytest.mark.parametrize("name", KNOWN_NAMES)
 def test_a_known_name_with_another_separator_is_found(name: str) -> None:
     domain, _, bare = name.partition("/")
-    assert find_similar(f"{domain}/{bare.replace('-', '_').replace('.', '_')}_") == name
+    assert find_resource_name(f"{domain}/{bare.replace('-', '_').replace('.', '_')}_") == name

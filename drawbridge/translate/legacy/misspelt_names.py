@@ -59,7 +59,7 @@ _MAX_LENGTH: Final = 64  # a longer name is not misspelt, and comparing it takes
 _MAX_COMPARED: Final = 8  # names of one pod, because comparing takes long
 
 
-def find_similar(name: str) -> str:
+def find_resource_name(name: str) -> str:
     """Return the known name that a name is similar to; empty if there is none."""
     domain, _, bare = name.partition("/")
     if len(name) > _MAX_LENGTH or not bare or bare in _NAMES.get(domain, ()):
@@ -105,7 +105,7 @@ def report_unknown(resources: Iterable[DeviceResource]) -> Iterator[Finding]:
     """Yield the findings about resources that no dialect reads; compares the first ones."""
     for number, resource in enumerate(resources):
         name = resource.original_name
-        similar = find_similar(name) if number < _MAX_COMPARED else ""
+        similar = find_resource_name(name) if number < _MAX_COMPARED else ""
         if similar:
             yield NAME_MISSPELT.at(resource.where, f"{name} does not exist; use {similar}")
         else:
