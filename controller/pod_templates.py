@@ -77,10 +77,10 @@ def _list_by_facts(
     noted = (pod.metadata.annotations or {}).get(FACTS_ANNOTATION, "")
     facts = find_facts(noted) if noted else None
     if facts is not None and noted != current.facts_digest:
-        yield TranslationContext(current.configuration, facts, noted)
+        yield current.by_facts(facts, noted)
     yield current
     if not noted:
-        yield TranslationContext(current.configuration)
+        yield current.by_facts(None)
 
 
 def check_content(raw: bytes) -> tuple[bool, bool]:

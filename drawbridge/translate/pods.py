@@ -85,6 +85,7 @@ class TranslationContext(msgspec.Struct, frozen=True):
     readable_names: bool = False  # of the templates of manifests
     # Of pods with native placement, with caches of its own, where the configuration has the other.
     native: "TranslationContext | None" = None
+    declared: Configuration | None = None  # without the names and networks of the facts
 
     def placed(self, placement: Placement) -> "TranslationContext":
         """Return the context of the pods with a placement."""
@@ -100,6 +101,12 @@ class TranslationContext(msgspec.Struct, frozen=True):
             placements={},
             native=None,
         )
+
+    def by_facts(self, facts: Facts | None, digest: str = "") -> "TranslationContext":
+        """Return the context by other facts, also of the names and networks that they add."""
+        declared = self.declared or self.configuration
+        placed = msgspec.structs.replace(declared, placement=self.configuration.placement)
+        return make_context(placed, facts, digest, caches_pods=False)
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -130,6 +137,7 @@ def make_context(
         facts,
         digest or (serialized.facts_hash(facts) if facts else ""),
         inline_units=inline_units,
+        declared=configuration,
     )
     native = None
     if configuration.placement is Placement.BRIDGE:

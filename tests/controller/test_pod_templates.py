@@ -1,15 +1,21 @@
 """The contexts that a waiting pod is translated with again."""
 
+import msgspec
 import pytest
 
-from controller.pod_templates import list_contexts
+from controller.pod_templates import list_contexts, rebuild_templates
 from controller.watched_objects import WatchedPod, WatchedPodMetadata
-from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
+from drawbridge.config.model import Configuration, Decisions, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.values import Value
+from drawbridge.facts.model import ClassFacts, Cluster, Facts, ResourceFacts
 from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL
-from drawbridge.translate.pods import TranslationContext
+from drawbridge.translate.pods import TranslationContext, make_context, translate
 
 BRIDGE, NATIVE = Placement.BRIDGE, Placement.NATIVE
+FPGA = "example.com/fpga"
+TRANSLATING = Configuration(decisions=Decisions(native_extended_names="translate"))
 POOL = OwnedPool(DriverName("gpu.example.com"), LabelSelector())
 
 
@@ -34,3 +40,35 @@ def test_the_noted_placement_is_tried_first(
     pod = WatchedPod(WatchedPodMetadata(annotations=annotations))
     contexts = list_contexts(pod, TranslationContext(configuration), lambda _: None, decided)
     assert [each.configuration.placement for each in contexts] == expected
+
+
+def _serve(device_class: str) -> Facts:
+    """Return facts in which this class serves the name of the pod, and has the driver's devices."""
+    return Facts(
+        cluster=Cluster(version="1.37"),
+        classes=(
+            ClassFacts(device_class, extended=FPGA, drivers=("fpga.example.com",), devices=1),
+        ),
+        names=(ResourceFacts(FPGA, classes=(device_class,)),),
+    )
+
+
+@pytest.mark.parametrize("now", [_serve("small"), Facts()])
+def test_a_template_is_rebuilt_by_the_names_of_the_noted_facts(now: Facts) -> None:
+    """Another class serves the name now, or none does."""
+    limits: Value = {FPGA: "1"}
+    containers: Value = [{"name": "main", "resources": {"limits": limits}}]
+    pod: Value = {"metadata": {"name": "p"}, "spec": {"containers": containers}}
+    admitted = _serve("large")
+    translation = translate(pod, make_context(TRANSLATING, admitted, "sha256:1"))
+    (template,) = translation.templates
+    current = make_context(TRANSLATING, now, "sha256:2")
+    watched = WatchedPod(WatchedPodMetadata(annotations={FACTS_ANNOTATION: "sha256:1"}))
+    rebuilt = rebuild_templates(
+        msgspec.json.encode(apply_edits(pod, translation.edits)),
+        "ml",
+        frozenset([template.name]),
+        list_contexts(watched, current, lambda _: admitted, NATIVE),
+        admin_access=False,
+    )
+    assert rebuilt == (template,)
