@@ -64,7 +64,7 @@ def _with_findings(
 async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
-    namespace = await _installed_namespace(session)
+    namespace = await find_installed_namespace(session)
     if not namespace:
         return EffectiveConfiguration(Configuration())
     reason = ""
@@ -102,7 +102,7 @@ def _find_refusal(config_map: object, where: str) -> Iterator[LocatedFinding]:
         yield LocatedFinding(CONFIGURATION_REJECTED.at("", message), where)
 
 
-async def _installed_namespace(session: "Session") -> str:
+async def find_installed_namespace(session: "Session") -> str:
     """Return the namespace of the Drawbridge installation; empty if there is none."""
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cli.input import live_cluster
-from cli.input.effective_configuration import read_effective_configuration
+from cli.input.effective_configuration import (
+    find_installed_namespace,
+    read_effective_configuration,
+)
 from cli.input.facts_file import read_facts, read_gates
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
@@ -154,9 +157,10 @@ def _has_scheduler(options: argparse.Namespace, configuration: Configuration) ->
 async def _read_scheduler(session: "Session") -> bool:
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
+    namespace = await find_installed_namespace(session) or NAMESPACE
     try:
         lease = await live_cluster.read_object(
-            session, resources.LEASES, SCHEDULER_LEASE, NAMESPACE
+            session, resources.LEASES, SCHEDULER_LEASE, namespace
         )
     except ApiError as error:
         if not error.forbidden:

@@ -96,6 +96,7 @@ def test_it_is_read_from_the_default_namespace_without_access_to_registrations(
     assert (code, MISSING in err) == (1, False)
 
 
+@pytest.mark.parametrize("installed", ["drawbridge-system", "elsewhere"])
 @pytest.mark.parametrize(
     ("leases", "scheduler"),
     [
@@ -105,11 +106,12 @@ def test_it_is_read_from_the_default_namespace_without_access_to_registrations(
     ],
 )
 def test_a_translation_uses_the_scheduler_of_the_cluster_only_while_it_runs(
-    tmp_path: Path, leases: tuple[dict[str, Any], ...], scheduler: str
+    tmp_path: Path, leases: tuple[dict[str, Any], ...], scheduler: str, installed: str
 ) -> None:
     pools = "ownedPools: [{driver: gpu.nvidia.com, nodeSelector: {}}]\n"
-    bridge = settings(f"{RENAMES}placement: bridge\n{pools}")
-    code, out, err = on(tmp_path, registered(), bridge, *leases)
+    bridge = settings(f"{RENAMES}placement: bridge\n{pools}", namespace=installed)
+    here = [{**each, "metadata": {**each["metadata"], "namespace": installed}} for each in leases]
+    code, out, err = on(tmp_path, registered(installed), bridge, *here)
     assert (code, scheduler in out + err) == (1, True), err
 
 
