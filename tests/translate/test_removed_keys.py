@@ -133,10 +133,14 @@ def alter(pod: YamlValue, key: Key) -> Iterator[YamlValue]:
     del holder[key.place]
     yield without
     text = f"{key.value}".removeprefix("+")
-    for amount in (int(text) + 1, int(text) // 2, int(text) * 16) if text.isdecimal() else ():
+    number = text.removesuffix("Gi")
+    for amount in (
+        (int(number) + 1, int(number) // 2, int(number) * 16) if number.isdecimal() else ()
+    ):
         other: YamlValue = copy.deepcopy(pod)
         holder = get_value(other, key.path)
-        holder[key.place] = amount if isinstance(key.value, int) else f"{amount}"
+        unit = text.removeprefix(number)
+        holder[key.place] = amount if isinstance(key.value, int) else f"{amount}{unit}"
         yield other
 
 

@@ -140,7 +140,7 @@ def _share(
     for held_ask in candidates:
         if missing == 0:
             break
-        if not _satisfies(held_ask.ask, ask) or _may_repeat(ask, held_ask.ask):
+        if not _satisfies(held_ask.ask, ask) or _is_divided(ask, held_ask.ask):
             continue
         if missing is None:
             missing = 0
@@ -162,21 +162,24 @@ def _enlarge(ask: Ask, candidates: Iterable[_HeldAsk]) -> tuple[list[str], list[
         (share, held_ask)
         for held_ask in candidates
         if not any(user.role is ContainerRole.SIDECAR for user in held_ask.ask.users)
-        and not _may_repeat(ask, held_ask.ask)
+        and not _is_divided(ask, held_ask.ask)
         and (share := _larger_share(held_ask.ask.share, ask.share)) is not None
     ]
     if not fitting:
         return [], []
     share, held_ask = max(fitting, key=lambda each: _memory_value(each[1].ask.share))
     names = held_ask.describe_users()
-    held_ask.ask = replace(held_ask.ask, share=share)
-    held_ask.share(ask)
     message = (
         f"{names} and init container {ask.users[0].name} use one share of the larger amount "
         f"({', '.join(ask.resources) or ask.row}), because the pod holds its devices "
         "as long as it runs"
     )
-    return [held_ask.ask.name], [SHARE_ENLARGED.at(format_path(ask.users[0].path), message)]
+    findings = [SHARE_ENLARGED.at(format_path(ask.users[0].path), message)]
+    if ask.share and ask.share.cores and not share.cores:
+        findings.append(_sees_more(ask, names))
+    held_ask.ask = replace(held_ask.ask, share=share)
+    held_ask.share(ask)
+    return [held_ask.ask.name], findings
 
 
 def _larger_share(held: DeviceShare | None, wanted: DeviceShare | None) -> DeviceShare | None:
@@ -236,14 +239,16 @@ def _satisfies(held: Ask, wanted: Ask) -> bool:
     return held.share is None or _share_satisfies(held.share, wanted.share)
 
 
-def _may_repeat(wanted: Ask, held: Ask) -> bool:
-    """Whether one device could serve the wanted count twice if another ask adds the rest.
+def _is_divided(wanted: Ask, held: Ask) -> bool:
+    """Whether another ask would have to add devices that must be of the same ask.
 
     Shares of several asks may be on one device, but the shares of one ask are on different ones.
+    Only the devices of one ask are near each other.
     """
-    if wanted.share is None or wanted.partition or wanted.count is None or held.count is None:
+    is_near = wanted.colocation is not None and wanted.colocation.required
+    if not is_near and (wanted.share is None or wanted.partition):
         return False
-    return held.count < wanted.count
+    return wanted.count is not None and held.count is not None and held.count < wanted.count
 
 
 def _share_satisfies(held: DeviceShare, wanted: DeviceShare | None) -> bool:
@@ -274,13 +279,15 @@ def _report_excess(ask: Ask, missing: int, held_ask: _HeldAsk, budget: WorkBudge
         return []
     names = held_ask.describe_users()
     budget.charge_moved(len(names))
-    return [
-        INIT_SEES_MORE.at(
-            format_path(ask.users[0].path),
-            f"init container {ask.users[0].name} shares the devices of {names} and sees more than "
-            f"it requests ({', '.join(ask.resources) or ask.row})",
-        )
-    ]
+    return [_sees_more(ask, names)]
+
+
+def _sees_more(ask: Ask, names: str) -> Finding:
+    return INIT_SEES_MORE.at(
+        format_path(ask.users[0].path),
+        f"init container {ask.users[0].name} shares the devices of {names} and sees more than "
+        f"it requests ({', '.join(ask.resources) or ask.row})",
+    )
 
 
 def _adds_up(ask: Ask) -> Finding:
