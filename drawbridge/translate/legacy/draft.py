@@ -24,6 +24,7 @@ from drawbridge.translate.legacy.pod_view import DeviceResource, PodView
 _ASK_UNITS = 15  # of work, to read an ask
 # No machine has more. Larger counts are usually percentages or megabytes.
 MAX_DEVICES = 16
+MAX_NICS = 32  # p5.48xlarge of AWS
 
 
 _NO_TOTALS: Mapping[str, int] = {}
@@ -81,14 +82,14 @@ class RequestBuilder:
         for resource in resources:
             self.source_fields += resource.source_fields(removed=False)
 
-    def read_count(self, resource: DeviceResource) -> int:
+    def read_count(self, resource: DeviceResource, most: int = MAX_DEVICES) -> int:
         """Return the amount as a device count. Warns if it is implausible as one."""
-        if resource.amount > MAX_DEVICES:
+        if resource.amount > most:
             self.findings.append(
                 AMOUNT_SUSPICIOUS.at(
                     resource.where,
                     f"{resource.original_name} requests {resource.amount} whole devices, but no "
-                    f"machine has more than {MAX_DEVICES}",
+                    f"machine has more than {most}",
                 )
             )
         return resource.amount

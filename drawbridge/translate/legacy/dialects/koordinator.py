@@ -33,7 +33,7 @@ from drawbridge.translate.legacy.codes import (
     VENDOR_WITHOUT_DRIVER,
 )
 from drawbridge.translate.legacy.dialects import koordinator_hints as hints
-from drawbridge.translate.legacy.draft import RequestBuilder
+from drawbridge.translate.legacy.draft import MAX_NICS, RequestBuilder
 from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, annotation_path
 
 NAME: Final = "koordinator"
@@ -332,7 +332,7 @@ def _read_rdma(
         _read_all_rdma(builder, rdma, pod_hints, legacy, virtual=hint.uses_vfs)
         return
     if strategy == "RequestsAsCount":
-        builder.read_count(with_amount(rdma.sources[0], rdma.amount))
+        builder.read_count(with_amount(rdma.sources[0], rdma.amount), MAX_NICS)
         ask = _count_nics(rdma.amount, hint)
     elif problems := check_whole_devices(rdma):
         builder.findings += problems

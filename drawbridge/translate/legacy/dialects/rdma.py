@@ -10,7 +10,7 @@ from typing import Final
 from drawbridge.config.model import Legacy
 from drawbridge.translate.legacy.asks import Ask, DeviceShare, Isolation, Kind, PodRequests
 from drawbridge.translate.legacy.codes import MEANING_CHANGES
-from drawbridge.translate.legacy.draft import RequestBuilder
+from drawbridge.translate.legacy.draft import MAX_NICS, RequestBuilder
 from drawbridge.translate.legacy.pod_view import PodView, annotation_path
 from drawbridge.translate.legacy.selectors import (
     AskSelector,
@@ -64,7 +64,7 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
             ask = Ask(
                 kind=Kind.NIC,
                 row=row,
-                count=1 if row == _TOKEN else builder.read_count(resource),
+                count=1 if row == _TOKEN else builder.read_count(resource, MAX_NICS),
                 share=DeviceShare(isolation=Isolation.NONE) if row == _TOKEN else None,
                 selectors=selectors,
                 users=(container.user,),

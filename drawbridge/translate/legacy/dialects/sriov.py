@@ -22,7 +22,7 @@ from drawbridge.translate.legacy.asks import (
     VfSettings,
 )
 from drawbridge.translate.legacy.codes import MEANING_CHANGES, NETWORK_UNKNOWN
-from drawbridge.translate.legacy.draft import RequestBuilder
+from drawbridge.translate.legacy.draft import MAX_NICS, RequestBuilder
 from drawbridge.translate.legacy.networks import DEFAULT, NETWORKS, PodNetwork, read_networks
 from drawbridge.translate.legacy.pod_view import (
     Container,
@@ -93,7 +93,7 @@ def _read_functions(
     waiting: Mapping[str, deque[PodNetwork]],
 ) -> None:
     """Request functions of one pool: one for each network of that pool, then the remaining ones."""
-    remaining = builder.read_count(resource)
+    remaining = builder.read_count(resource, MAX_NICS)
     names = []
     for pool in dict.fromkeys((resource.original_name, resource.name)):
         queue = waiting.get(pool, deque())
