@@ -31,6 +31,11 @@ def paths(version: str, kind: str, spec: Any) -> list[str]:  # noqa: ANN401  # Y
             ["spec.resourceGroups[1].coveredResources[1]"],
         ),
         (
+            ("kueue.x-k8s.io/v1beta2", "Cohort"),
+            {"resourceGroups": [COVERED]},
+            ["spec.resourceGroups[0].coveredResources[1]"],
+        ),
+        (
             ("scheduling.volcano.sh/v1beta1", "Queue"),
             {"capability": {"cpu": 1, "volcano.sh/vgpu-number": 8}},
             ["spec.capability[volcano.sh/vgpu-number]"],

@@ -39,7 +39,7 @@ def _read_keys(*paths: Path) -> Callable[[Value], Iterator[tuple[Path, str]]]:
 
 
 def _read_covered(value: Value) -> Iterator[tuple[Path, str]]:
-    """Read the resources of a ClusterQueue of Kueue."""
+    """Read the resources of a ClusterQueue or Cohort of Kueue."""
     groups: Path = ("spec", "resourceGroups")
     for number, group in enumerate(as_list(get_value(value, groups))):
         path: Path = (*groups, number, "coveredResources")
@@ -51,6 +51,7 @@ def _read_covered(value: Value) -> Iterator[tuple[Path, str]]:
 _KINDS: Final[Mapping[tuple[str, str], Callable[[Value], Iterator[tuple[Path, str]]]]] = {
     ("", "ResourceQuota"): _read_keys(("spec", "hard")),
     ("kueue.x-k8s.io", "ClusterQueue"): _read_covered,
+    ("kueue.x-k8s.io", "Cohort"): _read_covered,
     ("scheduling.volcano.sh", "Queue"): _read_keys(
         ("spec", "capability"), ("spec", "deserved"), ("spec", "guarantee", "resource")
     ),
