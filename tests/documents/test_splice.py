@@ -37,6 +37,7 @@ def test_edits_leave_all_other_text_unchanged(case: dict[str, Any]) -> None:
         assert isinstance(done, Finding)
         assert done.code == "EditRefused"
         assert case["why"] in done.message
+        assert done.remedy == case.get("remedy", done.remedy)
 
 
 POD = """\

@@ -82,6 +82,7 @@ def test_the_claim_of_a_target(case: YamlValue) -> None:
         (finding,) = result.findings
         assert case["not_expressible"] in finding.message
         assert finding.code == codes.NOT_EXPRESSIBLE.name
+        assert finding.remedy == case["remedy"]
         return
     (claim,) = assemble_claims([result])
     assert claim.spec["devices"] == case["claim"]
