@@ -104,6 +104,8 @@ def test_checks_across_slices(case: YamlValue) -> None:
     found = slices.judge_slices(read, UnsetGroups(case.get("unset", "alone")))
     expected = [(code, f"ResourceSlice/{name}", path) for code, name, path in case["found"]]
     assert [(each.code, each.object, each.path) for each in found] == expected
+    told = " ".join(each.message for each in found)
+    assert [words for words in case.get("says", []) if words not in told] == []
 
 
 @pytest.mark.parametrize("case", CLASSES, ids=lambda case: case["name"])

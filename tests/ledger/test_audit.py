@@ -204,7 +204,9 @@ def test_the_audit_knows_attributes_that_the_request_derives(held: str, found: l
 def test_the_audit_reports_an_invalid_mark() -> None:
     made = Ledger()
     made.observe(claim("a", 1, "x", mark="{"))
-    assert codes(audit(made)) == ["MarkUnreadable"]
+    (found,) = audit(made)
+    assert found.code == "MarkUnreadable"
+    assert "so the counters of the current slices apply: " in found.message
 
 
 def test_the_audit_reports_an_inconsistent_ledger() -> None:
