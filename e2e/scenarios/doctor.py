@@ -5,6 +5,7 @@ from typing import Any
 
 from e2e.installed.installation import NAMESPACE, Installation, installed, wait_for_facts
 from e2e.scenarios.admission import NEEDS, add_gpu_node, legacy_pod
+from e2e.scenarios.configuration import refused
 from e2e.scenarios.people import Person
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -66,15 +67,12 @@ def doctor_goes_on_after_a_refused_configuration(stage: Stage) -> None:
     add_gpu_node(stage)
     wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
     header = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
-    cluster.configure(f"{header}placement: natve\n")
-    try:
+    with refused(stage, f"{header}placement: natve\n"):
         code, lines = examine(cluster, "-n", stage.namespace)
-        (refused, _) = lines["configuration"]
-        assert 'not "natve"' in refused["message"], lines
+        (wrong, _) = lines["configuration"]
+        assert 'not "natve"' in wrong["message"], lines
         assert "translates" in lines["webhook"][0]["message"], lines
         assert code == 1
-    finally:
-        cluster.configure(header)
 
 
 @scenario("full", rig="installed", needs=NEEDS)
