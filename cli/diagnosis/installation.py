@@ -16,7 +16,7 @@ from cli.diagnosis.state import ClusterState, Object, Unread
 from cli.diagnosis.webhook_trial import TrialResult
 from cli.terminal.durations import parse_time
 from drawbridge.agreement.admission_codes import PLACEMENT_LABEL_UNKNOWN
-from drawbridge.agreement.match_conditions import find_inactive
+from drawbridge.agreement.match_conditions import find_inactive, find_switched_off
 from drawbridge.agreement.published_facts import FactsConfigMap, PublishedFactsError, read_facts
 from drawbridge.agreement.scheduler_lease import PATIENCE_SECONDS, last_renewal
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
@@ -46,7 +46,8 @@ _MOST_NAMES: Final = 10
 
 
 def _registrations(state: ClusterState) -> Iterator[Object]:
-    for configuration in (state.installed.mutating, state.installed.judge):
+    installed = state.installed
+    for configuration in (installed.mutating, installed.validating, installed.judge):
         if isinstance(configuration, Mapping):
             yield configuration
 
@@ -58,7 +59,10 @@ def check_registration(checked: CheckedState) -> Iterator[Result]:
     if isinstance(live, Unread):
         yield live
         return
-    inactive = find_inactive(None if live is None else {**live}, checked.configuration)
+    inactive = [*find_inactive(None if live is None else {**live}, checked.configuration)]
+    for other in (installed.validating, installed.judge):
+        if isinstance(other, Mapping):
+            inactive += find_switched_off({**other}, "")
     yield from inactive
     if not inactive:
         judge = " and drawbridge-judge" if isinstance(installed.judge, Mapping) else ""
@@ -162,8 +166,8 @@ def check_placement(checked: CheckedState) -> Iterator[Result]:
             names[decide_placement(labels, configuration)].append(name)
             if labels.get(PLACEMENT_LABEL, Placement.NATIVE) not in set(Placement):
                 message = (
-                    f"namespace {name} has the label value {labels[PLACEMENT_LABEL]}, which is "
-                    "not valid"
+                    f"namespace {name} has the label {PLACEMENT_LABEL} with the value "
+                    f"{labels[PLACEMENT_LABEL]}, which is not valid"
                 )
                 yield PLACEMENT_LABEL_UNKNOWN.at("", message, object=f"Namespace/{name}")
     for placement, several in names.items():
@@ -173,7 +177,8 @@ def check_placement(checked: CheckedState) -> Iterator[Result]:
                 listed = list_some(several, _MOST_NAMES, "namespace")
                 message = f"with {placement} placement, pods of {listed} can use {usable}"
                 yield DEVICES_DIVIDED.at("", message)
-    yield f"{len(names[Placement.BRIDGE])} with bridge, {len(names[Placement.NATIVE])} with native"
+    counts = {each: count_noun(len(several), "namespace") for each, several in names.items()}
+    yield f"bridge placement in {counts[Placement.BRIDGE]}, native in {counts[Placement.NATIVE]}"
 
 
 def check_answers(checked: CheckedState) -> Iterator[Result]:
@@ -247,7 +252,8 @@ def check_replicas(checked: CheckedState) -> Iterator[Result]:
             yield live
         elif live is None and name in needed:
             message = f"Deployment {installed.namespace}/{name} not found"
-            yield codes.REPLICAS_NOT_READY.at("", message)
+            remedy = "Install it: docs/installing.md, and docs/bridge.md for the scheduler."
+            yield codes.REPLICAS_NOT_READY.at("", message, remedy=remedy)
         elif live is not None:
             count, wanted = (
                 get_value(dict(live), path)

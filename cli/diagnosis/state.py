@@ -130,6 +130,7 @@ class Installed:
 
     namespace: str
     mutating: Object | Unread | None
+    validating: Object | Unread | None
     judge: Object | Unread | None
     facts: Object | Unread | None
     lease: Object | Unread | None  # of the controller
@@ -139,7 +140,8 @@ class Installed:
     @property
     def exists(self) -> bool:
         """Whether any object exists, or may exist."""
-        parts = (self.mutating, self.judge, self.facts, self.lease, self.scheduler_lease)
+        registrations = (self.mutating, self.validating, self.judge)
+        parts = (*registrations, self.facts, self.lease, self.scheduler_lease)
         return any(each is not None for each in (*parts, *self.deployments.values()))
 
 
@@ -263,6 +265,7 @@ async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
     return Installed(
         namespace=namespace,
         mutating=mutating,
+        validating=await read(resources.VALIDATING_WEBHOOKS, WEBHOOK_CONFIGURATION),
         judge=await read(resources.VALIDATING_WEBHOOKS, JUDGE_CONFIGURATION),
         facts=await read(resources.CONFIG_MAPS, FACTS_CONFIG_MAP, namespace),
         lease=await read(resources.LEASES, CONTROLLER_LEASE, namespace),

@@ -20,7 +20,10 @@ PLACEMENT_LABEL_UNKNOWN = CODES.define(
         "A namespace has a label drawbridge.dev/placement with another value than native or "
         "bridge. It counts as no label, so `bridge.namespaceSelector` decides."
     ),
-    example="namespace team has the label value brigde, which is not valid",
+    example=(
+        "namespace team has the label drawbridge.dev/placement with the value brigde, which is "
+        "not valid"
+    ),
     remedy="Set the label to native or bridge, or remove it.",
 )
 POD_LABEL_UNKNOWN = CODES.define(

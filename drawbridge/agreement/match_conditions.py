@@ -228,12 +228,9 @@ def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -
         yield operation_codes.NAME_NOT_ACTIVE.at(
             "webhooks", message, object=about, remedy=_WEBHOOK_REMEDY
         )
+    yield from find_switched_off(live, about)
     wanted = derive_conditions(configuration)
     for i, webhook in enumerate(_webhooks(live)):
-        if webhook.get("name") == POD_WEBHOOK and is_switched_off(webhook):
-            path = f"webhooks[{i}].matchConditions"
-            message = f"webhook {POD_WEBHOOK}: switched off"
-            yield operation_codes.SWITCHED_OFF.at(path, message, object=about)
         if wrong := _find_excluding(webhook, wanted):
             names = _format_configured_names(configuration)
             message = f"webhook {webhook.get('name')}: {'; '.join(wrong)}{names}"
@@ -248,6 +245,15 @@ def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -
             yield operation_codes.NAME_NOT_ACTIVE.at(
                 path, message, object=about, remedy=_SELECTOR_REMEDY
             )
+
+
+def find_switched_off(live: JSONObject, about: str) -> Iterator[Finding]:
+    """Report the webhooks of a webhook configuration that are switched off, in one finding."""
+    names = [f"{each.get('name')}" for each in _webhooks(live) if is_switched_off(each)]
+    if names:
+        noun = "webhook" if len(names) == 1 else "webhooks"
+        message = f"{noun} {', '.join(names)}: switched off"
+        yield operation_codes.SWITCHED_OFF.at("webhooks", message, object=about)
 
 
 def _selects_too_little(webhook: JSONObject, configuration: Configuration) -> bool:

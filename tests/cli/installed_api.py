@@ -42,6 +42,15 @@ def registration(ca: str) -> JSON:
     return value
 
 
+def register_all(api: FakeApi) -> None:
+    """Put the webhook configurations of workloads, of the guard and of the judge as well."""
+    for name in ("base/admission-workloads.yaml", "components/judge/judge-webhooks.yaml"):
+        for value in yaml.safe_load_all((ROOT / "manifests" / name).read_text("utf-8")):
+            for webhook in value["webhooks"]:
+                webhook["clientConfig"]["caBundle"] = bundle(300)
+            api.put(value)
+
+
 def config_map(name: str, data: dict[str, str]) -> JSON:
     metadata = {"name": name, "namespace": SYSTEM}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}

@@ -18,6 +18,7 @@ from tests.cli.installed_api import (
     healthy,
     lease,
     namespace,
+    register_all,
     registration,
     translating,
 )
@@ -119,6 +120,23 @@ def with_condition(value: JSON, expression: str) -> JSON:
     return value
 
 
+def switch_off(webhook: str) -> Callable[[FakeApi], None]:
+    """Switch one webhook off, in the webhook configuration that has it."""
+
+    def change(api: FakeApi) -> None:
+        register_all(api)
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+            for live in api.all(kind):
+                for entry in live["webhooks"]:
+                    if entry["name"] == webhook:
+                        entry.setdefault("matchConditions", []).append(
+                            {"name": "switched-off", "expression": "false"}
+                        )
+                api.put(live)
+
+    return change
+
+
 def without(api: FakeApi, kind: str) -> None:
     for value in api.all(kind):
         api.remove(kind, value["metadata"]["name"])
@@ -176,8 +194,11 @@ def test_doctor_names_the_namespaces_whose_pods_can_use_a_part_of_the_devices(
 
     lines = doctor(tmp_path, "-o", "json", change=change).of("placement")
     told = {each["code"]: each["message"] for each in lines}
-    assert "namespace team-c has the label value brigde" in told["PlacementLabelUnknown"]
-    assert told[""] == "2 with bridge, 1 with native"
+    assert (
+        "team-c has the label drawbridge.dev/placement with the value brigde"
+        in told["PlacementLabelUnknown"]
+    )
+    assert told[""] == "bridge placement in 2 namespaces, native in 1 namespace"
     divided = [each["message"] for each in lines if each["code"] == "DevicesDivided"]
     assert [each.partition(" can use ")[0] for each in divided] == [
         "with native placement, pods of team-b",
@@ -233,6 +254,15 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "match conditions of an older configuration": (
         "webhook registration", "NameNotActive", 0,
         lambda api: api.put(with_condition(registration(bundle(300)), "false")),
+    ),
+    "webhook for pods that is switched off": (
+        "webhook registration", "SwitchedOff", 0, switch_off("pods.drawbridge.dev"),
+    ),
+    "guard that is switched off": (
+        "webhook registration", "SwitchedOff", 0, switch_off("guard.drawbridge.dev"),
+    ),
+    "judge that is switched off": (
+        "webhook registration", "SwitchedOff", 0, switch_off("claims.judge.drawbridge.dev"),
     ),
     "no certificate": (
         "webhook certificate", "CertificateUnusable", 1, lambda api: api.put(registration("")),
@@ -304,6 +334,13 @@ def test_a_problem_has_a_line_with_its_code(tmp_path: Path, name: str) -> None:
     assert expected in [each["code"] for each in found.of(check)], found.lines
     assert found.code == exit_code
     assert doctor(tmp_path, "--strict", change=change).code == 1
+
+
+def test_each_webhook_that_is_switched_off_is_named(tmp_path: Path) -> None:
+    (line,) = doctor(tmp_path, "-o", "json", change=switch_off("guard.drawbridge.dev")).of(
+        "webhook registration"
+    )
+    assert line["message"] == "webhook guard.drawbridge.dev: switched off"
 
 
 def test_a_webhook_that_leaves_or_denies_the_pod_answers(tmp_path: Path) -> None:

@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from drawbridge.agreement.switch import SWITCH_CONDITION, is_switched_off
-from tests.cli.installed_api import ROOT, healthy, namespace
+from tests.cli.installed_api import healthy, namespace, register_all
 from tests.cli.running import Printed, on_api
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.kinds import JSON
@@ -17,15 +15,12 @@ CONFIGURATIONS = (
     ("ValidatingWebhookConfiguration", "drawbridge"),
     ("ValidatingWebhookConfiguration", "drawbridge-judge"),
 )
-FILES = ("base/admission-workloads.yaml", "components/judge/judge-webhooks.yaml")
 
 
 def installation(api: FakeApi) -> None:
     """Put an installation with the judge, and namespaces in both modes."""
     healthy(api)
-    for name in FILES:
-        for value in yaml.safe_load_all((ROOT / "manifests" / name).read_text("utf-8")):
-            api.put(value)
+    register_all(api)
     api.put(namespace("team-b", "report"))
 
 
