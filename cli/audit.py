@@ -141,7 +141,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         return output.print_unreadable(findings, options.output, streams)
     output.print_findings(findings, streams.err)
     if options.output == "text":
-        lines = _format(audits)
+        lines = _format(audits, options.only or "")
         streams.out.writelines(f"{escape_unprintable(line)}\n" for line in lines)
     else:
         data = {"namespaces": msgspec.to_builtins(audits)}
@@ -272,9 +272,10 @@ def _is_recent(text: Value, start: datetime | None) -> bool:
 # --- text output ---------------------------------------------------------------------------------
 
 
-def _format(audits: Sequence[NamespaceAudit]) -> Iterator[str]:
+def _format(audits: Sequence[NamespaceAudit], namespace: str) -> Iterator[str]:
     if not audits:
-        yield "no namespace is in mode enforce or report"
+        named = f"namespace {namespace} does not exist, or is not"
+        yield f"{named if namespace else 'no namespace is'} in mode enforce or report"
         return
     rows = [("NAMESPACE", "MODE", *(each.upper() for each in PodVerdict))]
     rows += [

@@ -272,7 +272,10 @@ def _kind(edited: EditedObject, asked: tuple[str, ...]) -> str:
         get_value(place.pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)) is not None
         for place in find_places(edited.document.value)
     )
-    return "translated before" if translated else "without device requests"
+    if translated:
+        return "translated before"
+    # A request that stays, such as one of an unknown name, has a finding.
+    return "unchanged" if edited.result.findings else "without device requests"
 
 
 def _truncate(text: str) -> str:

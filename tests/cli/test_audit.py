@@ -132,6 +132,8 @@ def test_text_shows_the_owners_with_what_they_asked_and_what_it_became(tmp_path:
 def test_one_namespace_can_be_selected(tmp_path: Path) -> None:
     assert counts(audited(tmp_path, "team-b", "-o", "json")) == {"team-b": (2, 0, 1)}
     assert counts(audited(tmp_path, "team-c", "-o", "json")) == {}
+    text = "namespace team-c does not exist, or is not in mode enforce or report"
+    assert audited(tmp_path, "team-c").out == f"{text}\n"
 
 
 @pytest.mark.parametrize(

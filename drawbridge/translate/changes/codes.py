@@ -191,8 +191,8 @@ DEVICES_DIVIDED = CODES.define(
         "gpu.nvidia.com: 8 of owned nodes, 10 of others"
     ),
     remedy=(
-        "Choose the placement of the namespace with its label drawbridge.dev/placement or with "
-        "`bridge.namespaceSelector`, or change the nodes that `ownedPools` selects."
+        "Set the label drawbridge.dev/placement of the namespace, or change "
+        "`bridge.namespaceSelector` or `ownedPools`."
     ),
 )
 DRIVER_NOT_OWNED = CODES.define(
