@@ -304,7 +304,8 @@ def _invalid_amount(resource: DeviceResource) -> Finding:
 
     The API server rejects other quantities. A text that is not a quantity may be a placeholder.
     """
-    written = ", ".join([format_value(value) or '""' for _, value in resource.entries])
+    texts = [format_value(value) or '""' for _, value in resource.entries]
+    written = ", ".join(dict.fromkeys(texts))
     placeholder = describe_placeholder(written)
     quantities = all(_is_quantity(value) for _, value in resource.entries)
     return (AMOUNT_REFUSED if quantities else AMOUNT_UNREADABLE).at(
