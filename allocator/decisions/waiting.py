@@ -152,6 +152,9 @@ class WaitingPods:
         else:
             # It lacks nothing but devices, so that it must not miss those that become free.
             self._device_pauses.shrink(uid, now + FIRST_PAUSE_SECONDS)
+            if self._state.pods.nominated_node(uid):
+                # kube-scheduler asks for no victims of a pod while others end on this node.
+                self._refused[uid] = None
         self._insert(_WaitingPod(_Place(-priority, since, uid), key, frozenset(fitting)))
         self._unanswered.pop(uid, None)
         if not fitting and not complete:

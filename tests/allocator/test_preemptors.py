@@ -192,6 +192,19 @@ def test_a_nominated_node_comes_before_others_with_devices_that_are_released() -
     assert "on node n2" in reply.message
 
 
+def test_a_nominated_pod_that_was_not_let_ask_for_victims_asks_when_a_pod_has_ended(
+    full: Contest,
+) -> None:
+    """As after a restart of the allocator, while a pod still terminates on the nominated node."""
+    full.cluster.add(nominate(pod("high", "of-high"), "n1"))
+    full.evict("second")
+    assert full.ask("high") == []
+    full.end("second")
+    full.run("other", "n1", 1, priority=HIGH)
+    assert full.woken() == ["high"]
+    assert full.victims("high") == ["first"]
+
+
 def nominate(waiting: Pod, node: str) -> Pod:
     """Return a pod for which others were evicted on a node."""
     return replace(waiting, status=replace(waiting.status, nominated_node_name=node))
