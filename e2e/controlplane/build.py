@@ -52,11 +52,14 @@ def required(folder: Path, module: str, pin: str = "go.mod") -> str:
     return found[1]
 
 
-def cache_name(label: str, module: Path) -> str:
-    """Name the cache folder of what this Go builds from a module that pins its requirements."""
+def cache_name(label: str, module: Path, *sources: Path) -> str:
+    """Name the cache folder of what this Go builds from a module that pins its requirements.
+
+    `sources` are files of ours that go into the programs.
+    """
     digest = hashlib.sha256(go_version().encode())
-    for name in ("go.mod", "go.sum"):
-        digest.update((module / name).read_bytes())
+    for path in (module / "go.mod", module / "go.sum", *sources):
+        digest.update(path.read_bytes())
     return f"{label}-{digest.hexdigest()[:12]}"
 
 
@@ -99,6 +102,7 @@ def compile_program(  # noqa: PLR0913  # the words of one command
     stamp: str = "",
     tags: str = "",
     pin: str = "go.mod",
+    cgo: bool = False,
 ) -> None:
     """Build one program of a module; the file appears only when it is whole."""
     partial = program.with_name(f"{program.name}.partial")
@@ -108,7 +112,7 @@ def compile_program(  # noqa: PLR0913  # the words of one command
         ["go", "build", *flags, "-o", partial, package],  # noqa: S607  # go of the PATH
         check=True,
         cwd=module,
-        env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
+        env=os.environ | {"CGO_ENABLED": str(int(cgo)), "GOFLAGS": "-mod=readonly"},
     )
     partial.rename(program)
 

@@ -1,0 +1,17 @@
+"""Tests of what the suite of real drivers builds."""
+
+import re
+
+import pytest
+
+from e2e.drivers.build import HERE, PINS
+
+
+@pytest.mark.parametrize("pin", PINS)
+def test_go_sum_of_a_pin_covers_what_is_built(pin: str) -> None:
+    named = re.findall(r'_ "(.+)"', (HERE / pin / "tools.go").read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(PINS[pin].values())
+
+
+def test_every_pinned_module_is_built() -> None:
+    assert {path.parent.name for path in HERE.glob("*/go.mod")} == set(PINS)
