@@ -12,6 +12,7 @@ from drawbridge.dra.decode import Object, Reader
 from drawbridge.dra.device import NodeSelector
 from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.taints import Toleration
+from drawbridge.pod_groups import PodGroup, SchedulingGroup, WorkloadRef, group_of
 
 SIDECAR = "Always"
 FINISHED = ("Succeeded", "Failed")
@@ -76,6 +77,8 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     resource_claims: tuple[PodClaim, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadRef | None = None
     init_containers: tuple[PodContainer, ...] = ()
     containers: tuple[PodContainer, ...] = ()
 
@@ -113,6 +116,13 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
     def namespace(self) -> str:
         """The namespace; `default` if a file omits it."""
         return self.metadata.namespace or "default"
+
+    @property
+    def group(self) -> PodGroup | None:
+        """The group that the pod is a member of."""
+        spec = self.spec
+        labels = self.metadata.labels
+        return group_of(self.namespace, labels, spec.scheduling_group, spec.workload_ref)
 
     @property
     def required_nodes(self) -> NodeSelector | None:
