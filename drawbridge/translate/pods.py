@@ -133,7 +133,7 @@ def make_context(
     there is no cache of translations: for a caller that has a cache by the essence of pods.
     """
     context = TranslationContext(
-        add_served_names(add_networks(configuration, facts.networks if facts else ()), facts),
+        add_observed_names(configuration, facts),
         facts,
         digest or (serialized.facts_hash(facts) if facts else ""),
         inline_units=inline_units,
@@ -143,6 +143,11 @@ def make_context(
     if configuration.placement is Placement.BRIDGE:
         native = _with_caches(context.placed(Placement.NATIVE), caches_pods=caches_pods)
     return _with_caches(msgspec.structs.replace(context, native=native), caches_pods=caches_pods)
+
+
+def add_observed_names(configuration: Configuration, facts: Facts | None) -> Configuration:
+    """Add the networks and the names of DeviceClasses in the facts to a configuration."""
+    return add_served_names(add_networks(configuration, facts.networks if facts else ()), facts)
 
 
 def _with_caches(context: TranslationContext, *, caches_pods: bool) -> TranslationContext:

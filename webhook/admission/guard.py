@@ -20,7 +20,7 @@ from drawbridge.documents.values import Value
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import POD_WEBHOOK
 from drawbridge.translate.interest import covers, derive_interest
-from drawbridge.translate.pods import TranslationContext
+from drawbridge.translate.pods import TranslationContext, add_observed_names
 from webhook.admission import pods
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.pods import PodDecision
@@ -122,7 +122,9 @@ def _build_contexts(
     for configuration in recent.configurations:
         placement = decide_placement(guarded.namespace_labels, configuration)
         for facts in recent.facts:
-            context = TranslationContext(configuration, facts, inline_units=inline_units)
+            context = TranslationContext(
+                add_observed_names(configuration, facts), facts, inline_units=inline_units
+            )
             yield context.placed(placement)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from drawbridge.agreement.match_conditions import derive_conditions
-from drawbridge.config.model import Admission, Configuration, Rollout, Scope
+from drawbridge.config.model import Admission, Configuration, Placement, Rollout, Scope
 from drawbridge.config.string_formats import FindingCode
 from drawbridge.facts.model import Facts
 from drawbridge.names import POD_WEBHOOK
@@ -123,6 +123,20 @@ async def test_a_pod_that_a_recent_input_leaves_is_allowed_with_a_warning(
 )
 async def test_a_pod_that_all_recent_inputs_translate_is_denied(inputs: RecentInputs) -> None:
     assert not (await build_harness(inputs).guarded_pod(LEGACY)).allowed
+
+
+async def test_a_name_that_only_a_class_serves_is_denied_if_it_was_added_late() -> None:
+    served = facts(
+        {
+            "classes": [{"name": "fpga", "drivers": ["fpga.example.com"], "devices": 2}],
+            "names": [{"name": "example.com/fpga", "classes": ["fpga"], "nodes": 1}],
+        }
+    )
+    bridge = Configuration(placement=Placement.BRIDGE)
+    inputs = recent((bridge,), (served,), (live(bridge),))
+    response = await build_harness(inputs).guarded_pod(pod({"example.com/fpga": "1"}))
+    assert not response.allowed
+    assert "the request for example.com/fpga" in response.status["message"]
 
 
 async def test_in_report_mode_the_guard_repeats_the_report() -> None:
