@@ -18,6 +18,8 @@ OWNED_TAINT: Final = "drawbridge.dev/owned"
 # Annotations.
 ORIGINAL_ANNOTATION: Final = "drawbridge.dev/original"
 FACTS_ANNOTATION: Final = "drawbridge.dev/facts"
+# What the translation notes on a pod.
+POD_ANNOTATIONS: Final = (ORIGINAL_ANNOTATION, FACTS_ANNOTATION, PLACEMENT_LABEL)
 RULES_ANNOTATION: Final = "drawbridge.dev/rules"
 # The default start of the names of attributes that the Configuration derives.
 PARTITION_ATTRIBUTE: Final = "drawbridge.dev/partition"

@@ -16,6 +16,7 @@ from drawbridge.finding import Finding
 from drawbridge.names import (
     FACTS_ANNOTATION,
     ORIGINAL_ANNOTATION,
+    POD_ANNOTATIONS,
     TEMPLATE_PREFIX,
     TRANSLATE_LABEL,
     USED_ANNOTATION,
@@ -191,7 +192,7 @@ def _hints(pod: Value, before: Value | None) -> dict[str, str]:
     for part in ("annotations", "labels") if before is not None else ():
         now = as_mapping(get_value(pod, ("metadata", part)))
         for key, value in as_mapping(get_value(before, ("metadata", part))).items():
-            if now.get(key) != value and key not in (ORIGINAL_ANNOTATION, FACTS_ANNOTATION):
+            if now.get(key) != value and key not in POD_ANNOTATIONS:
                 hints[key] = _text(value)
     return hints
 

@@ -12,7 +12,7 @@ import msgspec
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.quantity import QuantityError, from_json
-from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
+from drawbridge.names import POD_ANNOTATIONS
 from drawbridge.translate.legacy.pod_view import (
     as_list,
     as_mapping,
@@ -20,7 +20,6 @@ from drawbridge.translate.legacy.pod_view import (
     is_device_resource,
 )
 
-_OWN_ANNOTATIONS: Final = frozenset({ORIGINAL_ANNOTATION, FACTS_ANNOTATION})
 _PARTS: Final = ("limits", "requests")
 
 
@@ -112,7 +111,7 @@ def _removed_annotations(before: Value, after: Value) -> Iterator[str]:
     path = ("metadata", "annotations")
     old, new = (as_mapping(get_value(pod, path)) for pod in (before, after))
     for key, value in old.items():
-        if key not in new and key not in _OWN_ANNOTATIONS:
+        if key not in new and key not in POD_ANNOTATIONS:
             yield f"{key}: {format_value(value)}"
 
 

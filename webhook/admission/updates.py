@@ -15,7 +15,7 @@ from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, equal_json
 from drawbridge.finding import Finding
-from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
+from drawbridge.names import ORIGINAL_ANNOTATION, POD_ANNOTATIONS
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.legacy.pod_view import (
     as_list,
@@ -190,7 +190,7 @@ def _edit_metadata(
             if not isinstance(value, _Absent):
                 result[name] = value
         if part == "annotations":
-            for name in (ORIGINAL_ANNOTATION, FACTS_ANNOTATION):
+            for name in POD_ANNOTATIONS:
                 result.pop(name, None)
                 if name in old_values:
                     result[name] = old_values[name]

@@ -43,7 +43,7 @@ def build_pod(case: YamlValue) -> YamlValue:
 async def test_update_cases(case: YamlValue) -> None:
     harness = AdmissionHarness()
     if "facts" in case:
-        harness.configure({}, case["facts"])
+        harness.configure(case.get("configuration", {}), case["facts"])
     original = build_pod(case)
     translated = (await harness.pod(original)).after
     assert translated["spec"]["resourceClaims"]
