@@ -1,0 +1,278 @@
+"""Finds nodes for the members of a gang together.
+
+Members that ask the same are one question with a count. Whether some of them fit on a node, the
+solver says about their claims as if they were those of one pod: so devices, shares, counters and
+rules count as they do for a pod. What one node gives changes no other node, because pools are local
+to nodes; the caller notices the others when it reserves.
+
+    def ask(nodes, claims):
+        answers = planner.solve_nodes(view, claims, nodes, ids=ids)
+        return {name: each for name, each in answers.items() if isinstance(each, Solution)}
+
+    found = place_gang([MemberKind(claims_of_one_member, 8, names_of_nodes)], ask)
+    # found.counts[0] of 8 fit; found.nodes says where, and each solution has the allocations.
+
+The plan:
+
+1. For each node, find how many members of each kind fit there: the largest numbers that fit
+   together, by bisection. Nodes are asked in batches, as long as more members can be placed.
+2. Add up what the nodes can take, so that as many members as possible have a place. If members of
+   one kind need the nodes of another one, that one moves to other nodes here.
+3. Leave a node to others if a fuller one has enough left.
+
+The result is exact for up to `EXACT_KINDS` kinds and `MAX_STATES` partial results; beyond, it may
+find fewer members than fit, but never more.
+"""
+
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from itertools import chain, repeat
+from typing import Final, TypeAlias
+
+import msgspec
+
+from drawbridge.dra.allocation import Allocation
+from drawbridge.dra.claim import Claim
+from drawbridge.solver.answers import Solution
+from drawbridge.solver.memo import OutOfTimeError
+
+# A kubelet runs some hundred pods.
+MAX_MEMBERS_ON_NODE: Final = 128
+EXACT_KINDS: Final = 3
+MAX_STATES: Final = 256
+_BATCH: Final = 64
+
+# How many members of each kind.
+Counts: TypeAlias = tuple[int, ...]
+# Returns a solution for the claims, as if they were those of one pod, for each node that has one.
+Ask: TypeAlias = Callable[[Sequence[str], Sequence[Claim]], Mapping[str, Solution]]
+# Asks whether so many members fit on a node, and ends with the largest numbers that fit.
+_Questions: TypeAlias = Generator[Counts, bool, list[Counts]]
+
+
+class MemberKind(msgspec.Struct, frozen=True):
+    """Members that ask the same: the claims of one that need devices, and the nodes it can use."""
+
+    claims: tuple[Claim, ...]
+    count: int
+    nodes: Collection[str]
+
+
+class NodeMembers(msgspec.Struct, frozen=True):
+    """The members on one node; `solution` has the allocations of each kind's members in turn."""
+
+    node: str
+    counts: Counts
+    solution: Solution
+
+    def allocations(self, kinds: Sequence[MemberKind]) -> list[list[tuple[Allocation, ...]]]:
+        """Return the allocations of each member, by kind."""
+        left = iter(self.solution.allocations)
+        return [
+            [tuple(next(left) for _ in kind.claims) for _ in range(count)]
+            for kind, count in zip(kinds, self.counts, strict=True)
+        ]
+
+
+class GangPlacement(msgspec.Struct, frozen=True):
+    """Where members fit together, and how many of each kind; without `complete`, more may fit."""
+
+    nodes: tuple[NodeMembers, ...]
+    counts: Counts
+    complete: bool = True
+
+    @property
+    def placed(self) -> int:
+        """How many members have a place."""
+        return sum(self.counts)
+
+
+def place_gang(
+    kinds: Sequence[MemberKind], ask: Ask, out_of_time: Callable[[], bool] = lambda: False
+) -> GangPlacement:
+    """Place as many members of a gang as fit together; each kind has claims.
+
+    It is not `complete` if it ran `out_of_time`, or if `ask` raised OutOfTimeError. What the solver
+    has answered by then is in its memo, so that the same call goes on there.
+    """
+    wanted = tuple(kind.count for kind in kinds)
+    names = [*dict.fromkeys(chain.from_iterable(kind.nodes for kind in kinds))]
+    fitting: dict[str, list[Counts]] = {}
+    chosen: Mapping[str, Counts] = {}
+    complete = True
+    try:
+        for start in range(0, len(names), _BATCH):
+            if out_of_time():
+                complete = False
+                break
+            fitting |= _largest_counts(names[start : start + _BATCH], kinds, ask)
+            counts, chosen = _add_up(fitting, wanted)
+            if counts == wanted:
+                break
+        nodes = _solve(_fill_nodes(chosen, fitting), kinds, ask)
+    except OutOfTimeError:
+        nodes, complete = (), False
+    counts = tuple(sum(node.counts[kind] for node in nodes) for kind in range(len(kinds)))
+    return GangPlacement(nodes, counts, complete)
+
+
+def _solve(
+    chosen: Mapping[str, Counts], kinds: Sequence[MemberKind], ask: Ask
+) -> tuple[NodeMembers, ...]:
+    placed = []
+    for node, counts in chosen.items():
+        solution = ask((node,), _claims(kinds, counts)).get(node)
+        # The solver can give up for fewer members too, at the limit of its steps.
+        if solution is not None:
+            placed.append(NodeMembers(node, counts, solution))
+    return tuple(placed)
+
+
+def _claims(kinds: Sequence[MemberKind], counts: Counts) -> tuple[Claim, ...]:
+    """Return the claims of so many members, as if they were those of one pod."""
+    of_kinds = zip(kinds, counts, strict=True)
+    members = chain.from_iterable(repeat(kind.claims, count) for kind, count in of_kinds)
+    return tuple(chain.from_iterable(members))
+
+
+# --- what one node takes ---
+
+
+def _largest_counts(
+    nodes: Iterable[str], kinds: Sequence[MemberKind], ask: Ask
+) -> dict[str, list[Counts]]:
+    """Return for each node the largest numbers of members that fit there together.
+
+    The nodes are asked in rounds, because equal nodes share their answers.
+    """
+    found: dict[str, list[Counts]] = {}
+    questions = {node: _questions_about(node, kinds) for node in nodes}
+    told: dict[str, bool | None] = dict.fromkeys(questions)
+    while told:
+        asked: dict[Counts, list[str]] = {}
+        for node, answer in told.items():
+            try:
+                following = questions[node]
+                counts = next(following) if answer is None else following.send(answer)
+                asked.setdefault(counts, []).append(node)
+            except StopIteration as end:
+                found[node] = _largest(end.value)
+        told = {}
+        for counts, some in asked.items():
+            solutions = ask(some, _claims(kinds, counts))
+            told |= {node: node in solutions for node in some}
+    return {node: each for node, each in found.items() if any(map(any, each))}
+
+
+def _questions_about(node: str, kinds: Sequence[MemberKind]) -> _Questions:
+    limits = tuple(
+        min(kind.count, MAX_MEMBERS_ON_NODE) if node in kind.nodes else 0 for kind in kinds
+    )
+    none = (0,) * len(kinds)
+    if len(kinds) <= EXACT_KINDS:
+        return _all_largest(limits, 0, none)
+    return _some_largest(limits, none)
+
+
+def _all_largest(limits: Counts, at: int, base: Counts) -> _Questions:
+    """Find all largest numbers from kind `at` on, with those of `base` before it."""
+    most = yield from _most(limits, at, base)
+    if at == len(limits) - 1:
+        return [_with(base, at, most)]
+    found: list[Counts] = []
+    for count in range(most, -1, -1):
+        found += yield from _all_largest(limits, at + 1, _with(base, at, count))
+    return found
+
+
+def _some_largest(limits: Counts, none: Counts) -> _Questions:
+    """Find some largest numbers: each kind is once the first to get as many as fit."""
+    found = []
+    for first in range(len(limits)):
+        base = none
+        for at in (*range(first, len(limits)), *range(first)):
+            most = yield from _most(limits, at, base)
+            base = _with(base, at, most)
+        found.append(base)
+    return found
+
+
+def _most(limits: Counts, at: int, base: Counts) -> Generator[Counts, bool, int]:
+    """Find how many members of kind `at` fit beside those of `base`, which fit."""
+    least, most, doubled = 0, limits[at], 1
+    while least < most:
+        middle = min(doubled, most) if doubled else (least + most + 1) // 2
+        if (yield _with(base, at, middle)):
+            least, doubled = middle, 2 * doubled
+        else:
+            most, doubled = middle - 1, 0
+    return least
+
+
+def _with(base: Counts, at: int, count: int) -> Counts:
+    return (*base[:at], count, *base[at + 1 :])
+
+
+# --- what all nodes take ---
+
+
+def _add_up(
+    fitting: Mapping[str, list[Counts]], wanted: Counts
+) -> tuple[Counts, Mapping[str, Counts]]:
+    """Return the numbers of members that have a place on the nodes together, and where.
+
+    The nodes that take most come first, so that the members are on few nodes.
+    """
+    none = (0,) * len(wanted)
+    states: dict[Counts, Mapping[str, Counts]] = {none: {}}
+    for node in sorted(fitting, key=lambda each: -_total(fitting[each])):
+        reached = dict(states)
+        for before, chosen in states.items():
+            for largest in fitting[node]:
+                taken = tuple(map(_taken, largest, wanted, before))
+                after = tuple(map(int.__add__, before, taken))
+                if after not in reached:
+                    reached[after] = {**chosen, node: taken}
+        if wanted in reached:
+            return wanted, reached[wanted]
+        states = {each: reached[each] for each in _largest(reached)}
+    best = max(states, key=lambda each: (sum(each), each))
+    return best, states[best]
+
+
+def _taken(largest: int, wanted: int, before: int) -> int:
+    return min(largest, wanted - before)
+
+
+def _total(largest: Iterable[Counts]) -> int:
+    return max(map(sum, largest))
+
+
+def _largest(all_counts: Iterable[Counts]) -> list[Counts]:
+    """Return the numbers that no others contain, at most MAX_STATES."""
+    kept: list[Counts] = []
+    for counts in sorted(all_counts, key=lambda each: (sum(each), each), reverse=True):
+        if len(kept) < MAX_STATES and not any(_contains(other, counts) for other in kept):
+            kept.append(counts)
+    return kept
+
+
+def _contains(larger: Counts, smaller: Counts) -> bool:
+    return all(map(int.__le__, smaller, larger))
+
+
+def _fill_nodes(
+    chosen: Mapping[str, Counts], fitting: Mapping[str, list[Counts]]
+) -> dict[str, Counts]:
+    """Move the members of a node to one that takes no more than they need, if there is one."""
+    filled: dict[str, Counts] = {}
+    free = sorted(fitting.keys() - chosen.keys())
+    for node, counts in chosen.items():
+        others = [
+            other
+            for other in free
+            if _total(fitting[other]) < _total(fitting[node])
+            and any(_contains(each, counts) for each in fitting[other])
+        ]
+        filled[min(others, key=lambda each: _total(fitting[each]), default=node)] = counts
+        free = [each for each in free if each not in filled]
+    return filled
