@@ -53,9 +53,8 @@ def build_conditions(interest: Interest) -> MatchConditions:
     requests = " ||\n".join([*_check_containers(interest), *_check_keys(interest)])
     # The checks for translated pods come first: the API server reinvokes the webhook for a pod that
     # was just translated.
-    every = f"{_check_translated(interest)} ||\n{requests}"
-    if interest.claims:
-        every = f"{_exists('object.spec.resourceClaims', 'c', 'true')} ||\n{every}"
+    checks = [*_check_scheduler(interest), _check_translated(interest), requests]
+    every = " ||\n".join(checks)
     return {POD_WEBHOOK: {CONDITION_NAME: every}, GUARD_WEBHOOK: {CONDITION_NAME: requests}}
 
 
@@ -78,6 +77,17 @@ def _check_keys(interest: Interest) -> list[str]:
         _exists("object.metadata.annotations", "k", f"k in [{names}] || {prefixed}"),
         _exists("object.metadata.labels", "k", prefixed),
     ]
+
+
+def _check_scheduler(interest: Interest) -> Iterator[str]:
+    """Match pods that may need another scheduler: with claims, or members of a group."""
+    if interest.claims:
+        yield _exists("object.spec.resourceClaims", "c", "true")
+    for field in interest.group_fields:
+        yield _exists(f"object.spec.{field}", "k", "true")
+    if interest.group_labels:
+        names = ", ".join(map(_quote, interest.group_labels))
+        yield _exists("object.metadata.labels", "k", f"k in [{names}]")
 
 
 def _check_translated(interest: Interest) -> str:

@@ -28,6 +28,8 @@ _OWNER_LABELS: Final = {
     "jobset.sigs.k8s.io/jobset-name": "JobSet",
     "leaderworkerset.sigs.k8s.io/name": "LeaderWorkerSet",
 }
+# The launcher of an MPIJob is a pod of a Job, and the workers are pods of the MPIJob.
+_LAUNCHER_LABELS: Final = {"training.kubeflow.org/job-name": "MPIJob"}
 _CRON_JOB_NAME: Final = re.compile(r"(.+)-\d{8,}")
 _HASH_RANGE: Final = 2**32
 
@@ -125,17 +127,24 @@ def find_root_owner(namespace: str, pod: PodMetadata) -> str:
 
 def _resolve_root(owner: PodOwner, labels: Mapping[str, str]) -> tuple[str, str]:
     """Return kind and name of the object that created the owner, if labels or name show it."""
-    for label, kind in _OWNER_LABELS.items():
-        if name := labels.get(label):
-            return kind, name
+    if labelled := _find_labelled(labels, _OWNER_LABELS):
+        return labelled
     if owner.kind == "ReplicaSet":
         for label, kind in _HASH_LABELS.items():
             digest = labels.get(label)
             if digest and owner.name.endswith(f"-{digest}"):
                 return kind, owner.name.removesuffix(f"-{digest}")
+    elif owner.kind == "Job" and (launched := _find_labelled(labels, _LAUNCHER_LABELS)):
+        return launched
     elif owner.kind == "Job" and (cron_job := _CRON_JOB_NAME.fullmatch(owner.name)):
         return "CronJob", cron_job[1]
     return owner.kind, owner.name
+
+
+def _find_labelled(labels: Mapping[str, str], kinds: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return kind and name of an object that a label names."""
+    named = ((kind, labels.get(label)) for label, kind in kinds.items())
+    return next(((kind, name) for kind, name in named if name), None)
 
 
 def is_rolled_out(owner: str, percent: int) -> bool:

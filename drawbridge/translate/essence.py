@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from drawbridge import pod_groups
 from drawbridge.documents.values import Value
 from drawbridge.translate.changes.environment import DEVICE_VARIABLES
 from drawbridge.translate.legacy import pod_view
@@ -34,6 +35,8 @@ _READ_BY_OTHER_STEPS: Final = frozenset(
         # claims of the user, and whether the pod can be changed
         "spec.nodeName",
         "spec.resourceClaims",
+        # the groups of pods
+        *(f"spec.{field}" for field in pod_groups.FIELDS),
     }
 )
 _READ: Final = pod_view.READS.union(_READ_BY_OTHER_STEPS, *(dialect.READS for dialect in DIALECTS))
@@ -88,11 +91,22 @@ def reduce_to_essence(pod: Mapping[str, Value]) -> Value:
         }
         for part in ("labels", "annotations"):
             if isinstance(texts := kept.get(part), dict):
-                kept[part] = {key: "" if _is_set_by_tool(key) else texts[key] for key in texts}
+                kept[part] = {key: _reduce_text(key, texts[key]) for key in texts}
         result["metadata"] = kept
     if isinstance(spec, dict):
         result["spec"] = _reduce_spec(spec)
     return result
+
+
+def _reduce_text(key: str, value: Value) -> Value:
+    """Blank what tools set, and the names of groups: a translation reads whether there is one."""
+    if _is_set_by_tool(key):
+        return ""
+    return _reduce_name(value) if key in pod_groups.LABELS else value
+
+
+def _reduce_name(value: Value) -> Value:
+    return "-" if value and isinstance(value, str) else value
 
 
 def _is_set_by_tool(key: str) -> bool:
@@ -106,6 +120,9 @@ def _reduce_spec(spec: Mapping[str, Value]) -> Value:
     for part in _CONTAINERS:
         if isinstance(listed := kept.get(part), list):
             kept[part] = [_reduce_container(each) for each in listed]
+    for field in pod_groups.FIELDS:
+        if isinstance(group := kept.get(field), dict):
+            kept[field] = {key: _reduce_name(value) for key, value in group.items()}
     if isinstance(volumes := kept.get("volumes"), list):
         kept["volumes"] = [_reduce_volume(each) for each in volumes]
     return kept

@@ -12,6 +12,7 @@ import msgspec
 from drawbridge.config.model import Configuration, Placement, Policy
 from drawbridge.documents.values import Value
 from drawbridge.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
+from drawbridge.pod_groups import FIELDS, LABELS
 from drawbridge.translate.legacy.codes import NETWORK_UNKNOWN
 from drawbridge.translate.legacy.dialects import sriov
 from drawbridge.translate.legacy.pod_view import KOORDINATOR_PROPOSAL, as_list, as_mapping
@@ -34,6 +35,8 @@ class Interest(msgspec.Struct, frozen=True):
     templates: str = TEMPLATE_PREFIX  # prefix of the templates that the pod refers to
     mark: str = ORIGINAL_ANNOTATION  # the annotation of a translated pod
     claims: bool = False  # whether any claim of a pod selects it
+    group_fields: tuple[str, ...] = ()  # fields of the spec that name a group
+    group_labels: tuple[str, ...] = ()
 
 
 def derive_interest(configuration: Configuration) -> Interest:
@@ -41,13 +44,14 @@ def derive_interest(configuration: Configuration) -> Interest:
 
     Every device resource counts, because an unknown one is reported as well. A pod that only names
     networks needs no report if its finding is off and no network is configured. In bridge
-    placement, pods with claims of their own may need another scheduler.
+    placement, pods with claims of their own and members of groups may need another scheduler.
     """
     silent = str(configuration.findings.get(NETWORK_UNKNOWN.name, "")) == Policy.OFF  # type: ignore[call-overload]  # keys are strings of one form
     unread = sriov.STANDALONE_KEYS if silent and not configuration.legacy.networks else ()
     annotations = tuple(key for key in _KEYS if key not in (*_PREFIXES, *unread))
-    bridge = configuration.placement is Placement.BRIDGE
-    return Interest(annotations=annotations, claims=bridge)
+    if configuration.placement is not Placement.BRIDGE:
+        return Interest(annotations=annotations)
+    return Interest(annotations=annotations, claims=True, group_fields=FIELDS, group_labels=LABELS)
 
 
 def may_be_device(name: str, interest: Interest) -> bool:
@@ -75,6 +79,8 @@ def covers(pod: Value, interest: Interest) -> bool:
         or any(key.startswith(interest.prefixes) for key in labels)
         or is_marked(pod, interest)
         or (interest.claims and bool(as_list(spec.get("resourceClaims"))))
+        or any(as_mapping(spec.get(field)) for field in interest.group_fields)
+        or any(key in interest.group_labels for key in labels)
     )
 
 

@@ -23,7 +23,13 @@ from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL, POD_CLAIM
 from drawbridge.translate import essence
 from drawbridge.translate.changes import codes as change_codes
-from drawbridge.translate.changes import dual_nodes, environment, own_claims, scheduler
+from drawbridge.translate.changes import (
+    dual_nodes,
+    environment,
+    group_members,
+    own_claims,
+    scheduler,
+)
 from drawbridge.translate.changes.patch import Original, Patch, check_annotation_size
 from drawbridge.translate.changes.returned_requests import remove_returned_requests
 from drawbridge.translate.changes.template import ClaimTemplate
@@ -244,7 +250,7 @@ def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget)
     if not requests.asks:
         visible = environment.report_visible(pod, (), budget)
         requests = msgspec.structs.replace(requests, findings=(*requests.findings, *visible))
-        return _translate_own_claims(pod, requests.findings, context, budget)
+        return _move_to_scheduler(pod, requests.findings, context, budget)
     if unchangeable := _check_changeable(pod):
         return Translation(findings=unchangeable)
     requests = apply_partition_policy(requests, context.facts)
@@ -266,24 +272,41 @@ def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget)
         return Translation(findings=findings)
     if not outcome.claims:
         findings += tuple(environment.report_visible(pod, requests.asks, budget))
-        return Translation(findings=_without_translation(findings, outcome))
+        findings = _without_translation(findings, outcome)
+        return _move_to_scheduler(pod, findings, context, budget, requests_devices=True)
     return _compose(Patch(pod, budget), requests, outcome, findings, context)
 
 
-def _translate_own_claims(
-    pod: Value, findings: tuple[Finding, ...], context: TranslationContext, budget: WorkBudget
+def _move_to_scheduler(
+    pod: Value,
+    findings: tuple[Finding, ...],
+    context: TranslationContext,
+    budget: WorkBudget,
+    *,
+    requests_devices: bool = False,
 ) -> Translation:
-    """Translate a pod without legacy requests: claims of its own may need another scheduler."""
-    bridge = context.configuration.placement == Placement.BRIDGE
-    if not bridge or not own_claims.has_claims(pod) or _check_changeable(pod):
+    """Set the scheduler of a pod that gets no claim: for claims of its own, or for its group.
+
+    `requests_devices` is whether it requests devices that stay with a device plugin.
+    """
+    has_claims = own_claims.has_claims(pod)
+    if (
+        context.configuration.placement is not Placement.BRIDGE
+        or not (has_claims or group_members.moves(pod))
+        or _check_changeable(pod)
+    ):
         return Translation(findings=findings)
     patch = Patch(pod, budget)
     try:
-        moved = tuple(own_claims.move_pod(patch, context.facts, context.configuration))
+        if has_claims and not requests_devices:
+            moved = own_claims.move_pod(patch, context.facts, context.configuration)
+            findings = (*findings, *moved, *group_members.report_left_member(patch.pod))
+        elif not has_claims:
+            findings += tuple(group_members.move_pod(patch, requests_devices=requests_devices))
     except EditError as error:
         return Translation(findings=(*findings, PLACE_TAKEN.at("spec.tolerations", f"{error}")))
     patch.add_undo(context.original)
-    findings = (*findings, *moved, *check_annotation_size(patch.pod))
+    findings += check_annotation_size(patch.pod)
     if _has_error(findings):
         return Translation(findings=findings)
     return Translation(tuple(patch.edits), tuple(patch.operations), (), findings)

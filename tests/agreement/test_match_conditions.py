@@ -17,17 +17,18 @@ from drawbridge.agreement.match_conditions import (
 from drawbridge.cel import Environment
 from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.types import DYN
-from drawbridge.config.model import Admission, Configuration, Legacy
+from drawbridge.config.model import Admission, Configuration, Legacy, Placement
 from drawbridge.config.string_formats import FindingCode, NetworkName, ResourceName
 from drawbridge.documents.patch import apply_edits
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK
 from drawbridge.translate.interest import covers, derive_interest
 from drawbridge.translate.pods import TranslationContext, translate
 from tests.tables import YamlValue
-from tests.translate.test_interest import pods
+from tests.translate.test_interest import GROUPS, pods
 
 USUAL = Configuration()
 EVERY = Configuration(admission=Admission(every_pod=True))
+BRIDGE = Configuration(placement=Placement.BRIDGE)
 SILENT = Configuration(findings={FindingCode("NetworkUnknown"): "off"})  # type: ignore[dict-item]  # as it is loaded
 NETWORKED = Configuration(
     legacy=Legacy(networks={NetworkName("default/a"): ResourceName("intel.com/vf")})
@@ -86,6 +87,7 @@ def selects(conditions: dict[str, str], pod: YamlValue) -> bool:
     )
 
 
+MEMBERS = [case["pod"] for case in GROUPS if isinstance(case["pod"], dict)]
 PLAIN = {"spec": {"containers": [{"name": "web"}]}}
 LEGACY = {"spec": {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}
 NETWORK = {
@@ -95,7 +97,7 @@ NETWORK = {
 
 
 @pytest.mark.parametrize(
-    ("first", "then"), list(itertools.permutations((USUAL, EVERY, SILENT, NETWORKED), 2))
+    ("first", "then"), list(itertools.permutations((USUAL, EVERY, SILENT, NETWORKED, BRIDGE), 2))
 )
 def test_the_guard_never_selects_a_pod_that_the_webhook_for_pods_does_not_get(
     first: Configuration, then: Configuration
@@ -104,7 +106,7 @@ def test_the_guard_never_selects_a_pod_that_the_webhook_for_pods_does_not_get(
     live.reach(first)
     for change in live.plan(then):
         live.apply(change)
-        for pod in (PLAIN, LEGACY, NETWORK):
+        for pod in (PLAIN, LEGACY, NETWORK, MEMBERS[1]):
             guarded = selects(live.conditions(GUARD_WEBHOOK), pod)
             assert selects(live.conditions(POD_WEBHOOK), pod) >= guarded
     assert live.conditions(GUARD_WEBHOOK) == derive_conditions(then)[GUARD_WEBHOOK]
@@ -121,6 +123,19 @@ def test_an_interrupted_plan_continues(done: int) -> None:
     live.reach(NETWORKED)
     assert not live.plan(NETWORKED)
     assert TRANSITION_NAME not in live.conditions(GUARD_WEBHOOK)
+
+
+@pytest.mark.parametrize("configuration", [USUAL, BRIDGE], ids=["native", "bridge"])
+def test_the_webhook_for_pods_gets_the_pods_of_interest(configuration: Configuration) -> None:
+    conditions = derive_conditions(configuration)[POD_WEBHOOK]
+    interest = derive_interest(configuration)
+    for pod in (PLAIN, LEGACY, *MEMBERS):
+        assert selects(conditions, pod) == covers(pod, interest), pod
+
+
+def test_the_guard_gets_no_member_without_devices() -> None:
+    conditions = derive_conditions(BRIDGE)[GUARD_WEBHOOK]
+    assert not any(selects(conditions, pod) for pod in MEMBERS)
 
 
 def kinds(plan: Plan) -> list[str]:

@@ -60,6 +60,18 @@ def owned_pod(kind: str, name: str, labels: dict[str, str] | None = None) -> Pod
             owned_pod("StatefulSet", "a-0", {"leaderworkerset.sigs.k8s.io/name": "a"}),
             "team/LeaderWorkerSet/a",
         ),
+        (
+            owned_pod("Job", "a-launcher", {"training.kubeflow.org/job-name": "a"}),
+            "team/MPIJob/a",
+        ),
+        (
+            owned_pod("MPIJob", "a", {"training.kubeflow.org/job-name": "a"}),
+            "team/MPIJob/a",
+        ),
+        (
+            owned_pod("PyTorchJob", "a", {"training.kubeflow.org/job-name": "a"}),
+            "team/PyTorchJob/a",
+        ),
     ],
 )
 def test_the_root_owner_is_derived_from_the_pod(pod: PodMetadata, expected: str) -> None:

@@ -159,3 +159,13 @@ def test_a_claim_selects_a_pod_in_bridge_placement_only() -> None:
     assert covers(own, bridge)
     assert not covers(own, derive_interest(USUAL))
     assert not covers({"spec": {"resourceClaims": []}}, bridge)
+
+
+GROUPS = load_cases(HERE.parent / "cases" / "pod_groups.yaml")
+
+
+@pytest.mark.parametrize("case", GROUPS, ids=lambda case: str(case["name"]))
+def test_a_member_of_a_group_is_covered_in_bridge_placement_only(case: YamlValue) -> None:
+    bridge = derive_interest(Configuration(placement=Placement.BRIDGE))
+    assert covers(case["pod"], bridge) or case["group"] is None
+    assert not covers(case["pod"], derive_interest(USUAL))

@@ -239,6 +239,23 @@ CLAIMS_LEFT_TO_SCHEDULER = CODES.define(
     ),
     remedy=("To use owned pools, set schedulerName to drawbridge. The toleration is then added."),
 )
+GANG_SPLIT = CODES.define(
+    "GangSplit",
+    Severity.WARNING,
+    text=(
+        "The members of a gang have several schedulers. A scheduler schedules a gang only if it "
+        "has the minimum of members itself, so all members can stay pending without an event."
+    ),
+    example=(
+        "spec.schedulerName: PodGroup ml/train has several schedulers: drawbridge has 3 members "
+        "(worker-0, worker-1, worker-2), default-scheduler has 1 member (launcher)"
+    ),
+    remedy=(
+        "Set schedulerName of all members to drawbridge, or remove it from their templates, and "
+        "create the pods of the other scheduler again. In a namespace with bridge placement, "
+        "admission then gives all of them the scheduler drawbridge."
+    ),
+)
 
 REQUEST_RETURNED = CODES.define(
     "RequestReturned",
