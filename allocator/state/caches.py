@@ -27,7 +27,7 @@ from drawbridge.dra.decode import Reader
 from drawbridge.dra.nodes import node_reader
 from drawbridge.dra.slices import slice_reader
 from drawbridge.dra.taints import taint_rule_reader
-from drawbridge.ledger.pods import Pod, PodSpec, pod_reader
+from drawbridge.ledger.pods import Pod, PodSpec, PodStatus, pod_reader
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
 
@@ -128,4 +128,10 @@ def _without_unused_parts(pod: Pod) -> Pod:
         tolerations=old.tolerations if waits else (),
         resource_claims=old.resource_claims,
     )
-    return msgspec.structs.replace(pod, metadata=metadata, spec=spec)
+    status = PodStatus(
+        phase=pod.status.phase,
+        start_time=pod.status.start_time,
+        nominated_node_name=pod.status.nominated_node_name,
+        resource_claim_statuses=pod.status.resource_claim_statuses,
+    )
+    return msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=status)

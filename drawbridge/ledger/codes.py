@@ -206,11 +206,22 @@ NODE_UNFIT = CODES.define(
     "NodeUnfit",
     Severity.WARNING,
     text=(
-        "A pod's nodeName, nodeSelector or node affinity, or --node, excludes a node, or the node "
-        "is unschedulable."
+        "A pod's nodeName, nodeSelector or node affinity, or --node, excludes a node, the node is "
+        "unschedulable, or the pod does not tolerate a taint of the node."
     ),
     example="excluded by nodeSelector zone=b",
     remedy="Correct the field that the message names, or uncordon a node.",
+)
+INSUFFICIENT_RESOURCES = CODES.define(
+    "InsufficientResources",
+    Severity.WARNING,
+    text=(
+        "The pods on a node request so much of a resource, for example CPU or memory, that less "
+        "is left than the pod requests. Requests count against the allocatable amounts of the "
+        "node, as in kube-scheduler."
+    ),
+    example="insufficient cpu: 16 of cpu requested, at most 3500m left",
+    remedy="Reduce the requests of the pod, or move other pods off the nodes.",
 )
 NODE_UNKNOWN = CODES.define(
     "NodeUnknown",
@@ -224,7 +235,7 @@ SERVED_BY_PLUGIN = CODES.define(
     Severity.INFO,
     text=(
         "A device plugin on some nodes serves a resource that the pod requests, so the pod gets no "
-        "claim for it. The simulation does not check whether the plugin has free devices."
+        "claim for it. The simulation counts the requests against what the nodes advertise."
     ),
     example=(
         "spec: a device plugin serves nvidia.com/gpu on 2 nodes, so the pod gets no claim for it"

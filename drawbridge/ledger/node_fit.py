@@ -1,8 +1,9 @@
-"""Filters the nodes for a pod by the fields that concern devices.
+"""Filters the nodes for a pod, by the fields of both.
 
-The filters are nodeName, nodeSelector, required node affinity, unschedulable, the resource names
-that device plugins serve, and the node selectors of allocated claims. The other filters of the
-scheduler are not evaluated.
+The filters are nodeName, nodeSelector, required node affinity, unschedulable, taints, the resource
+names that device plugins serve, and the node selectors of allocated claims. The amounts of
+resources are in `drawbridge.ledger.node_resources`. The other filters of the scheduler are not
+evaluated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,9 @@ from msgspec.structs import replace
 
 from drawbridge.dra.allocation import Consumer
 from drawbridge.dra.claim import CLAIM, Claim
-from drawbridge.dra.device import Taint
-from drawbridge.dra.nodes import Node, matches_selector, selector_problems
-from drawbridge.dra.taints import tolerates
+from drawbridge.dra.device import NodeSelector, Taint
+from drawbridge.dra.nodes import Node, matches_selector, named_nodes, selector_problems
+from drawbridge.dra.taints import EXCLUDING, Toleration, tolerates
 from drawbridge.finding import Code, Finding
 from drawbridge.ledger import codes, extended_resources
 from drawbridge.ledger.ledger import name_of
@@ -24,14 +25,16 @@ from drawbridge.names import OWNED_TAINT
 from drawbridge.solver.reasons import Reason
 
 _FENCE: Final = Taint(OWNED_TAINT, "NoSchedule")
+_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
 class ClusterNodes(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes of a cluster, and their properties other than devices.
 
-    `fenced` nodes have the taint of owned nodes, which pods of other schedulers do not tolerate;
-    their other taints are not known. `advertised` holds the resource names that device plugins
-    serve on a node; `classes` maps each resource name to the class that serves it.
+    `fenced` nodes get the taint of owned nodes, which pods of other schedulers do not tolerate. Of
+    the nodes that are not among them, that taint does not count. `advertised` holds the resource
+    names that device plugins serve on a node; `classes` maps each resource name to the class that
+    serves it.
     """
 
     nodes: tuple[Node, ...]
@@ -51,15 +54,15 @@ def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[R
     """Return the nodes that nodeName, nodeSelector and node affinity allow, and other reasons."""
     requested = pod.spec.node_name
     if requested and cluster.nodes:
-        # A pod with nodeName bypasses the scheduler, so unschedulable has no effect.
+        # A pod with nodeName bypasses the scheduler, so unschedulable and taints have no effect.
         nodes = [node for node in cluster.nodes if node.name == requested]
         reasons = _exclusion_reasons(
             f"excluded by nodeName {requested}", len(cluster.nodes), len(nodes)
         )
     else:
-        nodes, reasons = schedulable_nodes(cluster.nodes)
-        nodes, fenced = _reachable_behind_fence(pod, nodes, cluster)
-        reasons = (*reasons, *fenced)
+        nodes, reasons = schedulable_nodes(cluster.nodes, pod.spec.tolerations)
+        nodes, untolerated = _tolerated_nodes(pod, nodes, cluster)
+        reasons = (*reasons, *untolerated)
     selector = pod.spec.node_selector
     chosen = [node for node in nodes if has_labels(selector, node)] if selector else [*nodes]
     text = "excluded by nodeSelector " + ", ".join(f"{k}={v}" for k, v in sorted(selector.items()))
@@ -67,27 +70,67 @@ def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[R
     required = pod.required_nodes
     if required is None:
         return chosen, reasons
-    near = [] if selector_problems(required) else chosen
+    near = [] if selector_problems(required) else _named(chosen, required)
     near = [node for node in near if matches_selector(required, node)]
     text = "excluded by the required node affinity"
     return near, (*reasons, *_exclusion_reasons(text, len(chosen), len(near)))
 
 
-def _reachable_behind_fence(
+def _named(nodes: list[Node], selector: NodeSelector) -> list[Node]:
+    """Return the nodes that a selector names, or all: each pod of a DaemonSet names its node."""
+    names = named_nodes(selector)
+    return nodes if names is None else [node for node in nodes if node.name in names]
+
+
+def _tolerated_nodes(
     pod: Pod, nodes: list[Node], cluster: ClusterNodes
 ) -> tuple[list[Node], tuple[Reason, ...]]:
-    """Return the nodes whose fence the pod tolerates or that have none, and the other reasons."""
-    if not cluster.fenced or any(tolerates(each, _FENCE) for each in pod.spec.tolerations):
-        return nodes, ()
-    found = [node for node in nodes if node.name not in cluster.fenced]
-    text = f"excluded by the taint {_FENCE.key}:{_FENCE.effect}"
-    return found, _exclusion_reasons(text, len(nodes), len(found))
+    """Return the nodes without a taint that the pod does not tolerate, and the other reasons."""
+    found: list[Node] = []
+    excluded: dict[Taint, int] = {}
+    for node in nodes:
+        is_fenced = node.name in cluster.fenced
+        # Most nodes have no taint.
+        tainted = is_fenced or bool(node.taints)
+        taint = _first_untolerated(pod, node, is_fenced=is_fenced) if tainted else None
+        if taint is None:
+            found.append(node)
+        else:
+            excluded[taint] = excluded.get(taint, 0) + 1
+    reasons = [
+        _node_reason(f"excluded by the taint {_format_taint(taint)}", len(nodes), count)
+        for taint, count in excluded.items()
+    ]
+    return found, tuple(reasons)
 
 
-def schedulable_nodes(nodes: Sequence[Node]) -> tuple[list[Node], tuple[Reason, ...]]:
-    """Return the schedulable nodes, and reasons for the others."""
+def _first_untolerated(pod: Pod, node: Node, *, is_fenced: bool) -> Taint | None:
+    # The owned nodes of the configuration decide about their taint, not what a node has now.
+    taints = (each for each in node.taints if each.key not in (OWNED_TAINT, _UNSCHEDULABLE.key))
+    for taint in (*taints, _FENCE) if is_fenced else taints:
+        if taint.effect in EXCLUDING and not _tolerates(pod.spec.tolerations, taint):
+            # The time at which a taint was added would tell equal taints apart.
+            return Taint(taint.key, taint.effect, taint.value)
+    return None
+
+
+def _tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+    return any(tolerates(each, taint) for each in tolerations)
+
+
+def _format_taint(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+def schedulable_nodes(
+    nodes: Sequence[Node], tolerations: Sequence[Toleration] = ()
+) -> tuple[list[Node], tuple[Reason, ...]]:
+    """Return the schedulable nodes, and reasons for the others; a toleration can ignore that."""
     if not nodes:
         return [], (make_reason(codes.NODE_UNFIT, "nodes", "there are no nodes"),)
+    if _tolerates(tolerations, _UNSCHEDULABLE):
+        return [*nodes], ()
     nodes_found = [node for node in nodes if not node.unschedulable]
     reasons = _exclusion_reasons("unschedulable", len(nodes), len(nodes_found))
     return nodes_found, reasons
@@ -190,7 +233,9 @@ def has_labels(selector: Mapping[str, str], node: Node) -> bool:
 
 
 def _exclusion_reasons(text: str, before: int, after: int) -> tuple[Reason, ...]:
-    if before == after:
-        return ()
-    lost = before - after
-    return (make_reason(codes.NODE_UNFIT, "nodes", text, before=before, after=after, nodes=lost),)
+    return () if before == after else (_node_reason(text, before, before - after),)
+
+
+def _node_reason(text: str, before: int, lost: int) -> Reason:
+    after = before - lost
+    return make_reason(codes.NODE_UNFIT, "nodes", text, before=before, after=after, nodes=lost)

@@ -1,7 +1,8 @@
 """Simulates the placement of pods on nodes, one after the other, in memory.
 
-Of the scheduler's node filters, only nodeName, nodeSelector, node affinity and unschedulable apply,
-not cpu, memory, taints or affinity to pods. Each placement reserves its devices in the ledger.
+Of the scheduler's node filters, those of `drawbridge.ledger.node_fit` apply, and the amounts of
+resources if they are given, but not the rules about other pods, volumes or ports. Each placement
+reserves its devices in the ledger, and counts its requests.
 """
 
 import copy
@@ -22,6 +23,7 @@ from drawbridge.ledger import codes, extended_resources, generated_claims, node_
 from drawbridge.ledger.claim_references import PodClaims, find_pod_claims
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_of
 from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.node_resources import NodeResources, requested_amounts
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.ranking import preferred_nodes, rank_solution, rank_use
@@ -33,7 +35,8 @@ from drawbridge.solver.world import View
 class PodPlacement(msgspec.Struct, frozen=True):
     """The result for a pod, or for claims without a pod: a node and allocations, or reasons.
 
-    `preempted` names the pods that were evicted for it.
+    `preempted` names the pods that were evicted for it. A pod that takes nothing leaves devices and
+    counted resources as they were.
     """
 
     pod: str | None
@@ -41,6 +44,7 @@ class PodPlacement(msgspec.Struct, frozen=True):
     claims: tuple[tuple[str, Allocation | None], ...]
     reasons: tuple[Reason, ...] = ()
     preempted: tuple[str, ...] = ()
+    takes_nothing: bool = False
 
 
 # The claims of a pod, the answer of each node with the claims there, and reasons of other nodes.
@@ -52,15 +56,19 @@ _Answers: TypeAlias = tuple[
 class Placer:
     """Places pods; keeps the claims and the ledger from one pod to the next."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the state of a cluster
         self,
         planner: Planner,
         ledger: Ledger,
         cluster: ClusterNodes,
         claims: Iterable[Claim],
         templates: Iterable[Template],
+        *,
+        resources: NodeResources | None = None,
     ) -> None:
+        """Without `resources`, CPU, memory and the like do not count."""
         self._planner = planner
+        self._resources = resources or NodeResources(())
         self._cluster = cluster
         self.ledger = ledger
         self._claims: dict[str, Claim] = {}
@@ -77,8 +85,15 @@ class Placer:
 
     def place_pod(self, pod: Pod) -> PodPlacement:
         """Place a pod, or return the reasons of all nodes why not."""
+        nodes, unfit = node_fit.selected_nodes(pod, self._cluster)
+        return self.place_on(pod, nodes, unfit)
+
+    def place_on(
+        self, pod: Pod, nodes: Sequence[Node], unfit: tuple[Reason, ...] = ()
+    ) -> PodPlacement:
+        """Place a pod on one of these nodes; `unfit` are the reasons of the others."""
+        claims, answers, reasons = self._answer(pod, self.ledger.view(), nodes, unfit)
         name = f"{pod.namespace}/{pod.metadata.name}"
-        claims, answers, reasons = self._answer(pod, self.ledger.view())
         return self._choose_node(name, pod, claims, answers, reasons)
 
     def fitting_nodes(
@@ -89,7 +104,10 @@ class Placer:
         None fits if the pod has an error on one of them, as in the scheduler.
         """
         uids = [uid_of(self._claims[name]) for name in released]
-        _, answers, _ = self._answer(pod, self.ledger.view_without(uids), only)
+        nodes, _ = node_fit.selected_nodes(pod, self._cluster)
+        if only is not None:
+            nodes = [each for each in nodes if each.name in only]
+        _, answers, _ = self._answer(pod, self.ledger.view_without(uids), nodes)
         found = {node: answer for node, (_, answer) in answers.items()}
         if any(_is_error(each) for each in found.values()):
             return ()
@@ -111,14 +129,14 @@ class Placer:
         """The claims by name, as they are after the placements so far."""
         return self._claims
 
-    def _answer(self, pod: Pod, view: View, only: Collection[str] | None = None) -> _Answers:
+    def _answer(
+        self, pod: Pod, view: View, nodes: Sequence[Node], unfit: tuple[Reason, ...] = ()
+    ) -> _Answers:
         """Solve for the nodes that the pod can use."""
         pod_claims = find_pod_claims(pod, self._claims, self._templates)
-        nodes, unfit = node_fit.selected_nodes(pod, self._cluster)
-        if only is not None:
-            nodes = [each for each in nodes if each.name in only]
         served = node_fit.group_nodes_by_service(pod, nodes, self._cluster)
         reasons = (*pod_claims.problems, *unfit, *served.reasons)
+        requested = requested_amounts(pod)
         groups = [
             (names, _with_extended_claim(pod, pod_claims, names, self._cluster))
             for names in served.groups
@@ -128,9 +146,10 @@ class Placer:
         if pod_claims.problems:
             return claims, answers, reasons
         for names, of_group in groups:
-            found, elsewhere = self._solve(of_group, served.groups[names], view)
+            fitting, insufficient = self._resources.fitting(requested, served.groups[names])
+            found, elsewhere = self._solve(of_group, fitting, view)
             answers |= {node: (of_group, answer) for node, answer in found.items()}
-            reasons = (*reasons, *elsewhere)
+            reasons = (*reasons, *insufficient, *elsewhere)
         return claims, answers, reasons
 
     def place_claims(self, names: Sequence[str], nodes: Sequence[Node]) -> PodPlacement:
@@ -184,12 +203,21 @@ class Placer:
             if refusal is None:
                 names = map(name_of, of_node)
                 placed = ((each, self._claims[each].status.allocation) for each in names)
-                return PodPlacement(name, node, tuple(placed))
+                takes_nothing = not self._count(pod, node) and not of_node
+                return PodPlacement(name, node, tuple(placed), takes_nothing=takes_nothing)
             message = f"devices of node {node} suit the pod, but cannot be reserved: {refusal}"
             failure = node_fit.make_reason(codes.NOT_PROMISED, "ledger", message, nodes=1)
             reasons = (*reasons, failure)
         of_nodes = chain.from_iterable(each.reasons for each in failed)
         return _failed(name, claims, (*reasons, *merge_reasons(of_nodes)))
+
+    def _count(self, pod: Pod | None, node: str) -> bool:
+        """Count the requests of a pod; False if the node has as much left as before."""
+        if pod is None:
+            return False
+        requested = requested_amounts(pod)
+        self._resources.add(node, requested)
+        return self._resources.counts(node, requested)
 
     def _rank(self, claims: Sequence[Claim], solution: Solution) -> tuple[int, int, float]:
         """Return the rank of a solution; the smallest one is the best."""

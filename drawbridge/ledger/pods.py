@@ -1,4 +1,4 @@
-"""The parts of pods that concern devices: claim references, resource requests and priorities.
+"""The parts of pods that decide where they run: claims, resource requests, selectors, priorities.
 
 The API server validates everything else.
 """
@@ -34,7 +34,7 @@ class ContainerClaim(msgspec.Struct, frozen=True):
 
 
 class ContainerResources(msgspec.Struct, frozen=True):
-    """The resources of a container."""
+    """The resources of a container, or of a pod as a whole."""
 
     requests: Mapping[str, Quantity] = {}
     limits: Mapping[str, Quantity] = {}
@@ -81,6 +81,23 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     workload_ref: WorkloadRef | None = None
     init_containers: tuple[PodContainer, ...] = ()
     containers: tuple[PodContainer, ...] = ()
+    resources: ContainerResources | None = None
+    overhead: Mapping[str, Quantity] = {}
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The resources that a container has; they differ from its spec while it is resized."""
+
+    name: str = ""
+    resources: ContainerResources | None = None
+    allocated_resources: Mapping[str, Quantity] = {}
+
+
+class PodCondition(msgspec.Struct, frozen=True):
+    """A condition of a pod."""
+
+    type: str = ""
+    reason: str = ""
 
 
 class GeneratedClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -97,6 +114,11 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     start_time: str | None = None
     nominated_node_name: str = ""
     resource_claim_statuses: tuple[GeneratedClaimStatus, ...] = ()
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ContainerResources | None = None
+    allocated_resources: Mapping[str, Quantity] = {}
 
 
 class NamedPodMetadata(ClaimMetadata, frozen=True, rename="camel"):
@@ -129,6 +151,17 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
         """The required node affinity."""
         affinity = self.spec.affinity and self.spec.affinity.node_affinity
         return affinity.required_during_scheduling_ignored_during_execution if affinity else None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the pod has a node and has not ended."""
+        return bool(self.spec.node_name) and self.status.phase not in FINISHED
+
+    @property
+    def is_resize_infeasible(self) -> bool:
+        """Whether the node can never give the pod the resources that it was resized to."""
+        pending = (each for each in self.status.conditions if each.type == "PodResizePending")
+        return any(each.reason == "Infeasible" for each in pending)
 
     def containers(self) -> tuple[PodContainer, ...]:
         """Return the init containers, then the containers."""

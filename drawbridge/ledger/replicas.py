@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from drawbridge.dra.taints import Toleration
 from drawbridge.ledger import node_fit
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.placing import PodPlacement
@@ -16,6 +17,17 @@ from drawbridge.ledger.pods import Pod
 
 # Shares of a device can be so small that nearly any number of pods fits.
 MAX_PLACED: Final = 5_000
+# What the pods of a DaemonSet tolerate by themselves.
+_OF_DAEMONS: Final = (
+    *(
+        Toleration(f"node.kubernetes.io/{condition}", "Exists", effect="NoExecute")
+        for condition in ("not-ready", "unreachable")
+    ),
+    *(
+        Toleration(f"node.kubernetes.io/{condition}", "Exists", effect="NoSchedule")
+        for condition in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
+    ),
+)
 
 
 class PodPlacer(Protocol):
@@ -28,8 +40,8 @@ class PodPlacer(Protocol):
 class ReplicaPlacement(msgspec.Struct, frozen=True):
     """How many of the `number` pods of a template fit, and the first one that does not.
 
-    `placed` has the pods that need devices, and one of those that need none. Pods that are neither
-    placed nor refused were not tried.
+    `placed` has one of the pods that take nothing, and all others. Pods that are neither placed nor
+    refused were not tried.
     """
 
     number: int
@@ -44,7 +56,7 @@ class ReplicaPlacement(msgspec.Struct, frozen=True):
 
 
 def place_replicas(placer: PodPlacer, pod: Pod, number: int) -> ReplicaPlacement:
-    """Place `number` pods; at most MAX_PLACED of those that need devices."""
+    """Place `number` pods; at most MAX_PLACED of those that take devices or resources."""
     placed: list[PodPlacement] = []
     for replica in _replicas(pod, range(min(number, MAX_PLACED))):
         answer = placer.place_pod(replica)
@@ -52,17 +64,16 @@ def place_replicas(placer: PodPlacer, pod: Pod, number: int) -> ReplicaPlacement
             # The others are equal, and nothing is released meanwhile.
             return ReplicaPlacement(number, len(placed), tuple(placed), answer)
         placed.append(answer)
-        if not answer.claims:
-            # Without devices, nothing is used up.
+        if answer.takes_nothing:
             return ReplicaPlacement(number, number, tuple(placed))
     return ReplicaPlacement(number, len(placed), tuple(placed))
 
 
 def place_on_each_node(placer: PodPlacer, pod: Pod, cluster: ClusterNodes) -> ReplicaPlacement:
     """Place one pod on each node that the template selects, as for a DaemonSet."""
-    # The pods of a DaemonSet tolerate unschedulable nodes.
-    tolerated = tuple(replace(each, unschedulable=False) for each in cluster.nodes)
-    nodes, reasons = node_fit.selected_nodes(pod, replace(cluster, nodes=tolerated))
+    spec = replace(pod.spec, tolerations=(*pod.spec.tolerations, *_OF_DAEMONS))
+    pod = replace(pod, spec=spec)
+    nodes, reasons = node_fit.selected_nodes(pod, cluster)
     if not nodes:
         nowhere = PodPlacement(f"{pod.namespace}/{pod.metadata.name}", None, (), reasons)
         return ReplicaPlacement(0, 0, refused=nowhere)
