@@ -220,12 +220,16 @@ def relaxed(world: World) -> World:
     It is never stricter than the scheduler's world: an error rejects a device instead of the pod,
     because the device may be in use by then, and no device has a taint, because a taint can be
     removed. Rules of claims do not count, because the index of devices does not know their
-    attributes.
+    attributes. Neither do configurations, which are a question of their own.
     """
     gates = replace(world.inventory.gates, device_taints=False)
     # Upstream ends the pod with an error where ours continues.
     deviations = replace(
-        world.deviations, all_goes_back=True, several_terms_bind=True, obeys_rules=False
+        world.deviations,
+        all_goes_back=True,
+        several_terms_bind=True,
+        obeys_rules=False,
+        spares_drivers=False,
     )
     inventory = replace(world.inventory, gates=gates)
     return replace(world, inventory=inventory, deviations=deviations, errors_reject=True)

@@ -25,10 +25,12 @@ from drawbridge.dra.claim import (
     request_choices,
 )
 from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.fatal_configs import find_fatal_configs
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.rules import Rules, read_claim_rules, read_rules
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.constraints import AttributeConstraint, DistinctConstraint, MatchConstraint
+from drawbridge.solver.deviations import UPSTREAM, Deviations
 from drawbridge.solver.eligibility import RequestFilter
 from drawbridge.solver.rules import ClaimRules, compile_rules
 
@@ -122,14 +124,14 @@ def build_demand(
     classes: Mapping[str, DeviceClass],
     gates: Gates,
     make_filter: FilterFactory,
-    *,
-    obeys_rules: bool = False,
+    deviations: Deviations = UPSTREAM,
 ) -> Demand:
     """Validate claims in the scheduler's order; raises Abort with the first error.
 
-    Only with `obeys_rules`, the rules in the annotations of the claims count.
+    Rules in the annotations of the claims, and configurations that end the process of their driver,
+    count as the deviations say.
     """
-    if obeys_rules:
+    if deviations.obeys_rules:
         claims = [_with_distinct_rules(claim) for claim in claims]
     context = _CheckContext(claims, classes, gates, make_filter)
     requests: list[RequestDemand] = []
@@ -142,8 +144,10 @@ def build_demand(
                 where = f"claim {claim_name(claim)}, request {request.name}"
                 raise Abort(Cause.REFUSED, f"{where}: {error}") from None
         _check_size(claim)
+        if deviations.spares_drivers:
+            _check_configs(claim, classes)
         constraints.append(_constraints(claim, gates))
-    rules = _rules(claims, requests) if obeys_rules else ClaimRules()
+    rules = _rules(claims, requests) if deviations.obeys_rules else ClaimRules()
     return Demand(tuple(claims), tuple(requests), tuple(constraints), rules)
 
 
@@ -274,6 +278,19 @@ def minimum_devices(claim: Claim, all_mode_counts: Mapping[str, int]) -> int:
             for alternative in request_choices(request)
         )
     return total
+
+
+def _check_configs(claim: Claim, classes: Mapping[str, DeviceClass]) -> None:
+    """Raise Abort if a configuration of the claim or of its classes ends a driver."""
+    where = f"claim {claim_name(claim)}, config"
+    for fatal in find_fatal_configs(claim.spec.devices.config):
+        raise Abort(Cause.REFUSED, f"{where}[{fatal.number}]: {fatal.message}")
+    for request in claim.spec.devices.requests:
+        for choice in request_choices(request):
+            name = choice.requested.device_class_name
+            for fatal in find_fatal_configs(classes[name].spec.config):
+                where = f"claim {claim_name(claim)}, device class {name}, config"
+                raise Abort(Cause.REFUSED, f"{where}[{fatal.number}]: {fatal.message}")
 
 
 def _constraints(claim: Claim, gates: Gates) -> tuple[AttributeConstraint, ...]:

@@ -45,6 +45,9 @@ class Deviations(msgspec.Struct, frozen=True):
     # the pod. One bad slice stops the pods of everybody then. We use the other nodes. The solver
     # answers for each node alone, so this concerns the choice of a node.
     errors_stay_on_their_node: bool = True
+    # Unnumbered: upstream does not read configurations. A few of them end the process of the driver
+    # that prepares the claim, again and again, so we never allocate such a claim.
+    spares_drivers: bool = True
 
 
 OURS = Deviations()
@@ -56,6 +59,7 @@ UPSTREAM = Deviations(
     several_terms_bind=False,
     obeys_rules=False,
     errors_stay_on_their_node=False,
+    spares_drivers=False,
 )
 
 

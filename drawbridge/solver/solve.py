@@ -88,13 +88,7 @@ def _demand_results(world: World, claims: Sequence[Claim], memo: Memo) -> Demand
     demand_results = memo.demands.get(key)
     if demand_results is None or not demand_results.is_current(world):
         demand_results = new_demand_results(
-            build_demand(
-                claims,
-                world.classes,
-                world.gates,
-                memo.request_filter,
-                obeys_rules=world.deviations.obeys_rules,
-            )
+            build_demand(claims, world.classes, world.gates, memo.request_filter, world.deviations)
         )
         if len(memo.demands) >= MAX_DEMANDS:
             memo.demands.clear()

@@ -20,6 +20,7 @@ EXCEPTIONS = {
     "several_terms_bind": "unnumbered: a node selector of several terms aborts after the search",
     "obeys_rules": "unnumbered: rules about groups of devices are unknown",
     "errors_stay_on_their_node": "unnumbered: an error on one node aborts the pod",
+    "spares_drivers": "unnumbered: configurations that end a driver are allocated",
 }
 # How far an answer goes: an error for one node is "not this node" with a louder message.
 SAME = {"node": "none"}

@@ -227,6 +227,22 @@ CONFIG_REFUSED = CODES.define(
     ),
     remedy="Use values that the driver accepts.",
 )
+CONFIG_ENDS_DRIVER = CODES.define(
+    "ConfigEndsDriver",
+    Severity.ERROR,
+    text=(
+        "A configuration ends the process of its driver on the node, at each attempt to prepare "
+        "the claim and after each restart of the driver, until the pod is deleted. No other pod "
+        "with claims of this driver can start on the node meanwhile. Bridge placement never "
+        "allocates such a claim. If the feature gate of the driver for the setting is off, the "
+        "driver only refuses the claim."
+    ),
+    example=(
+        "spec.devices.config[0].opaque.parameters.sharing.timeSlicingConfig: timeSlicingConfig "
+        "without an interval ends the process of driver gpu.nvidia.com on the node"
+    ),
+    remedy="Set interval, for example to Default, or remove timeSlicingConfig.",
+)
 CONFIG_OTHER_DRIVER = CODES.define(
     "ConfigOtherDriver",
     Severity.ERROR,
@@ -268,16 +284,33 @@ CONFIG_KIND_TWICE = CODES.define(
 )
 CONFIG_VERSION_UNKNOWN = CODES.define(
     "ConfigVersionUnknown",
-    Severity.WARNING,
+    Severity.ERROR,
     text=(
-        "A configuration has an apiVersion that Drawbridge does not know for the driver, so its "
-        "fields are not checked. It may be newer than the versions that Drawbridge knows."
+        "A configuration has an apiVersion that no known release of the driver decodes. The driver "
+        "and its own webhook refuse it, so the pod never starts. Its fields are not checked."
     ),
     example=(
         "spec.devices.config[0].opaque.parameters.apiVersion: resource.nvidia.com/v1 is not a "
         "version that Drawbridge knows for gpu.nvidia.com: resource.nvidia.com/v1beta1"
     ),
-    remedy="Compare the version with the documentation of the installed driver.",
+    remedy=(
+        "Use a version that the installed driver decodes. If the driver is newer than Drawbridge "
+        "and decodes it, set `findings: {ConfigVersionUnknown: warn}` in the configuration."
+    ),
+)
+CONFIG_ON_MAIN_REQUEST = CODES.define(
+    "ConfigOnMainRequest",
+    Severity.WARNING,
+    text=(
+        "A configuration names a request with alternatives, but none of the alternatives. By the "
+        "API it applies to all of them. The known drivers compare the whole name of what was "
+        "allocated, such as gpu/large, and ignore it without a message."
+    ),
+    example=(
+        "spec.devices.config[0].requests[0]: driver gpu.nvidia.com ignores a configuration for "
+        "gpu, which has alternatives"
+    ),
+    remedy="Name the alternatives, in the form of request/alternative.",
 )
 CONFIG_NEEDS_GATE = CODES.define(
     "ConfigNeedsGate",

@@ -1,8 +1,8 @@
 """Compares the opaque configurations of claims and classes with what known drivers decode.
 
 A driver decodes its configurations when it prepares a claim, long after the objects are applied.
-Drivers without a table are not checked. What a known version of a driver refuses is an error;
-anything that a newer version may know is a warning.
+Drivers without a table are not checked. What no known version of a driver accepts is an error;
+what depends on the settings of the driver, which the cluster does not show, is a warning.
 """
 
 import functools
@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from drawbridge.dra.claim import Choice, Config, Devices, refers_to, request_choices
+from drawbridge.dra.claim import Choice, Config, Devices, Request, refers_to, request_choices
 from drawbridge.dra.classes import KIND, ClassConfig, DeviceClass
 from drawbridge.dra.decode import QuantityDecoder
 from drawbridge.dra.decode_errors import Schema, convert, describe_value
+from drawbridge.dra.fatal_configs import find_fatal_configs
 from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Code, Finding
@@ -43,6 +44,8 @@ class _Decoded(NamedTuple):
 def check_class_configs(each: DeviceClass) -> Iterator[Finding]:
     """Report configurations of a class that their driver does not decode or refuses."""
     about = format_object_name(KIND, each.metadata)
+    for found in _check_fatal(each.spec.config, "spec"):
+        yield replace(found, object=about)
     for i, config in enumerate(each.spec.config):
         for found in _decode(config, i, f"spec.config[{i}]")[1]:
             yield replace(found, object=about)
@@ -61,6 +64,7 @@ def check_opaque_configs(
 
 
 def _check_devices(devices: Devices, path: str, context: JudgeContext) -> Iterator[Finding]:
+    yield from _check_fatal(devices.config, path)
     decoded: list[_Decoded] = []
     choices = [each for request in devices.requests for each in request_choices(request)]
     drivers = _RequestDrivers(choices, context)
@@ -70,9 +74,16 @@ def _check_devices(devices: Devices, path: str, context: JudgeContext) -> Iterat
         if decoded_config is not None:
             decoded.append(decoded_config)
             yield from _check_used(decoded_config, config, choices, drivers)
+            yield from _check_main_requests(decoded_config, config, devices.requests)
             yield from _check_admin_access(decoded_config, config, choices)
     for choice in choices:
         yield from _check_kinds(choice, decoded, devices.config, drivers)
+
+
+def _check_fatal(configs: Sequence[Config | ClassConfig], path: str) -> Iterator[Finding]:
+    for fatal in find_fatal_configs(configs):
+        at = f"{path}.config[{fatal.number}].{fatal.path}"
+        yield codes.CONFIG_ENDS_DRIVER.at(at, fatal.message)
 
 
 class _RequestDrivers:
@@ -207,6 +218,23 @@ def _check_used(
             "configuration has no effect"
         )
         yield codes.CONFIG_UNUSED.at(f"{decoded.path}.opaque.driver", message)
+
+
+def _check_main_requests(
+    decoded: _Decoded, config: Config, requests: Sequence[Request]
+) -> Iterator[Finding]:
+    """Report a request with alternatives that a configuration names without one of them.
+
+    All drivers with a table compare whole names only.
+    """
+    alternatives = {each.name for each in requests if each.first_available}
+    for i, name in enumerate(config.requests):
+        if name in alternatives:
+            message = (
+                f"driver {decoded.driver.name} ignores a configuration for {name}, which has "
+                "alternatives"
+            )
+            yield codes.CONFIG_ON_MAIN_REQUEST.at(f"{decoded.path}.requests[{i}]", message)
 
 
 def _check_admin_access(
