@@ -9,7 +9,8 @@ from typing import Final, Literal
 
 from msgspec import field
 
-from drawbridge.dra.decode_errors import describe_value
+from drawbridge.dra.decode_errors import describe_choice, describe_value
+from drawbridge.dra.formats import check_label_value
 from drawbridge.dra.quantity import Quantity
 from drawbridge.judge.driver_configs.model import (
     ConfigDriver,
@@ -21,9 +22,19 @@ from drawbridge.judge.driver_configs.model import (
 
 _VERSIONS: Final = ("resource.nvidia.com/v1beta1",)
 _PROJECT: Final = "dra-driver-nvidia-gpu"
-_COMMITS: Final = ("06756cbb", "1b3fb8ac", "c128a8b6", "6bc0df7b", "094807e4", "49fabdf0")
+_COMMITS: Final = (
+    "v0.4.1",
+    "v0.5.0",
+    "06756cbb",
+    "1b3fb8ac",
+    "c128a8b6",
+    "6bc0df7b",
+    "094807e4",
+    "49fabdf0",
+)
 _TIME_SLICING: Final = "TimeSlicing"
 _GATES: Final = {_TIME_SLICING: "TimeSlicingSettings", "MPS": "MPSSupport"}
+_INTERVALS: Final = ("Default", "Short", "Medium", "Long")
 _MEBIBYTE: Final = 1024 * 1024
 _UUID_PREFIXES: Final = ("GPU-", "MIG-")
 # An allocation has at most 32 devices, so no index is higher.
@@ -32,7 +43,7 @@ _MAX_PERCENTAGE: Final = 100
 
 
 class _TimeSlicingConfig(ConfigFields, frozen=True):
-    interval: Literal["Default", "Short", "Medium", "Long"] | None = None
+    interval: str | None = None
 
 
 class _MpsConfig(ConfigFields, frozen=True):
@@ -62,7 +73,8 @@ class _MigDeviceConfig(TypedConfig, frozen=True):
 
 
 class _Iommu(ConfigFields, frozen=True):
-    backend_policy: Literal["LegacyOnly", "PreferIommuFD"] | None = None
+    # The driver replaces an empty policy by its default.
+    backend_policy: Literal["LegacyOnly", "PreferIommuFD", ""] | None = None
     enable_api_device: bool | None = field(default=None, name="enableAPIDevice")
 
 
@@ -85,6 +97,7 @@ def _refused_sharing(config: _GpuConfig | _MigDeviceConfig) -> Iterator[ConfigPr
         return
     if isinstance(sharing, _GpuSharing):
         yield from _refused_combination(sharing)
+        yield from _refused_interval(sharing)
     if sharing.strategy != _TIME_SLICING and sharing.mps_config is not None:
         yield from _refused_limits(sharing.mps_config)
 
@@ -97,6 +110,17 @@ def _refused_combination(sharing: _GpuSharing) -> Iterator[ConfigProblem]:
     if sharing.strategy != _TIME_SLICING and sharing.time_slicing_config is not None:
         path, message = "sharing.timeSlicingConfig", "timeSlicingConfig must not be set with "
         yield ConfigProblem(path, f"{message}strategy {sharing.strategy}")
+
+
+def _refused_interval(sharing: _GpuSharing) -> Iterator[ConfigProblem]:
+    """Find an unknown interval; one that is missing is a question of `fatal_configs`."""
+    settings = sharing.time_slicing_config
+    interval = settings.interval if settings is not None else None
+    # With another strategy, the settings are refused as a whole.
+    if interval is None or interval in _INTERVALS or sharing.strategy != _TIME_SLICING:
+        return
+    message = f"interval {describe_choice(interval, _INTERVALS)}"
+    yield ConfigProblem("sharing.timeSlicingConfig.interval", message)
 
 
 def _refused_limits(config: _MpsConfig) -> Iterator[ConfigProblem]:
@@ -144,8 +168,13 @@ def _passthrough_gate(_: _VfioDeviceConfig) -> Iterator[ConfigProblem]:
 
 
 def _refused_domain(config: _ChannelConfig | _DaemonConfig) -> Iterator[ConfigProblem]:
+    # The driver uses it in the path of a folder and in a label of the node.
     if not config.domain_id:
         yield ConfigProblem("domainID", "domainID must not be empty")
+    elif problem := check_label_value(config.domain_id):
+        yield ConfigProblem(
+            "domainID", f"domainID is {describe_value(config.domain_id)}: {problem}"
+        )
 
 
 def _device_kinds(*gpu_types: str) -> tuple[ConfigKind, ...]:
