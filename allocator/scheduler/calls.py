@@ -24,6 +24,7 @@ from allocator.scheduler.protocol import (
     StatusReply,
     StatusRequest,
     UnreserveReply,
+    UnreserveRequest,
 )
 from allocator.scheduler.server import AllocatorCalls
 from drawbridge.ledger.pods import Pod
@@ -164,11 +165,15 @@ class SchedulerCalls:
         self._state.waiting.note_reservation(request.pod_uid, reserved=reply.reserved)
         return reply
 
-    def unreserve(self, request: PodReference) -> UnreserveReply:
+    def unreserve(self, request: UnreserveRequest) -> UnreserveReply:
         """Give a reservation back, and what is written for a pod that another one preempts."""
         decisions = self._decide()
+        is_victim = decisions.is_victim(request.pod_uid)
+        held = request.hold and not is_victim
+        if held and decisions.reservations.hold(request.pod_uid, self._now()):
+            return UnreserveReply()
         decisions.unreserve(request.pod_uid)
-        if decisions.is_victim(request.pod_uid):
+        if is_victim:
             # The scheduler has only stopped its binding: the pod is not deleted.
             self._start_release(request.pod_uid)
         self._changed.set()

@@ -16,7 +16,7 @@ from msgspec import Meta, field
 from drawbridge.dra.taints import Toleration
 from drawbridge.ledger.pods import NodeAffinity
 
-VERSION: Final = (1, 2)
+VERSION: Final = (1, 3)
 VERSION_TEXT: Final = ".".join(map(str, VERSION))
 HEADER: Final = "Drawbridge-Protocol"
 MAX_BODY_BYTES: Final = 4 << 20
@@ -180,9 +180,24 @@ class PodOnNode(_Message, frozen=True):
 
 
 class PodReference(_Message, frozen=True):
-    """The request of unreserve and postfilter."""
+    """The request of postfilter."""
 
     pod_uid: PodUID = field(name="podUID")
+
+
+class UnreserveRequest(_Message, frozen=True):
+    """Gives the reservation of a pod back."""
+
+    pod_uid: PodUID = field(name="podUID")
+    hold: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Whether the scheduler reserves the pod again at once, as at the end of a cycle "
+                "for a group that fits. Its devices are held for this time."
+            )
+        ),
+    ] = False
 
 
 class ReserveReply(_Message, frozen=True):
@@ -279,7 +294,7 @@ class ProtocolCall(NamedTuple):
 STATUS: Final = ProtocolCall("GET", "/v1/status", StatusRequest, StatusReply)
 PRE_FILTER: Final = ProtocolCall("POST", "/v1/prefilter", PreFilterRequest, PreFilterReply)
 RESERVE: Final = ProtocolCall("POST", "/v1/reserve", PodOnNode, ReserveReply)
-UNRESERVE: Final = ProtocolCall("POST", "/v1/unreserve", PodReference, UnreserveReply)
+UNRESERVE: Final = ProtocolCall("POST", "/v1/unreserve", UnreserveRequest, UnreserveReply)
 BIND: Final = ProtocolCall("POST", "/v1/bind", PodOnNode, BindReply)
 POST_FILTER: Final = ProtocolCall("POST", "/v1/postfilter", PodReference, PostFilterReply)
 PREEMPT: Final = ProtocolCall("POST", "/v1/preempt", PreemptRequest, PreemptReply)

@@ -48,6 +48,7 @@ from allocator.scheduler.protocol import (
     StatusRequest,
     StreamEvent,
     UnreserveReply,
+    UnreserveRequest,
     check_version,
     shorten_message,
 )
@@ -82,8 +83,8 @@ class AllocatorCalls(Protocol):
         """Reserve devices for a pod on a node."""
         ...
 
-    def unreserve(self, request: PodReference) -> UnreserveReply:
-        """Give a reservation back."""
+    def unreserve(self, request: UnreserveRequest) -> UnreserveReply:
+        """Give a reservation back, or hold it for a short time."""
         ...
 
     async def bind(self, request: PodOnNode) -> BindReply:
@@ -158,7 +159,7 @@ class _Handlers:
             (STATUS.method, STATUS.path): _with_body(StatusRequest, calls.status),
             (PRE_FILTER.method, PRE_FILTER.path): _with_body(PreFilterRequest, calls.prefilter),
             (RESERVE.method, RESERVE.path): _with_body(PodOnNode, calls.reserve),
-            (UNRESERVE.method, UNRESERVE.path): _with_body(PodReference, calls.unreserve),
+            (UNRESERVE.method, UNRESERVE.path): _with_body(UnreserveRequest, calls.unreserve),
             (BIND.method, BIND.path): _with_body_async(PodOnNode, calls.bind),
             (PREEMPT.method, PREEMPT.path): _with_body(PreemptRequest, calls.preempt),
             (POST_FILTER.method, POST_FILTER.path): _with_body_async(PodReference, calls.release),

@@ -27,6 +27,9 @@ from drawbridge.ledger.ledger import Reservation, ReservationRefusal, uid_of
 RESERVATION_SECONDS: Final = 30.0
 # How long a pod that is woken can count on the devices that were found for it.
 PROMISE_SECONDS: Final = 2.0
+# How long the devices of a pod are held between the end of the cycle for its group, where the
+# scheduler gives all members back, and the time when it reserves them one by one.
+HOLD_SECONDS: Final = 5.0
 MAX_EXPIRED: Final = 4096
 
 
@@ -196,6 +199,15 @@ class ReservedPods:
         if reserved.promised:
             reserved = msgspec.structs.replace(reserved, promised=False, since=now)
         self._extend(reserved, now)
+
+    def hold(self, pod_uid: str, now: float) -> bool:
+        """Make a reservation a promise for a short time; False if there is none to hold."""
+        reserved = self._pods.get(pod_uid)
+        if reserved is None or reserved.writing:
+            return False
+        until = now + HOLD_SECONDS
+        self._pods[pod_uid] = msgspec.structs.replace(reserved, promised=True, until=until)
+        return True
 
     def renew(self, pod_uids: Iterable[str], now: float) -> None:
         """Extend the reservations of the pods that the scheduler holds.

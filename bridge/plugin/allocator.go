@@ -54,7 +54,7 @@ func (a *allocator) reserve(ctx context.Context, request protocol.PodOnNode) (re
 	return reply, err
 }
 
-func (a *allocator) unreserve(ctx context.Context, request protocol.PodReference) error {
+func (a *allocator) unreserve(ctx context.Context, request protocol.UnreserveRequest) error {
 	return a.call(ctx, a.limit(), func(ctx context.Context) error {
 		return a.client.Unreserve(ctx, request)
 	})

@@ -53,6 +53,7 @@ type Plugin struct {
 	cluster    cluster
 	allocator  *allocator
 	preemption *nodePreemption
+	groups     *framework.Groups
 	// everyNode holds the pods for which a short list of nodes was not enough.
 	everyNode *podSet
 	// unanswered holds the pods that were refused because the allocator did not answer.
@@ -75,6 +76,7 @@ func New(ctx context.Context, configuration runtime.Object, handle framework.Han
 	}
 	p := newPlugin(args, caches, protocol.NewClient(args.Socket), clock.RealClock{})
 	p.preemption = newNodePreemption(p, handle)
+	p.groups = framework.NewGroups(handle)
 	watch := &watch{plugin: p, clock: clock.RealClock{}, end: endProcess}
 	go watch.followEvents(ctx)
 	go watch.followStatus(ctx)

@@ -36,6 +36,9 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		}
 	}
 	switch {
+	case found.preemptible && groupOf(pod) != "":
+		// A victim for one member is a victim for nothing while the others do not fit.
+		return nil, stop("preemption: not for single members of a group")
 	case found.preemptible:
 		return p.preemption.preempt(ctx, state, pod)
 	case len(found.scores) == 0:

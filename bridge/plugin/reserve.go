@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"drawbridge.dev/bridge/framework"
 	"drawbridge.dev/bridge/protocol"
 )
 
@@ -15,6 +16,9 @@ import (
 func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	if readState(state) == nil {
 		return nil
+	}
+	if framework.InGroupCycle(state) {
+		framework.ReserveMember(state)
 	}
 	reply, err := p.allocator.reserve(ctx, protocol.PodOnNode{PodUID: string(pod.UID), Node: node})
 	if err != nil {
@@ -30,13 +34,17 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	return nil
 }
 
-// Unreserve takes the promise back. The allocator lets a promise expire, so a failure is only logged.
+// Unreserve takes the promise back. At the end of a cycle for a group that fits, the allocator holds
+// the devices until the scheduler reserves the pod again. It lets a promise expire, so a failure is
+// only logged.
 func (p *Plugin) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	if readState(state) == nil {
 		return
 	}
 	p.held.remove(pod.UID)
-	err := p.allocator.unreserve(ctx, protocol.PodReference{PodUID: string(pod.UID)})
+	request := protocol.UnreserveRequest{PodUID: string(pod.UID)}
+	request.Hold = framework.InGroupCycle(state) && p.groups.HasQuorum(state, pod)
+	err := p.allocator.unreserve(ctx, request)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("The reservation is left to expire", "pod", klog.KObj(pod), "reason", err)
 	}

@@ -82,8 +82,8 @@ func (c *Client) Reserve(ctx context.Context, request PodOnNode) (*ReserveReply,
 	return reply, c.call(ctx, http.MethodPost, reservePath, request, reply)
 }
 
-// Unreserve takes the promise back.
-func (c *Client) Unreserve(ctx context.Context, request PodReference) error {
+// Unreserve takes the promise back, or has it held for a short time.
+func (c *Client) Unreserve(ctx context.Context, request UnreserveRequest) error {
 	return c.call(ctx, http.MethodPost, unreservePath, request, &struct{}{})
 }
 

@@ -90,9 +90,16 @@ type PodOnNode struct {
 	Node   string `json:"node"`
 }
 
-// PodReference is the request of unreserve and postfilter.
+// PodReference is the request of postfilter.
 type PodReference struct {
 	PodUID string `json:"podUID"`
+}
+
+// UnreserveRequest takes the promise for a pod back.
+type UnreserveRequest struct {
+	PodUID string `json:"podUID"`
+	// Hold is true if the scheduler reserves the pod again at once. An allocator of 1.2 does not read it.
+	Hold bool `json:"hold"`
 }
 
 // ReserveReply says whether the devices are promised to the pod.

@@ -7,7 +7,7 @@ import (
 )
 
 // Version is the version that this client speaks.
-const Version = "1.2"
+const Version = "1.3"
 
 // VersionError says that the allocator speaks another version.
 type VersionError struct {

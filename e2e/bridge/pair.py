@@ -23,7 +23,7 @@ from e2e.installed.manifest import JSON
 from e2e.installed.replica import Replica
 
 _STATUS = (
-    b"GET /v1/status HTTP/1.1\r\nHost: allocator\r\nDrawbridge-Protocol: 1.2\r\n"
+    b"GET /v1/status HTTP/1.1\r\nHost: allocator\r\nDrawbridge-Protocol: 1.3\r\n"
     b"Connection: close\r\n\r\n"
 )
 # Sets the host name of the new namespace and becomes the program.

@@ -28,6 +28,7 @@ from allocator.scheduler.protocol import (
     ProtocolError,
     SchedulingPod,
     StatusRequest,
+    UnreserveRequest,
 )
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.reserved_pods import RESERVATION_SECONDS, HoldLimits
@@ -281,7 +282,7 @@ class SimulatedPair:
             await self.calls.release(PodReference(pod_uid=pod.uid))
         elif self.calls.reserve(PodOnNode(pod_uid=pod.uid, node=node)).reserved:
             if choice < 0.1:
-                self.calls.unreserve(PodReference(pod_uid=pod.uid))
+                self.calls.unreserve(UnreserveRequest(pod_uid=pod.uid))
             else:
                 self._spawn(self._bind(pod.uid, node, self.term))
 
@@ -315,7 +316,7 @@ class SimulatedPair:
         with contextlib.suppress(ProtocolError):
             if is_alive:
                 await self.calls.bind(PodOnNode(pod_uid=uid, node=node))
-            self.calls.unreserve(PodReference(pod_uid=uid))
+            self.calls.unreserve(UnreserveRequest(pod_uid=uid))
         self._binding[uid] -= 1
 
     async def _hold(self, uid: str, term: Term | None) -> bool:

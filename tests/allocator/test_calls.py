@@ -21,6 +21,7 @@ from allocator.scheduler.protocol import (
     PreFilterRequest,
     SchedulingPod,
     StatusRequest,
+    UnreserveRequest,
 )
 from allocator.state.reserved_pods import RESERVATION_SECONDS
 from drawbridge.cel.environment import Program
@@ -189,7 +190,7 @@ async def test_a_pod_whose_reservation_ended_is_bound_if_the_devices_are_still_f
             process.calls.prefilter(request("q", 1))
             assert process.calls.reserve(PodOnNode(pod_uid="q", node="n1")).reserved
         case "unreserved":
-            process.calls.unreserve(PodReference(pod_uid="p"))
+            process.calls.unreserve(UnreserveRequest(pod_uid="p"))
         case "filtered":
             process.calls.prefilter(request("p", 1))
     assert (await process.calls.bind(node)).bound is (meanwhile == "nothing")
@@ -256,9 +257,9 @@ async def test_what_is_written_for_a_victim_whose_binding_is_cancelled_is_taken_
     process = FakeProcess(contest.cluster)
     process.may_release.set()
     assert contest.victims("high") == ["victim"]
-    process.calls.unreserve(PodReference(pod_uid="other"))
+    process.calls.unreserve(UnreserveRequest(pod_uid="other"))
     assert process.released == []
-    process.calls.unreserve(PodReference(pod_uid="victim"))
+    process.calls.unreserve(UnreserveRequest(pod_uid="victim"))
     await process.run_until(lambda: process.released)
     assert process.released == ["victim"]
 

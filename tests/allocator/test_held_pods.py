@@ -5,7 +5,12 @@ from typing import NamedTuple
 
 import pytest
 
-from allocator.state.reserved_pods import PROMISE_SECONDS, RESERVATION_SECONDS, HoldLimits
+from allocator.state.reserved_pods import (
+    HOLD_SECONDS,
+    PROMISE_SECONDS,
+    RESERVATION_SECONDS,
+    HoldLimits,
+)
 from tests.allocator.clusters import Cluster, claim, pod
 
 HOUR = 3600
@@ -140,3 +145,25 @@ def test_a_namespace_holds_a_limited_number_of_devices_for_a_long_time(case: Cei
     assert all(at >= 2 * RESERVATION_SECONDS for at in ended.values())
     held = sum(count for uid, (_, count) in zip(names, case.pods, strict=True) if uid in case.stay)
     assert reservations.count_renewed_devices(100.0) == held == len(cluster.held())
+
+
+def test_the_end_of_a_cycle_for_a_group_holds_the_devices_of_a_member_for_a_moment() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    assert cluster.decisions.reservations.hold("p", cluster.now)
+    assert cluster.nodes("q", claim("d")) == []
+    assert cluster.decisions.expire(HOLD_SECONDS - 0.1) == ()
+    assert cluster.decisions.expire(HOLD_SECONDS) == ("p",)
+    assert cluster.nodes("q", claim("d")) == ["n1"]
+
+
+def test_a_member_that_is_reserved_again_is_held_no_more() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    cluster.decisions.reservations.hold("p", cluster.now)
+    assert not cluster.reserve("p", "n1")
+    assert cluster.decisions.expire(HOLD_SECONDS) == ()
+
+
+def test_a_pod_without_a_reservation_is_not_held() -> None:
+    assert not Cluster(n1=1).decisions.reservations.hold("p", 0.0)

@@ -1,0 +1,91 @@
+//go:build !kubernetes134 && !kubernetes135
+
+package framework
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	schedulinglisters "k8s.io/client-go/listers/scheduling/v1alpha2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+)
+
+const quorumKey fwk.StateKey = "DrawbridgeQuorum"
+
+// quorum says whether enough members of a group fit in the cycle for the group.
+type quorum bool
+
+// Clone returns the value itself.
+func (q quorum) Clone() fwk.StateData {
+	return q
+}
+
+// Groups reads the groups that the scheduler itself schedules as gangs.
+type Groups struct {
+	handle Handle
+	// groups is nil while the API server does not serve them.
+	groups schedulinglisters.PodGroupLister
+}
+
+// NewGroups is called before the informers of the scheduler start, which then include the groups.
+func NewGroups(handle Handle) *Groups {
+	groups := &Groups{handle: handle}
+	if utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload) {
+		groups.groups = handle.SharedInformerFactory().Scheduling().V1alpha2().PodGroups().Lister()
+	}
+	return groups
+}
+
+// GroupName returns the name of the scheduler's group of a pod, or "".
+func GroupName(pod *v1.Pod) string {
+	if pod.Spec.SchedulingGroup == nil || pod.Spec.SchedulingGroup.PodGroupName == nil {
+		return ""
+	}
+	return *pod.Spec.SchedulingGroup.PodGroupName
+}
+
+// MinCount returns how many members of the group of a pod must run together; 0 if the group is no gang.
+func (g *Groups) MinCount(pod *v1.Pod) (int, error) {
+	if g == nil || g.groups == nil {
+		return 0, nil
+	}
+	group, err := g.groups.PodGroups(pod.Namespace).Get(GroupName(pod))
+	if err != nil {
+		return 0, fmt.Errorf("read the PodGroup of the pod: %w", err)
+	}
+	if group.Spec.SchedulingPolicy.Gang == nil {
+		return 0, nil
+	}
+	return int(group.Spec.SchedulingPolicy.Gang.MinCount), nil
+}
+
+// InGroupCycle returns whether the members of the pod's group are scheduled together now. The scheduler
+// reserves all of them, gives all of them back, and reserves those that fit again outside such a cycle.
+func InGroupCycle(state fwk.CycleState) bool {
+	return state.IsPodGroupSchedulingCycle()
+}
+
+// ReserveMember is called when a member is reserved in a cycle for its group.
+func ReserveMember(state fwk.CycleState) {
+	state.GetPodGroupSchedulingCycle().Delete(quorumKey)
+}
+
+// HasQuorum returns whether enough members fit in the cycle for the group, so that they are reserved
+// again. The scheduler gives members back one after the other: only the first call counts them.
+func (g *Groups) HasQuorum(state fwk.CycleState, pod *v1.Pod) bool {
+	cycle := state.GetPodGroupSchedulingCycle()
+	if data, err := cycle.Read(quorumKey); err == nil {
+		found, _ := data.(quorum)
+		return bool(found)
+	}
+	minCount, err := g.MinCount(pod)
+	if err != nil {
+		return false
+	}
+	group, err := g.handle.SnapshotSharedLister().PodGroupStates().Get(pod.Namespace, GroupName(pod))
+	found := err == nil && group.ScheduledPodsCount() >= minCount
+	cycle.Write(quorumKey, quorum(found))
+	return found
+}

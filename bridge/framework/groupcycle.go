@@ -1,0 +1,22 @@
+//go:build kubernetes134 || kubernetes135
+
+package framework
+
+import (
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// InGroupCycle returns whether the members of the pod's group are scheduled together now, which this
+// version does not do.
+func InGroupCycle(fwk.CycleState) bool {
+	return false
+}
+
+// ReserveMember is called when a member is reserved in a cycle for its group.
+func ReserveMember(fwk.CycleState) {}
+
+// HasQuorum returns whether enough members fit in the cycle for the group.
+func (g *Groups) HasQuorum(fwk.CycleState, *v1.Pod) bool {
+	return false
+}
