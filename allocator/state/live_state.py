@@ -41,7 +41,8 @@ from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
-from drawbridge.ledger.audit import find_conflicts, find_excessive_marks
+from drawbridge.ledger.audit import find_excessive_marks
+from drawbridge.ledger.conflicts import find_conflicts
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
@@ -268,12 +269,13 @@ class LiveState:
 
     def _report_conflicts(self, claim: Claim) -> None:
         state, uid = self.decisions.state, claim.metadata.uid
-        for finding in find_conflicts(state.ledger, uid):
-            self._report(finding, claim)
         record = state.ledger.claims.get(uid)
-        for finding in (
-            find_excessive_marks(record, state.planner.world().inventory) if record else ()
-        ):
+        if record is None:
+            return
+        inventory = state.planner.world().inventory
+        for finding in find_conflicts(state.ledger, inventory, uid):
+            self._report(finding, claim)
+        for finding in find_excessive_marks(record, inventory):
             self._report(finding, claim)
 
     # --- the current decisions, for the writes ---

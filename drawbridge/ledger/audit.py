@@ -8,7 +8,7 @@ from drawbridge.ledger.ledger import DeviceID, Ledger
 from a driver that changed its slices. The audit reports both and changes nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.dra.compatibility import (
@@ -46,31 +46,8 @@ def audit(
     return tuple(_audit(ledger, world, claims))
 
 
-def find_conflicts(ledger: Ledger, claim_uid: str) -> Iterator[Finding]:
-    """Yield one finding for each device of a claim that another claim holds as well.
-
-    The fence keeps other schedulers from the owned pools. Where it is missing or was removed, a
-    double allocation cannot be prevented, only reported.
-    """
-    record = ledger.claims.get(claim_uid)
-    for hold in record.holds if record and record.allocation else ():
-        device = DeviceID(hold.pool, hold.device)
-        holders = {
-            uid: holds
-            for uid, holds in ledger.holders(device).items()
-            if _is_allocated(ledger, uid)
-        }
-        shared = all(each.shared for holds in holders.values() for each in holds)
-        if len(holders) > 1 and not shared:
-            names = sorted(ledger.claims[uid].name for uid in holders)
-            yield codes.DEVICE_HELD_TWICE.at(
-                "status.allocation",
-                f"held by {' and '.join(names)}",
-                object=f"Device/{device.pool.driver}/{device.pool.name}/{device.name}",
-            )
-
-
-def _is_allocated(ledger: Ledger, uid: str) -> bool:
+def is_allocated(ledger: Ledger, uid: str) -> bool:
+    """Return whether a claim has an allocation."""
     record = ledger.claims.get(uid)
     return record is not None and record.allocation is not None
 
@@ -84,7 +61,7 @@ def _audit(ledger: Ledger, world: World | None, claims: Iterable[Claim]) -> Iter
         holders = {
             uid: holds
             for uid, holds in ledger.holders(device).items()
-            if uid not in ledger.claims or uid in ledger.reservations or _is_allocated(ledger, uid)
+            if uid not in ledger.claims or uid in ledger.reservations or is_allocated(ledger, uid)
         }
         if not holders:
             continue
@@ -218,19 +195,24 @@ def _check_devices(
         if shared and not device.allow_multiple_allocations:
             message = f"{_claim_names(ledger, holders)} hold shares of an exclusive device"
             yield codes.DEVICE_NOT_SHARED.at("", message, object=about)
-        consumed = ledger.view().use(pool).shares.get(name, {})
-        for capacity, amount in consumed.items():
-            has = device.capacity.get(capacity)
-            if has is not None and has.value < amount:
-                message = f"claims consume {amount} of {capacity}, but the device has {has.value}"
-                yield codes.CAPACITY_EXCEEDED.at("", message, object=about)
+        yield from find_exceeded_capacity(ledger, pool, device)
 
 
-def _check_counters_and_groups(
-    pool: PoolID, current: PublishedPool, held: Mapping[str, Candidate], unset: UnsetGroups
+def find_exceeded_capacity(ledger: Ledger, pool: PoolID, device: Device) -> Iterator[Finding]:
+    """Yield one finding for each capacity of which shares consume more than the device has."""
+    consumed = ledger.view().use(pool).shares.get(device.name, {})
+    for capacity, amount in consumed.items():
+        has = device.capacity.get(capacity)
+        if has is not None and has.value < amount:
+            message = f"claims consume {amount} of {capacity}, but the device has {has.value}"
+            about = _device_name(DeviceID(pool, device.name))
+            yield codes.CAPACITY_EXCEEDED.at("", message, object=about)
+
+
+def find_overdrawn_counters(
+    pool: PoolID, current: PublishedPool, held: Container[str]
 ) -> Iterator[Finding]:
-    """Check counters and groups against the slices; marks affect only the solver."""
-    about = f"Pool/{pool.driver}/{pool.name}"
+    """Yield one finding for each counter of which held devices consume more than its total."""
     counters = available_counters(current.counter_sets, current.devices.values(), held)
     for counter_set, counter in sorted(counters.over_committed):
         has = current.counter_sets[counter_set].counters[counter].value
@@ -239,7 +221,16 @@ def _check_counters_and_groups(
             f"allocated devices consume {over / 10**9:g} more of counter {counter} of "
             f"{counter_set} than its total of {has}"
         )
+        about = f"Pool/{pool.driver}/{pool.name}"
         yield codes.COUNTER_OVERDRAWN.at("", message, object=about)
+
+
+def _check_counters_and_groups(
+    pool: PoolID, current: PublishedPool, held: Mapping[str, Candidate], unset: UnsetGroups
+) -> Iterator[Finding]:
+    """Check counters and groups against the slices; marks affect only the solver."""
+    yield from find_overdrawn_counters(pool, current, held)
+    about = f"Pool/{pool.driver}/{pool.name}"
     conflicting_sets: dict[str, None] = {}
     group_states: dict[str, GroupState] = {}
     for name in sorted(held):

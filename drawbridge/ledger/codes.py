@@ -31,6 +31,19 @@ DEVICE_HELD_TWICE = CODES.define(
         "Use one scheduler for this pool."
     ),
 )
+DEVICE_ELSEWHERE = CODES.define(
+    "DeviceElsewhere",
+    Severity.ERROR,
+    text=(
+        "A claim is allocated for one node, but its devices are of another node. A driver that "
+        "reads only the name of the device prepares a device that another claim may hold."
+    ),
+    example=(
+        "Pool/gpu.nvidia.com/node-2: the claim is allocated for node node-1, but pool node-2 is of "
+        "node node-2"
+    ),
+    remedy="Delete the pod. Find out who wrote the allocation: no scheduler does.",
+)
 CAPACITY_EXCEEDED = CODES.define(
     "CapacityExceeded",
     Severity.ERROR,

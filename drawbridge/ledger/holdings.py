@@ -18,13 +18,17 @@ MAX_COUNTERS: Final = 256
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """One device or one share of it; `marked_draw` holds the counters recorded in the mark."""
+    """One device or one share of it; `marked_draw` holds the counters recorded in the mark.
+
+    `share` is the ID of the share.
+    """
 
     pool: PoolID
     device: str
     shared: bool = False
     consumed: Amounts = {}
     marked_draw: tuple[CounterUse, ...] = ()
+    share: str = ""
 
 
 def read_holds(
@@ -67,9 +71,9 @@ def _read_hold(result: AllocationResult, marked: MarkedDevice | None, *, sharing
     pool = PoolID(result.driver, result.pool)
     shared = sharing and result.share_id is not None
     consumed = result.consumed_capacity if shared else {}
-    if marked is None:
-        return Hold(pool, result.device, shared, consumed)
-    return Hold(pool, result.device, shared, consumed, _read_marked_draw(marked))
+    share = result.share_id or "" if shared else ""
+    draw = () if marked is None else _read_marked_draw(marked)
+    return Hold(pool, result.device, shared, consumed, draw, share)
 
 
 def _read_marked_draw(marked: MarkedDevice) -> tuple[CounterUse, ...]:

@@ -4,9 +4,11 @@ import pytest
 
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import Counter, CounterUse
+from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.quantity import parse
 from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, MarkedDevice, format_mark
-from drawbridge.ledger.audit import audit, find_conflicts
+from drawbridge.ledger.audit import audit
+from drawbridge.ledger.conflicts import find_conflicts
 from drawbridge.ledger.holdings import read_marked_holds
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
 from drawbridge.solver.world import View
@@ -183,7 +185,8 @@ def test_a_marked_claim_holds_no_device_twice() -> None:
     ledger.observe(marked(5, "x"))
     ledger.hold_marked(marked(5, "x"))
     assert not audit(ledger)
-    assert not [*find_conflicts(ledger, "a"), *find_conflicts(ledger, "b")]
+    for uid in "ab":
+        assert not [*find_conflicts(ledger, build_inventory([]), uid)]
     ledger.observe_deletion("b", "6")
     assert held(ledger) == {"x": ["a"]}
 
