@@ -1,6 +1,6 @@
 """Runs scenarios on real control planes, measures one, or starts one to play with.
 
-    python -m e2e [smoke|full|compat|chaos|node|timings|rates|list] [-k PART]
+    python -m e2e [smoke|full|compat|chaos|node|drivers|timings|rates|list] [-k PART]
         [--kubernetes VERSION] [--image]
     python -m e2e soak [--minutes N] [--seed S] [--nodes N]
     python -m e2e play [--nodes simulated|real] [--bridge]
@@ -71,8 +71,8 @@ def main() -> int:
         if kind not in (SIMULATED, REAL):
             parser.error(f"--nodes of play must be {SIMULATED} or {REAL}, not {kind}")
         return play(kind, bridge=arguments.bridge)
-    if arguments.what == "node":
-        return run_node_suite(arguments.part)
+    if arguments.what in ("node", "drivers"):
+        return run_node_suite(arguments.what, arguments.part)
     counts = run_suite(arguments.what, arguments.part, arguments.kubernetes)
     print_line(summary(counts))
     return 1 if counts["failed"] else 0

@@ -7,11 +7,12 @@ and gcc. The folder `nvfm` beside a pin takes the place of a module that no prox
 """
 
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from e2e.controlplane.build import cache_name, compile_program
+from e2e.controlplane.build import cache_name, compile_program, go_version
 from e2e.realnodes.build import NoProgramsError
 
 HERE = Path(__file__).parent
@@ -54,6 +55,14 @@ def folder(pin: str) -> Path:
     """Return the folder of what this pin and this Go build."""
     module = HERE / pin
     return CACHE / cache_name(pin, module, *sorted((module / "nvfm").rglob("*.go")))
+
+
+def sources(pin: str, module: str) -> Path:
+    """Return the folder with the sources of a module that a pin requires."""
+    go_version()
+    words = ("go", "list", "-mod=readonly", "-m", "-f", "{{.Path}} {{.Dir}}", module)
+    done = subprocess.run(words, check=True, capture_output=True, text=True, cwd=HERE / pin)
+    return Path(done.stdout.split()[-1])
 
 
 def build(*pins: str) -> list[Path]:

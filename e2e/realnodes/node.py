@@ -111,7 +111,7 @@ class RealNode:
         self.wait(self.mounted, "node")
         (first,) = children(self.processes["node"].child.pid)
         self.inside = first
-        self._start("containerd", "containerd", "-c", self.path("containerd.toml"))
+        self.start_program("containerd", "containerd", "-c", self.path("containerd.toml"))
 
     def runtime_answers(self) -> bool:
         """Return whether containerd answers."""
@@ -123,11 +123,11 @@ class RealNode:
         self.wait(self.runtime_answers, "containerd")
         self.start_kubelet()
         proxy = self.programs.kubernetes / "kube-proxy"
-        self._start("kube-proxy", proxy, f"--config={self.path('proxy.json')}")
+        self.start_program("kube-proxy", proxy, f"--config={self.path('proxy.json')}")
 
     def start_kubelet(self) -> None:
         """Start the kubelet; may be called again after it was killed."""
-        self._start(
+        self.start_program(
             "kubelet",
             self.programs.kubernetes / "kubelet",
             f"--config={self.path('kubelet.json')}",
@@ -178,7 +178,8 @@ class RealNode:
         done = subprocess.run(self._command(*words), check=True, capture_output=True, text=True)
         return done.stdout
 
-    def _start(self, name: str, *words: str | Path) -> None:
+    def start_program(self, name: str, *words: str | Path) -> None:
+        """Start a program that the rig watches; its log is named after it."""
         log = self.path(f"{name}.log")
         self.processes[name] = Process(f"{self.name} {name}", self._command(*words), log)
 

@@ -5,7 +5,7 @@ What asks for devices stays: limits, annotations, labels, schedulers, node selec
 
 from typing import Any
 
-from e2e.realnodes.stage import container
+from e2e.realnodes.stage import PRINT, container
 
 GRACE_SECONDS = 2
 # A node of the rig is small, and no other program listens, mounts or is asked here.
@@ -23,17 +23,19 @@ PROGRAM = (
 )
 
 
-def runnable(value: Any) -> Any:  # noqa: ANN401  # JSON
+def runnable(value: Any, says: str = PRINT) -> Any:  # noqa: ANN401  # JSON
     """Return a document whose containers print what they have, wherever it has containers."""
     if isinstance(value, list):
-        return [runnable(item) for item in value]
+        return [runnable(item, says) for item in value]
     if not isinstance(value, dict):
         return value
-    changed = {name: runnable(item) for name, item in value.items()}
+    changed = {name: runnable(item, says) for name, item in value.items()}
     if isinstance(value.get("containers"), list):
-        changed["containers"] = [_container(each) for each in value["containers"]]
+        changed["containers"] = [_container(each, says) for each in value["containers"]]
         first = value.get("initContainers", [])
-        changed["initContainers"] = [_container(each, ends=not _stays(each)) for each in first]
+        changed["initContainers"] = [
+            _container(each, says, ends=not _stays(each)) for each in first
+        ]
         changed["terminationGracePeriodSeconds"] = GRACE_SECONDS
         for name in ("volumes", "imagePullSecrets"):
             changed.pop(name, None)
@@ -46,7 +48,7 @@ def _stays(init: dict[str, Any]) -> bool:
     return init.get("restartPolicy") == "Always"
 
 
-def _container(one: dict[str, Any], *, ends: bool = False) -> dict[str, Any]:
+def _container(one: dict[str, Any], says: str, *, ends: bool = False) -> dict[str, Any]:
     kept = {name: item for name, item in one.items() if name not in PROGRAM}
     resources = {
         kind: {name: size for name, size in sizes.items() if not _is_size(name)}
@@ -54,7 +56,7 @@ def _container(one: dict[str, Any], *, ends: bool = False) -> dict[str, Any]:
         else sizes
         for kind, sizes in one.get("resources", {}).items()
     }
-    return {**kept, **container(ends=ends), "resources": resources}
+    return {**kept, **container(ends=ends, says=says), "resources": resources}
 
 
 def _is_size(name: str) -> bool:

@@ -21,7 +21,6 @@ def containerd(root: Path, network: Path, plugins: Path, runc: Path) -> str:
     return f"""version = 4
 root = '{root}'
 state = '{CONTAINERD_SOCKET.parent}'
-disabled_plugins = ['io.containerd.nri.v1.nri']
 [{cri}.images'.pinned_images]
   sandbox = '{PAUSE}'
 [{cri}.runtime']

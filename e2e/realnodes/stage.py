@@ -37,9 +37,9 @@ class Printed:
     nodes: tuple[str, ...]
 
 
-def container(*, ends: bool = False, **more: Any) -> JSON:  # noqa: ANN401  # fields of a container
+def container(*, ends: bool = False, says: str = PRINT, **more: Any) -> JSON:  # noqa: ANN401  # fields of a container
     """Return fields of a container that prints what it has, and stays unless it `ends`."""
-    script = PRINT if ends else f"{PRINT}; {KEEP}"
+    script = says if ends else f"{says}; {KEEP}"
     return {"image": BUSYBOX, "command": ["sh", "-c", script], **more}
 
 
@@ -57,6 +57,7 @@ class RealStage(Stage):
     """One scenario's part of a cluster with real nodes, which are those of the rig in order."""
 
     fleet: RealFleet
+    says = PRINT
 
     def __init__(self, name: str, version: str, fleet: RealFleet) -> None:
         super().__init__(name, version, fleet.client, fleet, fleet.rig.plane)
@@ -106,7 +107,7 @@ class RealStage(Stage):
         """Return a pod whose containers print what they have."""
         pod = super().pod_object(name, **spec)
         for declared in pod["spec"]["containers"]:
-            declared.update(container())
+            declared.update(container(says=self.says))
         return pod
 
     def deployment(self, name: str, replicas: int, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec

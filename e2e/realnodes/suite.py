@@ -1,4 +1,7 @@
-"""Runs the suite `node`: builds outside, then starts the rig in namespaces and plays there."""
+"""Runs a suite on real nodes: builds outside, then starts the rig in namespaces and plays there.
+
+The suite `node` has drivers of ours; the suite `drivers` has the programs of others.
+"""
 
 import os
 import sys
@@ -8,6 +11,10 @@ from subprocess import CalledProcessError
 
 from e2e.controlplane.build import DEFAULT, NoGoError, binaries
 from e2e.controlplane.processes import StartError
+from e2e.drivers import nvml
+from e2e.drivers.build import PINS
+from e2e.drivers.build import build as build_drivers
+from e2e.drivers.stage import DriverStage
 from e2e.realnodes.build import NoProgramsError, programs
 from e2e.realnodes.enter import RUN, lacking, run_inside
 from e2e.realnodes.fleet import RealFleet
@@ -33,22 +40,23 @@ from e2e.runner import (
 )
 from e2e.scenarios.registry import Scenario
 
-SUITE = "node"
+# Its scenarios need programs by the names of their pins.
+DRIVERS = "drivers"
 NAMES = ("a", "b", "c")
 
 
-def run_node_suite(part: str) -> int:
+def run_node_suite(suite: str, part: str) -> int:
     """Run the scenarios; 1 if one failed or the machine is not as it was before."""
     if RUN in os.environ:
-        return _play(part)
-    chosen = select_scenarios(SUITE, part)
+        return _play(suite, part)
+    chosen = select_scenarios(suite, part)
     reason = lacking() or _build(chosen)
     if reason:
         for one in chosen:
             print_line(f"SKIP  {DEFAULT}  {one.name}: {reason}")
         print_line(f"0 passed, 0 failed, {len(chosen)} skipped")
         return 0
-    command = [sys.executable, "-m", "e2e", SUITE, "-k", part]
+    command = [sys.executable, "-m", "e2e", suite, "-k", part]
     return run_inside(command, print_line)
 
 
@@ -60,6 +68,9 @@ def _build(chosen: Sequence[Scenario]) -> str:
         _archives(chosen)
         if _needs_previous(chosen):
             build_renderers()
+        if pins := _needed_pins(chosen):
+            nvml.library()
+            build_drivers(*pins)
     except (NoGoError, NoProgramsError) as problem:
         return str(problem)
     return ""
@@ -67,6 +78,10 @@ def _build(chosen: Sequence[Scenario]) -> str:
 
 def _needs_previous(chosen: Sequence[Scenario]) -> bool:
     return any(PREVIOUS in one.needs for one in chosen)
+
+
+def _needed_pins(chosen: Sequence[Scenario]) -> list[str]:
+    return [pin for pin in PINS if any(pin in one.needs for one in chosen)]
 
 
 def _archives(chosen: Sequence[Scenario]) -> list[tuple[Path, str]]:
@@ -78,8 +93,8 @@ def _archives(chosen: Sequence[Scenario]) -> list[tuple[Path, str]]:
     return archives
 
 
-def _play(part: str) -> int:
-    chosen = select_scenarios(SUITE, part)
+def _play(suite: str, part: str) -> int:
+    chosen = select_scenarios(suite, part)
     try:
         mount_run(Path(os.environ[RUN]))
         built = programs(DEFAULT)
@@ -89,8 +104,9 @@ def _play(part: str) -> int:
             print_line(f"      {DEFAULT}  {len(NAMES)} nodes ready: {times}")
             create_classes(rig.plane.admin)
             with RealFleet(rig) as fleet:
+                make = DriverStage if suite == DRIVERS else RealStage
                 counts = play_all(
-                    chosen, DEFAULT, rig.plane, lambda one: RealStage(one.name, DEFAULT, fleet)
+                    chosen, DEFAULT, rig.plane, lambda one: make(one.name, DEFAULT, fleet)
                 )
     except (StartError, CalledProcessError) as problem:
         counts = report_all_failed(chosen, DEFAULT, str(problem))

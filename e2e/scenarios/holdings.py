@@ -70,7 +70,7 @@ def compare(stage: Stage, pods: ExpectedPods, pod: JSON) -> None:
     """Compare a running pod with the expectation."""
     node = pod["spec"]["nodeName"]
     assert node in map(stage.node_name, pods.at), f"{pods.name} is on {node}"
-    held = {claim: list(_held(stage, node, claim)) for claim in _claims(pod).values()}
+    held = {claim: list(_held(stage, node, claim)) for claim in claims(pod).values()}
     everything = [one for some in held.values() for one in some]
     prepared = sorted(f"{one.driver}/{node}/{one.device.name}" for one in everything)
     known = stage.fleet.held_by(pod)
@@ -112,15 +112,15 @@ def _all_containers(pod: JSON) -> list[JSON]:
     return [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
 
 
-def _claims(pod: JSON) -> dict[str, str]:
+def claims(pod: JSON) -> dict[str, str]:
     """Map the pod's own names of its claims to theirs; the scheduler's own claim has none."""
     status = pod.get("status", {})
-    claims = {
+    made = {
         entry["name"]: entry["resourceClaimName"]
         for entry in status.get("resourceClaimStatuses", ())
     }
     special = status.get("extendedResourceClaimStatus")
-    return claims | ({"": special["resourceClaimName"]} if special else {})
+    return made | ({"": special["resourceClaimName"]} if special else {})
 
 
 def _of_container(
@@ -133,9 +133,9 @@ def _of_container(
 
 def uses(pod: JSON, container: JSON) -> list[tuple[str, str]]:
     """List the claims of a container with the request that it names, empty for the whole claim."""
-    claims = _claims(pod)
+    made = claims(pod)
     named = [
-        (claims[entry["name"]], entry.get("request", ""))
+        (made[entry["name"]], entry.get("request", ""))
         for entry in container.get("resources", {}).get("claims", ())
     ]
     special = pod.get("status", {}).get("extendedResourceClaimStatus", {})

@@ -65,7 +65,7 @@ def play(case: ManifestCase, stage: Stage) -> None:
     cluster = installed_as_pods(nodes)
     translated.build(case, nodes)
     if case.configuration:
-        nodes.enter(_configured(nodes, cluster, case.configuration))
+        nodes.enter(configured(nodes, cluster, case.configuration))
     nodes.wait("the webhooks decide by the facts", cluster.decided, DECIDED_SECONDS)
     documents = list(yaml.safe_load_all(translated.manifest(nodes, case)))
     text = yaml.safe_dump_all(map(runnable, documents))
@@ -92,7 +92,7 @@ def play(case: ManifestCase, stage: Stage) -> None:
 
 
 @contextlib.contextmanager
-def _configured(nodes: RealStage, cluster: PodInstallation, text: str) -> Iterator[None]:
+def configured(nodes: RealStage, cluster: PodInstallation, text: str) -> Iterator[None]:
     """Let every process use what a case adds to the configuration, until the end of the block."""
     before = cluster.configuration()
     added = text.replace(NAMESPACE, nodes.namespace)

@@ -14,7 +14,7 @@ from e2e.controlplane.plane import Options
 from e2e.scenarios.stage import Stage
 
 ScenarioFunction = Callable[[Stage], None]
-SUITES = ("smoke", "full", "compat", "chaos", "node")
+SUITES = ("smoke", "full", "compat", "chaos", "node", "drivers")
 VERSIONS = ("1.36", "1.35", "1.34")
 
 

@@ -1,0 +1,139 @@
+"""Gives a scenario real nodes on which NVIDIA's own driver prepares the devices.
+
+Where a scenario asks for the driver `gpu.nvidia.com` in a mode, NVIDIA's program is started with
+the settings of that mode. A container prints the device nodes that it has.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from e2e.controlplane.client import JSON
+from e2e.drivers.nvidia import GPUS, NEWEST, NvidiaDriver, Settings, container_devices
+from e2e.drivers.nvml import Partition
+from e2e.nodes.machine import Machine
+from e2e.realnodes.fleet import RealFleet
+from e2e.realnodes.stage import END, RealStage
+from e2e.scenarios import holdings
+from e2e.scenarios.stage import Stage
+
+VARIABLES = "NVIDIA_|CUDA_|GPU_DEVICE|DRA_"
+PRINT = (
+    "ls -d /dev/nvidia[0-9]* /dev/nvidia-caps/nvidia-cap[0-9]* 2>/dev/null; "
+    f"env | grep -E '^({VARIABLES})'; grep Cpus_allowed_list /proc/self/status; echo {END}"
+)
+# The settings of the modes that the simulated driver has, on the machines of these scenarios.
+MODES: Mapping[str | None, Settings] = {
+    None: Settings(),
+    "full": Settings(),
+    "static-mig": Settings(
+        partitions=(
+            Partition(0, "1g.5gb", 0),
+            Partition(0, "1g.5gb", 1),
+            Partition(0, "3g.20gb", 4),
+        )
+    ),
+    # The other GPU stays whole: an A100 changes its mode only by a reset.
+    "dynamic-mig": Settings(gates=("DynamicMIG=true",), mig=(0,)),
+    "shares-4": Settings(gates=("ConsumableShares=true",), options=("--consumable-shares=4",)),
+    "shares-memory": Settings(
+        gates=("ConsumableShares=true",), options=("--consumable-shares=memory",)
+    ),
+}
+
+
+class DriverStage(RealStage):
+    """One scenario's part of the nodes, with the programs that it starts on them."""
+
+    says = PRINT
+
+    def __init__(self, name: str, version: str, fleet: RealFleet) -> None:
+        super().__init__(name, version, fleet)
+        self.pin = NEWEST
+        self.drivers: dict[str, NvidiaDriver] = {}
+
+    def node(
+        self,
+        suffix: str,
+        shape: str,
+        drivers: Mapping[str, str | None] | None = None,
+        plugins: Mapping[str, tuple[str, ...]] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Machine:
+        """Label a node, and start NVIDIA's driver where it is asked for."""
+        others = {name: mode for name, mode in (drivers or {}).items() if name != GPUS}
+        machine = super().node(suffix, shape, others, plugins, labels)
+        if drivers and GPUS in drivers:
+            self.install(machine, MODES[drivers[GPUS]])
+        return machine
+
+    def install(self, machine: Machine, settings: Settings) -> NvidiaDriver:
+        """Start NVIDIA's driver on a node, and wait until it has published its devices."""
+        driver = self.enter(NvidiaDriver(self, machine, replace(settings, pin=self.pin)))
+        driver.wait_published()
+        self.drivers[machine.name] = driver
+        return driver
+
+    # --- what containers have ------------------------------------------------------------------
+
+    def lines(self, pod: str, name: str = "main") -> list[str]:
+        """Wait for the output of a container, and return its lines."""
+
+        def output() -> list[str]:
+            lines = self.output(pod, name).splitlines()
+            return lines if END in lines else []
+
+        return self.wait(f"{pod}/{name} printed what it has", output)
+
+    def seen(self, pod: str, name: str = "main") -> list[str]:
+        """Return the device nodes of GPUs that a container sees."""
+        return sorted(line for line in self.lines(pod, name) if re.match("/dev/nvidia", line))
+
+    def results(self, pod: JSON) -> list[JSON]:
+        """Return the devices that are allocated to the claims of a pod."""
+        names = holdings.claims(pod).values()
+        return [one for name in names for one in self.allocated(name)]
+
+    def check_devices(self, name: str) -> list[JSON]:
+        """Check that each container of a running pod has exactly its devices; return all.
+
+        The driver's checkpoint has the claim, and the kubelet says the same of the pod.
+        """
+        pod = self.wait_running(name)
+        driver = self.drivers[pod["spec"]["nodeName"]]
+        published = driver.devices()
+        for one in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+            mine = [
+                result
+                for claim, request in holdings.uses(pod, one)
+                for result in self.allocated(claim)
+                if request in ("", result["request"].partition("/")[0])
+            ]
+            wanted = container_devices(driver.machine, mine, published)
+            assert self.seen(name, one["name"]) == wanted, f"{one['name']}: {mine}"
+        results = self.results(pod)
+        told = {f"{one['driver']}/{one['pool']}/{one['device']}" for one in results}
+        assert set(self.fleet.held_by(pod)) == told
+        for claim in holdings.claims(pod).values():
+            uid = self.get_claim(claim)["metadata"]["uid"]
+            assert driver.prepared()[uid]["checkpointState"] == "PrepareCompleted", uid
+        return results
+
+    def wait_unprepared(self, node: str) -> None:
+        """Wait until the driver on a node has nothing prepared, in its books and for CDI."""
+        driver = self.drivers[node]
+        self.wait("nothing is prepared", lambda: not driver.prepared() and not driver.cdi())
+
+    def refusal(self, pod: str, seconds: float = 40.0) -> str:
+        """Wait until the kubelet reports why it cannot start a pod."""
+
+        def told() -> list[str]:
+            return [one for one in self.events(pod) if one.startswith("Failed")]
+
+        return self.wait(f"{pod} is refused", told, seconds)[0]
+
+
+def with_drivers(stage: Stage) -> DriverStage:
+    """Return the stage of a scenario that runs the programs of drivers."""
+    assert isinstance(stage, DriverStage), "this scenario needs the programs of drivers"
+    return stage

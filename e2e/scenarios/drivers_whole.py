@@ -1,0 +1,58 @@
+"""Scenarios with NVIDIA's own driver: whole GPUs, from the slices to the container and back.
+
+Both releases publish, prepare and refuse the same; what differs is in the page of results.
+"""
+
+from e2e.drivers.nvidia import FORMER, GPUS, NEWEST
+from e2e.drivers.stage import DriverStage, with_drivers
+from e2e.scenarios import forged
+from e2e.scenarios.objects import claim_spec, request
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+
+SHAPE = "dgx-a100"
+# What each release says of a GPU beside what both say.
+NUMA = "resource.kubernetes.io/numaNode"
+
+
+def _check_published(nodes: DriverStage, node: str) -> None:
+    """Check that the driver publishes the machine that it was shown."""
+    driver = nodes.drivers[node]
+    found = {one["name"]: one for one in driver.devices()}
+    assert set(found) == {f"gpu-{gpu.index}" for gpu in driver.machine.gpus}
+    for gpu in driver.machine.gpus:
+        attributes = found[f"gpu-{gpu.index}"]["attributes"]
+        assert attributes["uuid"] == {"string": gpu.uuid}
+        assert attributes["productName"] == {"string": driver.machine.product["name"]}
+        assert attributes["resource.kubernetes.io/pcieRoot"] == {"string": gpu.root}
+        wanted = {"int": gpu.numa} if nodes.pin == NEWEST else None
+        assert attributes.get(NUMA) == wanted, attributes
+
+
+def _play(stage: Stage, pin: str) -> None:
+    nodes = with_drivers(stage)
+    nodes.pin = pin
+    node = nodes.node("a", SHAPE, {GPUS: "full"}).name
+    _check_published(nodes, node)
+    nodes.template("two", claim_spec(request("gpu", GPUS, count=2)))
+    nodes.pod("train", templates={"gpu": "two"})
+    nodes.wait_running("train")
+    taken, other = nodes.check_devices("train")
+    assert taken["device"] != other["device"]
+    forged.play(nodes, "thief", forged.Forgery(node, (forged.device(GPUS, node, taken["device"]),)))
+    assert "already allocated to different claim" in nodes.refusal("thief")
+    nodes.delete_pod("thief")
+    nodes.delete_pod("train")
+    nodes.wait_unprepared(node)
+
+
+@scenario("drivers", rig="nodes", needs=(NEWEST,))
+def nvidias_driver_prepares_whole_gpus(stage: Stage) -> None:
+    """Two GPUs of a claim are in the container; the same GPU for another claim is refused."""
+    _play(stage, NEWEST)
+
+
+@scenario("drivers", rig="nodes", needs=(FORMER,))
+def nvidias_former_driver_prepares_whole_gpus(stage: Stage) -> None:
+    """Two GPUs of a claim are in the container; the same GPU for another claim is refused."""
+    _play(stage, FORMER)
