@@ -13,15 +13,15 @@ import msgspec
 from cli.translation.edited_manifests import EditedObject, EditResult
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.patch import apply_edits
-from drawbridge.documents.paths import Path, get_value
+from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.report.claim_requests import describe_claim, short_selectors
+from drawbridge.report.pod_requests import describe_requests
 from drawbridge.report.tables import escape_unprintable
 from drawbridge.translate.decisions import codes as decision_codes
-from drawbridge.translate.legacy.asks import PodRequests, SourceField
 from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests import argo
@@ -33,18 +33,9 @@ if TYPE_CHECKING:
     from cli.translation.placement_preview import PlacementPreview
 
 Row = tuple[str, str]  # a label, and its text
-_MAX_VALUE: Final = 64
 _COLUMN: Final = 11
 _WIDTH: Final = 120
 _MOST_NAMES: Final = 2
-# What a person calls fields of Kubernetes.
-_NAMES: Final = {"schedulerName": "scheduler"}
-_NAMES_OF_LISTS: Final = {
-    "schedulingGates": "scheduling gate",
-    "finalizers": "finalizer",
-    "preferredDuringSchedulingIgnoredDuringExecution": "node affinity",
-}
-_PRINTED: Final = (str, int, float)
 _LEFT: Final = find_names((decision_codes.CODES,), Trait.LEAVES_REQUEST)
 # The fields of a pod that select its nodes, so that equal requests may fit elsewhere.
 _SELECTING: Final = ("nodeName", "nodeSelector", "affinity")
@@ -101,7 +92,7 @@ class Outcomes:
         texts: dict[str, None] = {}
         for place in (*find_places(value), *argo.find_places(value)):
             requests = read_pod(place.pod, self._context.configuration)
-            if listed := ", ".join(_describe_requests(requests)):
+            if listed := ", ".join(describe_requests(requests)):
                 texts[_with_role(value, place, listed)] = None
         return tuple(texts)
 
@@ -123,39 +114,6 @@ def _with_role(value: Value, place: Place, text: str) -> str:
     several = len(find_places(value)) > 1
     role = count_pods(value, place).name if several else ""
     return f"{role}: {text}" if role else text
-
-
-def _describe_requests(requests: PodRequests) -> Iterator[str]:
-    """Yield the fields that request devices; a number of devices is that of the whole pod."""
-    numbers = {ask.resources[0] for ask in requests.asks if ask.resources}
-    amounts: dict[str, dict[Path, str]] = {}
-    for field in requests.source_fields:
-        name, text = _describe_field(field)
-        amounts.setdefault(name, {})[field.path[:-1] if name == field.name else field.path] = text
-    for name, texts in amounts.items():
-        if name in numbers and all(text.isdecimal() for text in texts.values()):
-            yield f"{name} {_sum_containers(texts)}"
-        else:
-            yield f"{name} {_truncate(', '.join(dict.fromkeys(texts.values())))}".rstrip()
-
-
-def _sum_containers(texts: Mapping[Path, str]) -> int:
-    """Sum what the containers of a pod use at the same time; init containers run before."""
-    init = [int(text) for path, text in texts.items() if path[1] == "initContainers"]
-    total = sum(int(text) for path, text in texts.items() if path[1] != "initContainers")
-    return max(total, *init) if init else total
-
-
-def _describe_field(field: SourceField) -> tuple[str, str]:
-    """Return the name and the text of a field as a person calls it."""
-    text = f"{field.value}" if isinstance(field.value, _PRINTED) else ""
-    name = f"{field.name}"
-    if isinstance(field.name, int):
-        name = _NAMES_OF_LISTS.get(f"{field.path[-1]}", f"{field.path[-1]}")
-        text = text or f"{as_mapping(field.value).get('name', '')}"
-    elif field.path[-1:] == ("nodeAffinity",):
-        name = "node affinity"
-    return _NAMES.get(name, name), " ".join(text.split())
 
 
 def _became(after: Value, templates: Sequence[Mapping[str, Value]]) -> Iterator[str]:
@@ -276,7 +234,3 @@ def _kind(edited: EditedObject, asked: tuple[str, ...]) -> str:
         return "translated before"
     # A request that stays, such as one of an unknown name, has a finding.
     return "unchanged" if edited.result.findings else "without device requests"
-
-
-def _truncate(text: str) -> str:
-    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."

@@ -51,8 +51,8 @@ def report_mode_leaves_a_trace_that_a_restart_does_not_remove(stage: Stage) -> N
     cluster.start_all()
     told = cluster.drawbridge("audit", stage.namespace, "--since", "1h", "-o", "json").check().out
     (audited,) = json.loads(told)["namespaces"]
-    assert (audited["mode"], audited["translated"]) == ("report", len(names)), audited
-    assert {each["owner"] for each in audited["owners"]} == {f"Pod/{name}" for name in names}
+    assert (audited["mode"], audited["pods"]["toTranslate"]) == ("report", len(names)), audited
+    assert {each["owner"] for each in audited["workloads"]} == {f"Pod/{name}" for name in names}
 
 
 @scenario("full", rig="installed", needs=NEEDS)

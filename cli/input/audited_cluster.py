@@ -1,0 +1,209 @@
+"""Reads what `drawbridge audit` needs of a cluster: all that asks for devices or offers them."""
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cli.facts import facts_input
+from cli.input import live_cluster
+from cli.input.cluster_objects import ClusterObjects, sort_documents
+from cli.input.files import read_documents
+from cli.terminal.streams import Streams
+from drawbridge.agreement.scope import decide_namespace_scope
+from drawbridge.api_error import ApiError
+from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
+from drawbridge.audit.workloads import FAILED_CREATE
+from drawbridge.config.model import Scope
+from drawbridge.documents.document import LocatedFinding
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra import gates
+from drawbridge.finding import Severity
+from drawbridge.report.workloads import KINDS
+from drawbridge.translate.legacy.pod_view import as_mapping
+from drawbridge.translate.manifests.workloads import TEMPLATES
+
+if TYPE_CHECKING:
+    from drawbridge.cluster.resources import Resource
+    from drawbridge.cluster.session import Session
+
+_FORBIDDEN: Final = 403
+_SORTED: Final = frozenset({"Node", "DeviceClass", "ResourceSlice", "NetworkAttachmentDefinition"})
+Report = Callable[[str], None]
+
+
+class ClusterRead(NamedTuple):
+    """The objects, and the version of the API server."""
+
+    objects: AuditedObjects
+    version: str
+    findings: tuple[LocatedFinding, ...]
+
+
+def read_audited(
+    options: argparse.Namespace, streams: Streams, scope: Scope, report: Report
+) -> ClusterRead:
+    """Read the files, or the live cluster; raises ClusterReadError.
+
+    `report` is told what is read.
+    """
+    findings: list[LocatedFinding] = []
+    if options.cluster:
+        values = [*_read_files(options, streams, findings)]
+        return _sort(values, gates.NEWEST, findings, options.only or "", scope)
+
+    async def read(session: "Session") -> ClusterRead:
+        values = [*await _read_live(session, options.only or "", findings, report)]
+        version = await session.version()
+        return _sort(values, version, findings, options.only or "", scope)
+
+    return live_cluster.run_with_session(options, read)
+
+
+def _read_files(
+    options: argparse.Namespace, streams: Streams, findings: list[LocatedFinding]
+) -> Iterator[Value]:
+    for read in read_documents(options.cluster, streams.stdin):
+        if isinstance(read, LocatedFinding):
+            findings.append(read)
+        elif read.findings:
+            findings += read.findings
+        else:
+            yield read.value
+
+
+async def _read_live(
+    session: "Session", only: str, findings: list[LocatedFinding], report: Report
+) -> Sequence[Value]:
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    report("reading nodes and devices")
+    values: list[Value] = []
+    for kind in (resources.NODES, resources.CLASSES, resources.SLICES):
+        values += await _list(session, kind, "", findings)
+    values += await _list(session, resources.NETWORKS, only, findings)
+    if only:
+        named = await live_cluster.read_if_allowed(
+            live_cluster.read_object(session, resources.NAMESPACES, only), findings
+        )
+        values += [] if named is None else [named]
+    else:
+        values += await _list(session, resources.NAMESPACES, "", findings)
+    report("reading workloads")
+    owners = (resources.Resource(e.group, e.version, e.plural, e.kind) for e in KINDS)
+    for kind in (*owners, resources.CLAIMS, resources.TEMPLATES):
+        values += await _list(session, kind, only, findings)
+    values += await _list(session, resources.RESOURCE_QUOTAS, only, findings)
+    values += await _list(session, resources.EVENTS, only, findings, f"reason={FAILED_CREATE}")
+    report("reading pods")
+    return [*values, *await _list(session, resources.PODS, only, findings)]
+
+
+async def _list(
+    session: "Session",
+    kind: "Resource",
+    namespace: str,
+    findings: list[LocatedFinding],
+    fields: str = "",
+) -> Sequence[Value]:
+    """List a kind; nothing if the cluster lacks it, or if one may not read it, with a finding."""
+    listing = live_cluster.list_objects(session, kind, namespace, fields)
+    try:
+        return await live_cluster.read_if_allowed(listing, findings) or ()
+    except ApiError as error:
+        if not error.not_found:
+            raise
+        return ()
+
+
+def _sort(
+    values: Iterable[Value],
+    version: str,
+    findings: list[LocatedFinding],
+    only: str,
+    scope: Scope,
+) -> ClusterRead:
+    """Sort the objects by kind, and keep those of one namespace if one is named."""
+    by_kind: dict[str, list[Value]] = {}
+    workloads: list[Value] = []
+    for value in values:
+        fields = as_mapping(value)
+        kind, group = f"{fields.get('kind')}", f"{fields.get('apiVersion')}".rpartition("/")[0]
+        if kind not in ("Pod", "Namespace") and (group, kind) in TEMPLATES:
+            workloads.append(value)
+        else:
+            by_kind.setdefault(kind, []).append(value)
+    decoded = _decode(value for kind in _SORTED for value in by_kind.get(kind, ()))
+    findings += decoded.findings
+
+    def select(kind: str) -> tuple[Value, ...]:
+        return tuple(_inside(by_kind.get(kind, ()), only))
+
+    unread = {each.finding.object for each in findings if _is_error(each)}
+    given = facts_input(decoded)
+    objects = AuditedObjects(
+        namespaces=tuple(_namespaces(by_kind.get("Namespace", ()), only, scope)),
+        pods=select("Pod"),
+        workloads=tuple(_inside(workloads, only)),
+        events=select("Event"),
+        quotas=select("ResourceQuota"),
+        nodes=decoded.nodes,
+        annotations=dict(_annotations(by_kind.get("Node", ()))),
+        slices=decoded.slices,
+        classes=decoded.classes,
+        networks=given.networks,
+        claims={
+            **_specs("ResourceClaim", select("ResourceClaim"), ("spec",)),
+            **_specs("ResourceClaimTemplate", select("ResourceClaimTemplate"), ("spec", "spec")),
+        },
+        unread=len(unread),
+    )
+    return ClusterRead(objects, version, tuple(findings))
+
+
+def _decode(values: Iterable[Value]) -> ClusterObjects:
+    return sort_documents(live_cluster.as_documents(map(as_mapping, values)))
+
+
+def _is_error(located: LocatedFinding) -> bool:
+    return located.finding.severity is Severity.ERROR
+
+
+def _inside(values: Iterable[Value], only: str) -> Iterator[Value]:
+    return (each for each in values if not only or namespace_of(each) == only)
+
+
+def _namespaces(values: Iterable[Value], only: str, scope: Scope) -> Iterator[AuditedNamespace]:
+    for value in values:
+        name = text_at(value, "metadata", "name")
+        labels = as_mapping(get_value(value, ("metadata", "labels")))
+        texts = {key: text for key, text in labels.items() if isinstance(text, str)}
+        if not only or name == only:
+            mode = decide_namespace_scope(name, texts, scope).mode
+            yield AuditedNamespace(name, mode, texts)
+
+
+def _annotations(nodes: Iterable[Value]) -> Iterator[tuple[str, Mapping[str, Value]]]:
+    for node in nodes:
+        annotations = as_mapping(get_value(node, ("metadata", "annotations")))
+        yield text_at(node, "metadata", "name"), annotations
+
+
+def _specs(
+    kind: str, values: Iterable[Value], path: tuple[str, ...]
+) -> dict[tuple[str, str, str], Value]:
+    return {
+        (kind, namespace_of(each), text_at(each, "metadata", "name")): get_value(each, path)
+        for each in values
+    }
+
+
+def select_recent(objects: AuditedObjects, is_recent: Callable[[Value], bool]) -> AuditedObjects:
+    """Return the objects with only the pods and events of a time."""
+    return replace(
+        objects,
+        pods=tuple(filter(is_recent, objects.pods)),
+        events=tuple(filter(is_recent, objects.events)),
+        workloads=(),
+    )

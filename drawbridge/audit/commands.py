@@ -1,0 +1,144 @@
+"""The commands of a plan, as an administrator types them.
+
+Tenants write the names of owners, so every name is quoted for the shell.
+"""
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from drawbridge.audit.model import NamespaceAudit, WorkloadAudit
+from drawbridge.audit.node_groups import HOST_LABEL, Group
+from drawbridge.audit.servers import Plugin
+from drawbridge.names import DEVICES_LABEL, TRANSLATE_LABEL
+
+# GPU Operator's own label keeps its plugin off a node.
+_OPERATOR: Final = "gpu-operator"
+_OPERAND: Final = "nvidia.com/gpu.deploy.device-plugin"
+_RESTARTED: Final = ("Deployment", "StatefulSet", "DaemonSet")
+_DRAIN: Final = "--ignore-daemonsets --delete-emptydir-data"
+_VALUE: Final = DEVICES_LABEL.replace(".", "\\.")
+MAX_NAMES: Final = 20
+
+
+def set_mode(namespaces: Iterable[str], mode: str) -> str:
+    """Return the command that opts namespaces in or out; an empty mode removes the label."""
+    change = f"{TRANSLATE_LABEL}={mode} --overwrite" if mode else f"{TRANSLATE_LABEL}-"
+    return f"kubectl label namespace {shlex.join(namespaces)} {change}"
+
+
+def install_driver(driver: str) -> str:
+    """Return the command that installs a driver only on nodes that moved."""
+    selector = f"kubeletPlugin.nodeSelector.{_VALUE}={driver}"
+    release = _release(driver)
+    return f"helm upgrade --install {release} <chart of {driver}> --set '{selector}'"
+
+
+def remove_driver(driver: str) -> str:
+    """Return the command that removes a driver again."""
+    return f"helm uninstall {_release(driver)}"
+
+
+def _release(driver: str) -> str:
+    return shlex.quote(f"dra-{driver.replace('.', '-')}")
+
+
+def label_served(group: Group, drivers: Iterable[str]) -> str:
+    """Return the command that labels nodes where one of the drivers runs already."""
+    driver = next(each for each in drivers if each in group.now.drivers)
+    nodes = [each.name for each in group.nodes]
+    return f"kubectl label nodes {_select(group, nodes)} {DEVICES_LABEL}={driver} --overwrite"
+
+
+def is_operators(plugin: Plugin) -> bool:
+    """Whether GPU Operator runs the plugin, and a label of the node keeps it off."""
+    return plugin.namespace == _OPERATOR
+
+
+def keep_off(plugin: Plugin) -> str:
+    """Return the command that keeps a plugin off nodes that moved."""
+    requirement = {"key": DEVICES_LABEL, "operator": "DoesNotExist"}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    patch = {"spec": {"template": {"spec": {"affinity": affinity}}}}
+    text = json.dumps(patch, separators=(",", ":"))
+    return f"kubectl -n {shlex.quote(plugin.namespace)} patch {_typed(plugin.owner)} -p '{text}'"
+
+
+def remove_plugin(plugin: Plugin) -> str:
+    """Return the command that deletes a plugin."""
+    return f"kubectl -n {shlex.quote(plugin.namespace)} delete {_typed(plugin.owner)}"
+
+
+def move_nodes(group: Group, nodes: Sequence[str]) -> tuple[str, ...]:
+    """Return the commands that move nodes of a group from their plugin to the driver."""
+    named = _select(group, nodes)
+    label = f"{DEVICES_LABEL}={group.driver}"
+    if any(map(is_operators, group.plugins)):
+        label += f" {_OPERAND}=false"
+    return (
+        f"kubectl drain {named} {_DRAIN}",
+        f"kubectl label nodes {named} {label} --overwrite",
+        f"kubectl uncordon {named}",
+        "drawbridge audit",
+    )
+
+
+def move_back(group: Group, nodes: Sequence[str]) -> tuple[str, ...]:
+    """Return the commands that give the nodes back to their plugin."""
+    named, operators = _select(group, nodes), any(map(is_operators, group.plugins))
+    label = f"{DEVICES_LABEL}-" + (f" {_OPERAND}=true --overwrite" if operators else "")
+    return (
+        f"kubectl drain {named} {_DRAIN}",
+        f"kubectl label nodes {named} {label}",
+        f"kubectl uncordon {named}",
+    )
+
+
+def _select(group: Group, nodes: Sequence[str]) -> str:
+    if len(nodes) == len(group.nodes) and group.selector:
+        is_host = group.selector.startswith(f"{HOST_LABEL}=")
+        if not (is_host and len(nodes) == 1):
+            return f"-l {shlex.quote(group.selector)}"
+    return shlex.join(nodes)
+
+
+def restart(namespace: str, again: Iterable[WorkloadAudit]) -> Iterator[str]:
+    """Yield the commands that create the pods of workloads again."""
+    for each in again:
+        if _is_restarted(each):
+            yield f"kubectl -n {shlex.quote(namespace)} rollout restart {_typed(each.owner)}"
+
+
+def _is_restarted(workload: WorkloadAudit) -> bool:
+    """Whether a command restarts it. Pods name their owners, so only one that was read counts."""
+    return workload.owner.startswith(_KINDS) and workload.wanted is not None
+
+
+_KINDS: Final = tuple(f"{kind}/" for kind in _RESTARTED)
+
+
+def _typed(owner: str) -> str:
+    kind, _, name = owner.partition("/")
+    return shlex.quote(f"{kind.lower()}/{name}")
+
+
+def by_hand(namespace: NamespaceAudit, again: Sequence[WorkloadAudit]) -> Iterator[str]:
+    """Yield what no command restarts."""
+    bare = [each.owner for each in again if each.owner.startswith("Pod/")]
+    others = [e.owner for e in again if e.owner not in bare and not _is_restarted(e)]
+    if bare:
+        yield f"Nobody creates these pods again, so their owners must: {enumerate_names(bare)}."
+    if others:
+        named = enumerate_names(others)
+        yield f"Let these finish, or delete their pods one after the other: {named}."
+    if stays := [each.owner for each in namespace.workloads if not each.fate.goes]:
+        yield f"These are not translated: {enumerate_names([*dict.fromkeys(stays)])}."
+
+
+def enumerate_names(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    more = len(names) - MAX_NAMES
+    listed = ", ".join(names[:MAX_NAMES])
+    return f"{listed} and {more:,} more" if more > 0 else listed

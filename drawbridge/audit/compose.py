@@ -1,0 +1,281 @@
+"""Composes the audit of a cluster from what was read."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from drawbridge.agreement.scope import Mode
+from drawbridge.audit.demand import find_sizes, times
+from drawbridge.audit.model import (
+    Audit,
+    Fate,
+    GroupCapacity,
+    NamespaceAudit,
+    NodeGroup,
+    NodeState,
+    PodDemand,
+    Summary,
+    WorkloadAudit,
+)
+from drawbridge.audit.node_groups import Group, group_nodes
+from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, Decide, text_at
+from drawbridge.audit.outcomes import Decider
+from drawbridge.audit.plan import make_plan
+from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict
+from drawbridge.audit.servers import find_plugins
+from drawbridge.audit.workloads import (
+    CLAIMS,
+    NOBODY,
+    Where,
+    add_owners,
+    by_namespace,
+    collect_pods,
+    find_refusals,
+    has_claims,
+    order,
+)
+from drawbridge.config.model import Configuration
+from drawbridge.documents.values import Value
+from drawbridge.dra.counted import count_noun
+from drawbridge.dra.gates import Gates
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.facts.model import Facts
+from drawbridge.names import MIRRORED_QUOTA
+from drawbridge.translate.manifests.quotas import report_quotas
+
+_MAX_SHOWN: Final = 500  # workloads of one namespace
+_SLACK: Final = 1e-6
+_NOT_SIMULATED: Final = (
+    "The plan counts devices; it does not simulate topology, affinity of pods, budgets, or time.",
+    "Of kinds of workloads that it does not know, the audit sees the pods only.",
+)
+
+
+class Future(NamedTuple):
+    """The cluster after the migration, as it is expected, and its facts."""
+
+    prediction: Prediction
+    facts: Facts
+
+
+def foresee(objects: AuditedObjects, configuration: Configuration, gates: Gates) -> Future:
+    """Return what the cluster publishes after the migration."""
+    prediction = predict(objects, configuration, class_names=gates.extended_resource)
+    given = FactsInput(prediction.slices, prediction.classes, prediction.nodes, objects.networks)
+    return Future(prediction, gather_facts(given, configuration, gates).facts)
+
+
+class DecisionsByFacts(NamedTuple):
+    """What admission decides with the facts of now, and with those after the migration."""
+
+    now: Decide
+    after: Decide
+
+
+def compose_audit(  # noqa: PLR0913  # what decides, and what was read
+    objects: AuditedObjects,
+    future: Future,
+    decide: DecisionsByFacts,
+    configuration: Configuration,
+    gates: Gates,
+    *,
+    whole: bool = True,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Audit:
+    """Return the audit; of a part of the cluster, without node groups and plan.
+
+    `progress` is called with the number of pods that are decided.
+    """
+    plugins = find_plugins(objects.pods)
+    groups = group_nodes(objects, plugins, future.prediction, configuration, gates)
+    where = Where(
+        {each.name: each for each in objects.nodes},
+        {node.name: group.name for group in groups for node in group.nodes},
+        plugins,
+    )
+    sizes, most = find_sizes(future.facts), find_most(objects.nodes, objects.annotations)
+    decider = Decider(*decide, configuration, future.facts, sizes, objects.claims, most)
+    namespaces = tuple(_audit_namespaces(objects, decider, where, progress))
+    every = [entry for each in namespaces for entry in each.workloads]
+    return Audit(
+        gates.version,
+        _summarize(every, objects),
+        tuple(map(_shorten, namespaces)),
+        tuple(_describe(each, every, objects) for each in groups) if whole else (),
+        make_plan(namespaces, groups) if whole else (),
+        tuple(_notes(objects, future.prediction)) if whole else (),
+    )
+
+
+# --- namespaces ----------------------------------------------------------------------------------
+
+
+def _audit_namespaces(
+    objects: AuditedObjects, decider: Decider, where: Where, progress: Callable[[int], None]
+) -> Iterator[NamespaceAudit]:
+    """Yield the namespaces that ask for devices, or that are opted in."""
+    pods, workloads = by_namespace(objects.pods), by_namespace(objects.workloads)
+    events, quotas = by_namespace(objects.events), by_namespace(objects.quotas)
+    known = {each.name: each for each in objects.namespaces}
+    done = 0
+    for name in sorted({*known, *pods, *workloads}):
+        namespace = known.get(name, AuditedNamespace(name))
+        found = collect_pods(pods.get(name, ()), namespace, decider, where)
+        entries = order(add_owners(found, workloads.get(name, ()), namespace, decider))
+        done += len(pods.get(name, ()))
+        progress(done)
+        refusals = find_refusals(events.get(name, ()))
+        if not (entries or refusals or namespace.mode is not Mode.OFF):
+            continue
+        counts = Counter[Fate]()
+        for entry in entries:
+            counts[entry.fate] += entry.pods
+        yield NamespaceAudit(
+            name,
+            namespace.mode,
+            {fate: counts[fate] for fate in Fate},
+            tuple(entries),
+            refusals=refusals,
+            quotas=tuple(_list_quotas(quotas.get(name, ()))),
+        )
+
+
+def _list_quotas(quotas: Iterable[Value]) -> Iterator[str]:
+    quotas = [*quotas]
+    mirrored = any(text_at(each, "metadata", "name") == MIRRORED_QUOTA for each in quotas)
+    for quota in quotas:
+        for finding in report_quotas(quota):
+            more = "; the controller mirrors it to claims" if mirrored else ""
+            yield f"{text_at(quota, 'metadata', 'name')}: {finding.message}{more}"
+
+
+def _shorten(namespace: NamespaceAudit) -> NamespaceAudit:
+    """Bound what one namespace adds to the output; the counts have everything."""
+    more = len(namespace.workloads) - _MAX_SHOWN
+    if more <= 0:
+        return namespace
+    return replace(namespace, workloads=namespace.workloads[:_MAX_SHOWN], workloads_not_shown=more)
+
+
+def _summarize(entries: Sequence[WorkloadAudit], objects: AuditedObjects) -> Summary:
+    fates, units = Counter[Fate](), Counter[str]()
+    for entry in entries:
+        fates[entry.fate] += 1
+        if entry.served_by not in (CLAIMS, NOBODY):
+            units.update(times(entry.each, entry.running).units)
+    return Summary(
+        len(objects.nodes),
+        len(entries),
+        sum(each.pods for each in entries),
+        {fate: fates[fate] for fate in Fate},
+        dict(sorted(units.items())),
+    )
+
+
+# --- node groups ---------------------------------------------------------------------------------
+
+
+def _describe(group: Group, entries: Iterable[WorkloadAudit], objects: AuditedObjects) -> NodeGroup:
+    here = [(each, each.nodes[group.name]) for each in entries if group.name in each.nodes]
+    number = len(group.nodes)
+    now_units = _sum((e.each, n) for e, n in here if not has_claims(e)).units
+    now_devices = _sum((e.each, n) for e, n in here if has_claims(e)).devices
+    later = _sum((e.each, n) for e, n in here if e.fate.goes).devices
+    before = [
+        GroupCapacity(name, count * number, now_units.get(name, 0))
+        for name, count in group.units.items()
+    ]
+    before += _capacities(group.now.classes, now_devices, number)
+    after = _capacities(group.after.classes, later, number)
+    return NodeGroup(
+        group.name,
+        tuple(sorted(each.name for each in group.nodes)),
+        group.selector,
+        _find_state(group),
+        tuple(each.text for each in group.plugins),
+        group.driver or ", ".join(sorted(group.now.drivers)),
+        tuple(before),
+        tuple(after),
+        sum(each.unschedulable for each in group.nodes),
+        sum(not each.ready for each in group.nodes),
+        tuple(_note_group(group, after, objects)),
+    )
+
+
+def _sum(demands: Iterable[tuple[PodDemand, int]]) -> PodDemand:
+    units, devices = Counter[str](), dict[str, float]()
+    for demand, number in demands:
+        added = times(demand, number)
+        units.update(added.units)
+        for name, share in added.devices.items():
+            devices[name] = devices.get(name, 0) + share
+    return PodDemand(units, devices)
+
+
+def _capacities(
+    offered: Mapping[str, int], held: Mapping[str, float], number: int
+) -> list[GroupCapacity]:
+    names = sorted({*offered, *held})
+    return [
+        GroupCapacity(name, offered.get(name, 0) * number, round(held.get(name, 0), 3))
+        for name in names
+        if offered.get(name) or held.get(name)
+    ]
+
+
+def _find_state(group: Group) -> NodeState:
+    if group.now.dual:
+        return NodeState.BOTH
+    if group.units and group.now.classes:
+        return NodeState.MIXED
+    if group.units:
+        return NodeState.PLUGIN
+    return NodeState.DRIVER if group.now.classes else NodeState.NONE
+
+
+def _note_group(
+    group: Group, after: Iterable[GroupCapacity], objects: AuditedObjects
+) -> Iterator[str]:
+    serving = [each.text for each in group.plugins if each.serves(group.units)]
+    both = [each.text for each in group.plugins if each.serves(group.replaced)]
+    if len(both) > 1:
+        yield f"{' and '.join(both)} can give the same device to two pods."
+    elif group.replaced and not serving:
+        yield "No pod of a device plugin was found on these nodes."
+    if group.now.dual:
+        names = ", ".join(sorted(group.now.dual))
+        yield f"A plugin ({names}) and a driver offer the same devices; translated pods avoid them."
+    for each in after:
+        if each.held > each.offered + _SLACK:
+            yield (
+                f"The pods that run there need {each.held:g} devices of class {each.name}, and"
+                f" {each.offered:g} are expected: some need another node."
+            )
+    if not group.units and not group.now.classes and group.expects:
+        gpus = count_gpus(group.nodes[0], objects.annotations.get(group.nodes[0].name, {}))
+        number = f"{gpus} GPUs each" if gpus else "GPUs"
+        yield f"Labels say that the nodes have {number}, but no plugin and no driver offers them."
+
+
+# --- notes ---------------------------------------------------------------------------------------
+
+
+def _notes(objects: AuditedObjects, prediction: Prediction) -> Iterator[str]:
+    if prediction.drivers:
+        counts = Counter(prediction.drivers.values())
+        listed = ", ".join(f"{name} on {count_noun(n, 'node')}" for name, n in counts.items())
+        yield (
+            f"Expected drivers: {listed}. Their devices are read from the labels and annotations of"
+            " the nodes."
+        )
+    if prediction.new_classes:
+        listed = ", ".join(prediction.new_classes)
+        yield f"Expected DeviceClasses, as the charts of the drivers install them: {listed}."
+    if prediction.unknown:
+        listed = ", ".join(sorted(prediction.unknown))
+        yield f"No driver is known for {listed}. Name it in `targets` of the Configuration."
+    if objects.unread:
+        yield f"{count_noun(objects.unread, 'object')} could not be read, and are not counted."
+    yield from _NOT_SIMULATED

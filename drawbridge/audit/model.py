@@ -1,0 +1,169 @@
+"""What an audit says, as data."""
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from drawbridge.agreement.scope import Mode
+
+
+class Fate(enum.StrEnum):
+    """What becomes of the device requests of a pod in the migration."""
+
+    TRANSLATED = "translated"  # it has claims of Drawbridge already
+    TO_TRANSLATE = "toTranslate"  # claims replace the requests when the pod is created again
+    BY_CLASS = "byClass"  # the manifest stays: a DeviceClass serves the name
+    STAYS = "stays"  # it needs its device plugin
+    REFUSED = "refused"  # nothing can serve it
+    OWN_CLAIMS = "ownClaims"  # it was written with claims
+
+    @property
+    def goes(self) -> bool:
+        """Whether the pod needs no device plugin after the migration."""
+        return self not in (Fate.STAYS, Fate.REFUSED)
+
+
+FATE_WORDS: Mapping[Fate, str] = {
+    Fate.TRANSLATED: "translated",
+    Fate.TO_TRANSLATE: "to translate",
+    Fate.BY_CLASS: "served by a class",
+    Fate.STAYS: "stays with its plugin",
+    Fate.REFUSED: "refused",
+    Fate.OWN_CLAIMS: "own claims",
+}
+
+
+class AuditPart(msgspec.Struct, frozen=True, rename="camel"):
+    """An object of the audit's data."""
+
+
+class PodDemand(AuditPart, frozen=True):
+    """What pods hold or ask: units of legacy names, and devices or shares of them by class."""
+
+    units: Mapping[str, int] = {}
+    devices: Mapping[str, float] = {}
+
+
+class WorkloadAudit(AuditPart, frozen=True):
+    """The alike pods of one owner: what they ask, who serves them, and what becomes of it.
+
+    `pods` exist and `running` of them have a node. `wanted` is what the owner asks for, if it was
+    read. `reasons` say why a request stays or is refused, as `Code: message`; `codes` are those of
+    all findings that a person should know.
+    """
+
+    owner: str
+    asks: tuple[str, ...]
+    served_by: str
+    fate: Fate
+    becomes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    pods: int = 0
+    running: int = 0
+    wanted: int | None = None
+    last: str = ""
+    each: PodDemand = PodDemand()
+    nodes: Mapping[str, int] = {}  # running pods by node group; "" is unknown
+    kept: tuple[str, ...] = ()  # the nodes of pods that stay with their plugin
+
+
+class NamespaceAudit(AuditPart, frozen=True):
+    """The workloads of a namespace that ask for devices, and its quotas on legacy names.
+
+    `pods` counts the pods by what becomes of them. `refusals` are owners whose pods admission
+    refuses now, with the number of attempts, from events.
+    """
+
+    namespace: str
+    mode: Mode
+    pods: Mapping[Fate, int]
+    workloads: tuple[WorkloadAudit, ...]
+    workloads_not_shown: int = 0
+    refusals: Mapping[str, str] = {}
+    quotas: tuple[str, ...] = ()
+
+
+class NodeState(enum.StrEnum):
+    """Who offers the devices of a node."""
+
+    PLUGIN = "plugin"
+    DRIVER = "driver"
+    BOTH = "both"  # the same devices twice
+    MIXED = "mixed"  # a plugin and a driver, with different devices
+    NONE = "none"
+
+
+class GroupCapacity(AuditPart, frozen=True):
+    """What a node group offers, and how much of it running pods hold."""
+
+    name: str  # a legacy name, or a DeviceClass
+    offered: float
+    held: float
+
+
+class NodeGroup(AuditPart, frozen=True):
+    """Alike nodes: the same labels, offers and plugins.
+
+    `selector` selects exactly these nodes; empty if no label does. `before` counts units of legacy
+    names and devices of classes; `after` devices of classes when a driver has the devices. `driver`
+    is who publishes them, or is expected to.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    selector: str
+    state: NodeState
+    plugins: tuple[str, ...]
+    driver: str
+    before: tuple[GroupCapacity, ...]
+    after: tuple[GroupCapacity, ...]
+    cordoned: int = 0
+    not_ready: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class Expected(AuditPart, frozen=True):
+    """What a step leaves: running pods by who serves them, and nodes by who offers devices."""
+
+    on_plugins: int
+    on_drivers: int
+    waiting: int
+    plugin_nodes: int
+    driver_nodes: int
+
+
+class MigrationStep(AuditPart, frozen=True):
+    """One step of the migration: what it is for, what to type, and what it leaves."""
+
+    title: str
+    why: str
+    commands: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    expected: Expected | None = None
+    undo: tuple[str, ...] = ()
+
+
+class Summary(AuditPart, frozen=True):
+    """The counts that answer first."""
+
+    nodes: int
+    workloads: int
+    pods: int
+    fates: Mapping[Fate, int]  # workloads
+    units: Mapping[str, int] = {}  # of legacy names, that running pods hold
+
+
+class Audit(AuditPart, frozen=True):
+    """Everything that an audit says. Of a part of the cluster, it has no node groups and no plan.
+
+    `notes` are what is assumed, not known and not simulated.
+    """
+
+    version: str
+    summary: Summary
+    namespaces: tuple[NamespaceAudit, ...]
+    node_groups: tuple[NodeGroup, ...] = ()
+    steps: tuple[MigrationStep, ...] = ()
+    notes: tuple[str, ...] = ()

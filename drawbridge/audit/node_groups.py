@@ -1,0 +1,189 @@
+"""Groups alike nodes: those with the same pool, product, offers and plugins.
+
+A group is what an administrator moves at once, so it has a selector that a command can use.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from drawbridge.audit.objects import AuditedObjects
+from drawbridge.audit.predicted import Prediction
+from drawbridge.audit.servers import Plugin
+from drawbridge.config.model import Configuration
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.gates import Gates
+from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.device_counts import count_devices
+from drawbridge.facts.families import known_families
+from drawbridge.facts.served_names import (
+    advertised_resources,
+    compile_classes,
+    count_selected,
+    find_dual_nodes,
+)
+
+HOST_LABEL: Final = "kubernetes.io/hostname"
+# The labels by which people know their nodes, the most telling first.
+_POOLS: Final = (
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "karpenter.sh/nodepool",
+    "node-pool",
+    "nodepool",
+    "pool",
+)
+_PRODUCTS: Final = (
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "gpu.intel.com/product",
+    "node.kubernetes.io/instance-type",
+)
+_EXPECTING: Final = ("nvidia.com/gpu.present", "amd.com/gpu", "feature.node.kubernetes.io/gpu")
+
+
+class PublishedDevices(NamedTuple):
+    """What drivers publish for a node: devices by class, and the drivers."""
+
+    classes: Mapping[str, int] = {}
+    drivers: frozenset[str] = frozenset()
+    dual: frozenset[str] = frozenset()  # names that a plugin offers with the same devices
+
+
+class Group(NamedTuple):
+    """Alike nodes, and what each of them offers now and after the migration."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    selector: str
+    units: Mapping[str, int]
+    now: PublishedDevices
+    after: PublishedDevices
+    plugins: tuple[Plugin, ...]
+    driver: str  # the driver that the nodes are expected to get
+    replaced: frozenset[str]  # the names that go with the plugin
+    expects: bool  # labels say that the nodes have GPUs
+
+    @property
+    def product(self) -> tuple[str, ...]:
+        """What labels say about the devices of the nodes."""
+        return tuple(self.nodes[0].labels.get(label, "") for label in _PRODUCTS)
+
+    @property
+    def has_plugin(self) -> bool:
+        """Whether a plugin serves names that a driver can replace."""
+        return bool(self.replaced)
+
+
+def group_nodes(
+    objects: AuditedObjects,
+    plugins: Mapping[str, tuple[Plugin, ...]],
+    prediction: Prediction,
+    configuration: Configuration,
+    gates: Gates,
+) -> tuple[Group, ...]:
+    """Return the groups, those with devices first."""
+    now = _count(objects.slices, objects.classes, objects.nodes, configuration, gates)
+    after = _count(prediction.slices, prediction.classes, prediction.nodes, configuration, gates)
+    alike: dict[object, list[Node]] = {}
+    for node in objects.nodes:
+        key = _key(node, now[node.name], after[node.name], plugins.get(node.name, ()))
+        alike.setdefault(key, []).append(node)
+    names, groups = Counter[str](), []
+    for nodes in sorted(alike.values(), key=lambda each: each[0].name):
+        first = nodes[0]
+        group = Group(
+            "",
+            tuple(nodes),
+            _find_selector(nodes, objects.nodes),
+            advertised_resources(first),
+            now[first.name],
+            after[first.name],
+            plugins.get(first.name, ()),
+            prediction.drivers.get(first.name, ""),
+            prediction.replaced.get(first.name, frozenset()),
+            any(label in first.labels for label in _EXPECTING),
+        )
+        name = _name(group)
+        names[name] += 1
+        groups.append(group._replace(name=name if names[name] == 1 else f"{name} ({names[name]})"))
+    return tuple(sorted(groups, key=lambda each: not (each.units or each.now.classes)))
+
+
+def _count(
+    slices: Iterable[Slice],
+    offered: Iterable[DeviceClass],
+    nodes: tuple[Node, ...],
+    configuration: Configuration,
+    gates: Gates,
+) -> dict[str, PublishedDevices]:
+    """Count the devices of each class on each node, by the rules of the scheduler."""
+    families = known_families(configuration)
+    classes, projections = compile_classes(offered, gates)
+    counted = count_devices(build_inventory(slices, gates=gates), nodes, families, projections)
+    by_class = count_selected(counted, classes)
+    dual = {e.node: e.names for e in find_dual_nodes(counted.nodes, classes, by_class, families)}
+    found = {node.name: PublishedDevices() for node in nodes}
+    for node in counted.nodes:
+        devices = {
+            name: number
+            for name, products in by_class.items()
+            if (number := sum(n for key, n in node.products.items() if key in products))
+        }
+        names = frozenset(dual.get(node.node.name, ()))
+        found[node.node.name] = PublishedDevices(devices, node.drivers, names)
+    return found
+
+
+def _key(
+    node: Node, now: PublishedDevices, after: PublishedDevices, plugins: Sequence[Plugin]
+) -> object:
+    units = advertised_resources(node)
+    expects = any(label in node.labels for label in _EXPECTING)
+    if not (units or now.classes or after.classes or expects):
+        return "without devices"
+    labels = tuple(node.labels.get(each, "") for each in (*_POOLS, *_PRODUCTS))
+    return (
+        labels,
+        tuple(sorted(units.items())),
+        tuple(sorted(now.classes.items())),
+        tuple(sorted(after.classes.items())),
+        frozenset(plugins),
+    )
+
+
+def _name(group: Group) -> str:
+    """Return what a person calls the group: its pool, its product, or its nodes."""
+    if not (group.units or group.now.classes or group.after.classes or group.expects):
+        return "nodes without devices"
+    labels = group.nodes[0].labels
+    named = next((labels[each] for each in (*_POOLS, *_PRODUCTS) if labels.get(each)), "")
+    names = sorted(each.name for each in group.nodes)
+    if named:
+        return named
+    stem = _common_start(names[0], names[-1])
+    return names[0] if len(names) == 1 else f"{stem}-*" if stem else f"{names[0]} and others"
+
+
+def _common_start(first: str, last: str) -> str:
+    """Return what the first and the last of sorted names begin with."""
+    pairs = zip(first, last, strict=False)
+    return first[: len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])].rstrip("-.")
+
+
+def _find_selector(nodes: Sequence[Node], everywhere: Iterable[Node]) -> str:
+    """Return a label that exactly these nodes have, the most telling one; empty without one."""
+    inside = {node.name for node in nodes}
+    common = dict(nodes[0].labels)
+    for node in nodes[1:]:
+        common = {k: v for k, v in common.items() if node.labels.get(k) == v}
+    for node in everywhere:
+        if node.name not in inside:
+            common = {k: v for k, v in common.items() if node.labels.get(k) != v}
+    order = (*_POOLS, *_PRODUCTS)
+    ranked = sorted(common, key=lambda key: (order.index(key) if key in order else len(order), key))
+    return f"{ranked[0]}={common[ranked[0]]}" if ranked else ""

@@ -1,0 +1,88 @@
+"""The objects of a cluster that an audit reads, and what it needs of the decisions of admission."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from drawbridge.agreement.scope import Mode
+from drawbridge.documents.paths import Path, get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.model import NetworkFacts
+from drawbridge.finding import Finding
+from drawbridge.translate.changes.template import ClaimTemplate
+
+# Tenants write names and annotations.
+MAX_TEXT = 253
+
+
+class AuditedNamespace(NamedTuple):
+    """A namespace, its mode and its labels."""
+
+    name: str
+    mode: Mode = Mode.OFF
+    labels: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True)
+class AuditedObjects:
+    """What was read of a cluster. Pods, workloads, events and quotas are plain objects.
+
+    `annotations` are those of the nodes. `unread` counts the objects that could not be read.
+    """
+
+    namespaces: tuple[AuditedNamespace, ...] = ()
+    pods: tuple[Value, ...] = ()
+    workloads: tuple[Value, ...] = ()
+    events: tuple[Value, ...] = ()
+    quotas: tuple[Value, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    annotations: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    slices: tuple[Slice, ...] = ()
+    classes: tuple[DeviceClass, ...] = ()
+    networks: tuple[NetworkFacts, ...] = ()
+    # The specs of ResourceClaims and of templates, by kind, namespace and name.
+    claims: Mapping[tuple[str, str, str], Value] = field(default_factory=dict)
+    unread: int = 0
+
+
+class AdmissionDecision(Protocol):
+    """What admission decides about a pod."""
+
+    @property
+    def templates(self) -> Sequence[ClaimTemplate]:
+        """The templates of the claims."""
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """Why."""
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """The claims in words."""
+
+    @property
+    def asked(self) -> Sequence[str]:
+        """The device resources that containers request, in words."""
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether the pod is refused."""
+
+
+# Takes a pod and its namespace.
+Decide = Callable[[Value, AuditedNamespace], AdmissionDecision]
+
+
+def text_at(value: Value, *path: str) -> str:
+    """Return the text at a path, cut; empty if there is none."""
+    at: Path = path
+    found = get_value(value, at)
+    return found[:MAX_TEXT] if isinstance(found, str) else ""
+
+
+def namespace_of(value: Value) -> str:
+    """Return the namespace of an object."""
+    return text_at(value, "metadata", "namespace") or "default"

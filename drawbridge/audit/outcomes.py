@@ -1,0 +1,212 @@
+"""What becomes of one pod in the migration, by the decisions of admission.
+
+A pod is taken back to what it asked for, and decided twice: with the facts of now, and with those
+of the cluster whose plugins are replaced. Alike pods are decided once.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from drawbridge.agreement.scope import PodMetadata, is_included
+from drawbridge.audit.demand import Sizes, count_devices, count_units
+from drawbridge.audit.model import Fate, PodDemand
+from drawbridge.audit.objects import (
+    AdmissionDecision,
+    AuditedNamespace,
+    Decide,
+    namespace_of,
+    text_at,
+)
+from drawbridge.config.model import Configuration
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding, Severity, Trait, find_names
+from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.report.pod_requests import describe_requests
+from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.decisions import codes as decision_codes
+from drawbridge.translate.decisions.codes import LEFT_TO_CLASS
+from drawbridge.translate.essence import essence_key
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
+
+_LEFT: Final = find_names((decision_codes.CODES,), Trait.LEAVES_REQUEST)
+_MAX_LINES: Final = 16  # of one pod
+_MAX_LINE: Final = 300
+_CLAIM, _TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
+_OPTED_OUT: Final = "The pod opts out of the translation by its label, or the rollout has no part."
+
+
+class PodOutcome(msgspec.Struct, frozen=True):
+    """What a pod asks, and what becomes of it."""
+
+    asks: tuple[str, ...]
+    fate: Fate
+    becomes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    demand: PodDemand = PodDemand()
+
+
+@dataclass(frozen=True)
+class Decider:
+    """What decides about pods: admission with the facts of now, and with those after."""
+
+    now: Decide
+    after: Decide
+    configuration: Configuration
+    facts: Facts  # after the migration
+    sizes: Sizes
+    claims: Mapping[tuple[str, str, str], Value]
+    most: Mapping[str, int]  # units of each name that the plugin of one node can give one pod
+    known: dict[bytes, PodOutcome | None] = field(default_factory=dict)
+
+    def decide(self, pod: Value, namespace: AuditedNamespace) -> PodOutcome | None:
+        """Return what becomes of a pod or pod template; None if it asks for no devices."""
+        marked = is_marked(pod)
+        key = essence_key(pod, namespace.name, marked, _is_kept(pod, namespace, self.configuration))
+        if key is None:
+            return self._decide(pod, namespace, marked=marked)
+        if key not in self.known:
+            self.known[key] = self._decide(pod, namespace, marked=marked)
+        return self.known[key]
+
+    def _decide(
+        self, pod: Value, namespace: AuditedNamespace, *, marked: bool
+    ) -> PodOutcome | None:
+        original = _restore(pod) if marked else None
+        asked = _unbound(pod if original is None else original)
+        after = self.after(asked, namespace)
+        asks = self._describe(asked, after)
+        own = () if marked else tuple(self._own_specs(pod))
+        if not asks and not own:
+            return None
+        if not asks:
+            devices = PodDemand(devices=count_devices(own, self.sizes))
+            return PodOutcome(("claims of its own",), Fate.OWN_CLAIMS, demand=devices)
+        fate, findings = self._choose(asked, namespace, after)
+        if marked:
+            fate = Fate.TRANSLATED
+        elif _is_kept(pod, namespace, self.configuration) and fate is Fate.TO_TRANSLATE:
+            return self._outcome(asked, after, asks, Fate.STAYS, ())
+        return self._outcome(asked, after, asks, fate, findings)
+
+    def _describe(self, asked: Value, decision: AdmissionDecision) -> tuple[str, ...]:
+        try:
+            requests = read_pod(asked, self.configuration, WorkBudget(asked))
+        except WorkLimitError:
+            return _cut(decision.asked)
+        listed = tuple(describe_requests(requests)) if requests.asks else ()
+        return _cut(listed or decision.asked)
+
+    def _choose(
+        self, asked: Value, namespace: AuditedNamespace, after: AdmissionDecision
+    ) -> tuple[Fate, Sequence[Finding]]:
+        if after.is_denied:
+            stays = not self.now(asked, namespace).is_denied and self._is_served(asked)
+            errors = [each for each in after.findings if each.severity is Severity.ERROR]
+            return (Fate.STAYS if stays else Fate.REFUSED), errors
+        if after.templates:
+            return Fate.TO_TRANSLATE, ()
+        left = [each for each in after.findings if each.code in _LEFT]
+        others = [each for each in left if each.code != LEFT_TO_CLASS.name]
+        if left and not others:
+            return Fate.BY_CLASS, ()
+        return Fate.STAYS, others or after.findings
+
+    def _is_served(self, asked: Value) -> bool:
+        """Whether the plugin of any node has as many units."""
+        return all(
+            self.most.get(name, units) >= units for name, units in count_units(asked).items()
+        )
+
+    def _outcome(
+        self,
+        asked: Value,
+        after: AdmissionDecision,
+        asks: tuple[str, ...],
+        fate: Fate,
+        why: Sequence[Finding],
+    ) -> PodOutcome:
+        reasons = _cut(dict.fromkeys(f"{each.code}: {each.message}" for each in why))
+        if fate is Fate.STAYS and not reasons:
+            reasons = (_OPTED_OUT,)
+        told = (each for each in after.findings if each.severity is not Severity.INFO)
+        units = count_units(asked)
+        becomes: tuple[str, ...] = ()
+        devices: dict[str, float] = {}
+        if fate in (Fate.TRANSLATED, Fate.TO_TRANSLATE):
+            becomes = _cut(line.partition(" -> ")[2] or line for line in after.lines)
+            specs = (get_value(each.object, ("spec", "spec")) for each in after.templates)
+            devices = count_devices(specs, self.sizes)
+        elif fate is Fate.BY_CLASS:
+            by_class = {name: self.facts.find_resource(name).classes[:1] for name in units}
+            becomes = tuple(
+                f"{name} of DeviceClass {found[0]}" for name, found in by_class.items() if found
+            )
+            for name, found in by_class.items():
+                for each in found:
+                    devices[each] = devices.get(each, 0) + units[name]
+        return PodOutcome(
+            asks,
+            fate,
+            becomes,
+            reasons,
+            tuple(dict.fromkeys(each.code for each in told)),
+            PodDemand(units, devices),
+        )
+
+    def _own_specs(self, pod: Value) -> Iterator[Value]:
+        """Yield the specs of the claims that the pod was written with."""
+        namespace = namespace_of(pod)
+        for claim in map(as_mapping, as_list(get_value(pod, ("spec", "resourceClaims")))):
+            if name := claim.get("resourceClaimName"):
+                yield self.claims.get((_CLAIM, namespace, f"{name}"))
+            elif name := claim.get("resourceClaimTemplateName"):
+                yield self.claims.get((_TEMPLATE, namespace, f"{name}"))
+
+
+def is_marked(pod: Value) -> bool:
+    """Whether Drawbridge has translated a pod, as far as the pod says."""
+    return bool(text_at(pod, "metadata", "annotations", ORIGINAL_ANNOTATION))
+
+
+def read_metadata(pod: Value) -> PodMetadata:
+    """Return the metadata that decides the scope; of malformed metadata, the default."""
+    try:
+        return msgspec.convert(get_value(pod, ("metadata",)), PodMetadata)
+    except msgspec.ValidationError:
+        return PodMetadata()
+
+
+def _is_kept(pod: Value, namespace: AuditedNamespace, configuration: Configuration) -> bool:
+    """Whether the pod or the rollout keeps it out of the translation."""
+    return not is_included(namespace.name, read_metadata(pod), configuration.scope)
+
+
+def _restore(pod: Value) -> Value | None:
+    try:
+        return restore_original(pod, WorkBudget(pod))
+    except WorkLimitError:
+        return None
+
+
+def _unbound(pod: Value) -> Value:
+    """Return the pod as it was created: without its node and its status."""
+    fields = as_mapping(pod)
+    spec = {k: v for k, v in as_mapping(fields.get("spec")).items() if k != "nodeName"}
+    created: dict[str, Value] = {"metadata": fields.get("metadata"), "spec": spec}
+    return created
+
+
+def _cut(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the first texts, each cut: tenants write names and amounts."""
+    shown = [*dict.fromkeys(texts)]
+    return tuple(
+        text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]}..." for text in shown[:_MAX_LINES]
+    )

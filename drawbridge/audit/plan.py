@@ -1,0 +1,204 @@
+"""The order of a migration: node groups and namespaces, with commands and what each step leaves.
+
+The group whose pods find most room elsewhere moves first. A namespace is translated as soon as the
+drivers have its devices, or when its pods would otherwise wait. Counts units and devices only: the
+order within a node, CPU and memory are not looked at.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from drawbridge.agreement.scope import Mode
+from drawbridge.audit import commands
+from drawbridge.audit.model import Fate, MigrationStep, NamespaceAudit
+from drawbridge.audit.node_groups import Group
+from drawbridge.audit.planned_pods import Moved, PlannedPods
+from drawbridge.audit.servers import Plugin
+from drawbridge.dra.counted import count_noun
+from drawbridge.names import DEVICES_LABEL
+
+
+def make_plan(
+    namespaces: Sequence[NamespaceAudit], groups: Sequence[Group]
+) -> tuple[MigrationStep, ...]:
+    """Return the steps from the cluster as it is to one without replaceable plugins."""
+    kept = frozenset(n for each in namespaces for entry in each.workloads for n in entry.kept)
+    pods = PlannedPods(namespaces, groups, kept)
+    to_move = [each for each in groups if each.has_plugin and pods.movable(each)]
+    steps = [*_prepare(namespaces, groups, to_move)]
+    while to_move:
+        group = min(to_move, key=pods.cost)
+        to_move.remove(group)
+        steps.append(_move(group, pods))
+        pods.retry()
+        steps += _enforce_what_fits(pods, namespaces)
+    steps += [_enforce(each, pods) for each in namespaces if pods.remains(each)]
+    steps += _finish(pods, namespaces, groups, kept)
+    return tuple(steps)
+
+
+# --- the first steps -----------------------------------------------------------------------------
+
+
+def _prepare(
+    namespaces: Sequence[NamespaceAudit], groups: Sequence[Group], to_move: Sequence[Group]
+) -> Iterator[MigrationStep]:
+    opted = [each.namespace for each in namespaces if each.mode is Mode.OFF and _goes(each)]
+    if opted:
+        yield MigrationStep(
+            "Let users see what would change",
+            "kubectl prints how each new pod would be translated. No pod changes.",
+            (commands.set_mode(opted, Mode.REPORT),),
+            ("Drawbridge must be installed: `drawbridge doctor` checks it.",),
+            undo=(commands.set_mode(opted, ""),),
+        )
+    if not to_move:
+        return
+    plugins = _replaceable_plugins(to_move)
+    apart = (each for each in plugins if not commands.is_operators(each))
+    drivers = dict.fromkeys(group.driver for group in to_move)
+    # A node selector would remove a driver from the nodes where it runs already.
+    served = [e for e in groups if not e.has_plugin and e.now.drivers & drivers.keys()]
+    notes = [
+        "If a chart or an operator manages the plugin, set the node affinity there.",
+        "The names of the values depend on the chart of the driver.",
+    ]
+    if not plugins:
+        notes.insert(0, f"Keep the device plugins off nodes with the label {DEVICES_LABEL}.")
+    yield MigrationStep(
+        "Keep plugins and drivers apart",
+        f"Plugins avoid nodes with the label {DEVICES_LABEL}, and a driver runs only on nodes"
+        " whose label names it. No node with a plugin has the label yet, so no pod changes.",
+        (
+            *(commands.label_served(each, drivers) for each in served),
+            *map(commands.keep_off, apart),
+            *map(commands.install_driver, drivers),
+        ),
+        tuple(notes),
+        undo=tuple(map(commands.remove_driver, drivers)),
+    )
+
+
+def _goes(namespace: NamespaceAudit) -> bool:
+    return any(each.fate is Fate.TO_TRANSLATE for each in namespace.workloads)
+
+
+# --- groups --------------------------------------------------------------------------------------
+
+
+def _move(group: Group, pods: PlannedPods) -> MigrationStep:
+    """Move the nodes of a group from their plugin to the driver."""
+    nodes = pods.movable(group)
+    first = [where for where, _ in pods.stranded(group)]
+    pods.enforced |= set(first)
+    moved = pods.move(group)
+    return MigrationStep(
+        f"Move node group {group.name}: {count_noun(len(nodes), 'node')} to {group.driver}",
+        _why(group, moved),
+        (
+            *(commands.set_mode([each], Mode.ENFORCE) for each in first),
+            *commands.move_nodes(group, nodes),
+        ),
+        tuple(_notes(group, nodes, first, moved)),
+        pods.expected(),
+        commands.move_back(group, nodes),
+    )
+
+
+def _why(group: Group, moved: Moved) -> str:
+    if group.now.dual:
+        return f"A plugin and {group.driver} offer the same devices of these nodes."
+    if not moved.pods:
+        return "No pod runs there that needs a device."
+    pods = count_noun(moved.pods, "pod")
+    return f"{pods} with devices of these nodes must start again, there or on other nodes."
+
+
+def _notes(group: Group, nodes: Sequence[str], first: Sequence[str], moved: Moved) -> Iterator[str]:
+    if first:
+        yield (
+            f"Pods of {commands.enumerate_names(first)} find no room with a plugin on other nodes"
+            " of this kind. They are translated, and wait until the driver runs."
+        )
+    if bare := [entry.owner for entry, _ in moved.entries if entry.owner.startswith("Pod/")]:
+        named = commands.enumerate_names(bare)
+        yield f"Nobody creates these pods again, so drain stops until they are deleted: {named}."
+    if len(nodes) > 1:
+        yield "To keep more pods running, move one node after the other."
+    if stay := len(group.nodes) - len(nodes):
+        yield f"The plugin stays on {count_noun(stay, 'other node')} of the group."
+    if cordoned := sum(each.unschedulable for each in group.nodes):
+        yield f"{count_noun(cordoned, 'node')} cordoned before: uncordon only the others."
+    if gone := sum(not each.ready for each in group.nodes):
+        yield f"{count_noun(gone, 'node')} not ready."
+
+
+# --- namespaces ----------------------------------------------------------------------------------
+
+
+def _enforce_what_fits(
+    pods: PlannedPods, namespaces: Sequence[NamespaceAudit]
+) -> Iterator[MigrationStep]:
+    """Translate the namespaces whose devices the drivers have, those with fewest pods first."""
+    for each in sorted(namespaces, key=lambda e: (pods.count_held(e), e.namespace)):
+        if pods.remains(each) and pods.has_room(each):
+            yield _enforce(each, pods)
+
+
+def _enforce(namespace: NamespaceAudit, pods: PlannedPods) -> MigrationStep:
+    where = namespace.namespace
+    already = where in pods.enforced
+    again = [entry for entry, _ in pods.enforce(namespace).entries]
+    change = () if already else (commands.set_mode([where], Mode.ENFORCE),)
+    return MigrationStep(
+        f"Start the pods of namespace {where} again" if already else f"Translate namespace {where}",
+        "New pods get claims. Running pods keep their devices until they are created again.",
+        (*change, *commands.restart(where, again)),
+        tuple(commands.by_hand(namespace, again)),
+        pods.expected(),
+        (commands.set_mode([where], Mode.OFF),),
+    )
+
+
+# --- the last step -------------------------------------------------------------------------------
+
+
+def _finish(
+    pods: PlannedPods,
+    namespaces: Sequence[NamespaceAudit],
+    groups: Sequence[Group],
+    kept: frozenset[str],
+) -> Iterator[MigrationStep]:
+    names = dict.fromkeys(
+        f"{each.namespace}/{entry.owner}"
+        for each in namespaces
+        for entry in each.workloads
+        if entry.fate is Fate.STAYS
+    )
+    plugins = _replaceable_plugins(groups)
+    if names:
+        listed = commands.enumerate_names([*names])
+        nodes = commands.enumerate_names(sorted(kept))
+        yield MigrationStep(
+            "Decide about what stays",
+            f"{count_noun(len(names), 'workload')} cannot go as they are: {listed}."
+            + (f" Their nodes keep the plugin: {nodes}." if nodes else ""),
+            (),
+            ("The reason of each workload is listed with it.",),
+            pods.expected(),
+        )
+    elif any(each.has_plugin for each in groups):
+        yield MigrationStep(
+            "Remove the device plugins",
+            "No pod needs them.",
+            tuple(
+                commands.remove_plugin(each) for each in plugins if not commands.is_operators(each)
+            ),
+            ("If a chart or an operator manages a plugin, remove it there.",),
+            pods.expected(),
+        )
+
+
+def _replaceable_plugins(groups: Iterable[Group]) -> list[Plugin]:
+    """Return the plugins whose pods were found and whose names drivers replace."""
+    found = (p for g in groups for p in g.plugins if p.owner and p.serves(g.replaced))
+    return [*dict.fromkeys(found)]

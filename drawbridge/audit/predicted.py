@@ -1,0 +1,302 @@
+"""Predicts what nodes publish after the migration: the slices and classes of their drivers.
+
+A node that has a device plugin is expected to get the driver of the same family. Its devices are
+read from the labels of feature discovery and from the list that HAMi's plugin writes; what neither
+says is not predicted. Where a driver publishes already, nothing is predicted.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from drawbridge.audit.objects import AuditedObjects
+from drawbridge.config.model import Configuration
+from drawbridge.documents.values import Value
+from drawbridge.dra.classes import DeviceClass, class_reader
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice, slice_reader
+from drawbridge.facts.families import BY_SHORT_NAME, Family, known_families, serves_name
+from drawbridge.facts.served_names import advertised_resources
+from drawbridge.names import DUAL_LABEL
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+
+_NVIDIA, _HAMI = BY_SHORT_NAME["nvidia"], BY_SHORT_NAME["hami"]
+_REGISTER: Final = re.compile(r"(?:hami\.io/node-nvidia|volcano\.sh/node-vgpu)-register")
+# The start of names that stand for shares of a GPU, which HAMi's driver has.
+_SHARES: Final = ("koordinator.sh/gpu", "aliyun.com/gpu-mem", "volcano.sh/vgpu")
+# NVIDIA's chart gives the class this name, where the API server serves names by classes.
+_EXTENDED: Final = {"gpu.nvidia.com": "nvidia.com/gpu"}
+_MIG: Final = re.compile(r"nvidia\.com/mig-([0-9a-z.]+)")
+# Units of a name that one GPU has.
+_UNITS: Final = {"koordinator.sh/gpu": 100, "koordinator.sh/gpu-core": 100}
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+# More than any machine has: labels and annotations are text.
+_MOST: Final = 128
+
+
+class Prediction(NamedTuple):
+    """The nodes, slices and classes after the migration.
+
+    `drivers` has the driver that each node with a plugin is expected to get, `replaced` the names
+    that its plugin then no longer serves, and `unknown` the names for which no driver is known.
+    """
+
+    nodes: tuple[Node, ...]
+    slices: tuple[Slice, ...]
+    classes: tuple[DeviceClass, ...]
+    drivers: Mapping[str, str]
+    replaced: Mapping[str, frozenset[str]]
+    unknown: frozenset[str]
+    new_classes: tuple[str, ...]
+
+
+def predict(
+    objects: AuditedObjects, configuration: Configuration, *, class_names: bool
+) -> Prediction:
+    """Predict the cluster without device plugins. `class_names`: classes serve resource names."""
+    families = known_families(configuration)
+    publishing: dict[str, set[str]] = {}
+    for each in objects.slices:
+        publishing.setdefault(each.node_name or "", set()).add(each.driver)
+    slices, drivers = list(objects.slices), dict[str, str]()
+    replaced, unknown, nodes = dict[str, frozenset[str]](), set[str](), list[Node]()
+    for node in objects.nodes:
+        names = advertised_resources(node)
+        annotations = objects.annotations.get(node.name, {})
+        family = _choose(names, node, families, configuration)
+        gone = frozenset(name for name in names if family and _replaces(family, name))
+        unknown |= {name for name in names if not _is_known(name, families)}
+        if family and gone:
+            drivers[node.name], replaced[node.name] = family.driver, gone
+            if family.driver not in publishing.get(node.name, ()):
+                slices += _slices(node, family, names, annotations)
+        nodes.append(_without(node, gone))
+    known = {each.metadata.name for each in objects.classes}
+    needed = dict.fromkeys(families[driver].classes[0] for driver in drivers.values())
+    if any(_MIG.fullmatch(name) for names in replaced.values() for name in names):
+        needed["mig.nvidia.com"] = None
+    missing = tuple(name for name in needed if name not in known)
+    added = (_new_class(name, families, class_names=class_names) for name in missing)
+    return Prediction(
+        tuple(nodes),
+        tuple(slices),
+        (*objects.classes, *added),
+        drivers,
+        replaced,
+        frozenset(unknown),
+        missing,
+    )
+
+
+def _choose(
+    names: Iterable[str], node: Node, families: Mapping[str, Family], configuration: Configuration
+) -> Family | None:
+    """Return the family whose driver replaces the plugin of a node."""
+    names = [*names]
+    if any(map(_REGISTER.fullmatch, node.registrations)) or any(
+        name.startswith(_SHARES) for name in names
+    ):
+        return _HAMI
+    configured = [f"{each.driver}" for each in configuration.targets]
+    order = dict.fromkeys((*configured, *families))
+    candidates = (families[driver] for driver in order if driver in families)
+    return next((e for e in candidates if any(serves_name(e, name) for name in names)), None)
+
+
+def _is_known(name: str, families: Mapping[str, Family]) -> bool:
+    return name.startswith(_SHARES) or any(serves_name(each, name) for each in families.values())
+
+
+def _replaces(family: Family, name: str) -> bool:
+    """Whether a plugin no longer serves a name where the driver has the same hardware."""
+    if name.startswith(_SHARES):
+        return family is _HAMI
+    if family.driver in (_NVIDIA.driver, _HAMI.driver):
+        return any(serves_name(each, name) for each in (_NVIDIA, _HAMI))
+    return serves_name(family, name)
+
+
+def _without(node: Node, names: frozenset[str]) -> Node:
+    """Return the node without its plugin: without the names, registrations and the dual label."""
+    if not names:
+        return node
+    return msgspec.structs.replace(
+        node,
+        allocatable={key: each for key, each in node.allocatable.items() if key not in names},
+        registrations=(),
+        labels={key: each for key, each in node.labels.items() if key != DUAL_LABEL},
+    )
+
+
+# --- devices -------------------------------------------------------------------------------------
+
+
+def _slices(
+    node: Node, family: Family, names: Mapping[str, int], annotations: Mapping[str, Value]
+) -> Iterator[Slice]:
+    """Yield the slice that a driver is expected to publish for a node."""
+    listed = [*_registered(annotations)]
+    devices: list[Value] = []
+    for profile, count in _partitions(names):
+        devices += [
+            _device(f"mig-{profile}-{i}", {"type": "mig", "profile": profile}, node, "")
+            for i in range(count)
+        ]
+    if listed and family is _HAMI:
+        devices += [_shared(f"hami-gpu-{i}", *each) for i, each in enumerate(listed[:_MOST])]
+    elif family is _HAMI:
+        memory, product = node.labels.get("nvidia.com/gpu.memory", ""), _product(node)
+        devices += [_shared(f"hami-gpu-{i}", product, memory) for i in range(_count(node, names))]
+    elif not devices or "nvidia.com/gpu" in names:
+        kind = {family.type: family.whole_types[0]} if family.whole_types else {}
+        memory = node.labels.get("nvidia.com/gpu.memory", "")
+        devices += [_device(f"gpu-{i}", kind, node, memory) for i in range(_count(node, names))]
+    # A slice has at most 128 devices.
+    read = slice_reader().read(_slice(node, family.driver, devices[:_MOST]))
+    if isinstance(read, Slice):
+        yield read
+
+
+def _slice(node: Node, driver: str, devices: list[Value]) -> dict[str, Value]:
+    pool: dict[str, Value] = {"name": node.name, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{node.name}-{driver}-expected"},
+        "spec": {"driver": driver, "nodeName": node.name, "pool": pool, "devices": devices},
+    }
+
+
+def _device(name: str, known: Mapping[str, str], node: Node, memory: str) -> Value:
+    attributes: dict[str, Value] = {key: {"string": text} for key, text in known.items()}
+    if product := _product(node):
+        attributes["productName"] = {"string": product}
+    if family := node.labels.get("nvidia.com/gpu.family", ""):
+        attributes["architecture"] = {"string": family.replace("-", " ").title()}
+    major, minor = (node.labels.get(f"nvidia.com/gpu.compute.{e}", "") for e in ("major", "minor"))
+    if _NUMBER.fullmatch(major) and _NUMBER.fullmatch(minor):
+        attributes["cudaComputeCapability"] = {"version": f"{major}.{minor}.0"}
+    capacity: dict[str, Value] = {}
+    if _NUMBER.fullmatch(memory):
+        capacity["memory"] = {"value": f"{memory}Mi"}
+    return {"name": name.replace(".", "-"), "attributes": attributes, "capacity": capacity}
+
+
+def _shared(name: str, product: str, memory: str) -> Value:
+    """Return a device that HAMi's driver shares by cores and memory."""
+    amounts = {"cores": "100"} | ({"memory": f"{memory}Mi"} if _NUMBER.fullmatch(memory) else {})
+    least = {"cores": ("0", "1"), "memory": ("1Mi", "1Mi")}
+    capacity: dict[str, Value] = {}
+    for key, value in amounts.items():
+        low, step = least[key]
+        allowed: Value = {"min": low, "max": value, "step": step}
+        capacity[key] = {
+            "value": value,
+            "requestPolicy": {"default": value, "validRange": allowed},
+        }
+    attributes: dict[str, Value] = {"type": {"string": _HAMI.whole_types[0]}}
+    if product:
+        attributes["productName"] = {"string": product}
+    return {
+        "name": name,
+        "attributes": attributes,
+        "capacity": capacity,
+        "allowMultipleAllocations": True,
+    }
+
+
+def _product(node: Node) -> str:
+    return node.labels.get("nvidia.com/gpu.product", "").removesuffix("-SHARED")[:64]
+
+
+def count_gpus(node: Node, annotations: Mapping[str, Value]) -> int:
+    """Return the number of GPUs that labels, HAMi's list or the plugin's names say; else 0."""
+    listed = sum(1 for _ in _registered(annotations))
+    return listed or _count(node, advertised_resources(node))
+
+
+def find_most(
+    nodes: Iterable[Node], annotations: Mapping[str, Mapping[str, Value]]
+) -> dict[str, int]:
+    """Return the units of each name that a plugin can give one pod, on the best node.
+
+    HAMi gives a pod at most one share of each GPU.
+    """
+    most: dict[str, int] = {}
+    for node in nodes:
+        listed = sum(1 for _ in _registered(annotations.get(node.name, {})))
+        for name, units in advertised_resources(node).items():
+            most[name] = max(most.get(name, 0), min(units, listed) if listed else units)
+    return most
+
+
+def _count(node: Node, names: Mapping[str, int]) -> int:
+    label = node.labels.get("nvidia.com/gpu.count", "")
+    if _NUMBER.fullmatch(label):
+        return min(int(label), _MOST)
+    if "aliyun.com/gpu-count" in names:
+        return min(names["aliyun.com/gpu-count"], _MOST)
+    replicas = node.labels.get("nvidia.com/gpu.replicas", "")
+    shared = int(replicas) if _NUMBER.fullmatch(replicas) and int(replicas) else 1
+    whole = [
+        count // _UNITS.get(name, shared)
+        for name, count in names.items()
+        if not _MIG.fullmatch(name)
+    ]
+    return min(max(whole, default=0), _MOST)
+
+
+def _partitions(names: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    for name, count in names.items():
+        if profile := _MIG.fullmatch(name):
+            yield profile[1], min(count, _MOST)
+
+
+def _registered(annotations: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    """Yield product and MiB of each GPU that a plugin lists on its node, in JSON or as text."""
+    for key, text in annotations.items():
+        if not isinstance(text, str) or not _REGISTER.fullmatch(key):
+            continue
+        if text.startswith("["):
+            try:
+                entries = as_list(msgspec.json.decode(text))
+            except (msgspec.DecodeError, RecursionError):
+                continue
+            for entry in map(as_mapping, entries):
+                yield _bare(f"{entry.get('type', '')}"), f"{entry.get('devmem', '')}"
+        else:
+            for fields in (entry.split(",") for entry in text.split(":")):
+                if len(fields) >= 5:
+                    yield _bare(fields[4]), fields[2]
+
+
+def _bare(kind: str) -> str:
+    """Return the product: HAMi writes `NVIDIA-NVIDIA A100-PCIE-40GB`."""
+    return kind.removeprefix("NVIDIA-")[:64]
+
+
+# --- classes -------------------------------------------------------------------------------------
+
+
+def _new_class(name: str, families: Mapping[str, Family], *, class_names: bool) -> DeviceClass:
+    """Return a class as the chart of its driver is expected to install it."""
+    family = next(each for each in families.values() if name in each.classes)
+    expression = f'device.driver == "{family.driver}"'
+    kind = "mig" if name == "mig.nvidia.com" else next(iter(family.whole_types), "")
+    if kind and family.type:
+        expression += f' && device.attributes["{family.driver}"].{family.type} == "{kind}"'
+    spec: dict[str, Value] = {"selectors": [{"cel": {"expression": expression}}]}
+    if class_names and name in _EXTENDED:
+        spec["extendedResourceName"] = _EXTENDED[name]
+    value: Value = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    read = class_reader().read(value)
+    if not isinstance(read, DeviceClass):
+        raise TypeError(read)
+    return read

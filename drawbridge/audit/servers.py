@@ -1,0 +1,93 @@
+"""Who serves the devices of a node now: its device plugins, found by what their pods mount.
+
+The kubelet's registration folder tells a device plugin from any other pod. The names of images say
+whose it is. Without such pods, the annotations of the node tell HAMi's plugin from others.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from drawbridge.audit.objects import MAX_TEXT, namespace_of, text_at
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+
+_FOLDER: Final = "/device-plugins"
+_UNKNOWN: Final = "device plugin"
+# A word in the name or the images of a plugin, what a person calls it, and the names it serves.
+_KNOWN: Final = (
+    ("hami", "HAMi", ("nvidia.com/", "huawei.com/", "cambricon.com/", "hygon.com/")),
+    ("volcano", "Volcano's device plugin", ("volcano.sh/",)),
+    ("gpushare", "gpushare's device plugin", ("aliyun.com/",)),
+    ("koord", "Koordinator", ("koordinator.sh/",)),
+    ("sriov", "SR-IOV device plugin", ("openshift.io/", "intel.com/", "nvidia.com/", "mellanox.")),
+    ("rdma", "RDMA device plugin", ("rdma/",)),
+    ("nvidia", "NVIDIA's device plugin", ("nvidia.com/",)),
+    ("amd", "AMD's device plugin", ("amd.com/",)),
+    ("rocm", "AMD's device plugin", ("amd.com/",)),
+    ("intel", "Intel's device plugin", ("gpu.intel.com/", "intel.com/")),
+)
+# What shows a plugin that no pod of the node shows: an annotation or a name of the node.
+_REGISTRATIONS: Final = {"hami.io/node-nvidia-register": "HAMi"}
+
+
+class Plugin(NamedTuple):
+    """A device plugin of a node: what a person calls it, the names it serves, and its owner.
+
+    `owner` is `Kind/name` in `namespace`; both are empty if no pod shows the plugin.
+    """
+
+    title: str
+    prefixes: tuple[str, ...] = ()
+    namespace: str = ""
+    owner: str = ""
+
+    @property
+    def text(self) -> str:
+        """The plugin as a person finds it."""
+        named = f"{self.namespace}/{self.owner.partition('/')[2]}"
+        return f"{self.title} ({named})" if self.owner else self.title
+
+    def serves(self, names: Iterable[str]) -> bool:
+        """Whether any of these names can be the plugin's. An unknown plugin can serve all."""
+        return any(name.startswith(self.prefixes or "") for name in names)
+
+
+def find_plugins(pods: Iterable[Value]) -> Mapping[str, tuple[Plugin, ...]]:
+    """Return the device plugins by node, from the pods that run there."""
+    found: dict[str, dict[Plugin, None]] = {}
+    for pod in pods:
+        node = text_at(pod, "spec", "nodeName")
+        if node and any(path.endswith(_FOLDER) for path in _host_paths(pod)):
+            found.setdefault(node, {})[_identify(pod)] = None
+    return {node: tuple(plugins) for node, plugins in found.items()}
+
+
+def name_servers(
+    names: Iterable[str], plugins: Iterable[Plugin], registrations: Iterable[str]
+) -> str:
+    """Return who serves these names on a node, in words."""
+    names = [*names]
+    serving = [each.text for each in plugins if each.serves(names)]
+    if not serving:
+        serving = [title for key, title in _REGISTRATIONS.items() if key in registrations]
+    return " or ".join(serving) or _UNKNOWN
+
+
+def _host_paths(pod: Value) -> Iterator[str]:
+    for volume in as_list(get_value(pod, ("spec", "volumes"))):
+        yield text_at(volume, "hostPath", "path").rstrip("/")
+
+
+def _identify(pod: Value) -> Plugin:
+    owners = map(as_mapping, as_list(get_value(pod, ("metadata", "ownerReferences"))))
+    controllers = [each for each in owners if each.get("controller") is True]
+    kind, name = "Pod", text_at(pod, "metadata", "name")
+    if controllers:
+        kind, name = (f"{controllers[0].get(key)}"[:MAX_TEXT] for key in ("kind", "name"))
+    images = (text_at(each, "image") for each in as_list(get_value(pod, ("spec", "containers"))))
+    words = " ".join((name, *images)).lower()
+    title, prefixes = next(
+        ((title, prefixes) for word, title, prefixes in _KNOWN if word in words), (_UNKNOWN, ())
+    )
+    return Plugin(title, prefixes, namespace_of(pod), f"{kind}/{name}")

@@ -1,0 +1,217 @@
+"""Collects who asks for devices: the pods of each owner, and owners without pods."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from drawbridge.agreement.scope import find_root_owner
+from drawbridge.audit.model import Fate, WorkloadAudit
+from drawbridge.audit.objects import AuditedNamespace, namespace_of, text_at
+from drawbridge.audit.outcomes import Decider, PodOutcome, read_metadata
+from drawbridge.audit.servers import Plugin, name_servers
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.counted import count_noun
+from drawbridge.dra.nodes import Node
+from drawbridge.ledger.pods import FINISHED
+from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+from drawbridge.translate.manifests.replicas import count_pods
+from drawbridge.translate.manifests.workloads import find_places
+
+FAILED_CREATE: Final = "FailedCreate"  # the reason of the events of owners whose pods are refused
+CLAIMS: Final = "claims"
+NOBODY: Final = "nobody"
+_REFUSED: Final = re.compile(
+    rf'admission webhook "(?:{re.escape(POD_WEBHOOK)}|{re.escape(GUARD_WEBHOOK)})" denied the'
+    r" request: (.*)",
+    re.DOTALL,
+)
+_MAX_NOTE: Final = 300
+# Waits for a node, was given to one, or has ended.
+_WAITS, _RUNS, _ENDED = range(3)
+
+
+class Where(NamedTuple):
+    """The nodes by name, their groups, and their plugins."""
+
+    nodes: Mapping[str, Node]
+    groups: Mapping[str, str]
+    plugins: Mapping[str, tuple[Plugin, ...]]
+
+
+class _Key(NamedTuple):
+    owner: str
+    asks: tuple[str, ...]
+    served_by: str
+    fate: Fate
+
+
+def collect_pods(
+    pods: Iterable[Value], namespace: AuditedNamespace, decider: Decider, where: Where
+) -> dict[_Key, WorkloadAudit]:
+    """Return the alike pods of each owner."""
+    found: dict[_Key, WorkloadAudit] = {}
+    for pod in pods:
+        outcome = decider.decide(pod, namespace)
+        if outcome is None:
+            continue
+        entry = _read(pod, namespace, outcome, where)
+        key = _Key(entry.owner, entry.asks, entry.served_by, entry.fate)
+        found[key] = _add(found[key], entry) if key in found else entry
+    return found
+
+
+def _read(
+    pod: Value, namespace: AuditedNamespace, outcome: PodOutcome, where: Where
+) -> WorkloadAudit:
+    node, state = text_at(pod, "spec", "nodeName"), _state(pod)
+    owner = find_root_owner(namespace.name, read_metadata(pod)).partition("/")[2]
+    group = where.groups.get(node, "")
+    return WorkloadAudit(
+        owner[:400],
+        outcome.asks,
+        _find_server(pod, node, outcome, where),
+        outcome.fate,
+        outcome.becomes,
+        outcome.reasons,
+        outcome.codes,
+        pods=1,
+        running=int(state == _RUNS),
+        last=text_at(pod, "metadata", "creationTimestamp"),
+        each=outcome.demand,
+        nodes={group: 1} if state == _RUNS else {},
+        kept=(node,) if state == _RUNS and outcome.fate is Fate.STAYS else (),
+    )
+
+
+def _state(pod: Value) -> int:
+    if text_at(pod, "status", "phase") in FINISHED:
+        return _ENDED
+    return _RUNS if text_at(pod, "spec", "nodeName") else _WAITS
+
+
+def _find_server(pod: Value, node: str, outcome: PodOutcome, where: Where) -> str:
+    """Return who serves the devices of a pod, in words."""
+    if outcome.fate in (Fate.TRANSLATED, Fate.OWN_CLAIMS):
+        return CLAIMS
+    path = ("status", "extendedResourceClaimStatus", "requestMappings")
+    if names := [text_at(each, "resourceName") for each in as_list(get_value(pod, path))]:
+        return f"DeviceClass for {', '.join(dict.fromkeys(names))}"
+    if not node:
+        return NOBODY
+    known = where.nodes.get(node)
+    registrations = known.registrations if known else ()
+    return name_servers(outcome.demand.units, where.plugins.get(node, ()), registrations)
+
+
+def _add(first: WorkloadAudit, second: WorkloadAudit) -> WorkloadAudit:
+    return replace(
+        first,
+        pods=first.pods + second.pods,
+        running=first.running + second.running,
+        last=max(first.last, second.last),
+        codes=tuple(dict.fromkeys((*first.codes, *second.codes))),
+        nodes=dict(Counter(first.nodes) + Counter(second.nodes)),
+        kept=tuple(dict.fromkeys((*first.kept, *second.kept))),
+    )
+
+
+def has_claims(entry: WorkloadAudit) -> bool:
+    """Whether the devices of an entry come from a driver."""
+    return entry.served_by == CLAIMS or entry.served_by.startswith("DeviceClass")
+
+
+# --- owners --------------------------------------------------------------------------------------
+
+
+def add_owners(
+    found: Mapping[_Key, WorkloadAudit],
+    workloads: Iterable[Value],
+    namespace: AuditedNamespace,
+    decider: Decider,
+) -> Iterator[WorkloadAudit]:
+    """Yield the entries with the number of pods that their owners want, and owners without pods."""
+    entries = dict(found)
+    first = {key.owner: key for key in reversed([*found])}
+    for workload in workloads:
+        if _is_owned(workload):
+            continue
+        owner = f"{text_at(workload, 'kind')}/{text_at(workload, 'metadata', 'name')}"
+        places = find_places(workload)
+        wanted = sum(count_pods(workload, each).number for each in places)
+        if owner in first:
+            entries[first[owner]] = replace(entries[first[owner]], wanted=wanted)
+            continue
+        for place in places:
+            outcome = decider.decide(place.pod, namespace)
+            if outcome is not None:
+                number = count_pods(workload, place).number
+                key = _Key(owner, outcome.asks, NOBODY, outcome.fate)
+                entries[key] = _without_pods(key, outcome, number)
+    yield from entries.values()
+
+
+def _is_owned(workload: Value) -> bool:
+    """Whether another object made the workload, which then stands for it."""
+    owners = as_list(get_value(workload, ("metadata", "ownerReferences")))
+    return any(as_mapping(each).get("controller") is True for each in owners)
+
+
+def _without_pods(key: _Key, outcome: PodOutcome, wanted: int) -> WorkloadAudit:
+    return WorkloadAudit(
+        key.owner,
+        key.asks,
+        key.served_by,
+        key.fate,
+        outcome.becomes,
+        outcome.reasons,
+        outcome.codes,
+        wanted=wanted,
+        each=outcome.demand,
+    )
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+def find_refusals(events: Iterable[Value]) -> dict[str, str]:
+    """Return the owners whose pods Drawbridge refuses now, with attempts and reason."""
+    refusals: dict[str, str] = {}
+    for value in events:
+        event = as_mapping(value)
+        note = event.get("note") or event.get("message")
+        denied = _REFUSED.search(note) if isinstance(note, str) else None
+        if event.get("reason") != FAILED_CREATE or denied is None:
+            continue
+        subject = as_mapping(event.get("regarding") or event.get("involvedObject"))
+        series = as_mapping(event.get("series"))
+        attempts = series.get("count") or event.get("deprecatedCount") or event.get("count")
+        number = attempts if isinstance(attempts, int) else 1
+        owner = f"{subject.get('kind')}/{subject.get('name')}"[:400]
+        refusals[owner] = f"{count_noun(number, 'attempt')}: {denied[1][:_MAX_NOTE]}"
+    return refusals
+
+
+def by_namespace(objects: Iterable[Value]) -> Mapping[str, list[Value]]:
+    """Group objects by their namespace."""
+    found: dict[str, list[Value]] = {}
+    for each in objects:
+        found.setdefault(namespace_of(each), []).append(each)
+    return found
+
+
+def order(entries: Iterable[WorkloadAudit]) -> list[WorkloadAudit]:
+    """Return the entries that need somebody first."""
+    urgency = (
+        Fate.REFUSED,
+        Fate.STAYS,
+        Fate.TO_TRANSLATE,
+        Fate.BY_CLASS,
+        Fate.TRANSLATED,
+        Fate.OWN_CLAIMS,
+    )
+    return sorted(entries, key=lambda each: (urgency.index(each.fate), -each.pods, each.owner))
