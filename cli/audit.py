@@ -68,7 +68,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_live_options(parser)
     add_config_option(parser)
     add_version_options(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
+    output.add_detail_options(parser)
     output.add_format_option(parser, "text", "json", "yaml")
 
 
@@ -92,7 +92,10 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         return output.print_unreadable(enabled, options.output, streams)
     audit = _audit(options, read, configuration, enabled, report)
     report("")
-    output.print_findings((*findings, *read.findings), streams.err)
+    shown = (*findings, *read.findings)
+    output.print_findings(
+        output.select_findings(shown, quiet=options.quiet, verbose=options.verbose), streams.err
+    )
     _print(audit, options, streams)
     return DONE
 
@@ -161,5 +164,6 @@ def _print(audit: Audit, options: argparse.Namespace, streams: Streams) -> None:
     if options.output != "text":
         output.print_value(msgspec.to_builtins(audit), options.output, streams.out)
         return
-    lines = [summarize(audit), "", *write_text(audit, options.only or "")]
+    written = write_text(audit, options.only or "", verbose=options.verbose)
+    lines = [summarize(audit), "", *written]
     streams.out.writelines(f"{escape_unprintable(line)}\n" for line in lines)

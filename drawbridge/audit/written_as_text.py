@@ -20,13 +20,16 @@ from drawbridge.report.tables import align_columns
 _SHOWN = 20  # workloads of a namespace
 
 
-def write_text(audit: Audit, only: str = "") -> Iterator[str]:
-    """Yield the lines: counts, namespaces, node groups, steps and notes."""
+def write_text(audit: Audit, only: str = "", *, verbose: bool = False) -> Iterator[str]:
+    """Yield the lines: counts, namespaces, node groups, steps and notes.
+
+    With `verbose`, all workloads of a namespace; otherwise the first ones.
+    """
     if not audit.namespaces:
         where = f"namespace {only}" if only else "the cluster"
         yield f"no pod or workload of {where} asks for devices"
     else:
-        yield from _write_namespaces(audit.namespaces)
+        yield from _write_namespaces(audit.namespaces, None if verbose else _SHOWN)
     if audit.node_groups:
         yield ""
         yield from align_columns([_GROUP_HEADER, *map(_group_row, audit.node_groups)])
@@ -53,7 +56,7 @@ def summarize(audit: Audit) -> str:
 # --- namespaces ----------------------------------------------------------------------------------
 
 
-def _write_namespaces(namespaces: Sequence[NamespaceAudit]) -> Iterator[str]:
+def _write_namespaces(namespaces: Sequence[NamespaceAudit], most: int | None) -> Iterator[str]:
     shown = [fate for fate in Fate if any(each.pods.get(fate) for each in namespaces)]
     header = ("NAMESPACE", "MODE", *(FATE_WORDS[fate].upper() for fate in shown))
     rows = [
@@ -65,11 +68,11 @@ def _write_namespaces(namespaces: Sequence[NamespaceAudit]) -> Iterator[str]:
         if namespace.workloads or namespace.refusals or namespace.quotas:
             yield ""
             yield f"{namespace.namespace}:"
-            yield from (f"  {line}" for line in _write_namespace(namespace))
+            yield from (f"  {line}" for line in _write_namespace(namespace, most))
 
 
-def _write_namespace(namespace: NamespaceAudit) -> Iterator[str]:
-    shown = namespace.workloads[:_SHOWN]
+def _write_namespace(namespace: NamespaceAudit, most: int | None) -> Iterator[str]:
+    shown = namespace.workloads[:most]
     for entry, line in zip(shown, align_columns([*map(_workload_row, shown)]), strict=True):
         yield line
         yield f"    {describe_change(entry)}"
