@@ -10,7 +10,7 @@ TRANSLATE_LABEL: Final = "drawbridge.dev/translate"
 PLACEMENT_LABEL: Final = "drawbridge.dev/placement"
 DUAL_LABEL: Final = "drawbridge.dev/dual"
 # On a node, the driver that has its devices after their move from the plugin. The plan of
-# `drawbridge audit` sets it, and node selectors of plugins and drivers read it; Drawbridge does not.
+# `drawbridge audit` sets it. Node selectors of plugins and drivers read it; Drawbridge does not.
 DEVICES_LABEL: Final = "drawbridge.dev/devices"
 # Kubernetes allows requests with admin access only in namespaces where this label is "true".
 ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
