@@ -50,5 +50,6 @@ def _describe_field(field: SourceField) -> tuple[str, str]:
         name = "node affinity"
     return _NAMES.get(name, name), " ".join(text.split())
 
+
 def _truncate(text: str) -> str:
     return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."
