@@ -92,9 +92,10 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         return output.print_unreadable(enabled, options.output, streams)
     audit = _audit(options, read, configuration, enabled, report)
     report("")
+    # What may not be read is an info, and must be known.
     shown = (*findings, *read.findings)
     output.print_findings(
-        output.select_findings(shown, quiet=options.quiet, verbose=options.verbose), streams.err
+        output.select_findings(shown, quiet=options.quiet, verbose=True), streams.err
     )
     _print(audit, options, streams)
     return DONE

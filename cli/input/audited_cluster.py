@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli.facts import facts_input
-from cli.input import live_cluster
+from cli.input import codes, live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.files import read_documents
 from cli.terminal.streams import Streams
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from drawbridge.cluster.resources import Resource
     from drawbridge.cluster.session import Session
 
-_FORBIDDEN: Final = 403
+_MISSING: Final = codes.PART_UNREADABLE.name
 _SORTED: Final = frozenset({"Node", "DeviceClass", "ResourceSlice", "NetworkAttachmentDefinition"})
 Report = Callable[[str], None]
 
@@ -158,6 +158,7 @@ def _sort(
             **_specs("ResourceClaimTemplate", select("ResourceClaimTemplate"), ("spec", "spec")),
         },
         unread=len(unread),
+        missing=tuple(e.finding.message for e in findings if e.finding.code == _MISSING),
     )
     return ClusterRead(objects, version, tuple(findings))
 

@@ -276,6 +276,7 @@ def _notes(objects: AuditedObjects, prediction: Prediction) -> Iterator[str]:
     if prediction.unknown:
         listed = ", ".join(sorted(prediction.unknown))
         yield f"No driver is known for {listed}. Name it in `targets` of the Configuration."
+    yield from (f"Not read: {each}." for each in objects.missing)
     if objects.unread:
         yield f"{count_noun(objects.unread, 'object')} could not be read, and are not counted."
     yield from _NOT_SIMULATED

@@ -30,7 +30,8 @@ class AuditedNamespace(NamedTuple):
 class AuditedObjects:
     """What was read of a cluster. Pods, workloads, events and quotas are plain objects.
 
-    `annotations` are those of the nodes. `unread` counts the objects that could not be read.
+    `annotations` are those of the nodes. `unread` counts the objects that could not be read, and
+    `missing` says what the caller may not read.
     """
 
     namespaces: tuple[AuditedNamespace, ...] = ()
@@ -46,6 +47,7 @@ class AuditedObjects:
     # The specs of ResourceClaims and of templates, by kind, namespace and name.
     claims: Mapping[tuple[str, str, str], Value] = field(default_factory=dict)
     unread: int = 0
+    missing: tuple[str, ...] = ()
 
 
 class AdmissionDecision(Protocol):
