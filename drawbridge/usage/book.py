@@ -1,0 +1,241 @@
+"""The book of one day: what each account used, and what it held at the end of the book.
+
+A book has a bound, because tenants decide how many owners there are, and the API server limits an
+object to 1 MiB. The owners of a namespace after the first ones, and owners for which there is no
+room, are summed up as other. The sums of the namespaces stay exact until namespaces have no room.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from drawbridge.usage.accounts import NOTHING, OTHER, ZERO, Account, UsedAmount, sum_usage
+
+DAY: Final = 86_400
+# Of one namespace and day.
+MAX_OWNERS: Final = 250
+# Bytes of names and numbers: for rows with owners, and with the rows without.
+ROOM: Final = 600_000
+ROOM_FOR_NAMESPACES: Final = 800_000
+MAX_GAPS: Final = 100
+_ROW_BYTES: Final = 120  # of the numbers of most rows
+_MAX_NAME: Final = 253
+_NUMBER: Final = re.compile(r"\d{1,400}(/\d{1,400})?", re.ASCII)
+
+
+class BookError(Exception):
+    """The text is not a book. The message describes the problem."""
+
+
+class BookRow(msgspec.Struct, frozen=True):
+    """What an account used so far, in devices and bytes times seconds, and how much it holds."""
+
+    used: UsedAmount = NOTHING
+    held: Fraction = ZERO
+
+
+class Book(msgspec.Struct, frozen=True):
+    """The usage of the day `day` since 1970, from `start` to `through` in Unix seconds.
+
+    `gaps` are the times when nobody observed.
+    """
+
+    day: int
+    start: int
+    through: int
+    gaps: tuple[tuple[int, int], ...] = ()
+    rows: Mapping[Account, BookRow] = {}
+
+    @property
+    def end(self) -> int:
+        """The end of the day."""
+        return (self.day + 1) * DAY
+
+    def held(self) -> dict[Account, Fraction]:
+        """Return what accounts hold at the end of the book."""
+        return {account: row.held for account, row in self.rows.items() if row.held}
+
+    def used(self) -> dict[Account, UsedAmount]:
+        """Return what accounts used."""
+        return {account: row.used for account, row in self.rows.items()}
+
+
+def open_book(time: int) -> Book:
+    """Return the empty book of the day of a time, from that time on."""
+    return Book(time // DAY, time, time)
+
+
+class BookEntry(msgspec.Struct, frozen=True):
+    """What is added to a book: the usage up to `through`, and what accounts hold then.
+
+    `gap` is the part of that time when nobody observed.
+    """
+
+    through: int
+    usage: Mapping[Account, UsedAmount]
+    held: Mapping[Account, Fraction]
+    gap: tuple[int, int] | None = None
+
+
+def add_entry(book: Book, entry: BookEntry) -> Book:
+    """Return the book with an entry; only the first accounts for which there is room have a row."""
+    room = _Room(account for account, row in book.rows.items() if row.used != NOTHING or row.held)
+    used = [(account, row.used) for account, row in book.rows.items()]
+    used += [(room.place(account), amount) for account, amount in entry.usage.items()]
+    held = [(room.place(account), UsedAmount(number)) for account, number in entry.held.items()]
+    sums, held_sums = sum_usage(used), sum_usage(held)
+    rows = {
+        account: BookRow(sums.get(account, NOTHING), held_sums.get(account, NOTHING).devices)
+        for account in sorted({*sums, *held_sums})
+    }
+    gaps = (*book.gaps, entry.gap) if entry.gap is not None else book.gaps
+    return Book(book.day, book.start, entry.through, _join_gaps(gaps), rows)
+
+
+class _Room:
+    """The accounts that have a row in a book, and the room for others."""
+
+    def __init__(self, accounts: Iterable[Account]) -> None:
+        self._accounts = set(accounts)
+        self._bytes = sum(map(_row_bytes, self._accounts))
+        self._owners = Counter(account.namespace for account in self._accounts)
+
+    def place(self, account: Account) -> Account:
+        """Return the account whose row an amount goes to."""
+        account = Account(*(_cut(name) for name in account))
+        if account in self._accounts:
+            return account
+        if self._owners[account.namespace] < MAX_OWNERS and self._fits(account, ROOM):
+            return self._take(account)
+        without_owner = account._replace(owner=OTHER)
+        if without_owner in self._accounts or self._fits(without_owner, ROOM_FOR_NAMESPACES):
+            return self._take(without_owner)
+        return self._take(Account(OTHER, OTHER, OTHER))
+
+    def _fits(self, account: Account, room: int) -> bool:
+        return self._bytes + _row_bytes(account) <= room
+
+    def _take(self, account: Account) -> Account:
+        if account not in self._accounts:
+            self._accounts.add(account)
+            self._bytes += _row_bytes(account)
+            self._owners[account.namespace] += 1
+        return account
+
+
+def _row_bytes(account: Account) -> int:
+    # JSON escapes a character in up to six bytes. Names of Kubernetes objects need no escape.
+    return _ROW_BYTES + sum(len(name) if name.isascii() else 6 * len(name) for name in account)
+
+
+def _cut(name: str) -> str:
+    """Cut a name, and replace characters that no name of Kubernetes has."""
+    text = name if name.isascii() and name.isprintable() else ascii(name)[1:-1]
+    return text.replace('"', "'").replace("\\", "/")[:_MAX_NAME]
+
+
+def _join_gaps(gaps: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """Join gaps that touch, and the last ones beyond the limit."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(gaps):
+        if joined and (start <= joined[-1][1] or len(joined) == MAX_GAPS):
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return tuple(joined)
+
+
+# --- text ----------------------------------------------------------------------------------------
+
+
+class _Row(msgspec.Struct, array_like=True):
+    namespace: str
+    class_name: str
+    owner: str
+    devices: str
+    unknown: str
+    memory: str
+    held: str
+
+
+class _Book(msgspec.Struct, omit_defaults=True):
+    date: str
+    start: str
+    through: str
+    unobserved: list[tuple[str, str]] = []
+    rows: list[_Row] = []
+
+
+_DECODER: Final = msgspec.json.Decoder(_Book)
+
+
+def format_book(book: Book) -> str:
+    """Return a book as JSON, in which every number is a fraction of whole numbers."""
+    rows = (_format_row(account, row) for account, row in book.rows.items())
+    return msgspec.json.encode(
+        _Book(
+            f"{format_day(book.day)}",
+            format_time(book.start),
+            format_time(book.through),
+            [(format_time(start), format_time(end)) for start, end in book.gaps],
+            list(rows),
+        )
+    ).decode()
+
+
+def _format_row(account: Account, row: BookRow) -> _Row:
+    used = row.used
+    numbers = (used.devices, used.unknown, used.memory, row.held)
+    return _Row(*account, *map(str, numbers))
+
+
+def read_book(text: str) -> Book:
+    """Read a book; raises BookError."""
+    try:
+        wire = _DECODER.decode(text)
+        return Book(
+            _read_day(wire.date),
+            _read_time(wire.start),
+            _read_time(wire.through),
+            tuple((_read_time(start), _read_time(end)) for start, end in wire.unobserved),
+            dict(map(_read_row, wire.rows)),
+        )
+    except (msgspec.DecodeError, RecursionError, ValueError, ZeroDivisionError) as error:
+        raise BookError(f"not a book of usage: {error}") from None
+
+
+def _read_row(row: _Row) -> tuple[Account, BookRow]:
+    numbers = (row.devices, row.unknown, row.memory, row.held)
+    devices, unknown, memory, held = map(_read_number, numbers)
+    account = Account(row.namespace, row.class_name, row.owner)
+    return account, BookRow(UsedAmount(devices, unknown, memory), held)
+
+
+def _read_number(text: str) -> Fraction:
+    # Python also reads exponents, with which a short text is a number of any size.
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text[:80]} is not a fraction of whole numbers")
+    return Fraction(text)
+
+
+def format_time(time: int) -> str:
+    """Return a Unix time as the API server writes times."""
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _read_time(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp())
+
+
+def format_day(day: int) -> date:
+    """Return the date of a day since 1970."""
+    return datetime.fromtimestamp(day * DAY, UTC).date()
+
+
+def _read_day(text: str) -> int:
+    return (date.fromisoformat(text) - date(1970, 1, 1)).days

@@ -1,0 +1,183 @@
+"""Observes claims and tells who held how much in any interval since it started.
+
+Every replica of the controller has a meter, so that a new leader knows what happened before it
+led. A meter keeps the amounts that accounts held at its start, and each change since then with its
+time. The changes up to a time are folded into the start once a book has them.
+
+A time never goes back here. If the clock does, changes have the time of the last one.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from drawbridge.usage.accounts import NOTHING, Account, UsedAmount, sum_usage
+
+# With more changes than these, the meter starts again.
+MAX_CHANGES: Final = 10_000
+# A claim is seen so many seconds after its allocation at the latest. An older or later time of
+# allocation comes from a wrong clock.
+MAX_DELAY: Final = 120
+
+Charges = tuple[tuple[Account, UsedAmount], ...]
+
+
+class HeldClaim(NamedTuple):
+    """What one claim holds. The times are those in the claim; None if it has none."""
+
+    charges: Charges
+    allocated: int | None = None
+    created: int | None = None
+
+    def renamed(self, names: Mapping[Account, Account]) -> "HeldClaim":
+        """Return the same, charged to other accounts."""
+        if not any(account in names for account, _ in self.charges):
+            return self
+        return self._replace(
+            charges=tuple((names.get(account, account), amount) for account, amount in self.charges)
+        )
+
+
+class _Change(NamedTuple):
+    at: int
+    seen: int
+    account: Account
+    amount: UsedAmount
+
+    def renamed(self, names: Mapping[Account, Account]) -> "_Change":
+        return self._replace(account=names.get(self.account, self.account))
+
+
+class Observed(NamedTuple):
+    """What a meter has observed since `start`; does not change while the meter does."""
+
+    start: int
+    rates: tuple[tuple[Account, UsedAmount], ...]
+    changes: tuple[_Change, ...]
+    # What was held at the start; None if the start was moved.
+    first: tuple[HeldClaim, ...] | None
+
+    def accounts(self) -> frozenset[Account]:
+        """Return all accounts."""
+        accounts = {account for account, _ in self.rates}
+        accounts.update(change.account for change in self.changes)
+        accounts.update(account for claim in self.first or () for account, _ in claim.charges)
+        return frozenset(accounts)
+
+    def renamed(self, names: Mapping[Account, Account]) -> "Observed":
+        """Return the same, charged to other accounts."""
+        first = self.first and tuple(claim.renamed(names) for claim in self.first)
+        rates = sum_usage((names.get(account, account), rate) for account, rate in self.rates)
+        changes = tuple(change.renamed(names) for change in self.changes)
+        return Observed(self.start, tuple(rates.items()), changes, first)
+
+    def measure(self, until: int) -> dict[Account, UsedAmount]:
+        """Return what accounts held from the start to a time, multiplied by the seconds."""
+        if until <= self.start:
+            return {}
+        seconds = until - self.start
+        constant = ((account, rate.times(seconds)) for account, rate in self.rates)
+        changed = (
+            (each.account, each.amount.times(until - each.at))
+            for each in self.changes
+            if each.at < until
+        )
+        return sum_usage((*constant, *changed))
+
+    def held_at(self, time: int) -> dict[Account, UsedAmount]:
+        """Return what accounts held at a time since the start."""
+        changes = ((each.account, each.amount) for each in self.changes if each.at <= time)
+        return sum_usage((*self.rates, *changes))
+
+
+class Meter:
+    """The claims that are held now, and the changes since `start`."""
+
+    def __init__(self) -> None:
+        self.start: int | None = None  # nothing is known about the time before
+        self._began = 0
+        self._first: tuple[HeldClaim, ...] | None = None
+        self._held: dict[str, HeldClaim] = {}
+        self._since: dict[str, int] = {}
+        self._rates: dict[Account, UsedAmount] = {}
+        self._changes: list[_Change] = []
+        self._last = 0
+
+    def begin(self, held: Mapping[str, HeldClaim], now: int) -> None:
+        """Start with these claims, by uid; everything before is forgotten."""
+        self.start = self._began = self._last = max(now, self._last)
+        self._held = {uid: each for uid, each in held.items() if each.charges}
+        self._since = dict.fromkeys(self._held, self.start)
+        self._first = tuple(self._held.values())
+        self._rates = sum_usage(charge for each in self._first for charge in each.charges)
+        self._changes.clear()
+
+    def change(self, uid: str, held: HeldClaim | None, now: int) -> None:
+        """Note what a claim holds from now on, or since the time of its allocation."""
+        before, after = self._held.get(uid), held if held and held.charges else None
+        if self.start is None or (before and before.charges) == (after and after.charges):
+            return
+        if len(self._changes) >= MAX_CHANGES:
+            self.restart(now)
+        seen = self._last = max(now, self._last)
+        at = max(_time_of_allocation(after, seen), self._since.pop(uid, self._began))
+        if before is not None:
+            self._add(at, seen, before, -1)
+            del self._held[uid]
+        if after is not None:
+            self._add(at, seen, after, 1)
+            self._held[uid], self._since[uid] = after, at
+
+    def _add(self, at: int, seen: int, held: HeldClaim, sign: int) -> None:
+        self._changes += (
+            _Change(at, seen, each, amount.times(sign)) for each, amount in held.charges
+        )
+
+    def restart(self, now: int) -> None:
+        """Start again with the claims that are held now."""
+        self.begin(self._held, now)
+
+    def rename(self, names: Mapping[Account, Account]) -> None:
+        """Charge other accounts instead, also for what is not in a book yet."""
+        self._held = {uid: held.renamed(names) for uid, held in self._held.items()}
+        if self._first is not None:
+            self._first = tuple(held.renamed(names) for held in self._first)
+        self._changes = [change.renamed(names) for change in self._changes]
+        self._rates = sum_usage((names.get(each, each), rate) for each, rate in self._rates.items())
+
+    def observed(self) -> Observed | None:
+        """Return what was observed since the start; None before the start."""
+        if self.start is None:
+            return None
+        rates = tuple(self._rates.items())
+        return Observed(self.start, rates, tuple(self._changes), self._first)
+
+    def forget(self, before: int, delay: int) -> None:
+        """Move the start to a time up to which a book has everything.
+
+        A change that was seen more than `delay` later is not in the book; it stays.
+        """
+        if self.start is None or before <= self.start:
+            return
+        kept = []
+        for each in self._changes:
+            if each.at <= before and each.seen <= before + delay:
+                self._add_rate(each.account, each.amount)
+            else:
+                kept.append(each)
+        self._changes = kept
+        self.start, self._first = before, None
+
+    def _add_rate(self, account: Account, amount: UsedAmount) -> None:
+        rate = self._rates.get(account, NOTHING).plus(amount)
+        if rate == NOTHING:
+            self._rates.pop(account, None)
+        else:
+            self._rates[account] = rate
+
+
+def _time_of_allocation(held: HeldClaim | None, seen: int) -> int:
+    """Return the time since when a claim holds its devices, by its own time if that can be."""
+    if held is None or held.allocated is None:
+        return seen
+    allocated = max(held.allocated, held.created or 0)
+    return allocated if 0 <= seen - allocated <= MAX_DELAY else seen

@@ -1,0 +1,192 @@
+"""Books: their bound, their text, and where a change goes that was seen late."""
+
+import json
+from fractions import Fraction
+
+import pytest
+
+from drawbridge.usage.accounts import OTHER, Account, UsedAmount, sum_usage, total
+from drawbridge.usage.book import (
+    DAY,
+    MAX_GAPS,
+    MAX_OWNERS,
+    BookEntry,
+    BookError,
+    add_entry,
+    format_book,
+    open_book,
+    read_book,
+)
+from drawbridge.usage.bookkeeping import continue_book
+from drawbridge.usage.meter import MAX_CHANGES, HeldClaim, Meter
+from drawbridge.usage.stored_books import all_names, compose_config_map, name_of_day
+
+START = 20_000 * DAY
+ONE = UsedAmount(Fraction(1))
+TRAIN = Account("research", "gpu.nvidia.com", "Job/train")
+# The API server limits a ConfigMap to 1 MiB.
+LIMIT = 1024 * 1024
+
+
+def held(number: int = 1, allocated: int | None = None, account: Account = TRAIN) -> HeldClaim:
+    return HeldClaim(((account, UsedAmount(Fraction(number))),), allocated)
+
+
+def test_thousands_of_owners_of_one_namespace_become_other_and_the_sum_stays_exact() -> None:
+    owners = {Account("a", "gpu", f"Job/{number}"): ONE.times(60) for number in range(3_000)}
+    usage = {**owners, Account("b", "gpu", "Job/late"): ONE.times(60)}
+    book = add_entry(open_book(START), BookEntry(START + 60, usage, {}))
+    used = book.used()
+    assert total(used).devices == 3_001 * 60
+    assert used[Account("b", "gpu", "Job/late")].devices == 60
+    assert used[Account("a", "gpu", OTHER)].devices == (3_000 - MAX_OWNERS) * 60
+    assert len(used) == MAX_OWNERS + 2
+
+
+def test_a_book_with_the_longest_names_and_numbers_fits_in_an_object() -> None:
+    book = open_book(START)
+    for day in range(3):
+        usage = {
+            Account(f"{'n' * 55}-{namespace}", "c" * 253, f"{day}{owner}/{'o' * 300}"): UsedAmount(
+                Fraction(86_399 * 10**6, 1_023), Fraction(1, 7), Fraction(2**60)
+            )
+            for namespace in range(900)
+            for owner in range(3)
+        }
+        before = total(book.used())
+        held_now = {account: Fraction(125, 1024) for account in usage}
+        book = add_entry(book, BookEntry(START + day, usage, held_now))
+        assert total(book.used()) == before.plus(total(usage))
+    config_map = compose_config_map(book, None)
+    assert len(json.dumps(config_map)) < LIMIT
+    assert Account(OTHER, OTHER, OTHER) in book.used()
+
+
+HOSTILE = ["Job/" + "x" * 10_000, "Job/a\nb", 'Job/"' + "\\" * 300, "Job/\u202e", "Job/\x00" * 99]
+
+
+@pytest.mark.parametrize("owner", HOSTILE)
+def test_names_that_a_tenant_made_up_take_little_room(owner: str) -> None:
+    usage = {Account("a", "gpu", owner): ONE}
+    book = add_entry(open_book(START), BookEntry(START + 1, usage, {}))
+    (account,) = book.used()
+    assert len(account.owner) <= 253
+    assert account.owner.isascii()
+    assert account.owner.isprintable()
+    assert read_book(format_book(book)) == book
+
+
+def test_a_book_is_the_same_after_it_was_written() -> None:
+    amount = UsedAmount(Fraction(3_600, 7), Fraction(5), Fraction(2**40))
+    entry = BookEntry(START + 9, {TRAIN: amount}, {TRAIN: Fraction(1, 7)}, (START, START + 4))
+    book = add_entry(open_book(START), entry)
+    assert read_book(format_book(book)) == book
+    assert json.loads(format_book(book)) == {
+        "date": "2024-10-04",
+        "start": "2024-10-04T00:00:00Z",
+        "through": "2024-10-04T00:00:09Z",
+        "unobserved": [["2024-10-04T00:00:00Z", "2024-10-04T00:00:04Z"]],
+        "rows": [
+            ["research", "gpu.nvidia.com", "Job/train", "3600/7", "5", "1099511627776", "1/7"],
+        ],
+    }
+
+
+DAY_OF_BOOK = '"date": "2024-10-04", "start": "2024-10-04T00:00:00Z"'
+TIMES = f'{DAY_OF_BOOK}, "through": "2024-10-04T00:00:00Z"'
+UNREADABLE = [
+    "",
+    "[]",
+    "{}",
+    '{"date": "x", "start": "", "through": ""}',
+    f'{{{TIMES}, "rows": [["a", "b", "c", "1e999999999", "0", "0", "0"]]}}',
+    f'{{{TIMES}, "rows": [["a", "b", "c", "1/0", "0", "0", "0"]]}}',
+]
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_a_text_that_is_not_a_book_is_refused(text: str) -> None:
+    with pytest.raises(BookError):
+        read_book(text)
+
+
+def test_the_gaps_of_a_book_are_bounded() -> None:
+    book = open_book(START)
+    for number in range(300):
+        gap = START + 10 * number, START + 10 * number + 5
+        book = add_entry(book, BookEntry(gap[1], {}, {}, gap))
+    assert len(book.gaps) == MAX_GAPS
+    assert book.gaps[-1][1] == START + 2_995
+
+
+def test_a_month_has_a_fixed_set_of_names() -> None:
+    assert {name_of_day(day) for day in range(20_000, 20_400)} == {*all_names()}
+    assert all_names()[0] == "drawbridge-usage-01"
+    assert len(all_names()) == 31
+
+
+def test_an_allocation_that_is_seen_after_the_book_was_written_is_added_to_the_next_entry() -> None:
+    meter = Meter()
+    meter.begin({}, START)
+    first = meter.observed()
+    assert first is not None
+    book = continue_book(None, first, START + 57)
+    assert book is not None
+    # Allocated 7 s before the end of the book, and seen 5 s after it.
+    meter.change("a", held(allocated=START + 50), START + 62)
+    meter.forget(book.through, 3)
+    second = meter.observed()
+    assert second is not None
+    following = continue_book(book, second, START + 100)
+    assert following is not None
+    assert following.used() == {TRAIN: ONE.times(50)}
+
+
+@pytest.mark.parametrize(("allocated", "seconds"), [(5_000, 90), (-5_000, 90), (-30, 120)])
+def test_a_time_of_allocation_that_cannot_be_is_not_used(allocated: int, seconds: int) -> None:
+    meter = Meter()
+    meter.begin({}, START - 600)
+    meter.change("a", held(allocated=START + allocated), START)
+    observed = meter.observed()
+    assert observed is not None
+    assert observed.measure(START + 90) == {TRAIN: ONE.times(seconds)}
+
+
+def test_too_many_changes_start_the_meter_again() -> None:
+    meter = Meter()
+    meter.begin({}, START)
+    for number in range(MAX_CHANGES + 1):
+        meter.change(f"{number}", held(), START + number)
+    observed = meter.observed()
+    assert observed is not None
+    assert observed.start == START + MAX_CHANGES
+    assert len(observed.first or ()) == MAX_CHANGES
+    assert observed.held_at(START + 2 * MAX_CHANGES) == {TRAIN: ONE.times(MAX_CHANGES + 1)}
+
+
+def test_a_renamed_account_keeps_what_is_not_in_a_book_yet() -> None:
+    unknown = TRAIN._replace(owner="Pod/uid")
+    meter = Meter()
+    meter.begin({"a": held(account=unknown)}, START)
+    meter.change("b", held(account=unknown), START + 10)
+    meter.rename({unknown: TRAIN})
+    meter.change("a", None, START + 20)
+    observed = meter.observed()
+    assert observed is not None
+    assert observed.measure(START + 30) == {TRAIN: ONE.times(40)}
+
+
+def test_a_gap_longer_than_the_ring_of_books_begins_a_new_one() -> None:
+    meter = Meter()
+    meter.begin({"a": held()}, START + 40 * DAY)
+    observed = meter.observed()
+    assert observed is not None
+    old = add_entry(open_book(START), BookEntry(START + 9, {}, {}))
+    book = continue_book(old, observed, START + 40 * DAY + 5)
+    assert book is not None
+    assert (book.start, book.used()) == (START + 40 * DAY, {TRAIN: ONE.times(5)})
+
+
+def test_sums_do_not_depend_on_the_order() -> None:
+    parts = [(TRAIN, UsedAmount(Fraction(number, 7 + number % 5))) for number in range(60)]
+    assert sum_usage(parts) == sum_usage(reversed(parts))
