@@ -35,12 +35,13 @@ from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra.claim import Claim
-from drawbridge.dra.counted import count_noun
+from drawbridge.dra.counted import count_noun, join_words
 from drawbridge.finding import Finding, Severity
 from drawbridge.ledger import codes, node_fit
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.ledger import Ledger, name_of
 from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.node_resources import NodeResources, count_running
 from drawbridge.ledger.placing import Placer, PodPlacement
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
@@ -82,6 +83,8 @@ def _add_placement_options(parser: argparse.ArgumentParser) -> None:
     add_version_options(parser)
     allocator_api.add_options(parser)
     add_live_options(parser)
+    # Other commands that simulate can leave out the pods of a live cluster.
+    parser.set_defaults(pods=True)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
@@ -158,7 +161,7 @@ def _text(
             verb = "is" if placed == 1 else "are"
             yield f"{placed:,} of {count_noun(total, 'pod')} {verb} placed."
         yield from _name_allocators(result.allocators)
-        yield placements.NOTE
+        yield placements.DEVICES_NOTE if inputs.running is None else placements.NOTE
 
 
 def _name_allocators(used: Sequence[Allocator]) -> Iterator[str]:
@@ -202,7 +205,14 @@ def simulate(
     # Claims in files are identified by name: a copied claim often keeps the UID of the original.
     claims = {name_of(each): _without_uid(each) for each in inputs.objects.claims}
     planner, nodes = schedulers.world_of(schedulers.used[0])
-    placer = Placer(planner, ledger, nodes, claims.values(), inputs.objects.templates)
+    placer = Placer(
+        planner,
+        ledger,
+        nodes,
+        claims.values(),
+        inputs.objects.templates,
+        resources=_count_resources(inputs),
+    )
     findings = [*inputs.findings, *_report_unenforced(inputs, names, schedulers)]
     if names is None:
         preempting = preempting_placer(inputs, placer, findings) if preempt else None
@@ -294,6 +304,13 @@ def _report_unenforced(
     return objects.located(findings)
 
 
+def _count_resources(inputs: SimulationInput) -> NodeResources | None:
+    """Return what the pods of the cluster leave; None if they are not known."""
+    if inputs.running is None:
+        return None
+    return count_running(inputs.cluster.nodes, inputs.running)
+
+
 def _without_uid(claim: Claim) -> Claim:
     metadata = structs.replace(claim.metadata, uid="", resource_version="")
     return structs.replace(claim, metadata=metadata)
@@ -329,6 +346,10 @@ def _place_pods(
         )
     for pod in inputs.pods:
         found = node_fit.extended_resource_findings(pod.pod, inputs.cluster, pod.object)
+        if pod.ignored:
+            text = f"the simulation ignores {join_words(pod.ignored, 'and')}"
+            ignored = codes.RULE_NOT_SIMULATED.at(pod.path or "spec", text, object=pod.object)
+            found = (*found, ignored)
         findings += inputs.objects.located(found)
         placer = placers[schedulers.of_pod(pod.pod)]
         if not pod.path:

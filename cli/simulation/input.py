@@ -31,6 +31,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
 from drawbridge.ledger.generated_claims import with_name
+from drawbridge.ledger.ignored_rules import find_ignored_rules
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
 from drawbridge.translate.legacy.pod_view import as_mapping
@@ -59,6 +60,7 @@ class PodsToPlace(NamedTuple):
     object: str  # its name in findings
     pods: PodCount
     path: str = ""  # of the template in the workload
+    ignored: tuple[str, ...] = ()  # the rules of the pod that are not simulated
 
 
 class SimulatedCluster(NamedTuple):
@@ -71,6 +73,7 @@ class SimulatedCluster(NamedTuple):
     version: str = ""
     configuration: Configuration | None = None
     findings: tuple[LocatedFinding, ...] = ()
+    has_pods: bool = True
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class SimulationInput:
     pods: tuple[PodsToPlace, ...]
     cluster: ClusterNodes
     findings: tuple[LocatedFinding, ...]
+    # The pods that have a node; None if they are not known, so that CPU and memory do not count.
+    running: tuple[Pod, ...] | None = ()
     is_live: bool = False
 
 
@@ -112,9 +117,10 @@ def read_input(
     # The allocator knows the nodes itself.
     nodes = () if options.allocator_url else _select_nodes(options.node, objects, findings)
     cluster = find_cluster_nodes(nodes, objects, enabled, configuration.legacy)
+    running = tuple(_running_pods(details)) if live.has_pods else None
     is_live = bool(live.documents)
     return SimulationInput(
-        objects, details, enabled, configuration, pods, cluster, tuple(findings), is_live
+        objects, details, enabled, configuration, pods, cluster, tuple(findings), running, is_live
     )
 
 
@@ -210,7 +216,18 @@ def _pods(details: ObjectDetails, findings: list[LocatedFinding]) -> Iterator[Po
                 findings += [document.locate_finding(_in_workload(each, place)) for each in pod]
             elif pod.status.phase not in FINISHED and (to_place or _pending(pod)):
                 path = "" if place.is_pod else format_path(place.path)
-                yield PodsToPlace(with_name(pod, number), document.name, count, path)
+                ignored = find_ignored_rules(value)
+                yield PodsToPlace(with_name(pod, number), document.name, count, path, ignored)
+
+
+def _running_pods(details: ObjectDetails) -> Iterator[Pod]:
+    """Yield the pods of the cluster that have a node and have not ended."""
+    reader = pod_reader()
+    for document, to_place in details.pods.values():
+        pod = None if to_place else reader.read(document.value, ordinal=document.index)
+        # Unreadable pods were reported when the pods to place were read.
+        if isinstance(pod, Pod) and pod.is_running:
+            yield pod
 
 
 def _pod_of_template(value: Value, place: Place, count: PodCount) -> Value:
@@ -251,8 +268,17 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
         return SimulatedCluster()
 
     async def read(session: "Session") -> SimulatedCluster:
+        findings: list[LocatedFinding] = []
+        values = await _read_objects(session, options)
+        pods = None
+        if options.pods:
+            pods = await live_cluster.read_if_allowed(_list_bound_pods(session), findings)
+        documents = live_cluster.as_documents([*values, *(pods or ())])
         return SimulatedCluster(
-            tuple(await _read_documents(session, options)), await session.version()
+            tuple(documents),
+            await session.version(),
+            findings=tuple(findings),
+            has_pods=pods is not None,
         )
 
     try:
@@ -263,20 +289,25 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
         return cluster
     effective = read_effective_configuration(options, streams, asks_cluster=True)
     return cluster._replace(
-        configuration=effective.configuration or Configuration(), findings=effective.findings
+        configuration=effective.configuration or Configuration(),
+        findings=(*cluster.findings, *effective.findings),
     )
 
 
-async def _read_documents(session: "Session", options: argparse.Namespace) -> list[Document]:
+async def _list_bound_pods(session: "Session") -> list[dict[str, Value]]:
+    """List the pods that have a node. Those that wait are not what the command is about."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    phases = (f"status.phase!={phase}" for phase in FINISHED)
+    fields = ",".join(("spec.nodeName!=", *phases))
+    return await live_cluster.list_objects(session, resources.PODS, fields=fields)
+
+
+async def _read_objects(session: "Session", options: argparse.Namespace) -> list[dict[str, Value]]:
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
     needed = [resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS]
     if options.preempt:
         needed += [resources.PRIORITY_CLASSES, resources.DISRUPTION_BUDGETS]
     optional = (resources.TEMPLATES, resources.TAINT_RULES)
-    values = await live_cluster.list_kinds(session, needed, optional)
-    if options.preempt:
-        pods = await live_cluster.list_objects(session, resources.PODS)
-        # Pods of the cluster that wait are not what the command is about.
-        values += [each for each in pods if get_value(each, ("spec", "nodeName"))]
-    return live_cluster.as_documents(values)
+    return await live_cluster.list_kinds(session, needed, optional)

@@ -20,9 +20,18 @@ from drawbridge.report.placement import DeviceHolder
 from drawbridge.report.tables import ASCII, UNICODE, align_columns, draw_tree, escape_unprintable
 from drawbridge.solver.reasons import Reason
 
-NOTE = (
-    "Note: the simulation checks nodeName, nodeSelector, node affinity and unschedulable of a node."
-    " It ignores CPU, memory, taints and affinity to pods, which only the scheduler checks."
+_CHECKED: Final = (
+    "Note: the simulation checks nodeName, nodeSelector, node affinity, unschedulable and taints of"
+    " a node"
+)
+NOTE: Final = (
+    f"{_CHECKED}, and its CPU, memory and other resources. It ignores rules about other pods,"
+    " volumes and host ports, which only the scheduler checks."
+)
+# Where the pods on the nodes are not known.
+DEVICES_NOTE: Final = (
+    f"{_CHECKED}. It ignores CPU, memory and rules about other pods, volumes and host ports, which"
+    " only the scheduler checks."
 )
 
 

@@ -1,4 +1,4 @@
-"""Reads what a simulation with preemption needs: running pods, priorities and budgets."""
+"""Reads what a simulation with preemption needs: priorities and budgets."""
 
 from collections.abc import Iterator
 from typing import TypeVar
@@ -7,8 +7,8 @@ from cli.simulation.input import SimulationInput
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.dra.decode import Reader
 from drawbridge.ledger.disruption_budgets import disruption_budget_reader
+from drawbridge.ledger.node_resources import held_amounts
 from drawbridge.ledger.placing import Placer
-from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
 from drawbridge.ledger.preemption import PreemptingPlacer, running_pod
 from drawbridge.ledger.priorities import Priorities, priority_class_reader
 
@@ -24,20 +24,10 @@ def preempting_placer(
     budgets = tuple(_read(others, "PodDisruptionBudget", disruption_budget_reader(), findings))
     priorities = Priorities(classes)
     running = []
-    for pod in _running_pods(inputs):
+    for pod in inputs.running or ():
         priority = priorities.find(pod)
-        running.append(running_pod(pod, priority.value if priority else 0))
+        running.append(running_pod(pod, priority.value if priority else 0, held_amounts(pod)))
     return PreemptingPlacer(placer, running, budgets, priorities)
-
-
-def _running_pods(inputs: SimulationInput) -> Iterator[Pod]:
-    """Yield the pods of the cluster that have a node."""
-    reader = pod_reader()
-    for document, to_place in inputs.details.pods.values():
-        pod = None if to_place else reader.read(document.value, ordinal=document.index)
-        # Unreadable pods were reported when the pods to place were read.
-        if isinstance(pod, Pod) and pod.spec.node_name and pod.status.phase not in FINISHED:
-            yield pod
 
 
 def _read(

@@ -8,7 +8,7 @@ import msgspec
 
 from cli.input.live_cluster import as_documents
 from cli.simulation.input import read_input
-from cli.simulation.placements import NOTE, format_reasons
+from cli.simulation.placements import DEVICES_NOTE, format_reasons
 from cli.terminal.cluster_options import CURRENT
 from cli.terminal.streams import Streams
 from drawbridge.documents.values import Value
@@ -40,6 +40,7 @@ def simulate_waiting(options: argparse.Namespace, pod: Value, streams: Streams) 
         filename=[],
         node=None,
         preempt=False,
+        pods=False,
         allocator_url=None,
         kubernetes_version=None,
         feature_gates="",
@@ -62,7 +63,7 @@ def format_waiting(waiting: WaitingPod) -> Iterator[str]:
         yield f"  simulation: not possible: {waiting.not_simulated}"
     elif placement.node is not None:
         yield f"  simulation: the devices are free on {placement.node} ({waiting.allocator})"
-        yield f"    {NOTE}"
+        yield f"    {DEVICES_NOTE}"
     else:
         yield f"  simulation: no node has the devices ({waiting.allocator})"
         yield from format_reasons(placement.reasons[:_MAX_REASONS], "    ")

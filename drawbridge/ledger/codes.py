@@ -288,6 +288,16 @@ NOT_SIMULATED = CODES.define(
     example="5,000 of 1,000,000 pods are placed, and the others are not tried",
     remedy="Reduce the number of replicas to a number that the cluster can run.",
 )
+RULE_NOT_SIMULATED = CODES.define(
+    "RuleNotSimulated",
+    Severity.INFO,
+    text=(
+        "A pod has a rule that the simulation does not check: about other pods, volumes, host "
+        "ports or scheduling gates. The scheduler can refuse a node for it."
+    ),
+    example="spec: the simulation ignores podAntiAffinity and topologySpreadConstraints",
+    remedy="No action is needed. If the scheduler places the pod elsewhere, this rule can be why.",
+)
 NOTHING_PREEMPTED = CODES.define(
     "NothingPreempted",
     Severity.INFO,

@@ -23,7 +23,7 @@ from drawbridge.ledger import codes, extended_resources, generated_claims, node_
 from drawbridge.ledger.claim_references import PodClaims, find_pod_claims
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_of
 from drawbridge.ledger.node_fit import ClusterNodes
-from drawbridge.ledger.node_resources import NodeResources, requested_amounts
+from drawbridge.ledger.node_resources import Amounts, NodeResources, requested_amounts
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.ranking import preferred_nodes, rank_solution, rank_use
@@ -68,6 +68,7 @@ class Placer:
     ) -> None:
         """Without `resources`, CPU, memory and the like do not count."""
         self._planner = planner
+        self.resources = resources
         self._resources = resources or NodeResources(())
         self._cluster = cluster
         self.ledger = ledger
@@ -97,17 +98,26 @@ class Placer:
         return self._choose_node(name, pod, claims, answers, reasons)
 
     def fitting_nodes(
-        self, pod: Pod, released: Collection[str], only: Collection[str] | None = None
+        self,
+        pod: Pod,
+        released: Collection[str],
+        only: Collection[str] | None = None,
+        ended: Sequence[tuple[str, Amounts]] = (),
     ) -> Collection[str]:
         """Return the nodes on which a pod fits if claims, by name, are deallocated before.
 
-        None fits if the pod has an error on one of them, as in the scheduler.
+        `ended` has the nodes and the requests of pods that are gone then. None fits if the pod has
+        an error on one of the nodes, as in the scheduler.
         """
         uids = [uid_of(self._claims[name]) for name in released]
         nodes, _ = node_fit.selected_nodes(pod, self._cluster)
         if only is not None:
             nodes = [each for each in nodes if each.name in only]
+        for node, amounts in ended:
+            self._resources.remove(node, amounts)
         _, answers, _ = self._answer(pod, self.ledger.view_without(uids), nodes)
+        for node, amounts in ended:
+            self._resources.add(node, amounts)
         found = {node: answer for node, (_, answer) in answers.items()}
         if any(_is_error(each) for each in found.values()):
             return ()

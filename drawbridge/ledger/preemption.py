@@ -1,10 +1,12 @@
 """Places pods that may preempt pods with a lower priority to get their devices.
 
-As in `drawbridge.ledger.placing`, CPU and memory do not count: victims are pods that hold devices.
+Victims are pods that hold devices, and on nodes that lack CPU, memory or another resource all pods,
+if the placer counts them.
 """
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +17,7 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.ledger import codes
 from drawbridge.ledger.disruption_budgets import DisruptionBudget
 from drawbridge.ledger.node_fit import make_reason
+from drawbridge.ledger.node_resources import Amounts, requested_amounts
 from drawbridge.ledger.placing import Placer, PodPlacement
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.priorities import Priorities
@@ -42,6 +45,7 @@ class _Attempt(NamedTuple):
     pod: Pod
     holders: Holders
     leaving: frozenset[str]
+    requested: Amounts
 
 
 class PreemptingPlacer:
@@ -68,7 +72,8 @@ class PreemptingPlacer:
     def place_pod(self, pod: Pod) -> PodPlacement:
         """Place a pod, on a node where it evicts others if it fits on none without that."""
         placement = self._placer.place_pod(pod)
-        if placement.node is None and placement.claims:
+        counts = self._placer.resources is not None
+        if placement.node is None and (placement.claims or counts):
             placement = self._preempt(pod, placement)
         if placement.node is not None:
             self._add(pod, placement.node)
@@ -81,11 +86,12 @@ class PreemptingPlacer:
             return _explain(refused, f"PriorityClass {name} does not exist")
         if not priority.may_preempt:
             return _explain(refused, "the preemptionPolicy of the pod is Never")
-        attempt = _Attempt(pod, self._holders(), self._leaving())
+        attempt = _Attempt(pod, self._holders(), self._leaving(), requested_amounts(pod))
+        held = "devices" if refused.claims else "resources"
         waits = self._fitting(attempt, ())
         if waits:
             return _explain(
-                refused, f"the pod waits for devices of terminating pods on node {min(waits)}"
+                refused, f"the pod waits for {held} of terminating pods on node {min(waits)}"
             )
         lower = [
             running
@@ -94,15 +100,20 @@ class PreemptingPlacer:
         ]
         victims = self._choose(attempt, lower)
         if victims is None:
-            text = f"the devices of pods with a priority below {priority.value} are not enough"
+            text = f"the {held} of pods with a priority below {priority.value} are not enough"
             return _explain(refused, text)
         return self._evict(attempt, victims)
 
     def _choose(self, attempt: _Attempt, lower: Sequence[RunningPod]) -> NodeVictims | None:
         choices = []
         holders = frozenset().union(*attempt.holders.by_claim.values())
+        resources = self._placer.resources
         for node in self._fitting(attempt, lower):
-            there = [each for each in lower if each.node == node and each.name in holders]
+            # A pod that holds no device is not a victim where there is room for it.
+            lacks = resources is not None and resources.lacking(node, attempt.requested)
+            there = [
+                each for each in lower if each.node == node and (lacks or each.name in holders)
+            ]
             victims = find_victims(node, there, self._budgets, self._fits_on(attempt, node))
             if victims is not None:
                 choices.append(victims)
@@ -118,15 +129,20 @@ class PreemptingPlacer:
         nodes: Collection[str] | None = None,
     ) -> Collection[str]:
         """Return the nodes on which the pod fits after pods were removed."""
-        names = attempt.leaving.union(each.name for each in removed)
-        released = attempt.holders.released_without(names)
-        return self._placer.fitting_nodes(attempt.pod, released, nodes) if released else ()
+        gone = [*removed, *(self._running[each] for each in attempt.leaving)]
+        released = attempt.holders.released_without({each.name for each in gone})
+        held = [(each.node, each.held) for each in gone if each.held]
+        if not released and not held:
+            return ()
+        return self._placer.fitting_nodes(attempt.pod, released, nodes, held)
 
     def _evict(self, attempt: _Attempt, victims: NodeVictims) -> PodPlacement:
         names = [each.name for each in victims.pods]
         self._placer.release(attempt.holders.released_without({*names, *attempt.leaving}))
         for name in (*names, *attempt.leaving):
-            del self._running[name]
+            gone = self._running.pop(name)
+            if self._placer.resources is not None:
+                self._placer.resources.remove(gone.node, gone.held)
         pinned = replace(attempt.pod, spec=replace(attempt.pod.spec, node_name=victims.node))
         placement = self._placer.place_pod(pinned)
         reasons = (_budget_reason(victims),) if victims.violations else ()
@@ -145,11 +161,12 @@ class PreemptingPlacer:
 
     def _add(self, pod: Pod, node: str) -> None:
         priority = self._priorities.find(pod)
-        added = running_pod(pod, priority.value if priority else 0)
+        held = requested_amounts(pod) if self._placer.resources is not None else {}
+        added = running_pod(pod, priority.value if priority else 0, held)
         self._running[added.name] = replace(added, node=node)
 
 
-def running_pod(pod: Pod, priority: int) -> RunningPod:
+def running_pod(pod: Pod, priority: int, held: Amounts = MappingProxyType({})) -> RunningPod:
     """Return a pod as preemption sees it."""
     return RunningPod(
         namespace=pod.namespace,
@@ -159,6 +176,7 @@ def running_pod(pod: Pod, priority: int) -> RunningPod:
         started=pod.status.start_time or "",
         terminating=pod.metadata.deletion_timestamp is not None,
         labels=pod.metadata.labels,
+        held=held,
     )
 
 

@@ -20,7 +20,10 @@ _OFFSET: Final = 1 << 31
 
 
 class RunningPod(msgspec.Struct, frozen=True):
-    """A pod on a node. `started` is a time as the API server writes it, or empty."""
+    """A pod on a node. `started` is a time as the API server writes it, or empty.
+
+    `held` is what it requests of the node, or empty if that does not count.
+    """
 
     namespace: str
     pod_name: str
@@ -29,6 +32,7 @@ class RunningPod(msgspec.Struct, frozen=True):
     started: str = ""
     terminating: bool = False
     labels: Mapping[str, str] = {}
+    held: Mapping[str, int] = {}
 
     @property
     def name(self) -> str:

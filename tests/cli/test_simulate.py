@@ -301,7 +301,7 @@ def test_the_sample_pods_are_placed_and_drawn() -> None:
     assert "default/train: on hgx-1" in out
     assert "default/too-late: not placed" in out
     assert "counters in use" in out
-    assert "It ignores CPU, memory, taints and affinity to pods" in out
+    assert "CPU, memory and other resources. It ignores rules about other pods" in out
     drawn = [line for line in out.splitlines() if line.startswith("node ")]
     assert drawn == ["node hgx-1", "node mig-1", "node edge-1"]
 
