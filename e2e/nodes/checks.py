@@ -268,7 +268,7 @@ _HEADER = ("kind", "apiVersion")
 
 
 def _misfit(value: Any, form: Any, path: str) -> str:  # noqa: ANN401  # JSON against its form
-    """Say what of `value` does not have the form; empty when all does."""
+    """Say what of `value` does not have the form; empty when all does. Null is no value."""
     if not isinstance(form, Mapping):
         return "" if type(value) is form else f"{path} is no {form.__name__}"
     if not isinstance(value, Mapping):
@@ -276,9 +276,20 @@ def _misfit(value: Any, form: Any, path: str) -> str:  # noqa: ANN401  # JSON ag
     for name, inner in value.items():
         if name not in form:
             return f"unknown field {path}.{name}"
-        if problem := _misfit(inner, form[name], f"{path}.{name}"):
+        if inner is not None and (problem := _misfit(inner, form[name], f"{path}.{name}")):
             return problem
     return ""
+
+
+def driver_ended(order: Order, bench: DriverState) -> Iterator[Trip]:
+    """Settings of time slicing without an interval end the process of the driver."""
+    for result, _ in known(order, bench):
+        sharing = order.configs.get(result.request, {}).get("sharing")
+        if not isinstance(sharing, Mapping) or sharing.get("strategy") != "TimeSlicing":
+            continue
+        settings = sharing.get("timeSlicingConfig")
+        if isinstance(settings, Mapping) and settings.get("interval") is None:
+            yield Trip(result.device, "the driver ends: timeSlicingConfig without an interval")
 
 
 def config_kind_mismatch(order: Order, bench: DriverState) -> Iterator[Trip]:
@@ -350,6 +361,7 @@ NVIDIA: dict[str, Check] = {
     "SiblingTaken": sibling_taken,
     "CounterOvercommitted": counter_overcommitted,
     "GroupsIncompatible": groups_incompatible,
+    "DriverEnded": driver_ended,
     "ConfigKindMismatch": config_kind_mismatch,
     "ConfigUnsupported": config_unsupported,
     "ConfigConflict": config_conflict,

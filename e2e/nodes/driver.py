@@ -131,10 +131,10 @@ class Driver:
     def prepare(self, node: str, namespace: str, name: str, uid: str) -> dict[str, Any]:
         """Prepare one claim on one node, or refuse it and record why."""
         claim = self._fetch(node, namespace, name, uid)
-        wanted = order.read(self.family.driver, node, claim)
         station = self.stations.get(node)
         if station is None:
             raise Refused(f"the driver does not run on node {node!r}")
+        wanted = order.read(self.family.driver, node, claim, partial(self._applies, station))
         with station.lock:
             own = station.prepared.get(uid)
             self._check(station, wanted, own)
@@ -148,6 +148,12 @@ class Driver:
                 )
                 self.record.hold(self.family.driver, uid, [device.physical for device in found])
         return {"devices": [self._device(node, uid, result) for result in wanted.results]}
+
+    def _applies(self, station: Station, name: str, parameters: JSON) -> bool:
+        """Tell whether a configuration for all requests is for the kind of a device."""
+        device = station.layout.devices.get(name)
+        kind = self.family.configs.get(parameters.get("kind", ""), ("",))[0]
+        return device is None or not kind or kind == device.kind
 
     def _fetch(self, node: str, namespace: str, name: str, uid: str) -> JSON:
         """Do what the driver library does first: get the claim, see that it is the one meant."""

@@ -4,7 +4,9 @@ Needs only the claim's JSON and the driver's name. `checks` decides what is allo
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 JSON = dict[str, Any]
@@ -46,8 +48,16 @@ class Order:
         return json.dumps(self.configs.get(result.request), sort_keys=True)
 
 
-def read(driver: str, node: str, claim: JSON) -> Order:
-    """Read the part of an allocated claim that is this driver's."""
+def read(
+    driver: str,
+    node: str,
+    claim: JSON,
+    applies: Callable[[str, JSON], bool] = lambda _device, _parameters: True,
+) -> Order:
+    """Read the part of an allocated claim that is this driver's.
+
+    `applies` tells whether a configuration for all requests is one for a device.
+    """
     metadata = claim["metadata"]
     devices = claim["status"]["allocation"]["devices"]
     results = tuple(
@@ -62,26 +72,35 @@ def read(driver: str, node: str, claim: JSON) -> Order:
         for result in devices.get("results", ())
         if result["driver"] == driver
     )
+    entries = devices.get("config", ())
     configs = {
         result.request: chosen
         for result in results
-        if (chosen := effective(driver, result.request, devices.get("config", ()))) is not None
+        if (chosen := effective(driver, result.request, entries, partial(applies, result.device)))
+        is not None
     }
     return Order(node, metadata["namespace"], metadata["name"], metadata["uid"], results, configs)
 
 
-def effective(driver: str, request: str, configs: Any) -> Any:  # noqa: ANN401  # opaque parameters
+def effective(
+    driver: str,
+    request: str,
+    configs: Any,  # noqa: ANN401  # opaque parameters
+    applies: Callable[[JSON], bool] = lambda _: True,
+) -> Any:  # noqa: ANN401  # opaque parameters
     """Choose the parameters for one request: claim over class, the later over the earlier.
 
-    None when nobody configured it.
+    None when nobody configured it. As in the real drivers, a configuration applies to the whole
+    name of what was allocated, so that of the main request of a prioritized list applies to
+    nothing. One for all requests counts only if it `applies`.
     """
-    main = request.partition("/")[0]
     chosen = None
     for source in ("FromClass", "FromClaim"):
         for entry in configs:
             opaque = entry.get("opaque", {})
-            wanted = entry.get("requests") or (main,)
-            matches = request in wanted or main in wanted
-            if entry["source"] == source and opaque.get("driver") == driver and matches:
+            if entry["source"] != source or opaque.get("driver") != driver:
+                continue
+            named = entry.get("requests", ())
+            if request in named or (not named and applies(opaque["parameters"])):
                 chosen = opaque["parameters"]
     return chosen

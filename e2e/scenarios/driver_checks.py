@@ -192,8 +192,18 @@ def groups_incompatible(scene: DriverOnNode) -> None:
 
 def config_kind_mismatch(scene: DriverOnNode) -> None:
     """A configuration for partitions is given to a whole GPU."""
-    config = (opaque(NVIDIA, _nvidia("MigDeviceConfig", "TimeSlicing")),)
-    scene.play("bad", scene.result(scene.devices[0]), config=config)
+    parameters = _nvidia("MigDeviceConfig", "TimeSlicing")
+    # The driver skips one for all requests.
+    scene.good("skipped", scene.result(scene.devices[0]), config=(opaque(NVIDIA, parameters),))
+    config = (opaque(NVIDIA, parameters, "gpu"),)
+    scene.play("bad", scene.result(scene.devices[1]), config=config)
+
+
+def driver_ended(scene: DriverOnNode) -> None:
+    """Settings of time slicing have no interval."""
+    parameters = _nvidia("GpuConfig", "TimeSlicing")
+    parameters["sharing"]["timeSlicingConfig"] = {}
+    scene.play("bad", scene.result(scene.devices[0]), config=(opaque(NVIDIA, parameters),))
 
 
 def config_unsupported(scene: DriverOnNode) -> None:
@@ -249,6 +259,7 @@ SPECIAL = (
     ForgedViolation("SiblingTaken", NVIDIA, "vfio", sibling_taken),
     ForgedViolation("CounterOvercommitted", NVIDIA, "dynamic-mig", counter_overcommitted, "1.36"),
     ForgedViolation("GroupsIncompatible", NVIDIA, "groups", groups_incompatible, "1.36"),
+    ForgedViolation("DriverEnded", NVIDIA, "full", driver_ended),
     ForgedViolation("ConfigKindMismatch", NVIDIA, "full", config_kind_mismatch),
     ForgedViolation("ConfigUnsupported", NVIDIA, "dynamic-mig", config_unsupported, "1.36"),
     ForgedViolation("ConfigConflict", NVIDIA, "shares-unlimited", config_conflict, "1.36"),

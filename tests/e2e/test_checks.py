@@ -99,7 +99,7 @@ def config(source: str, value: int, requests: list[str] | None = None) -> dict[s
         ([config("FromClaim", 1), config("FromClaim", 2)], 2),
         ([config("FromClaim", 1), config("FromClaim", 2, ["other"])], 1),
         ([config("FromClaim", 1, ["main/sub"])], 1),
-        ([config("FromClaim", 1, ["main"])], 1),
+        ([config("FromClaim", 1, ["main"])], None),  # drivers compare whole names
         ([config("FromClaim", 1, ["main/other"])], None),
         ([config("FromClaim", 1, [])], 1),
     ],
@@ -110,6 +110,16 @@ def test_the_claims_configuration_wins_and_the_later_one(
     chosen = effective("d", "main/sub", configs)
     assert (chosen["value"] if chosen else None) == expected
     assert effective("another", "main/sub", configs) is None
+
+
+def test_a_configuration_for_all_requests_counts_only_if_it_applies() -> None:
+    def is_even(parameters: dict[str, Any]) -> bool:
+        return bool(parameters["value"] % 2 == 0)
+
+    for_all = [config("FromClaim", 2), config("FromClaim", 3)]
+    assert effective("d", "main", for_all, is_even) == {"value": 2}
+    named = [*for_all, config("FromClaim", 5, ["main"])]
+    assert effective("d", "main", named, is_even) == {"value": 5}
 
 
 def test_an_order_has_only_its_own_drivers_devices() -> None:

@@ -9,19 +9,29 @@ from e2e.nodes.machine import Gpu, Machine
 DRIVER = "gpu.nvidia.com"
 VERSIONS = {"driverVersion": "580.126.9", "cudaDriverVersion": "13.0.0"}
 STATIC = (("3g", 4), ("2g", 0), ("1g", 2), ("1g", 3))
-_SHARING = {
+# The capacities of a partition, also those that are 0, and the names of their counters.
+ENGINES = {
+    "multiprocessors": "multiprocessors",
+    "copyEngines": "copy-engines",
+    "decoders": "decoders",
+    "encoders": "encoders",
+    "jpegEngines": "jpeg-engines",
+    "ofaEngines": "ofa-engines",
+}
+_MIG_SHARING = {
     "strategy": str,
-    "timeSlicingConfig": {"interval": str},
     "mpsConfig": {
         "defaultActiveThreadPercentage": int,
         "defaultPinnedDeviceMemoryLimit": str,
         "defaultPerDevicePinnedMemoryLimit": dict,
+        "multiUser": bool,
     },
 }
+_SHARING = _MIG_SHARING | {"timeSlicingConfig": {"interval": str}}
 # configuration kind -> the kind of device it is for, and the fields it may have
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "GpuConfig": ("gpu", {"sharing": _SHARING}),
-    "MigDeviceConfig": ("mig", {"sharing": _SHARING}),
+    "MigDeviceConfig": ("mig", {"sharing": _MIG_SHARING}),
     "VfioDeviceConfig": (
         "vfio",
         {"iommu": {"backendPolicy": str, "enableAPIDevice": bool}},
@@ -37,7 +47,8 @@ def layout(machine: Machine, mode: str = "full") -> Layout:
     exclude each other) | vfio | shares-memory | shares-unlimited | shares-N | links (the number of
     each GPU's partition of two, four and eight linked GPUs) | modules (the module number).
     """
-    if mode in ("dynamic-mig", "groups"):
+    # A GPU without profiles has no counters.
+    if mode in ("dynamic-mig", "groups") and machine.product["mig"]:
         sets = tuple(_counter_set(machine, gpu) for gpu in machine.gpus)
         sheets = [Sheet(counters=sets)]
         sheets += [
@@ -135,8 +146,7 @@ def _partition(
     name = f"gpu-{gpu.index}-mig-{profile.replace('.', '')}-{data['id']}-{start}"
     attributes = _common(machine, "mig") | _place(gpu)
     attributes |= {"parentUUID": {"string": gpu.uuid}, "profile": {"string": profile}}
-    capacity = {"memory": {"value": data["memory"]}}
-    capacity |= {engine: {"value": str(count)} for engine, count in data["engines"].items()}
+    capacity = _capacities(data)
     if static:
         attributes["uuid"] = {"string": f"MIG-{gpu.uuid.removeprefix('GPU-')}-{start}"}
         slices = range(start, start + data["size"])
@@ -144,18 +154,27 @@ def _partition(
     return Device(name, "mig", gpu.uuid, {"attributes": attributes, "capacity": capacity})
 
 
+def _capacities(data: dict[str, Any]) -> Wire:
+    engines = {name: {"value": str(data["engines"].get(name, 0))} for name in ENGINES}
+    return {"memory": {"value": data["memory"]}, **engines}
+
+
+def _largest(machine: Machine) -> dict[str, Any]:
+    """Return the largest profile: with dynamic MIG, the whole GPU has its memory and engines."""
+    largest: dict[str, Any] = max(machine.product["mig"].values(), key=lambda each: each["size"])
+    return largest
+
+
 def _partitionable(machine: Machine, gpu: Gpu, *, grouped: bool) -> Iterator[Device]:
     """The whole GPU and every possible partition, all drawing on the GPU's counters."""
     counters = _counter_set(machine, gpu)
     draw = {"counterSet": counters["name"], "counters": counters["counters"]}
-    yield Device(
-        f"gpu-{gpu.index}", "gpu", gpu.uuid, _whole(machine, gpu) | {"consumesCounters": [draw]}
-    )
+    whole = _whole(machine, gpu) | {"capacity": _capacities(_largest(machine))}
+    yield Device(f"gpu-{gpu.index}", "gpu", gpu.uuid, whole | {"consumesCounters": [draw]})
     for profile, data in machine.product["mig"].items():
         for start in data["starts"]:
             device = _partition(machine, gpu, profile, start)
-            used = _draw(data, start) | {"memory": {"value": data["memory"]}}
-            draw = {"counterSet": counters["name"], "counters": used}
+            draw = {"counterSet": counters["name"], "counters": _draw(data, start)}
             if grouped:
                 draw["compatibilityGroups"] = [f"vgpu-{profile.replace('.', '-')}"]
             device.wire["consumesCounters"] = [draw]
@@ -163,20 +182,10 @@ def _partitionable(machine: Machine, gpu: Gpu, *, grouped: bool) -> Iterator[Dev
 
 
 def _counter_set(machine: Machine, gpu: Gpu) -> Wire:
-    product = machine.product
-    counters = _draw({"engines": product["engines"], "size": product["slices"]}, 0)
-    counters["memory"] = {"value": product["memory"]}
-    return {"name": f"gpu-{gpu.index}-counter-set", "counters": counters}
+    return {"name": f"gpu-{gpu.index}-counter-set", "counters": _draw(_largest(machine), 0)}
 
 
 def _draw(data: dict[str, Any], start: int) -> Wire:
-    kebab = {
-        "multiprocessors": "multiprocessors",
-        "copyEngines": "copy-engines",
-        "decoders": "decoders",
-        "jpegEngines": "jpeg-engines",
-        "ofaEngines": "ofa-engines",
-    }
-    counters = {kebab[name]: {"value": str(count)} for name, count in data["engines"].items()}
+    counters = {ENGINES.get(name, name): value for name, value in _capacities(data).items()}
     slices = range(start, start + data["size"])
     return counters | {f"memory-slice-{number}": {"value": "1"} for number in slices}
