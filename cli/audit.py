@@ -8,14 +8,16 @@ not change it.
 import argparse
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from cli.input.audited_cluster import ClusterRead, read_audited, select_recent
+from cli.input.cluster_objects import ClusterObjects
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import read_gates
 from cli.input.live_cluster import ClusterReadError
+from cli.simulation.pod_allocators import find_cluster_nodes, find_pod_allocators
 from cli.terminal import output
 from cli.terminal.cluster_options import (
     add_config_option,
@@ -26,7 +28,8 @@ from cli.terminal.cluster_options import (
 from cli.terminal.durations import parse_duration, parse_time
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
-from drawbridge.audit.compose import DecisionsByFacts, compose_audit, foresee
+from drawbridge.audit.compose import DecisionsByFacts, Future, compose_audit, foresee
+from drawbridge.audit.fit import RunningPods
 from drawbridge.audit.model import Audit
 from drawbridge.audit.objects import AdmissionDecision, AuditedNamespace, Decide
 from drawbridge.audit.written_as_text import summarize, write_text
@@ -37,7 +40,8 @@ from drawbridge.documents.values import Value
 from drawbridge.dra.gates import Gates
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
-from drawbridge.names import ADMIN_ACCESS_LABEL
+from drawbridge.ledger.still_fits import StillFits, nodes_after, still_fits
+from drawbridge.names import ADMIN_ACCESS_LABEL, DUAL_LABEL
 from drawbridge.report.explain import time_of_event
 from drawbridge.report.tables import escape_unprintable
 from drawbridge.translate.pods import make_context
@@ -90,7 +94,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if not isinstance(enabled, Gates):
         report("")
         return output.print_unreadable(enabled, options.output, streams)
-    audit = _audit(options, read, configuration, enabled, report)
+    audit = _audit(options, _Given(read, configuration, enabled, report))
     report("")
     # What may not be read is an info, and must be known.
     shown = (*findings, *read.findings)
@@ -112,21 +116,25 @@ def _make_progress(options: argparse.Namespace, streams: Streams) -> Callable[[s
     return report
 
 
-def _audit(
-    options: argparse.Namespace,
-    read: ClusterRead,
-    configuration: Configuration,
-    gates: Gates,
-    report: Callable[[str], None],
-) -> Audit:
-    objects = read.objects
-    report("reading the devices")
+class _Given(NamedTuple):
+    """What the audit is computed from."""
+
+    read: ClusterRead
+    configuration: Configuration
+    gates: Gates
+    report: Callable[[str], None]
+
+
+def _audit(options: argparse.Namespace, given: _Given) -> Audit:
+    objects, configuration, gates = given.read.objects, given.configuration, given.gates
+    given.report("reading the devices")
     future = foresee(objects, configuration, gates)
-    given = FactsInput(objects.slices, objects.classes, objects.nodes, objects.networks)
+    facts = FactsInput(objects.slices, objects.classes, objects.nodes, objects.networks)
     decisions = DecisionsByFacts(
-        _decide_with(configuration, gather_facts(given, configuration, gates).facts),
+        _decide_with(configuration, gather_facts(facts, configuration, gates).facts),
         _decide_with(configuration, future.facts),
     )
+    is_part = bool(options.only) or options.since is not None
     if options.since is not None:
         start = datetime.now(UTC) - timedelta(seconds=options.since)
         objects = select_recent(objects, lambda value: _is_recent(value, start))
@@ -137,8 +145,26 @@ def _audit(
         decisions,
         configuration,
         gates,
-        whole=not options.only and options.since is None,
-        progress=lambda done: report(f"{done:,} of {number} pods"),
+        ask_fit=None if is_part else lambda running: _place(running, given, future),
+        progress=lambda done: given.report(f"{done:,} of {number} pods"),
+    )
+
+
+def _place(running: RunningPods, given: _Given, future: Future) -> StillFits:
+    """Simulate whether the running pods fit after the migration."""
+    objects, after, gates = given.read.objects, future.prediction, given.gates
+    replaced = frozenset(name for names in after.replaced.values() for name in names)
+    nodes = nodes_after(objects.nodes, running.pods, replaced, DUAL_LABEL)
+    namespaces = given.read.namespaces
+    cluster = ClusterObjects(after.slices, after.classes, nodes=nodes, others=namespaces)
+    return still_fits(
+        running.pods,
+        find_cluster_nodes(nodes, cluster, gates, given.configuration.legacy),
+        find_pod_allocators(cluster, gates, given.configuration, future.facts),
+        objects.claims,
+        (*objects.templates, *running.templates),
+        sharing=gates.consumable_capacity,
+        progress=lambda done, total: given.report(f"{done:,} of {total:,} placements"),
     )
 
 

@@ -15,7 +15,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
 from drawbridge.audit.workloads import FAILED_CREATE
 from drawbridge.config.model import Scope
-from drawbridge.documents.document import LocatedFinding
+from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra import gates
@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
 _MISSING: Final = codes.PART_UNREADABLE.name
-_SORTED: Final = frozenset({"Node", "DeviceClass", "ResourceSlice", "NetworkAttachmentDefinition"})
+_SORTED: Final = frozenset(
+    {
+        "Node",
+        "DeviceClass",
+        "ResourceSlice",
+        "NetworkAttachmentDefinition",
+        "ResourceClaim",
+        "ResourceClaimTemplate",
+    }
+)
 Report = Callable[[str], None]
 
 
@@ -39,6 +48,7 @@ class ClusterRead(NamedTuple):
     objects: AuditedObjects
     version: str
     findings: tuple[LocatedFinding, ...]
+    namespaces: tuple[Document, ...]
 
 
 def read_audited(
@@ -153,14 +163,17 @@ def _sort(
         slices=decoded.slices,
         classes=decoded.classes,
         networks=given.networks,
-        claims={
+        claims=decoded.claims,
+        templates=decoded.templates,
+        claim_specs={
             **_specs("ResourceClaim", select("ResourceClaim"), ("spec",)),
             **_specs("ResourceClaimTemplate", select("ResourceClaimTemplate"), ("spec", "spec")),
         },
         unread=len(unread),
         missing=tuple(e.finding.message for e in findings if e.finding.code == _MISSING),
     )
-    return ClusterRead(objects, version, tuple(findings))
+    documents = live_cluster.as_documents(map(as_mapping, by_kind.get("Namespace", ())))
+    return ClusterRead(objects, version, tuple(findings), tuple(documents))
 
 
 def _decode(values: Iterable[Value]) -> ClusterObjects:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit.demand import find_sizes, times
+from drawbridge.audit.fit import RunningPods, summarize_fit, translate_running
 from drawbridge.audit.model import (
     Audit,
     Fate,
@@ -42,15 +43,17 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.dra.gates import Gates
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
+from drawbridge.ledger.still_fits import StillFits
 from drawbridge.names import MIRRORED_QUOTA
 from drawbridge.translate.manifests.quotas import report_quotas
 
 _MAX_SHOWN: Final = 500  # workloads of one namespace
 _SLACK: Final = 1e-6
-_NOT_SIMULATED: Final = (
-    "The plan counts devices; it does not simulate topology, affinity of pods, budgets, or time.",
-    "Of kinds of workloads that it does not know, the audit sees the pods only.",
+_SIMULATED: Final = (
+    "The steps count devices. Whether all pods fit is simulated by devices, CPU, memory, node"
+    " selectors and taints; affinity between pods, topology spread, budgets and volumes are not."
 )
+_OTHER_KINDS: Final = "Of kinds of workloads that it does not know, the audit sees the pods only."
 
 
 class Future(NamedTuple):
@@ -67,6 +70,10 @@ def foresee(objects: AuditedObjects, configuration: Configuration, gates: Gates)
     return Future(prediction, gather_facts(given, configuration, gates).facts)
 
 
+# Whether running pods still fit; None if that is not asked.
+AskFit = Callable[[RunningPods], StillFits]
+
+
 class DecisionsByFacts(NamedTuple):
     """What admission decides with the facts of now, and with those after the migration."""
 
@@ -81,10 +88,10 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     configuration: Configuration,
     gates: Gates,
     *,
-    whole: bool = True,
+    ask_fit: AskFit | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Audit:
-    """Return the audit; of a part of the cluster, without node groups and plan.
+    """Return the audit; without `ask_fit`, of a part of the cluster without groups and plan.
 
     `progress` is called with the number of pods that are decided.
     """
@@ -96,16 +103,20 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
         plugins,
     )
     sizes, most = find_sizes(future.facts), find_most(objects.nodes, objects.annotations)
-    decider = Decider(*decide, configuration, future.facts, sizes, objects.claims, most)
+    decider = Decider(*decide, configuration, future.facts, sizes, objects.claim_specs, most)
     namespaces = tuple(_audit_namespaces(objects, decider, where, progress))
     every = [entry for each in namespaces for entry in each.workloads]
-    return Audit(
-        gates.version,
-        _summarize(every, objects),
-        tuple(map(_shorten, namespaces)),
-        tuple(_describe(each, every, objects) for each in groups) if whole else (),
-        make_plan(namespaces, groups) if whole else (),
-        tuple(_notes(objects, future.prediction)) if whole else (),
+    part = Audit(gates.version, _summarize(every, objects), tuple(map(_shorten, namespaces)))
+    if ask_fit is None:
+        return part
+    known = {each.name: each for each in objects.namespaces}
+    running = translate_running(objects.pods, known, decider)
+    return replace(
+        part,
+        node_groups=tuple(_describe(each, every, objects) for each in groups),
+        steps=make_plan(namespaces, groups),
+        notes=tuple(_notes(objects, future.prediction)),
+        fit=summarize_fit(ask_fit(running), running),
     )
 
 
@@ -279,4 +290,5 @@ def _notes(objects: AuditedObjects, prediction: Prediction) -> Iterator[str]:
     yield from (f"Not read: {each}." for each in objects.missing)
     if objects.unread:
         yield f"{count_noun(objects.unread, 'object')} could not be read, and are not counted."
-    yield from _NOT_SIMULATED
+    yield _SIMULATED
+    yield _OTHER_KINDS

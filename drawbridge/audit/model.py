@@ -155,6 +155,29 @@ class Summary(AuditPart, frozen=True):
     units: Mapping[str, int] = {}  # of legacy names, that running pods hold
 
 
+class PodWithoutRoom(AuditPart, frozen=True):
+    """A running pod that does not fit after the migration, the node where it runs, and why."""
+
+    pod: str
+    node: str
+    why: str
+
+
+class FitSummary(AuditPart, frozen=True):
+    """How many of the running pods fit after the migration: where they are, and packed anew.
+
+    The solver places them by devices, CPU, memory, node selectors and taints. `not_in_place` and
+    `not_packed` are the first pods that do not fit. `unread` pods are not counted.
+    """
+
+    pods: int
+    in_place: int
+    packed: int
+    not_in_place: tuple[PodWithoutRoom, ...] = ()
+    not_packed: tuple[PodWithoutRoom, ...] = ()
+    unread: int = 0
+
+
 class Audit(AuditPart, frozen=True):
     """Everything that an audit says. Of a part of the cluster, it has no node groups and no plan.
 
@@ -167,3 +190,4 @@ class Audit(AuditPart, frozen=True):
     node_groups: tuple[NodeGroup, ...] = ()
     steps: tuple[MigrationStep, ...] = ()
     notes: tuple[str, ...] = ()
+    fit: FitSummary | None = None

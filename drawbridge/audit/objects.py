@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from drawbridge.agreement.scope import Mode
+from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value
+from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
@@ -45,13 +47,19 @@ class AuditedObjects:
     classes: tuple[DeviceClass, ...] = ()
     networks: tuple[NetworkFacts, ...] = ()
     # The specs of ResourceClaims and of templates, by kind, namespace and name.
-    claims: Mapping[tuple[str, str, str], Value] = field(default_factory=dict)
+    claim_specs: Mapping[tuple[str, str, str], Value] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    templates: tuple[Template, ...] = ()
     unread: int = 0
     missing: tuple[str, ...] = ()
 
 
 class AdmissionDecision(Protocol):
     """What admission decides about a pod."""
+
+    @property
+    def edits(self) -> Sequence[Edit]:
+        """The changes of the pod."""
 
     @property
     def templates(self) -> Sequence[ClaimTemplate]:

@@ -21,6 +21,7 @@ from drawbridge.audit.objects import (
     text_at,
 )
 from drawbridge.config.model import Configuration
+from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.facts.model import Facts
@@ -51,6 +52,8 @@ class PodOutcome(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
     demand: PodDemand = PodDemand()
+    edits: tuple[Edit, ...] = ()
+    templates: tuple[Mapping[str, Value], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,8 @@ class Decider:
             reasons,
             tuple(dict.fromkeys(each.code for each in told)),
             PodDemand(units, devices),
+            tuple(after.edits) if fate is Fate.TO_TRANSLATE else (),
+            tuple(each.object for each in after.templates) if fate is Fate.TO_TRANSLATE else (),
         )
 
     def _own_specs(self, pod: Value) -> Iterator[Value]:

@@ -7,6 +7,7 @@ from drawbridge.audit.model import (
     Audit,
     Expected,
     Fate,
+    FitSummary,
     GroupCapacity,
     MigrationStep,
     NamespaceAudit,
@@ -36,6 +37,9 @@ def write_text(audit: Audit, only: str = "", *, verbose: bool = False) -> Iterat
         for group in audit.node_groups:
             for note in group.notes:
                 yield f"  {group.name}: {note}"
+    if audit.fit is not None:
+        yield ""
+        yield from write_fit(audit.fit)
     for number, step in enumerate(audit.steps, 1):
         yield ""
         yield from _write_step(number, step)
@@ -127,6 +131,22 @@ def _group_row(group: NodeGroup) -> tuple[str, ...]:
 def describe_capacities(capacities: Iterable[GroupCapacity]) -> str:
     """Return how much of what a group offers is held."""
     return ", ".join(f"{each.name} {each.held:g} of {each.offered:g}" for each in capacities)
+
+
+# --- whether everything fits ---------------------------------------------------------------------
+
+
+def write_fit(fit: FitSummary) -> Iterator[str]:
+    """Yield whether all running pods fit after the migration, and the first that do not."""
+    yield (
+        f"After the migration, {fit.in_place:,} of {count_noun(fit.pods, 'running pod')} fit on the"
+        f" node where they run, and {fit.packed:,} on all nodes, packed anew."
+    )
+    for each in fit.not_packed[:_SHOWN]:
+        yield f"  no room for {each.pod}, now on {each.node}: {each.why}"
+    moved = {each.pod for each in fit.not_packed}
+    for each in [e for e in fit.not_in_place if e.pod not in moved][:_SHOWN]:
+        yield f"  {each.pod} must leave {each.node}: {each.why}"
 
 
 # --- steps ---------------------------------------------------------------------------------------

@@ -1,0 +1,76 @@
+"""The running pods as they are after the migration, and whether they fit then."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from drawbridge.audit.model import FitSummary, PodWithoutRoom
+from drawbridge.audit.objects import AuditedNamespace, namespace_of, text_at
+from drawbridge.audit.outcomes import Decider
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.claim import Template, template_reader
+from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
+from drawbridge.ledger.still_fits import Fit, StillFits
+from drawbridge.translate.legacy.pod_view import as_mapping
+
+_MAX_SHOWN: Final = 50
+
+
+class RunningPods(NamedTuple):
+    """The running pods with their claims, the templates for them, and how many are unreadable."""
+
+    pods: tuple[Pod, ...]
+    templates: tuple[Template, ...]
+    unread: int = 0
+
+
+def translate_running(
+    pods: Iterable[Value], namespaces: Mapping[str, AuditedNamespace], decider: Decider
+) -> RunningPods:
+    """Return the running pods as the migration leaves them, each on its node."""
+    reader, unread = pod_reader(), 0
+    translated: list[Pod] = []
+    templates: dict[tuple[str, str], Template] = {}
+    for pod in pods:
+        if not text_at(pod, "spec", "nodeName") or text_at(pod, "status", "phase") in FINISHED:
+            continue
+        name = namespace_of(pod)
+        outcome = decider.decide(pod, namespaces.get(name, AuditedNamespace(name)))
+        value = apply_edits(pod, outcome.edits) if outcome is not None else pod
+        for template in outcome.templates if outcome is not None else ():
+            key = name, text_at(dict(template), "metadata", "name")
+            for added in () if key in templates else _read_template(dict(template), name):
+                templates[key] = added
+        read = reader.read(value)
+        if isinstance(read, Pod):
+            translated.append(read)
+        else:
+            unread += 1
+    return RunningPods(tuple(translated), tuple(templates.values()), unread)
+
+
+def _read_template(value: Value, namespace: str) -> Iterator[Template]:
+    fields = as_mapping(value)
+    metadata: Value = {**as_mapping(get_value(value, ("metadata",))), "namespace": namespace}
+    read = template_reader().read({**fields, "metadata": metadata})
+    if isinstance(read, Template):
+        yield read
+
+
+def summarize_fit(answer: StillFits, running: RunningPods) -> FitSummary:
+    """Return the numbers of pods that fit, and the first pods that do not."""
+    return FitSummary(
+        answer.packed.pods,
+        len(answer.in_place.nodes),
+        len(answer.packed.nodes),
+        tuple(_without_room(answer.in_place)),
+        tuple(_without_room(answer.packed)),
+        running.unread,
+    )
+
+
+def _without_room(fit: Fit) -> Iterator[PodWithoutRoom]:
+    for each in fit.refused[:_MAX_SHOWN]:
+        why = "; ".join(dict.fromkeys(reason.message for reason in each.reasons))
+        yield PodWithoutRoom(each.pod, each.node, why)
