@@ -27,11 +27,13 @@ from cli.terminal.cluster_options import (
 )
 from cli.terminal.durations import parse_duration, parse_time
 from cli.terminal.exit_codes import BAD, DONE
-from cli.terminal.streams import Streams
+from cli.terminal.streams import Streams, unfolded
 from drawbridge.audit.compose import DecisionsByFacts, Future, compose_audit, foresee
 from drawbridge.audit.fit import RunningPods
 from drawbridge.audit.model import Audit
 from drawbridge.audit.objects import AdmissionDecision, AuditedNamespace, Decide
+from drawbridge.audit.written_as_csv import write_csv
+from drawbridge.audit.written_as_html import write_html
 from drawbridge.audit.written_as_text import summarize, write_text
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import decide_placement
@@ -50,6 +52,7 @@ from webhook.admission.pods import decide
 
 NAME = "audit"
 EXIT_CODES = {DONE: "printed", BAD: "the cluster or the configuration cannot be read, or bad input"}
+_WRITERS: Final = {"csv": write_csv, "html": write_html}
 _CLEAR: Final = "\r\033[K"
 
 
@@ -73,7 +76,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_config_option(parser)
     add_version_options(parser)
     output.add_detail_options(parser)
-    output.add_format_option(parser, "text", "json", "yaml")
+    output.add_format_option(parser, "text", "json", "yaml", "csv", "html")
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
@@ -83,17 +86,17 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     live = options.context is not None and not options.cluster
     configuration, findings = read_effective_configuration(options, streams, asks_cluster=live)
     if configuration is None:
-        return output.print_unreadable(findings, options.output, streams)
+        return output.print_unreadable(findings, _form(options), streams)
     report = _make_progress(options, streams)
     try:
         read = read_audited(options, streams, configuration.scope, report)
     except ClusterReadError as error:
         report("")
-        return output.print_unreadable([*findings, error.located], options.output, streams)
+        return output.print_unreadable([*findings, error.located], _form(options), streams)
     enabled = read_gates(options, read.version)
     if not isinstance(enabled, Gates):
         report("")
-        return output.print_unreadable(enabled, options.output, streams)
+        return output.print_unreadable(enabled, _form(options), streams)
     audit = _audit(options, _Given(read, configuration, enabled, report))
     report("")
     # What may not be read is an info, and must be known.
@@ -103,6 +106,11 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     )
     _print(audit, options, streams)
     return DONE
+
+
+def _form(options: argparse.Namespace) -> str:
+    """Return the form of findings in place of an audit."""
+    return "text" if options.output in _WRITERS else options.output
 
 
 def _make_progress(options: argparse.Namespace, streams: Streams) -> Callable[[str], None]:
@@ -188,6 +196,9 @@ def _is_recent(value: Value, start: datetime) -> bool:
 
 
 def _print(audit: Audit, options: argparse.Namespace, streams: Streams) -> None:
+    if options.output in _WRITERS:
+        unfolded(streams.out).writelines(_WRITERS[options.output](audit))
+        return
     if options.output != "text":
         output.print_value(msgspec.to_builtins(audit), options.output, streams.out)
         return

@@ -15,6 +15,9 @@ from drawbridge.ledger.still_fits import Fit, StillFits
 from drawbridge.translate.legacy.pod_view import as_mapping
 
 _MAX_SHOWN: Final = 50
+# In files, tenants may write what the API server would refuse.
+_MAX_NAME: Final = 400
+_MAX_WHY: Final = 500
 
 
 class RunningPods(NamedTuple):
@@ -73,4 +76,4 @@ def summarize_fit(answer: StillFits, running: RunningPods) -> FitSummary:
 def _without_room(fit: Fit) -> Iterator[PodWithoutRoom]:
     for each in fit.refused[:_MAX_SHOWN]:
         why = "; ".join(dict.fromkeys(reason.message for reason in each.reasons))
-        yield PodWithoutRoom(each.pod, each.node, why)
+        yield PodWithoutRoom(each.pod[:_MAX_NAME], each.node[:_MAX_NAME], why[:_MAX_WHY])

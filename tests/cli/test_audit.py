@@ -1,7 +1,10 @@
 """`drawbridge audit` reads a cluster or files, and prints what would happen to the pods."""
 
+import csv
+import io
 import json
 from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +206,57 @@ def test_a_name_that_a_tenant_writes_cannot_become_a_command(tmp_path: Path) -> 
     data = json.loads(command("audit", "--cluster", str(dump), "-o", "json").out)
     typed = [command for step in data["steps"] for command in step["commands"]]
     assert f"kubectl -n team-a rollout restart 'deployment/{evil}'" in typed
+
+
+class PageReader(HTMLParser):
+    """Collects the elements of a page, and whether each one is closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open an element."""
+        self.names.append(tag)
+        self.attributes += attrs
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the element that was opened last."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Add text."""
+        self.text += data
+
+
+def hostile(tmp_path: Path) -> Path:
+    """Write a cluster whose tenants write HTML and formulas."""
+    evil = "=<script>alert(1)</script>\"'&"
+    pods = [pod("team-b", evil), pod("team-b", "one", "<b>1</b>"), pod(evil, "two")]
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(yaml.safe_dump_all([*NODES, *CLASSES, namespace("team-b", "report"), *pods]))
+    return dump
+
+
+def test_the_page_is_one_file_and_shows_what_tenants_write_as_text(tmp_path: Path) -> None:
+    code, out, _ = command("audit", "--cluster", str(hostile(tmp_path)), "-o", "html")
+    page = PageReader()
+    page.feed(out)
+    assert (code, page.open) == (0, [])
+    assert not {"script", "link", "img", "iframe", "b"} & {*page.names}
+    assert not [name for name, _ in page.attributes if name in ("src", "href", "onclick")]
+    assert "url(" not in out
+    assert "<script>alert(1)</script>" in page.text
+
+
+def test_csv_has_a_row_for_each_workload_and_no_formula(tmp_path: Path) -> None:
+    code, out, _ = command("audit", "--cluster", str(hostile(tmp_path)), "-o", "csv")
+    rows = [*csv.DictReader(io.StringIO(out))]
+    assert (code, len(rows)) == (0, 3)
+    assert not [cell for row in rows for cell in row.values() if cell[:1] in {"=", "+", "-", "@"}]
+    assert {row["outcome"] for row in rows} == {"to translate", "stays with its plugin"}
