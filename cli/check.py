@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from cli.checking.checked_cluster import CheckedCluster, read_cluster
 from cli.checking.pod_verdicts import (
     TranslatedPod,
@@ -41,6 +43,7 @@ from drawbridge.cel.dra import Selectors
 from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import apply_policies, compatibility_declarations
 from drawbridge.documents.document import Document, LayoutCache, LocatedFinding
+from drawbridge.documents.paths import format_path
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.facts.gather import GatheredFacts
 from drawbridge.finding import Finding
@@ -48,6 +51,10 @@ from drawbridge.judge.judgement import judge_file
 from drawbridge.judge.slices.checks import judge_slices
 from drawbridge.judge.slices.classes import judge_classes
 from drawbridge.judge.slices.codes import NOTHING_TO_JUDGE
+from drawbridge.pod_groups import Member
+from drawbridge.translate.changes.group_members import report_split_gangs
+from drawbridge.translate.changes.scheduler import DEFAULT
+from drawbridge.translate.manifests.workloads import map_finding_path
 
 NAME = "check"
 EXIT_CODES = JUDGED
@@ -128,6 +135,7 @@ def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[F
     for pod in pods:
         judge = partial(judge_pod, pod, served)
         findings += judge_in_pools(judge, context, contexts(pod.pod))
+    findings += _report_split_gangs(pods, cluster)
     if gathered and (claims or pods):
         findings += _report_dual_nodes(gathered, cluster)
     published = cluster.input.slices or cluster.input.classes
@@ -136,6 +144,29 @@ def _judge(documents: Sequence[Document], cluster: CheckedCluster) -> Iterator[F
         remedy = "Pass files with such objects."
         yield NOTHING_TO_JUDGE.at("", message, remedy=remedy)
     yield from dict.fromkeys(findings)
+
+
+def _report_split_gangs(
+    pods: Sequence[TranslatedPod], cluster: CheckedCluster
+) -> Iterator[Finding]:
+    """Report gangs whose members have several schedulers after their translation."""
+    members = {
+        Member(pod.pod.group, _describe_place(pod), pod.pod.spec.scheduler_name or DEFAULT): pod
+        for pod in pods
+        if pod.pod.group is not None
+    }
+    for group, finding in report_split_gangs(members):
+        last = [pod for member, pod in members.items() if member.group == group][-1]
+        about = last.document.name
+        path = map_finding_path(finding.path, last.place)
+        yield from apply_policies(
+            (replace(finding, object=about, path=path),), cluster.configuration.findings
+        )
+
+
+def _describe_place(pod: TranslatedPod) -> str:
+    path = format_path(pod.place.path)
+    return f"{pod.document.name} {path}".rstrip()
 
 
 def _report_dual_nodes(gathered: GatheredFacts, cluster: CheckedCluster) -> Iterator[Finding]:

@@ -40,6 +40,7 @@ from drawbridge.report.explain import (
     SeenEvent,
     explain,
 )
+from drawbridge.report.gangs import format_gang
 from drawbridge.report.node import explain_node, format_node
 from drawbridge.report.tables import align_columns, escape_unprintable
 from drawbridge.report.workloads import (
@@ -248,6 +249,8 @@ def format_explanation(pod: Explanation, now: datetime) -> Iterator[str]:
         if claim.containers:
             yield f"    used by {', '.join(claim.containers)}"
         yield from (f"    {line}" for line in align_columns(list(_device_rows(claim.devices))))
+    if pod.gang is not None:
+        yield from format_gang(pod.gang)
 
 
 def _device_rows(devices: tuple[AllocatedDevice, ...]) -> Iterator[tuple[str, ...]]:

@@ -100,5 +100,6 @@ INSTALLATION_CHECKS: Final[dict[str, Check]] = {
     "facts": installation.check_facts,
     "controller": installation.check_leader,
     "scheduler": installation.check_scheduler,
+    "gangs": cluster.check_gangs,
 }
 CALLER_CHECKS: Final[dict[str, Check]] = {"your rights": check_rights}

@@ -30,6 +30,9 @@ from drawbridge.facts.gather import GATE_OF_FIELD
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.slices.checks import judge_slices
 from drawbridge.judge.slices.classes import judge_classes
+from drawbridge.pod_groups import Member, find_group
+from drawbridge.report.scheduling import scheduler_of
+from drawbridge.translate.changes.group_members import report_split_gangs
 from drawbridge.translate.pods import make_context
 
 _MOST_FINDINGS: Final = 20
@@ -196,3 +199,21 @@ def check_fence(checked: CheckedState) -> Iterator[Result]:
     told: list[Result] = [each for each in problems if each is not None]
     count = count_noun(sum(each.owned for each in nodes.values()), "owned node")
     yield from told or [f"{count}; each that needs the taint has it"]
+
+
+def check_gangs(checked: CheckedState) -> Iterator[Result]:
+    """Look for gangs that wait because their members have several schedulers."""
+    pods = checked.state.waiting_pods
+    if isinstance(pods, Unread):
+        yield pods
+        return
+    members = [
+        Member(group, f"{get_value(pod, ('metadata', 'name'))}", scheduler_of(pod))
+        for pod in pods
+        if (group := find_group(pod)) is not None
+    ]
+    split = [finding for _, finding in report_split_gangs(members)]
+    yield from split[:_MOST_FINDINGS]
+    gangs = {each.group for each in members if each.group.is_gang}
+    if gangs and not split:
+        yield f"{count_noun(len(gangs), 'gang')} with waiting pods; each has one scheduler"

@@ -5,7 +5,7 @@ not read is an `Unread` with the reason, and the other parts are read anyway.
 """
 
 import argparse
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -160,6 +160,7 @@ class ClusterState:
     trial: WebhookTrial | None
     missing_rights: Mapping[str, tuple[Right, ...]]  # by purpose
     operates: bool  # whether the caller may change the installation
+    waiting_pods: Sequence[dict[str, Value]] | Unread = ()  # without a node, in bridge placement
 
 
 async def read_state(
@@ -202,6 +203,13 @@ async def read_state(
         trial=trial,
         missing_rights=await _find_missing_rights(session, namespace),
         operates=await _is_allowed(session, _OPERATE, installed.namespace),
+        waiting_pods=await _if_readable(
+            live_cluster.list_objects(session, resources.PODS, fields="spec.nodeName="),
+            "list",
+            resources.PODS,
+        )
+        if bridge
+        else (),
     )
 
 

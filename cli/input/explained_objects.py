@@ -15,6 +15,14 @@ from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.names import NAMESPACE, SCHEDULER_LEASE
+from drawbridge.pod_groups import (
+    COSCHEDULING_API,
+    COSCHEDULING_LABEL,
+    WORKLOADS_API,
+    GroupForm,
+    PodGroup,
+    find_group,
+)
 from drawbridge.report.explain import PodObjects, event_subject, referenced_names
 from drawbridge.report.scheduling import is_untried
 from drawbridge.report.workloads import (
@@ -33,6 +41,13 @@ if TYPE_CHECKING:
 
 Subject = PodObjects | WorkloadObjects
 _DEFAULT = "default"
+# The objects of groups by the form in which a pod names its group: API, plural and kind.
+_GROUP_KINDS = ("PodGroup", "Workload")
+_GROUP_OBJECTS = {
+    GroupForm.SCHEDULING_GROUP: (WORKLOADS_API, ("v1beta1", "v1alpha3", "v1alpha2"), "podgroups"),
+    GroupForm.WORKLOAD_REF: (WORKLOADS_API, ("v1alpha1",), "workloads"),
+    GroupForm.COSCHEDULING: (COSCHEDULING_API, ("v1alpha1",), "podgroups"),
+}
 
 
 class _Named(NamedTuple):
@@ -110,13 +125,15 @@ def _read_from_files(by_kind: _ByKind, named: _Named, text: str) -> Subject:
     labelled = next(
         (each for each in by_kind.get("Namespace", ()) if _name(each) == namespace), None
     )
+    pods = [each for each in by_kind.get("Pod", ()) if _namespace(each) == namespace]
+    groups = [each for kind in _GROUP_KINDS for each in by_kind.get(kind, ())]
     if workload is None:
         leases = [each for each in by_kind.get("Lease", ()) if _name(each) == SCHEDULER_LEASE]
-        return PodObjects(value, claims, templates, events, labelled, (*leases, None)[0])
-    pods = [each for each in by_kind.get("Pod", ()) if _namespace(each) == namespace]
+        lease = (*leases, None)[0]
+        return PodObjects(value, claims, templates, events, labelled, lease, pods, groups)
     pods_of_workload = list(find_pods(value, workload.kind, pods))
     return WorkloadObjects(
-        value, workload.kind, pods_of_workload, claims, templates, events, labelled
+        value, workload.kind, pods_of_workload, claims, templates, events, labelled, groups
     )
 
 
@@ -176,7 +193,41 @@ async def _read_pod(
         events=await _read_events(session, namespace, selector, findings),
         namespace=await _read_namespace(session, namespace, findings),
         lease=await _read_lease(session, findings) if is_untried(pod) else None,
+        pods=await _read_members(session, find_group(pod), namespace, findings),
+        groups=await _read_group(session, find_group(pod), findings),
     )
+
+
+async def _read_members(
+    session: "Session", group: PodGroup | None, namespace: str, findings: list[LocatedFinding]
+) -> list[dict[str, Value]]:
+    """Read the pods that may be members of a gang."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    if group is None or not group.is_gang:
+        return []
+    is_labelled = group.form is GroupForm.COSCHEDULING
+    labels = f"{COSCHEDULING_LABEL}={group.name}" if is_labelled else ""
+    reading = live_cluster.list_objects(session, resources.PODS, namespace, labels=labels)
+    return await live_cluster.read_if_allowed(reading, findings) or []
+
+
+async def _read_group(
+    session: "Session", group: PodGroup | None, findings: list[LocatedFinding]
+) -> list[dict[str, Value]]:
+    """Read the object of a gang, at the first version that has it."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    if group is None or not group.is_gang:
+        return []
+    api, versions, plural = _GROUP_OBJECTS[group.form]
+    for version in versions:
+        resource = resources.Resource(api, version, plural, group.kind)
+        reading = live_cluster.read_object(session, resource, group.name, group.namespace)
+        value = await live_cluster.read_if_allowed(reading, findings)
+        if value is not None:
+            return [{**value, "apiVersion": resource.api_version, "kind": group.kind}]
+    return []
 
 
 async def _read_lease(session: "Session", findings: list[LocatedFinding]) -> Value:
@@ -212,14 +263,17 @@ async def _read_workload(
     pods = await live_cluster.list_objects(session, resources.PODS, namespace, labels=labels)
     claims = await live_cluster.list_objects(session, resources.CLAIMS, namespace)
     templates = await live_cluster.list_objects(session, resources.TEMPLATES, namespace)
+    of_workload = list(find_pods(workload, kind, pods))
+    group = next(filter(None, map(find_group, of_workload)), None)
     return WorkloadObjects(
         workload=workload,
         kind=kind,
-        pods=list(find_pods(workload, kind, pods)),
+        pods=of_workload,
         claims=_by_name(claims, namespace),
         templates=_by_name(templates, namespace),
         events=await _read_events(session, namespace, "", findings),
         namespace=await _read_namespace(session, namespace, findings),
+        groups=await _read_group(session, group, findings),
     )
 
 

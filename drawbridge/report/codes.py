@@ -112,6 +112,23 @@ POD_PENDING = CODES.define(
         "shows the reason for each device."
     ),
 )
+GANG_INCOMPLETE = CODES.define(
+    "GangIncomplete",
+    Severity.WARNING,
+    Trait.ONLY_FOR_PODS,
+    text=(
+        "The gang of the pod has fewer members than its minimum. The scheduler tries none of them "
+        "before there are enough, and does not say so."
+    ),
+    example=(
+        "Pod/ml/worker-0: PodGroup ml/train needs 4 members and has 3 members, so it waits for 1 "
+        "more pod"
+    ),
+    remedy=(
+        "Check why the other pods do not exist: the events of the object that creates them, a "
+        "quota, or a minimum that is larger than its number of pods."
+    ),
+)
 DEVICES_NOT_PREPARED = CODES.define(
     "DevicesNotPrepared",
     Severity.WARNING,

@@ -21,7 +21,7 @@ from drawbridge.names import (
     TRANSLATE_LABEL,
     USED_ANNOTATION,
 )
-from drawbridge.report import codes, scheduling
+from drawbridge.report import codes, gangs, scheduling
 from drawbridge.report.claim_requests import describe_claim, read_amounts
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.template import generate_name
@@ -41,6 +41,7 @@ _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 class PodObjects:
     """A pod, its claims and templates by name, its events, and its namespace if known.
 
+    `pods` are those of the namespace, and `groups` the objects of groups, as far as they are known.
     `lease` is the Lease of Drawbridge's scheduler: empty if there is none, None if unknown.
     """
 
@@ -50,6 +51,8 @@ class PodObjects:
     events: Sequence[Value] = ()
     namespace: Value = None
     lease: Value = None
+    pods: Sequence[Value] = ()
+    groups: Sequence[Value] = ()
 
 
 class RequestedResource(msgspec.Struct, frozen=True):
@@ -115,6 +118,7 @@ class Explanation(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
     events: tuple[SeenEvent, ...]
     created: str | None = None
+    gang: gangs.ExplainedGang | None = None
 
 
 def explain(objects: PodObjects) -> Explanation:
@@ -145,6 +149,7 @@ def explain(objects: PodObjects) -> Explanation:
         findings=(),
         events=tuple(describe_events(_events_about(pod, objects.events))),
         created=_text(metadata.get("creationTimestamp")) or None,
+        gang=gangs.explain_gang(pod, objects.pods, objects.groups),
     )
     unreadable = _describe_unreadable(budget) if marked and before is None else ""
     findings = tuple(_findings(objects, explanation, unreadable))
@@ -386,6 +391,9 @@ def _labels_and_annotations(metadata: Value) -> dict[str, Value]:
 def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator[Finding]:
     if pod.phase in _STARTED:
         return
+    if pod.gang is not None and pod.node is None:
+        for finding in gangs.report_gang(pod.gang, objects.pod):
+            yield msgspec.structs.replace(finding, object=about)
     if scheduling.is_untried(objects.pod):
         message = scheduling.describe_untried(objects.lease)
         yield codes.POD_PENDING.at("", message, object=about, remedy=scheduling.REMEDY)

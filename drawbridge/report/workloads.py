@@ -108,6 +108,7 @@ class WorkloadObjects:
     templates: Mapping[str, Value] = field(default_factory=dict)
     events: Sequence[Value] = ()
     namespace: Value = None
+    groups: Sequence[Value] = ()
 
 
 class WorkloadExplanation(msgspec.Struct, frozen=True):
@@ -241,7 +242,15 @@ def _count_wanted(workload: Value, places: Sequence[Place]) -> int | None:
 
 
 def _objects_of(pod: Value, objects: WorkloadObjects) -> PodObjects:
-    return PodObjects(pod, objects.claims, objects.templates, objects.events, objects.namespace)
+    return PodObjects(
+        pod,
+        objects.claims,
+        objects.templates,
+        objects.events,
+        objects.namespace,
+        pods=objects.pods,
+        groups=objects.groups,
+    )
 
 
 def _explain_template(place: Place, objects: WorkloadObjects) -> Explanation:

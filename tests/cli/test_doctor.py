@@ -236,6 +236,14 @@ def hold(api: FakeApi) -> None:
     api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
+def split_a_gang(api: FakeApi) -> None:
+    own("")(api)
+    for name, scheduler in (("launcher", "default-scheduler"), ("worker", "drawbridge")):
+        spec = {"schedulerName": scheduler, "schedulingGroup": {"podGroupName": "train"}}
+        metadata = {"name": name, "namespace": "team-a"}
+        api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
 CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "not installed": ("installation", "NotInstalled", 0, uninstall),
     "configuration that is refused": (
@@ -323,6 +331,7 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "bridge placement without its scheduler": (
         "scheduler", "SchedulerMissing", 1, own_without_scheduler,
     ),
+    "gang with several schedulers": ("gangs", "GangSplit", 1, split_a_gang),
     "entry that selects no node": ("owned nodes", "OwnedNodesMissing", 0, own("no")),
 }  # fmt: skip
 

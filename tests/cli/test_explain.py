@@ -111,7 +111,7 @@ def test_json_and_yaml_output_have_all_fields(tmp_path: Path, form: str) -> None
     assert data["findings"] == []
     assert set(data) == {
         "pod", "phase", "node", "scheduler", "placed", "translated", "mode", "facts", "asked",
-        "hints", "claims", "findings", "events", "created",
+        "hints", "claims", "findings", "events", "created", "gang",
     }  # fmt: skip
 
 
