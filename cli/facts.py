@@ -87,7 +87,8 @@ def read_objects(
         from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
         kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
-        optional = (resources.NETWORKS, *((resources.NAMESPACES,) if namespaces else ()))
+        of_namespaces = (resources.NAMESPACES, resources.LOCAL_QUEUES)
+        optional = (resources.NETWORKS, *(of_namespaces if namespaces else ()))
         values = await live_cluster.list_kinds(session, kinds, optional)
         from_files = read_documents(options.cluster, streams.stdin)
         return sort_documents(

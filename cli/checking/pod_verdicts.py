@@ -32,6 +32,7 @@ from drawbridge.ledger.extended_resources import (
 )
 from drawbridge.ledger.generated_claims import claim_for_extended_resources
 from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.translate.changes.queues import find_kueue_queue
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.objects import translate_object
@@ -83,7 +84,8 @@ def _translate_place(
     space = namespace if isinstance(namespace, str) and namespace else _DEFAULT
     value, added = place.pod, tuple[ClaimTemplate, ...]()
     if not keep:
-        translation = translate(value, context, space)
+        queue = find_kueue_queue(document.value)
+        translation = translate(value, context, space, queue=queue)
         value, added = apply_edits(value, translation.edits), translation.templates
     metadata = get_value(value, ("metadata",))
     written = metadata if isinstance(metadata, dict) else {}

@@ -89,6 +89,7 @@ CLUSTER_CHECKS: Final[dict[str, Check]] = {
     "ResourceSlices": cluster.check_slices,
     "nodes": cluster.check_nodes,
     "owned nodes": cluster.check_fence,
+    "Kueue": cluster.check_queues,
 }
 INSTALLATION_CHECKS: Final[dict[str, Check]] = {
     "webhook registration": installation.check_registration,

@@ -22,7 +22,9 @@ from drawbridge.agreement.owned_pools import (
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import apply_policies, compatibility_declarations
+from drawbridge.documents.document import Source
 from drawbridge.documents.paths import get_value
+from drawbridge.documents.read import read_documents
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.gates import Gates, gates_of_version
@@ -33,6 +35,12 @@ from drawbridge.judge.slices.classes import judge_classes
 from drawbridge.pod_groups import Member, find_group
 from drawbridge.report.scheduling import scheduler_of
 from drawbridge.translate.changes.group_members import report_split_gangs
+from drawbridge.translate.changes.queues import (
+    find_unmapped_classes,
+    merge_mappings,
+    read_mappings,
+)
+from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.pods import make_context
 
 _MOST_FINDINGS: Final = 20
@@ -199,6 +207,27 @@ def check_fence(checked: CheckedState) -> Iterator[Result]:
     told: list[Result] = [each for each in problems if each is not None]
     count = count_noun(sum(each.owned for each in nodes.values()), "owned node")
     yield from told or [f"{count}; each that needs the taint has it"]
+
+
+def check_queues(checked: CheckedState) -> Iterator[Result]:
+    """Compare the DeviceClasses that Kueue maps to names with those that have devices."""
+    kueue = checked.state.kueue
+    if kueue is None:
+        return
+    if isinstance(kueue, Unread):
+        yield kueue
+        return
+    if missing := checked.unread("DeviceClass", "ResourceSlice"):
+        yield from missing
+        return
+    texts = as_mapping(kueue.get("data"))
+    mappings = merge_mappings(
+        read_mappings(document.value)
+        for text in texts.values()
+        for document in read_documents(Source("", f"{text}".encode()))
+    )
+    told = list(find_unmapped_classes(mappings, checked.gathered.facts, checked.configuration))
+    yield from told or [f"Kueue maps {count_noun(len(mappings), 'name')} to DeviceClasses"]
 
 
 def check_gangs(checked: CheckedState) -> Iterator[Result]:

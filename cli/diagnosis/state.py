@@ -160,6 +160,7 @@ class ClusterState:
     trial: WebhookTrial | None
     missing_rights: Mapping[str, tuple[Right, ...]]  # by purpose
     operates: bool  # whether the caller may change the installation
+    kueue: Object | Unread | None = None  # the ConfigMap with its configuration
     waiting_pods: Sequence[dict[str, Value]] | Unread = ()  # without a node, in bridge placement
 
 
@@ -203,6 +204,7 @@ async def read_state(
         trial=trial,
         missing_rights=await _find_missing_rights(session, namespace),
         operates=await _is_allowed(session, _OPERATE, installed.namespace),
+        kueue=await _read_kueue(session, namespaces),
         waiting_pods=await _if_readable(
             live_cluster.list_objects(session, resources.PODS, fields="spec.nodeName="),
             "list",
@@ -218,6 +220,18 @@ def _is_switched_off(registration: Object) -> bool:
     webhooks = registration.get("webhooks")
     listed = webhooks if isinstance(webhooks, list) else []
     return any(isinstance(each, dict) and is_switched_off(each) for each in listed)
+
+
+async def _read_kueue(
+    session: "Session", namespaces: Mapping[str, Mapping[str, str]] | Unread
+) -> Object | Unread | None:
+    """Read the configuration of Kueue; None if its namespace does not exist."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    if isinstance(namespaces, Unread) or KUEUE not in namespaces:
+        return None
+    reading = live_cluster.read_object(session, resources.CONFIG_MAPS, KUEUE_CONFIG_MAP, KUEUE)
+    return await _if_readable(reading, "get", resources.CONFIG_MAPS)
 
 
 async def _if_readable(reading: Awaitable[T], verb: str, resource: "Resource") -> T | Unread:
@@ -341,6 +355,9 @@ async def _try_webhook(
 
 
 _MOST_NAMESPACES: Final = 10
+# Where the manifests of Kueue put its configuration.
+KUEUE: Final = "kueue-system"
+KUEUE_CONFIG_MAP: Final = "kueue-manager-config"
 _MOST_NODES: Final = 20
 
 

@@ -29,6 +29,7 @@ from drawbridge.facts.model import Facts, NetworkFacts
 from drawbridge.facts.networks import KIND as NETWORK_KIND
 from drawbridge.facts.networks import read_network
 from drawbridge.names import ADMIN_ACCESS_LABEL, NAMESPACE, SCHEDULER_LEASE
+from drawbridge.translate.changes.queues import LOCAL_QUEUE, find_default_queues
 from drawbridge.translate.legacy.networks import add_networks
 from drawbridge.translate.pods import TranslationContext, make_context
 
@@ -48,6 +49,8 @@ class TranslationInput:
     findings: list[LocatedFinding] = field(default_factory=list)
     # The labels of the cluster's namespaces.
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    # The default queue of Kueue in each namespace of the cluster that has one.
+    queues: dict[str, str] = field(default_factory=dict)
 
 
 def read_translation_input(
@@ -67,7 +70,8 @@ def read_translation_input(
         return inputs
     context = make_context(add_networks(configuration, _find_networks(sources)), facts)
     # The manifests may change the labels of the cluster.
-    inputs.context = with_namespaces(context, {**inputs.namespaces, **_find_namespaces(sources)})
+    context = with_namespaces(context, {**inputs.namespaces, **_find_namespaces(sources)})
+    inputs.context = context.with_queues({**inputs.queues, **_find_queues(sources)})
     return inputs
 
 
@@ -140,6 +144,7 @@ def _gather_facts(
     if not isinstance(enabled, gates.Gates):
         return enabled
     inputs.namespaces = read_namespace_labels(each.value for each in files.others)
+    inputs.queues = find_default_queues(each.value for each in files.others)
     inputs.cluster = files, enabled
     gathered = gather_facts(facts_input(files), configuration, enabled)
     with_policies = apply_policies(gathered.findings, configuration.findings)
@@ -190,6 +195,16 @@ def _find_namespaces(
         document.value
         for source in sources
         if isinstance(source, Source) and _NAMESPACE.encode() in source.data
+        for document in objects_in(source)
+    )
+
+
+def _find_queues(sources: Iterable[Source | LocatedFinding]) -> dict[str, str]:
+    """Return the default queues of Kueue that the manifests define."""
+    return find_default_queues(
+        document.value
+        for source in sources
+        if isinstance(source, Source) and LOCAL_QUEUE.encode() in source.data
         for document in objects_in(source)
     )
 

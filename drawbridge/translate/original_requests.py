@@ -15,6 +15,7 @@ from drawbridge.documents.values import Value
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.changes.queues import charge_to_queue
 from drawbridge.translate.decisions.admin_access import check_admin_access
 from drawbridge.translate.decisions.node_offers import PodAsks, decide_for_one_node
 from drawbridge.translate.decisions.partition_policy import apply_partition_policy
@@ -30,6 +31,7 @@ class PodInput(NamedTuple):
     pod: Value
     namespace: str
     admin_access: bool | None
+    queue: str = ""
 
 
 class OriginalRequests(NamedTuple):
@@ -57,6 +59,7 @@ def read_original(
     if original is None:
         return None
     requests = read_pod(with_namespace(original, given.namespace), configuration, budget)
+    requests = charge_to_queue(requests, given.queue)
     return OriginalRequests(original, apply_partition_policy(requests, facts))
 
 

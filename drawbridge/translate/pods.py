@@ -14,14 +14,14 @@ import msgspec
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.patch import Edit, EditError
-from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value
-from drawbridge.dra.decode_errors import describe_value
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL, POD_CLAIM
 from drawbridge.translate import essence
+from drawbridge.translate.changeable import check_changeable, report_wrong_types
 from drawbridge.translate.changes import codes as change_codes
 from drawbridge.translate.changes import (
     dual_nodes,
@@ -31,6 +31,12 @@ from drawbridge.translate.changes import (
     scheduler,
 )
 from drawbridge.translate.changes.patch import Original, Patch, check_annotation_size
+from drawbridge.translate.changes.queues import (
+    charge_to_queue,
+    find_kueue_queue,
+    report_named_claims,
+    report_queue,
+)
 from drawbridge.translate.changes.returned_requests import remove_returned_requests
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.codes import POD_TOO_COMPLEX
@@ -39,8 +45,6 @@ from drawbridge.translate.decisions.admin_access import check_admin_access
 from drawbridge.translate.decisions.codes import (
     LEFT_TO_CLASS,
     PLACE_TAKEN,
-    POD_BOUND,
-    POD_MIRRORED,
     SERVER_UNKNOWN,
 )
 from drawbridge.translate.decisions.node_offers import PodAsks
@@ -67,9 +71,6 @@ from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 # Far more kinds of pods than a cluster has. Each takes some kilobytes.
 MAX_KINDS_OF_PODS: Final = 1024
 _MAX_KEY_BYTES: Final = 32 << 20
-_OBJECT: Final = (dict, type(None))
-_LIST: Final = (list, type(None))
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _TRANSLATION_ONLY: Final = find_names(
     (legacy_codes.CODES, target_codes.CODES, decision_codes.CODES, change_codes.CODES),
     Trait.ONLY_WHEN_TRANSLATED,
@@ -84,6 +85,7 @@ class TranslationContext(msgspec.Struct, frozen=True):
     facts_digest: str = ""  # empty without facts
     outcomes: OutcomeCache | None = None
     translations: BoundedCache[bytes, "Translation"] | None = None  # by pod essence
+    queues: Mapping[str, str] = {}  # the default queue of Kueue, by namespace
     admin_access: Mapping[str, bool] = {}  # of the namespaces whose labels are known
     placements: Mapping[str, Placement] = {}  # of these namespaces; "" for all others
     inline_units: int | None = None  # more work raises WorkPostponedError
@@ -108,6 +110,11 @@ class TranslationContext(msgspec.Struct, frozen=True):
             native=None,
         )
 
+    def with_queues(self, queues: Mapping[str, str]) -> "TranslationContext":
+        """Return the context with the default queues of namespaces."""
+        native = self.native and msgspec.structs.replace(self.native, queues=queues)
+        return msgspec.structs.replace(self, queues=queues, native=native)
+
     def by_facts(self, facts: Facts | None, digest: str = "") -> "TranslationContext":
         """Return the context by other facts, also of the names and networks that they add."""
         declared = self.declared or self.configuration
@@ -123,6 +130,7 @@ class Translation(msgspec.Struct, frozen=True):
     templates: tuple[ClaimTemplate, ...] = ()
     findings: tuple[Finding, ...] = ()
     classes: tuple[str, ...] = ()  # the DeviceClasses of the templates
+    mappings: Mapping[str, tuple[str, ...]] = {}  # these by the legacy name that they replace
 
 
 def make_context(
@@ -170,12 +178,14 @@ def translate(
     namespace: str = "",
     *,
     admin_access: bool | None = None,
+    queue: str = "",
 ) -> Translation:
     """Translate a pod or a pod template; accepts any JSON value.
 
     Networks are looked up in `namespace`, which a template does not contain. `admin_access` is
     whether the namespace has the label that allows admin access, by default as in the context. The
-    context also has the placement of namespaces whose labels are known.
+    context also has the placement of namespaces whose labels are known. `queue` is that of a job
+    that Kueue charges by the claims of its template; a pod names its own.
     Pods with the same essence share one cached translation. The work is limited by the size of the
     pod. Raises WorkPostponedError if it exceeds the `inline_units` of the context.
     """
@@ -186,10 +196,11 @@ def translate(
         context = context.placed(known.get(namespace, known[""]))
     if _lacks_scheduler(context):
         native = context.placed(Placement.NATIVE)
-        translation = translate(pod, native, namespace, admin_access=admin_access)
+        translation = translate(pod, native, namespace, admin_access=admin_access, queue=queue)
         return _report_missing_scheduler(translation)
+    queue = queue or find_kueue_queue(pod) or context.queues.get(namespace, "")
     key = (
-        essence.essence_key(pod, namespace, admin_access)
+        essence.essence_key(pod, namespace, admin_access, queue)
         if context.translations is not None
         else None
     )
@@ -198,7 +209,9 @@ def translate(
         return cached
     try:
         budget = WorkBudget(pod, context.inline_units)
-        translation = _translate_rest(PodInput(pod, namespace, admin_access), context, budget)
+        translation = _translate_rest(
+            PodInput(pod, namespace, admin_access, queue), context, budget
+        )
     except WorkLimitError as limit:
         translation = Translation(findings=(POD_TOO_COMPLEX.at("spec", f"{limit}"),))
     if context.translations is not None and key is not None:
@@ -244,6 +257,9 @@ def _translate_rest(
 def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget) -> Translation:
     pod = given.pod
     requests = read_pod(with_namespace(pod, given.namespace), context.configuration, budget)
+    requests = charge_to_queue(requests, given.queue)
+    if named := tuple(report_named_claims(pod, given.queue)):
+        requests = msgspec.structs.replace(requests, findings=(*requests.findings, *named))
     if facts := context.facts:
         known = accept_served(requests.findings, lambda name: facts.plugins_serve({name}))
         requests = msgspec.structs.replace(requests, findings=tuple(known))
@@ -251,13 +267,13 @@ def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget)
         visible = environment.report_visible(pod, (), budget)
         requests = msgspec.structs.replace(requests, findings=(*requests.findings, *visible))
         return _move_to_scheduler(pod, requests.findings, context, budget)
-    if unchangeable := _check_changeable(pod):
+    if unchangeable := check_changeable(pod):
         return Translation(findings=unchangeable)
     requests = apply_partition_policy(requests, context.facts)
     findings = (
         *requests.findings,
         *_report_unknown_server(requests.asks, context),
-        *_report_wrong_types(pod, requests.asks),
+        *report_wrong_types(pod, requests.asks),
     )
     if _has_error(findings):
         # Another dialect may read what a translation left: the one that read the whole pod was
@@ -293,7 +309,7 @@ def _move_to_scheduler(
     if (
         context.configuration.placement is not Placement.BRIDGE
         or not (has_claims or group_members.moves(pod))
-        or _check_changeable(pod)
+        or check_changeable(pod)
     ):
         return Translation(findings=findings)
     patch = Patch(pod, budget)
@@ -367,7 +383,8 @@ def _compose(
     if _has_error(findings):
         return Translation(findings=findings)
     findings += tuple(scheduler.report_divided_devices(patch.pod, outcome.classes, context.facts))
-    findings += tuple(scheduler.report_queue(pod, outcome.asks, outcome.classes, findings))
+    if outcome.mappings:
+        findings += tuple(report_queue(pod, outcome.mappings, findings))
     if context.original is not Original.NONE:
         _note_inputs(patch, context)
     patch.add_undo(context.original)
@@ -375,7 +392,12 @@ def _compose(
         return Translation(findings=(*findings, *too_large))
     templates = tuple(template for _, template in outcome.claims)
     return Translation(
-        tuple(patch.edits), tuple(patch.operations), templates, findings, outcome.classes
+        tuple(patch.edits),
+        tuple(patch.operations),
+        templates,
+        findings,
+        outcome.classes,
+        outcome.mappings,
     )
 
 
@@ -445,17 +467,6 @@ def _unused_names(claims: Iterable[Value]) -> Iterator[str]:
     return (name for name in itertools.chain((POD_CLAIM,), named) if name not in taken)
 
 
-def _check_changeable(pod: Value) -> tuple[Finding, ...]:
-    """Report a pod that the scheduler never handles, so that claims would not be allocated."""
-    fields = as_mapping(pod)
-    if as_mapping(as_mapping(fields.get("metadata")).get("annotations")).get(_MIRROR) is not None:
-        return (POD_MIRRORED.at(annotation_path(_MIRROR), "the pod is the mirror of a static pod"),)
-    node = as_mapping(fields.get("spec")).get("nodeName")
-    if node:
-        return (POD_BOUND.at("spec.nodeName", f"the pod is already assigned to node {node}"),)
-    return ()
-
-
 def _report_unknown_server(asks: Sequence[Ask], context: TranslationContext) -> list[Finding]:
     names = dict.fromkeys([name for ask in asks for name in ask.resources])
     if context.facts is not None or not names:
@@ -465,35 +476,6 @@ def _report_unknown_server(asks: Sequence[Ask], context: TranslationContext) -> 
         "cluster are available"
     )
     return [SERVER_UNKNOWN.at("spec", message)]
-
-
-def _report_wrong_types(pod: Value, asks: Sequence[Ask]) -> list[Finding]:
-    """Report fields of a wrong type; replacing them would lose something of the user's."""
-    metadata, spec = as_mapping(pod).get("metadata"), as_mapping(as_mapping(pod).get("spec"))
-    objects: list[tuple[Path, Value]] = [
-        (("metadata",), metadata),
-        (("metadata", "annotations"), as_mapping(metadata).get("annotations")),
-    ]
-    lists: list[tuple[Path, Value]] = [
-        (("spec", "resourceClaims"), spec.get("resourceClaims")),
-        (("spec", "tolerations"), spec.get("tolerations")),
-    ]
-    for user in dict.fromkeys([user.path for ask in asks for user in ask.users]):
-        container = as_mapping(get_value(pod, user))
-        resources = container.get("resources")
-        objects.append(((*user, "resources"), resources))
-        lists.append(((*user, "resources", "claims"), as_mapping(resources).get("claims")))
-        lists.append(((*user, "env"), container.get("env")))
-    wrong = [(path, "an object", each) for path, each in objects if not isinstance(each, _OBJECT)]
-    also_wrong = [(path, "a list", each) for path, each in lists if not isinstance(each, _LIST)]
-    return [
-        PLACE_TAKEN.at(
-            format_path(path),
-            f"{format_path(path)} must be {expected}, not {describe_value(value)}",
-            remedy=f"Write {format_path(path)} as {expected}, or remove it.",
-        )
-        for path, expected, value in (*wrong, *also_wrong)
-    ]
 
 
 def _has_error(findings: Sequence[Finding]) -> bool:

@@ -244,6 +244,23 @@ def split_a_gang(api: FakeApi) -> None:
         api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
+def install_kueue(mappings: str) -> Callable[[FakeApi], None]:
+    """Install Kueue with the mappings of this configuration."""
+
+    def change(api: FakeApi) -> None:
+        text = f"resources: {{deviceClassMappings: [{mappings}]}}\n"
+        api.put(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"},
+                "data": {"controller_manager_config.yaml": text},
+            }
+        )
+
+    return change
+
+
 CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "not installed": ("installation", "NotInstalled", 0, uninstall),
     "configuration that is refused": (
@@ -330,6 +347,11 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "owned nodes without the taint": ("owned nodes", "FenceMissing", 1, own("")),
     "bridge placement without its scheduler": (
         "scheduler", "SchedulerMissing", 1, own_without_scheduler,
+    ),
+    "class that Kueue does not map": ("Kueue", "QueueMappingMissing", 0, install_kueue("")),
+    "class that Kueue charges to another name": (
+        "Kueue", "QueueMappingMissing", 0,
+        install_kueue("{name: gpus, deviceClassNames: [gpu.nvidia.com]}"),
     ),
     "gang with several schedulers": ("gangs", "GangSplit", 1, split_a_gang),
     "entry that selects no node": ("owned nodes", "OwnedNodesMissing", 0, own("no")),

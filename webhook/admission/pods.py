@@ -52,6 +52,7 @@ class PodDecision(msgspec.Struct, frozen=True):
     asked: tuple[str, ...] = ()  # descriptions of the device resources that containers request
     operations: Sequence[Mapping[str, Value]] = ()  # the edits as a JSON patch
     annotation_bytes: int = 0  # of the JSON of added annotations
+    mappings: Mapping[str, tuple[str, ...]] = {}  # the classes by the legacy name they replace
 
     @property
     def replaces_requests(self) -> bool:
@@ -96,6 +97,7 @@ def decide(
         asked,
         translation.operations,
         _count_annotation_bytes(translation.edits),
+        translation.mappings,
     )
 
 

@@ -96,14 +96,35 @@ QUEUE_COUNTS_NAMES = CODES.define(
     "QueueCountsNames",
     Severity.WARNING,
     text=(
-        "The pod waits in a queue whose quota counts extended resources. The queue does not "
-        "charge claims unless it maps their device classes."
+        "The pod or job waits in a queue whose quota counts extended resources. Kueue 0.18 and "
+        "newer admits no workload with claims of a DeviceClass that its configuration does not map "
+        "to a name, and does not try it again. Other queues do not charge such claims. With the "
+        "legacy name in the mapping, one quota counts pods before and after their translation."
     ),
     example=(
-        "metadata.labels[kueue.x-k8s.io/queue-name]: queue training counted nvidia.com/gpu "
-        "and does not charge DeviceClass gpu.nvidia.com unless it maps that class"
+        "metadata.labels[kueue.x-k8s.io/queue-name]: queue training of Kueue does not admit claims "
+        "of gpu.nvidia.com unless it maps the class"
     ),
-    remedy="Map the device classes of the claim in the configuration of the queue.",
+    remedy=(
+        "Map the device classes of the claim in the configuration of the queue; for Kueue, "
+        "`deviceClassMappings: [{name: nvidia.com/gpu, deviceClassNames: [gpu.nvidia.com]}]` in "
+        "`resources`."
+    ),
+)
+QUEUE_MAPPING_MISSING = CODES.define(
+    "QueueMappingMissing",
+    Severity.WARNING,
+    text=(
+        "The configuration of Kueue maps no name to a DeviceClass with devices, so Kueue admits no "
+        "workload with claims of the class. Or it maps a name that no device plugin has: then jobs "
+        "that are charged by legacy names and pods that are charged by claims have two quotas for "
+        "the same devices."
+    ),
+    example="Kueue maps no name to DeviceClass gpu.nvidia.com, so it admits no claims of the class",
+    remedy=(
+        "Add the class to `resources.deviceClassMappings` in ConfigMap kueue-manager-config, with "
+        "the legacy name as name of the mapping, and start the pods of Kueue again."
+    ),
 )
 DUAL_ADVERTISED = CODES.define(
     "DualAdvertised",

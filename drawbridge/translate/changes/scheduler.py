@@ -1,4 +1,4 @@
-"""Sets the scheduler of a pod with claims, and reports queues that count device requests.
+"""Sets the scheduler of a pod with claims.
 
 Pods leave schedulers that do not support claims. Each dialect reports about its own scheduler
 itself; this module covers all other pods.
@@ -17,12 +17,10 @@ from drawbridge.translate.changes.codes import (
     DEVICES_DIVIDED,
     DRIVER_NOT_OWNED,
     FENCE_TOLERATED,
-    QUEUE_COUNTS_NAMES,
     SCHEDULER_OURS,
 )
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.tolerations import add_toleration, is_tolerated
-from drawbridge.translate.legacy.asks import Ask
 from drawbridge.translate.legacy.codes import SCHEDULER_KEPT, SCHEDULER_LEFT, SCHEDULER_UNUSABLE
 from drawbridge.translate.legacy.pod_view import as_mapping, format_value
 
@@ -32,10 +30,6 @@ _WITH_CLAIMS: Final = ("volcano", "kai-scheduler", "runai-scheduler")
 DEFAULT: Final = "default-scheduler"
 OURS: Final = "drawbridge"
 _UNSUPPORTED: Final = "tensor-fusion-scheduler"
-_QUEUES: Final = {
-    "labels": ("kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "runai/queue"),
-    "annotations": ("scheduling.volcano.sh/queue-name",),
-}
 # Jobs that set the scheduler of their pods: the path to the job, and the default scheduler.
 _JOBS: Final = {
     ("batch.volcano.sh", "Job"): ((), "volcano"),
@@ -150,32 +144,6 @@ def describe_usable(row: ClassFacts, *, is_ours: bool) -> str:
         f"{usable} of {row.devices} devices of class {row.name}: {row.owned} of owned nodes, "
         f"{others} of others"
     )
-
-
-def report_queue(
-    value: Value, asks: Collection[Ask], classes: Collection[str], findings: Iterable[Finding] = ()
-) -> Iterator[Finding]:
-    """Report the queue that an object waits in, unless a finding reports its scheduler."""
-    metadata = as_mapping(as_mapping(value).get("metadata"))
-    queues = [
-        (part, key, queue)
-        for part, keys in _QUEUES.items()
-        if (texts := metadata.get(part)) and isinstance(texts, dict)
-        for key in keys
-        if isinstance(queue := texts.get(key), str) and queue
-    ]
-    if not queues or any(each.code == SCHEDULER_KEPT.name for each in findings):
-        return
-    for part, key, queue in queues:
-        names = dict.fromkeys(name for ask in asks for name in ask.resources)
-        counted = f"counted {', '.join(names)} and " if names else ""
-        listed = ", ".join(classes)
-        noun, pronoun = ("DeviceClass", "it") if len(classes) == 1 else ("DeviceClasses", "them")
-        yield QUEUE_COUNTS_NAMES.at(
-            format_path(("metadata", part, key)),
-            f"queue {format_value(queue)} {counted}does not charge {noun} {listed} unless it maps "
-            f"{pronoun}",
-        )
 
 
 def report_workload(value: Value, group_kind: tuple[str, str]) -> Iterator[Finding]:

@@ -4,6 +4,8 @@ The outcome depends only on the asks, their admin access, the facts and the conf
 with equal asks share one cached outcome.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from drawbridge.bounded_cache import BoundedCache
@@ -13,6 +15,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.translate.changes import dual_nodes
+from drawbridge.translate.changes.queues import merge_mappings
 from drawbridge.translate.changes.template import ClaimTemplate, make_template
 from drawbridge.translate.codes import TOO_MANY_CLAIMS
 from drawbridge.translate.decisions.capacity import report_fewer_nodes
@@ -32,6 +35,7 @@ class Outcome(msgspec.Struct, frozen=True):
     dual_findings: tuple[Finding, ...] = ()  # nodes that offer the same devices twice
     classes: tuple[str, ...] = ()  # the DeviceClasses of the claims
     drivers: tuple[str, ...] = ()  # the drivers of the claims
+    mappings: Mapping[str, tuple[str, ...]] = {}  # the classes by the legacy name they replace
 
 
 OutcomeCache = BoundedCache[PodAsks, Outcome]
@@ -66,6 +70,9 @@ def resolve_asks(
         dual_findings=tuple(dual_nodes.report_dual_sources(dual)),
         classes=classes,
         drivers=tuple(dict.fromkeys(name for result in results for name in result.drivers)),
+        mappings=merge_mappings(
+            {name: (class_,)} for each in results for name, class_ in each.names
+        ),
     )
 
 

@@ -168,6 +168,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     users: tuple[DeviceUser, ...] = ()
     resources: tuple[str, ...] = ()  # the names of the extended resources as written in the pod
     amounts: tuple[str, ...] = ()  # those of them that do not count the devices of the ask
+    queue: str = ""  # the queue of Kueue that charges the pod by its claims
 
     @property
     def is_plain(self) -> bool:

@@ -14,6 +14,12 @@ from drawbridge.documents.paths import format_path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes import scheduler
+from drawbridge.translate.changes.queues import (
+    Mappings,
+    find_kueue_queue,
+    merge_mappings,
+    report_queue,
+)
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.manifests import argo, gitops, quotas, ray
 from drawbridge.translate.manifests.codes import CLAIMS_REFUSED, REQUEST_NOT_IN_POD
@@ -47,10 +53,10 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
     namespace = _namespace(value)
     edits: list[Edit] = []
     templates: dict[str, Mapping[str, Value]] = {}
-    classes: dict[str, None] = {}
+    mappings: list[Mappings] = []
     findings: list[Finding] = []
     for place in (*find_places(value), *argo.find_places(value)):
-        translation = translate(place.pod, context, namespace)
+        translation = translate(place.pod, context, namespace, queue=find_kueue_queue(value))
         if context.readable_names:
             translation = rename_templates(value, place, translation)
         place_edits = argo.map_edits(place, translation.edits)
@@ -60,7 +66,7 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
         edits += place_edits
         templates |= {each.name: _with_namespace(each, value) for each in translation.templates}
         findings += _report_place(value, place, translation)
-        classes |= dict.fromkeys(translation.classes)
+        mappings.append(translation.mappings)
     carried = list(gitops.report_carried(value))
     findings = [
         *(carried or _report_other_requests(value, tuple(translated_places))),
@@ -69,8 +75,10 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
         *(_report_serverless(value) if edits else ()),
         *findings,
     ]
-    if classes and isinstance(value, dict) and not any(place.is_pod for place in translated_places):
-        findings = _add_workload_findings(value, tuple(classes), findings)
+    merged = merge_mappings(mappings)
+    if merged and isinstance(value, dict) and not any(place.is_pod for place in translated_places):
+        default = context.queues.get(namespace, "")
+        findings = _add_workload_findings(value, merged, findings, default)
     named = (replace(each, object=name) for each in findings)
     reported = tuple(apply_policies(named, context.configuration.findings))
     if any(each.severity is Severity.ERROR for each in reported):
@@ -86,13 +94,13 @@ def _report_place(value: Value, place: Place, translation: Translation) -> Itera
 
 
 def _add_workload_findings(
-    value: Mapping[str, Value], classes: tuple[str, ...], findings: Sequence[Finding]
+    value: Mapping[str, Value], mappings: Mappings, findings: Sequence[Finding], default_queue: str
 ) -> list[Finding]:
     """Add the findings that apply to all pods of the object, instead of one for each pod."""
     own = tuple(scheduler.report_workload(dict(value), group_kind(value)))
     codes = {each.code for each in own}
     others = [each for each in findings if each.code not in codes]
-    return [*others, *own, *scheduler.report_queue(dict(value), (), classes)]
+    return [*others, *own, *report_queue(dict(value), mappings, (), default_queue)]
 
 
 def _with_namespace(template: ClaimTemplate, value: Value) -> Mapping[str, Value]:

@@ -13,6 +13,11 @@ from drawbridge.translate.legacy.pod_view import as_list, as_mapping, is_device_
 from drawbridge.translate.manifests.codes import QUOTA_COUNTS_NAMES
 from drawbridge.translate.manifests.workloads import group_kind
 
+_KUEUE: Final = "kueue.x-k8s.io"
+_MAP: Final = (
+    "Add the DeviceClasses of the claims with this name to `resources.deviceClassMappings` of "
+    "Kueue's configuration, so that the quota counts pods before and after their translation."
+)
 _PREFIXES: Final = ("requests.", "limits.")
 # Names with a slash that are not devices: object counts, storage, and claims of device classes.
 _OTHERS: Final = ("count/", "storageclass.storage.k8s.io/", "deviceclass.resource.")
@@ -26,7 +31,11 @@ def report_quotas(value: Value) -> Iterator[Finding]:
     for path, name in read(value) if read else ():
         bare = next((name.removeprefix(p) for p in _PREFIXES if name.startswith(p)), name)
         if is_device_resource(bare) and not any(other in name for other in _OTHERS):
-            yield QUOTA_COUNTS_NAMES.at(format_path(path), f"{name} does not count translated pods")
+            message = f"{name} does not count translated pods"
+            if group_kind(value)[0] == _KUEUE:
+                message = f"{name} counts translated pods only if Kueue maps their classes to it"
+            remedy = _MAP if group_kind(value)[0] == _KUEUE else None
+            yield QUOTA_COUNTS_NAMES.at(format_path(path), message, remedy=remedy)
 
 
 def _read_keys(*paths: Path) -> Callable[[Value], Iterator[tuple[Path, str]]]:
@@ -50,8 +59,8 @@ def _read_covered(value: Value) -> Iterator[tuple[Path, str]]:
 
 _KINDS: Final[Mapping[tuple[str, str], Callable[[Value], Iterator[tuple[Path, str]]]]] = {
     ("", "ResourceQuota"): _read_keys(("spec", "hard")),
-    ("kueue.x-k8s.io", "ClusterQueue"): _read_covered,
-    ("kueue.x-k8s.io", "Cohort"): _read_covered,
+    (_KUEUE, "ClusterQueue"): _read_covered,
+    (_KUEUE, "Cohort"): _read_covered,
     ("scheduling.volcano.sh", "Queue"): _read_keys(
         ("spec", "capability"), ("spec", "deserved"), ("spec", "guarantee", "resource")
     ),

@@ -100,7 +100,8 @@ def _express_together(
         part, more = _compose_part(chosen, facts, configuration)
     except NotExpressibleError as reason:
         ask = find_primary(asks)
-        finding = make_finding(codes.NOT_EXPRESSIBLE, ask, f"{reason}", remedy=reason.remedy)
+        code = codes.QUEUE_REFUSES_REQUEST if reason.by_queue else codes.NOT_EXPRESSIBLE
+        finding = make_finding(code, ask, f"{reason}", remedy=reason.remedy)
         return TargetResult(
             names,
             Expressibility.NOT_EXPRESSIBLE,
@@ -116,7 +117,12 @@ def _express_together(
         lost,
         tuple(dict.fromkeys(each.target.driver for each in chosen)),
         tuple(dict.fromkeys(each.expanded.plan.class_ for each in chosen)),
+        tuple((_find_count_name(each.ask), each.expanded.plan.class_) for each in chosen),
     )
+
+
+def _find_count_name(ask: Ask) -> str:
+    return next((name for name in ask.resources if name not in ask.amounts), "")
 
 
 def _compose_part(
@@ -151,12 +157,20 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> Chos
             f"{ask.count} devices requested, but a request must be for 1 to {MAX_DEVICES} devices",
             f"Request 1 to {MAX_DEVICES} devices in each pod.",
         )
+    if ask.queue and ask.count is None:
+        raise NotExpressibleError(
+            f"queue {ask.queue} of Kueue refuses allocationMode All",
+            "Request a number of devices.",
+            by_queue=True,
+        )
+    by_queue = False
     for target in list_targets(ask, facts, configuration):
         try:
             expanded = expand_plan(ask, get_printer(target).plan(ask, target), target)
         except NotExpressibleError as reason:
             reasons.append(f"{reason}")
             remedies.append(reason.remedy)
+            by_queue = by_queue or reason.by_queue
             continue
         lost = {codes.LOSES.get(each.code, "") for each in expanded.findings} & codes.GUARDED
         refused = sorted(lost - set(configuration.decisions.allow_loss_of))
@@ -174,7 +188,9 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> Chos
         )
     if not reasons:
         raise _make_no_target_error(ask, configuration)
-    raise NotExpressibleError("; ".join(dict.fromkeys(reasons)), " ".join(dict.fromkeys(remedies)))
+    raise NotExpressibleError(
+        "; ".join(dict.fromkeys(reasons)), " ".join(dict.fromkeys(remedies)), by_queue=by_queue
+    )
 
 
 def _report_vendor(ask: Ask, target: DriverTarget) -> Iterator[Finding]:
@@ -272,7 +288,8 @@ def _compose_joint(
             "Request these devices without a common location.",
         )
     asks, between = [each.ask for each in others], (leading.target.driver, drivers.pop())
-    linked = count_linked(first, asks, between, facts) if bridge else None
+    is_free = bridge and not first.queue  # counted requests are alternatives
+    linked = count_linked(first, asks, between, facts) if is_free else None
     if linked:
         part, findings = _compose_linked(leading, others, linked), linked.findings
     else:

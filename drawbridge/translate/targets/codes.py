@@ -16,6 +16,23 @@ NOT_EXPRESSIBLE = CODES.define(
     example="nvidia.com/gpumem: gpu.nvidia.com does not share its devices",
     remedy="Configure a driver that supports it in `targets`, or change the request.",
 )
+QUEUE_REFUSES_REQUEST = CODES.define(
+    "QueueRefusesRequest",
+    Severity.ERROR,
+    text=(
+        "The pod waits in a queue of Kueue, and Kueue charges only requests with `exactly` and a "
+        "count. It admits no workload with `firstAvailable`, `allocationMode: All` or a claim by "
+        "name (read in and run with Kueue 0.18), so the pod would wait for ever."
+    ),
+    example=(
+        "spec.containers[0]: nvidia.com/gpumem-percentage: queue training of Kueue refuses "
+        "firstAvailable, and 2 kinds of devices need amounts of their own: A100, L4"
+    ),
+    remedy=(
+        "Request a number of devices, an amount instead of a percentage, or one product. Without "
+        "the label kueue.x-k8s.io/queue-name, no queue limits the pod."
+    ),
+)
 ISOLATION_LOST = CODES.define(
     "IsolationLost",
     Severity.WARNING,

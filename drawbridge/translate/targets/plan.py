@@ -188,3 +188,5 @@ class TargetResult(msgspec.Struct, frozen=True):
     lost: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    # The legacy name that counted devices, with the DeviceClass that replaces it; "" without one.
+    names: tuple[tuple[str, str], ...] = ()

@@ -85,13 +85,49 @@ def expand_plan(ask: Ask, plan: DevicePlan, target: DriverTarget) -> ExpandedPla
         for preferred in preferences or ((),)
         for product in products
     ]
-    findings = [*plan.losses, *dropped, *left, *lost]
+    alternatives, merged = _merge_for_queue(ask, alternatives)
+    findings = [*plan.losses, *dropped, *left, *lost, *merged]
     if len(alternatives) > MAX_ALTERNATIVES:
         extra = len(alternatives) - MAX_ALTERNATIVES
         message = f"{extra} of {len(alternatives)} alternatives {_fit(extra)} in the request"
         findings.append(make_finding(codes.PRODUCTS_LEFT_OUT, ask, message))
     _check_fields(ask, target, several=len(alternatives) > 1)
     return ExpandedPlan(plan, tuple(alternatives[:MAX_ALTERNATIVES]), tuple(findings))
+
+
+def _merge_for_queue(
+    ask: Ask, alternatives: list[DeviceAlternative]
+) -> tuple[list[DeviceAlternative], list[Finding]]:
+    """Merge alternatives into one that a queue of Kueue charges, in any order of devices.
+
+    Raises NotExpressibleError if they need different amounts.
+    """
+    first = alternatives[0]
+    if not ask.queue or len(alternatives) == 1:
+        return alternatives, []
+    if any(each.capacity != first.capacity for each in alternatives):
+        names = ", ".join(filter(None, (each.name for each in alternatives)))
+        raise NotExpressibleError(
+            f"queue {ask.queue} of Kueue refuses firstAvailable, and {len(alternatives)} kinds of "
+            f"devices need amounts of their own: {names}",
+            "Request an amount instead of a percentage, or one product.",
+            by_queue=True,
+        )
+    common = tuple(
+        text for text in first.selectors if all(text in each.selectors for each in alternatives)
+    )
+    others = [tuple(s for s in each.selectors if s not in common) for each in alternatives]
+    either = " || ".join(" && ".join(f"({text})" for text in texts) for texts in others)
+    selectors = (*common, check_length(either)) if all(others) else common
+    message = (
+        f"the order of {len(alternatives)} alternatives dropped, because {_refuses(ask.queue)}"
+    )
+    finding = make_finding(codes.PREFERENCE_LOST, ask, message)
+    return [DeviceAlternative(selectors, first.capacity, first.name)], [finding]
+
+
+def _refuses(queue: str) -> str:
+    return f"queue {queue} of Kueue refuses firstAvailable"
 
 
 def _check_fields(ask: Ask, target: DriverTarget, *, several: bool) -> None:
@@ -168,6 +204,8 @@ def _fit_preferences(
         return ask.alternatives, ()
     if target.facts and not target.facts.keeps_field("firstAvailable"):
         room, why = 0, f"this API server ({target.facts.cluster.version}) drops firstAvailable"
+    elif ask.queue:
+        room, why = 0, _refuses(ask.queue)
     else:
         why = f"a request has at most {MAX_ALTERNATIVES} alternatives"
     if len(preferred) < room:

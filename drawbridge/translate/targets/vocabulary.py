@@ -47,12 +47,14 @@ _OTHER_CONDITION: Final = (
 class NotExpressibleError(Exception):
     """Raised if a target cannot express an ask; the message is the reason.
 
-    Without a `remedy` for its cause, the driver is what lacks something.
+    Without a `remedy` for its cause, the driver is what lacks something. `by_queue` is whether only
+    the queue of the pod refuses the claim.
     """
 
-    def __init__(self, reason: str, remedy: str = OTHER_DRIVER) -> None:
+    def __init__(self, reason: str, remedy: str = OTHER_DRIVER, *, by_queue: bool = False) -> None:
         super().__init__(reason)
         self.remedy = remedy
+        self.by_queue = by_queue
 
 
 class DriverVocabulary(msgspec.Struct, frozen=True, kw_only=True):

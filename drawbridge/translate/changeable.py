@@ -1,0 +1,56 @@
+"""Reports why a pod cannot get claims: nothing schedules it, or a field has the wrong type."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.decode_errors import describe_value
+from drawbridge.finding import Finding
+from drawbridge.translate.decisions.codes import PLACE_TAKEN, POD_BOUND, POD_MIRRORED
+from drawbridge.translate.legacy.asks import Ask
+from drawbridge.translate.legacy.pod_view import annotation_path, as_mapping
+
+_OBJECT: Final = (dict, type(None))
+_LIST: Final = (list, type(None))
+_MIRROR: Final = "kubernetes.io/config.mirror"
+
+
+def check_changeable(pod: Value) -> tuple[Finding, ...]:
+    """Report a pod that the scheduler never handles, so that claims would not be allocated."""
+    fields = as_mapping(pod)
+    if as_mapping(as_mapping(fields.get("metadata")).get("annotations")).get(_MIRROR) is not None:
+        return (POD_MIRRORED.at(annotation_path(_MIRROR), "the pod is the mirror of a static pod"),)
+    node = as_mapping(fields.get("spec")).get("nodeName")
+    if node:
+        return (POD_BOUND.at("spec.nodeName", f"the pod is already assigned to node {node}"),)
+    return ()
+
+
+def report_wrong_types(pod: Value, asks: Sequence[Ask]) -> list[Finding]:
+    """Report fields of a wrong type; replacing them would lose something of the user's."""
+    metadata, spec = as_mapping(pod).get("metadata"), as_mapping(as_mapping(pod).get("spec"))
+    objects: list[tuple[Path, Value]] = [
+        (("metadata",), metadata),
+        (("metadata", "annotations"), as_mapping(metadata).get("annotations")),
+    ]
+    lists: list[tuple[Path, Value]] = [
+        (("spec", "resourceClaims"), spec.get("resourceClaims")),
+        (("spec", "tolerations"), spec.get("tolerations")),
+    ]
+    for user in dict.fromkeys([user.path for ask in asks for user in ask.users]):
+        container = as_mapping(get_value(pod, user))
+        resources = container.get("resources")
+        objects.append(((*user, "resources"), resources))
+        lists.append(((*user, "resources", "claims"), as_mapping(resources).get("claims")))
+        lists.append(((*user, "env"), container.get("env")))
+    wrong = [(path, "an object", each) for path, each in objects if not isinstance(each, _OBJECT)]
+    also_wrong = [(path, "a list", each) for path, each in lists if not isinstance(each, _LIST)]
+    return [
+        PLACE_TAKEN.at(
+            format_path(path),
+            f"{format_path(path)} must be {expected}, not {describe_value(value)}",
+            remedy=f"Write {format_path(path)} as {expected}, or remove it.",
+        )
+        for path, expected, value in (*wrong, *also_wrong)
+    ]

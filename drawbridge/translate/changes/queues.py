@@ -1,0 +1,183 @@
+"""What the queue of a pod or a job says about its claims.
+
+Kueue admits a workload with claims only if its configuration maps their DeviceClasses to the name
+of a quota, and only for requests with `exactly` and a count. The name of the mapping should be the
+legacy name: then a job that is charged before its pods are translated, and a pod that is charged
+after it, use one quota. Read in and run with Kueue 0.18.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from drawbridge.config.model import Configuration
+from drawbridge.documents.paths import format_path, get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.counted import list_some
+from drawbridge.facts.families import known_families, serves_name
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding, Severity
+from drawbridge.translate.changes.codes import QUEUE_COUNTS_NAMES, QUEUE_MAPPING_MISSING
+from drawbridge.translate.legacy.asks import PodRequests
+from drawbridge.translate.legacy.codes import SCHEDULER_KEPT
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping, format_value
+from drawbridge.translate.targets.codes import QUEUE_REFUSES_REQUEST
+
+_API: Final = "kueue.x-k8s.io"
+LOCAL_QUEUE: Final = "LocalQueue"
+KUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+# Kueue charges the job of such a pod, before the pod exists.
+_OF_JOB: Final = "kueue.x-k8s.io/podset"
+DEFAULT_QUEUE: Final = "default"
+_OTHERS: Final = {
+    "labels": ("kai.scheduler/queue", "runai/queue"),
+    "annotations": ("scheduling.volcano.sh/queue-name",),
+}
+_MAX_NAMES: Final = 3
+# The DeviceClasses of claims by the legacy name that they replace.
+Mappings = Mapping[str, tuple[str, ...]]
+
+
+def find_kueue_queue(value: Value) -> str:
+    """Return the queue of Kueue that charges an object by its claims; empty without one."""
+    labels = as_mapping(get_value(value, ("metadata", "labels")))
+    queue = labels.get(KUEUE_LABEL)
+    return queue if isinstance(queue, str) and _OF_JOB not in labels else ""
+
+
+def find_default_queues(objects: Iterable[Value]) -> dict[str, str]:
+    """Return the default queue of Kueue by namespace, from objects of any kind."""
+    found = {}
+    for value in map(as_mapping, objects):
+        metadata = as_mapping(value.get("metadata"))
+        group = f"{value.get('apiVersion')}".partition("/")[0]
+        if (group, value.get("kind"), metadata.get("name")) == (_API, LOCAL_QUEUE, DEFAULT_QUEUE):
+            found[f"{metadata.get('namespace') or 'default'}"] = DEFAULT_QUEUE
+    return found
+
+
+def is_managed(pod: Value) -> bool:
+    """Whether Kueue manages a pod, or the job of a pod."""
+    labels = as_mapping(get_value(pod, ("metadata", "labels")))
+    return any(key.startswith(f"{_API}/") for key in labels)
+
+
+def charge_to_queue(requests: PodRequests, queue: str) -> PodRequests:
+    """Let the asks of a pod become claims that a queue of Kueue charges."""
+    if not queue:
+        return requests
+    asks = tuple(replace(ask, queue=queue) for ask in requests.asks)
+    return replace(requests, asks=asks)
+
+
+def report_named_claims(pod: Value, queue: str) -> Iterator[Finding]:
+    """Warn of claims by name of a pod in a queue; without Kueue, the label has no effect."""
+    claims = as_list(get_value(pod, ("spec", "resourceClaims"))) if queue else []
+    for number, claim in enumerate(map(as_mapping, claims)):
+        if name := claim.get("resourceClaimName"):
+            path = ("spec", "resourceClaims", number, "resourceClaimName")
+            message = f"queue {queue} of Kueue refuses a claim by name: {format_value(name)}"
+            finding = QUEUE_REFUSES_REQUEST.at(
+                format_path(path), message, remedy="Refer to a ResourceClaimTemplate."
+            )
+            yield replace(finding, severity=Severity.WARNING)
+
+
+def report_queue(
+    value: Value, mappings: Mappings, findings: Iterable[Finding] = (), default_queue: str = ""
+) -> Iterator[Finding]:
+    """Report what the queue of an object needs, unless a finding reports its scheduler.
+
+    `default_queue` is the queue of a namespace for objects without one.
+    """
+    if any(each.code == SCHEDULER_KEPT.name for each in findings):
+        return
+    metadata = as_mapping(as_mapping(value).get("metadata"))
+    path = format_path(("metadata", "labels", KUEUE_LABEL))
+    if queue := find_kueue_queue(value) or default_queue:
+        listed = ", ".join(dict.fromkeys(name for each in mappings.values() for name in each))
+        yield QUEUE_COUNTS_NAMES.at(
+            path,
+            f"queue {format_value(queue)} of Kueue does not admit claims of {listed} unless it "
+            f"maps the {'class' if ', ' not in listed else 'classes'}",
+            remedy=f"Add to `resources` of Kueue's configuration: {format_mappings(mappings)}.",
+        )
+    for part, keys in _OTHERS.items():
+        texts = as_mapping(metadata.get(part))
+        for key in keys:
+            if isinstance(name := texts.get(key), str) and name:
+                yield _report_other_queue(format_path(("metadata", part, key)), name, mappings)
+
+
+def _report_other_queue(path: str, queue: str, mappings: Mappings) -> Finding:
+    names = ", ".join(filter(None, mappings))
+    counted = f"counted {names} and " if names else ""
+    classes = dict.fromkeys(name for each in mappings.values() for name in each)
+    noun, pronoun = ("DeviceClass", "it") if len(classes) == 1 else ("DeviceClasses", "them")
+    return QUEUE_COUNTS_NAMES.at(
+        path,
+        f"queue {format_value(queue)} {counted}does not charge {noun} {', '.join(classes)} unless "
+        f"it maps {pronoun}",
+    )
+
+
+def merge_mappings(several: Iterable[Mappings]) -> Mappings:
+    """Return the mappings of several pods; a class belongs to the first name that has it."""
+    owner: dict[str, str] = {}
+    for mappings in several:
+        for name, classes in mappings.items():
+            for each in classes:
+                owner[each] = owner.get(each) or name
+    merged: dict[str, tuple[str, ...]] = {}
+    for class_, name in owner.items():
+        merged[name] = (*merged.get(name, ()), class_)
+    return merged
+
+
+def format_mappings(mappings: Mappings) -> str:
+    """Write mappings as the field of Kueue's Configuration, in one line."""
+    rows = ", ".join(
+        f"{{name: {name or 'NAME'}, deviceClassNames: [{', '.join(classes)}]}}"
+        for name, classes in mappings.items()
+    )
+    return f"deviceClassMappings: [{rows}]"
+
+
+def read_mappings(configuration: Value) -> Mappings:
+    """Return the mappings of Kueue's Configuration."""
+    rows = as_list(get_value(configuration, ("resources", "deviceClassMappings")))
+    return {
+        f"{row.get('name')}": _texts(as_list(row.get("deviceClassNames")))
+        for row in map(as_mapping, rows)
+    }
+
+
+def find_unmapped_classes(
+    mappings: Mappings, facts: Facts, configuration: Configuration
+) -> Iterator[Finding]:
+    """Report the DeviceClasses with devices that Kueue does not charge by their legacy name."""
+    names = {class_: name for name, classes in mappings.items() for class_ in classes}
+    families = {
+        class_: family
+        for family in known_families(configuration).values()
+        for class_ in family.classes
+    }
+    for row in facts.classes:
+        if not row.devices:
+            continue
+        family, name = families.get(row.name), names.get(row.name)
+        if name is None:
+            message = f"Kueue maps no name to DeviceClass {row.name}, so it admits no claims of it"
+            yield QUEUE_MAPPING_MISSING.at("", message, object=f"DeviceClass/{row.name}")
+        elif family and family.legacy_names and not serves_name(family, name):
+            message = (
+                f"Kueue charges DeviceClass {row.name} to {name} and not to a legacy name of its "
+                f"devices ({list_some(family.legacy_names, _MAX_NAMES, 'name')}): two quotas for "
+                "the same devices"
+            )
+            yield QUEUE_MAPPING_MISSING.at("", message, object=f"DeviceClass/{row.name}")
+
+
+def _texts(values: Sequence[Value]) -> tuple[str, ...]:
+    return tuple(each for each in values if isinstance(each, str))
