@@ -226,7 +226,8 @@ def check_queues(checked: CheckedState) -> Iterator[Result]:
         for text in texts.values()
         for document in read_documents(Source("", f"{text}".encode()))
     )
-    told = list(find_unmapped_classes(mappings, checked.gathered.facts, checked.configuration))
+    facts = checked.gathered.facts
+    told: list[Result] = [*find_unmapped_classes(mappings, facts, checked.configuration)]
     yield from told or [f"Kueue maps {count_noun(len(mappings), 'name')} to DeviceClasses"]
 
 

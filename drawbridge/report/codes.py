@@ -112,8 +112,8 @@ POD_PENDING = CODES.define(
         "shows the reason for each device."
     ),
 )
-GANG_INCOMPLETE = CODES.define(
-    "GangIncomplete",
+GANG_MEMBERS_MISSING = CODES.define(
+    "GangMembersMissing",
     Severity.WARNING,
     Trait.ONLY_FOR_PODS,
     text=(

@@ -96,7 +96,7 @@ def report_gang(gang: ExplainedGang, pod: Value) -> Iterator[Finding]:
         yield finding
     if gang.missing:
         there = count_noun(len(gang.members), "member")
-        yield codes.GANG_INCOMPLETE.at(
+        yield codes.GANG_MEMBERS_MISSING.at(
             "",
             f"{gang.gang} needs {gang.min_count} members and has {there}, so it waits for "
             f"{count_noun(gang.missing, 'more pod')}",

@@ -9,7 +9,7 @@ from drawbridge.report.gangs import format_gang
 from tests.tables import YamlValue, load_cases
 
 CASES = load_cases(Path(__file__).parent / "gangs.yaml")
-ABOUT_GANGS = ("GangIncomplete", "GangSplit")
+ABOUT_GANGS = ("GangMembersMissing", "GangSplit")
 
 
 def pod_of(short: YamlValue) -> YamlValue:
