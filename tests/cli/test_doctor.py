@@ -236,31 +236,6 @@ def hold(api: FakeApi) -> None:
     api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
-def split_a_gang(api: FakeApi) -> None:
-    own("")(api)
-    for name, scheduler in (("launcher", "default-scheduler"), ("worker", "drawbridge")):
-        spec = {"schedulerName": scheduler, "schedulingGroup": {"podGroupName": "train"}}
-        metadata = {"name": name, "namespace": "team-a"}
-        api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-
-
-def install_kueue(mappings: str) -> Callable[[FakeApi], None]:
-    """Install Kueue with the mappings of this configuration."""
-
-    def change(api: FakeApi) -> None:
-        text = f"resources: {{deviceClassMappings: [{mappings}]}}\n"
-        api.put(
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"},
-                "data": {"controller_manager_config.yaml": text},
-            }
-        )
-
-    return change
-
-
 CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "not installed": ("installation", "NotInstalled", 0, uninstall),
     "configuration that is refused": (
@@ -348,12 +323,6 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "bridge placement without its scheduler": (
         "scheduler", "SchedulerMissing", 1, own_without_scheduler,
     ),
-    "class that Kueue does not map": ("Kueue", "QueueMappingMissing", 0, install_kueue("")),
-    "class that Kueue charges to another name": (
-        "Kueue", "QueueMappingMissing", 0,
-        install_kueue("{name: gpus, deviceClassNames: [gpu.nvidia.com]}"),
-    ),
-    "gang with several schedulers": ("gangs", "GangSplit", 1, split_a_gang),
     "entry that selects no node": ("owned nodes", "OwnedNodesMissing", 0, own("no")),
 }  # fmt: skip
 
