@@ -67,6 +67,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     controller.add_argument(
         "--identity", metavar="NAME", help="holder identity in the Lease (default: the host name)"
     )
+    controller.add_argument(
+        "--metric-devices",
+        metavar="NUMBER",
+        type=_parse_count,
+        default=1_000,
+        help="how many held devices have a series in the metrics, with the names of claim and pod"
+        " (default: 1000)",
+    )
     _add_authority(controller)
     for subparser in (webhook, _add_judge(commands), controller, _add_allocator(commands)):
         _add_shared(subparser)
@@ -339,7 +347,10 @@ def controller_options(options: argparse.Namespace) -> "ControllerOptions":
     managed = options.certificates == _MANAGED
     rotation = RotationPolicy(life=options.ca_life, delay=options.ca_delay) if managed else None
     return ControllerOptions(
-        process=_process_options(options), identity=options.identity or "", rotation=rotation
+        process=_process_options(options),
+        identity=options.identity or "",
+        rotation=rotation,
+        metric_devices=options.metric_devices,
     )
 
 

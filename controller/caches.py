@@ -10,6 +10,7 @@ from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, W
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.resources import (
+    CLAIMS,
     CLASSES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -25,6 +26,7 @@ from drawbridge.dra.classes import class_reader
 from drawbridge.dra.slices import slice_reader
 from drawbridge.names import JUDGE_CONFIGURATION, WEBHOOK_CONFIGURATION
 from drawbridge.process.object_cache import watch_readings
+from drawbridge.usage.claims import ClaimHolding, read_claim_use
 
 # The reconcilers know a cache by this protocol.
 _: type[ObjectCache[object]] = Cache[object]
@@ -40,6 +42,9 @@ class ControllerCaches(CacheSet):
         self.nodes = self.add(Cache(session, NODES, WatchedNode))
         # The scheduler never binds a pod whose template is missing.
         self.pods = self.add(Cache(session, PODS, WatchedPod, fields="spec.nodeName="))
+        self.claims = self.add(
+            Cache(session, CLAIMS, ClaimHolding, decode=read_claim_use, keep_raw=False)
+        )
         self.templates = self.add(Cache(session, TEMPLATES, PartialObject))
         self.quotas = self.add(Cache(session, RESOURCE_QUOTAS, WatchedQuota))
         self.namespaces = self.add(Cache(session, NAMESPACES, PartialObject))

@@ -42,6 +42,10 @@ from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import EventLoopClock, Reconciler, Schedule, run_reconciler
 from controller.scheduler_lease import SchedulerLeaseReconciler
 from controller.template_gc import TemplateGarbageCollector
+from controller.usage_books import NAME as USAGE
+from controller.usage_books import UsageReconciler
+from controller.usage_observer import UsageObserver
+from controller.usage_series import UsageSeries
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.match_conditions import API_VERSION, GUARD_KIND, KIND
 from drawbridge.cluster.client import Fence, ResourceClient, decode_object
@@ -83,6 +87,7 @@ from drawbridge.process.settings import (
     watch_in_use,
     watch_offered,
 )
+from drawbridge.process.usage_metrics import UsageCollector
 
 _LOG: Final = logging.getLogger("controller.process")
 
@@ -110,6 +115,8 @@ SCHEDULES: Final = {
     # An owned node is unprotected until it has the taint. A write that conflicts is repeated soon.
     "owned": Schedule(min_interval=1, resync=5, max_retry=30),
     "others": Schedule(min_interval=1, resync=3600),
+    # A book is a large object, and what happened since the last one is not lost.
+    USAGE: Schedule(min_interval=15, resync=60, max_retry=300),
     "janitor": Schedule(min_interval=60, resync=300, first_retry=60, max_retry=3600),
 }
 
@@ -122,12 +129,13 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the controller.
 
     `identity` is the holder in the Lease; if empty, the host name. Without a rotation policy,
-    somebody else makes the CA.
+    somebody else makes the CA. `metric_devices` bounds the series of devices.
     """
 
     process: ProcessOptions
     identity: str = ""
     rotation: RotationPolicy | None
+    metric_devices: int = 1_000
 
 
 class ControllerContext(NamedTuple):
@@ -141,6 +149,8 @@ class ControllerContext(NamedTuple):
 
 class Reconcilers:
     """All reconcilers, and the wake-up event of each."""
+
+    leads = False
 
     def __init__(
         self,
@@ -168,7 +178,16 @@ class Reconcilers:
         )
         self.facts = self._make_facts()
         self.templates = self._make_missing_templates()
+        self.observer = UsageObserver(
+            caches.claims,
+            caches.pods,
+            caches.slices,
+            context.session.clock.now,
+            lambda: caches.synced,
+        )
+        self.usage = self._make_usage()
         self._independent: tuple[Reconciler, ...] = (
+            self.usage,
             self._make_garbage_collector(),
             self._make_quota_mirror(),
             self._make_match_conditions(),
@@ -227,6 +246,24 @@ class Reconcilers:
             is_enforced=self._scope.is_enforced,
             reporter=self._reporter,
             now=_now,
+        )
+
+    def _make_usage(self) -> UsageReconciler:
+        return UsageReconciler(
+            self.observer,
+            self._store(CONFIG_MAPS),
+            self._context.namespace,
+            pods=self._store(PODS),
+            reporter=self._reporter,
+        )
+
+    def usage_series(self, max_devices: int) -> UsageSeries:
+        """Return the series of who holds devices, which only the leader has."""
+        return UsageSeries(
+            self.observer,
+            lambda: self.usage.totals,
+            max_devices=max_devices,
+            is_leading=lambda: self.leads,
         )
 
     def _make_quota_mirror(self) -> QuotaMirrorReconciler:
@@ -321,6 +358,9 @@ class Reconcilers:
         caches.templates.subscribe(self.templates.template_changed)
         caches.templates.subscribe(self._wake("templates"))
         caches.quotas.subscribe(self._wake("quota"))
+        caches.claims.subscribe(self.observer.claim_changed)
+        caches.pods.subscribe(self.observer.pod_changed)
+        caches.slices.subscribe(self.observer.slice_changed)
         caches.namespaces.subscribe(self.templates.namespace_changed)
         caches.namespaces.subscribe(self._wake("quota", "templates"))
         caches.webhooks.subscribe(lambda *_: self.templates.queue_unresolved())
@@ -374,16 +414,19 @@ async def _serve(options: ControllerOptions, process: StartedProcess) -> None:
 
     async def lead() -> None:
         reporter.set_gauge(Gauge.LEADING, 1)
+        reconcilers.leads = True
         try:
             await _run_reconcilers(caches, reconcilers, settings, elector.identity)
         finally:
+            reconcilers.leads = False
             reporter.set_gauge(Gauge.LEADING, 0)
 
+    usage = UsageCollector(reconcilers.usage_series(options.metric_devices))
     with metrics.registered(
-        metrics.CacheCollector(caches.by_resource), metrics.EventCollector(recorder)
+        metrics.CacheCollector(caches.by_resource), metrics.EventCollector(recorder), usage
     ):
         async with (
-            run_background((recorder.run(), *caches.run())),
+            run_background((recorder.run(), reconcilers.observer.run(), *caches.run())),
         ):
             await _run_until_stopped(stop, elector.run(lead))
 

@@ -294,6 +294,20 @@ SECRET_NOT_OWNED = CODES.define(
         "its own."
     ),
 )
+USAGE_BOOK_UNREADABLE = CODES.define(
+    "UsageBookUnreadable",
+    Severity.WARNING,
+    text=(
+        "A ConfigMap with the book of usage of a day was changed, so that the controller cannot "
+        "read it. The controller continues from an older book, or begins another one. What the "
+        "damaged book had is lost."
+    ),
+    example="the ConfigMap cannot be read: data has no book.json",
+    remedy=(
+        "Find the client that changes the ConfigMap. If there is a copy of it, restore the copy "
+        "while no controller runs."
+    ),
+)
 BUNDLE_MANAGED_ELSEWHERE = CODES.define(
     "BundleManagedElsewhere",
     Severity.WARNING,

@@ -144,6 +144,11 @@ class Meter:
         self._changes = [change.renamed(names) for change in self._changes]
         self._rates = sum_usage((names.get(each, each), rate) for each, rate in self._rates.items())
 
+    def held_now(self) -> dict[Account, UsedAmount]:
+        """Return what accounts hold after all changes."""
+        changes = ((each.account, each.amount) for each in self._changes)
+        return sum_usage((*self._rates.items(), *changes))
+
     def observed(self) -> Observed | None:
         """Return what was observed since the start; None before the start."""
         if self.start is None:

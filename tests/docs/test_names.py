@@ -20,6 +20,7 @@ from drawbridge.config import load as reading
 from drawbridge.config.model import Configuration
 from drawbridge.config.schema import PLACES, ROWS
 from drawbridge.process import metrics
+from drawbridge.process.usage_metrics import UsageCollector
 from drawbridge.translate.targets.codes import GUARDED
 from tests.docs.test_commands import PAGES, ROOT, Step, blocks, console, run, steps
 
@@ -77,6 +78,7 @@ def registered() -> set[str]:
         metrics.AnswerCacheCollector(Nothing()),
         metrics.ReachabilityCollector(Nothing()),
         metrics.EventCollector(Nothing()),
+        UsageCollector(Nothing()),
     )
     for collector in kept:
         for metric in collector.collect():
@@ -92,6 +94,16 @@ class Nothing:
 
     def __len__(self) -> int:
         return 0
+
+    def left_out(self) -> int:
+        """Return no device."""
+        return 0
+
+    def held(self) -> tuple[()]:
+        """Return no account and no device."""
+        return ()
+
+    used = devices = held
 
 
 def test_the_operations_page_lists_exactly_the_registered_metrics() -> None:

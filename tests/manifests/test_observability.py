@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from drawbridge.process import metrics
+from drawbridge.process.usage_metrics import UsageCollector
 from tests.manifests.rendering import MANIFESTS, ROOT, Json
 
 FOLDER = MANIFESTS / "components" / "monitoring"
@@ -46,6 +47,7 @@ def read_metrics() -> dict[str, set[str]]:
         metrics.AnswerCacheCollector(Nothing()),
         metrics.ReachabilityCollector(Nothing()),
         metrics.EventCollector(Nothing()),
+        UsageCollector(Nothing()),
     ):
         for metric in collector.collect():
             add(found, metric.name, metric.type, getattr(metric, "_labelnames", ()))
@@ -60,6 +62,16 @@ class Nothing:
 
     def __len__(self) -> int:
         return 0
+
+    def left_out(self) -> int:
+        """Return no device."""
+        return 0
+
+    def held(self) -> tuple[()]:
+        """Return no account and no device."""
+        return ()
+
+    used = devices = held
 
 
 def add(found: dict[str, set[str]], name: str, kind: str, labels: Any) -> None:  # noqa: ANN401  # private fields

@@ -1,0 +1,173 @@
+"""Writes the books of usage while this replica leads, one ConfigMap for each day.
+
+The stored book says until when it is complete, and each write continues it from there. So a write
+that fails, or whose result is unknown, is repeated without counting anything twice.
+"""
+
+import asyncio
+from typing import Final, NamedTuple
+
+from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured
+from controller.reconcile import process_each
+from controller.usage_observer import UsageObserver, is_waiting
+from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
+from drawbridge.usage.accounts import NOTHING, UNKNOWN, UsedAmount
+from drawbridge.usage.book import DAY, Book, BookError
+from drawbridge.usage.bookkeeping import continue_book
+from drawbridge.usage.meter import Observed
+from drawbridge.usage.stored_books import (
+    KEY,
+    MAX_DAYS,
+    compose_config_map,
+    name_of_day,
+    read_config_map,
+)
+
+NAME: Final = "usage"
+# Most changes of claims are seen so many seconds after they happened.
+DELAY: Final = 3
+# A large book is written less often: one more minute for so many bytes.
+BYTES_A_MINUTE: Final = 100_000
+_MINUTE: Final = 60
+# Namespaces whose pods are listed in one run, to learn their owners.
+_NAMESPACES_A_RUN: Final = 20
+
+Group = tuple[str, str]  # namespace and class
+
+
+class _Stored(NamedTuple):
+    """A book, and the ConfigMap that has it."""
+
+    book: Book
+    config_map: Unstructured
+
+
+class UsageReconciler:
+    """Continues the latest book. `totals` has what this process wrote, by namespace and class."""
+
+    name = NAME
+
+    def __init__(
+        self,
+        observer: UsageObserver,
+        config_maps: ObjectStore,
+        namespace: str,
+        *,
+        pods: ObjectStore,
+        reporter: Reporter,
+    ) -> None:
+        self.totals: dict[Group, UsedAmount] = {}
+        self._observer = observer
+        self._config_maps = config_maps
+        self._namespace = namespace
+        self._pods = pods
+        self._reporter = reporter
+        self._latest: _Stored | None = None
+
+    async def reconcile(self) -> None:
+        """Bring the books up to date, unless nobody can know what claims hold now."""
+        await self._observer.check()
+        if not self._observer.is_observing:
+            return
+        await self._find_owners()
+        until = self._observer.now() - DELAY
+        try:
+            if self._latest is None:
+                self._latest = await self._find_latest(until // DAY)
+            while await self._continue(until):
+                pass
+        except Exception:
+            # Another replica, or this one, may have written the book.
+            self._latest = None
+            raise
+
+    async def _continue(self, until: int) -> bool:
+        """Write the next book; False if it is not due."""
+        stored, meter = self._latest, self._observer.meter
+        if stored is not None:
+            if until - stored.book.through < _minutes(stored) * _MINUTE:
+                return False
+            meter.forget(stored.book.through, DELAY)
+        observed = meter.observed()
+        if observed is None:
+            return False
+        if stored and observed.start > stored.book.through and observed.first is None:
+            # The book is older than what was forgotten because of it.
+            meter.restart(self._observer.now())
+            return True
+        before = None if stored is None else stored.book
+        following = await asyncio.to_thread(_continue, before, observed, until)
+        if following is None:
+            return False
+        await self._write(following)
+        self._add_totals(before, following)
+        return True
+
+    async def _write(self, book: Book) -> None:
+        stored = self._latest
+        if stored is not None and stored.book.day == book.day:
+            live: Unstructured | None = stored.config_map
+        else:
+            live = await self._config_maps.read(name_of_day(book.day), self._namespace)
+        config_map = await asyncio.to_thread(compose_config_map, book, live)
+        write = self._config_maps.create if live is None else self._config_maps.replace
+        self._latest = _Stored(book, await write(config_map, self._namespace))
+        self._reporter.count(NAME, "written")
+
+    def _add_totals(self, before: Book | None, after: Book) -> None:
+        same_day = before is not None and before.day == after.day
+        known = before.rows if before is not None and same_day else {}
+        for account, row in after.rows.items():
+            old = known[account].used if account in known else NOTHING
+            group = account[:2]
+            self.totals[group] = self.totals.get(group, NOTHING).plus(row.used).plus(old.times(-1))
+
+    # --- the latest book -----------------------------------------------------------------------
+
+    async def _find_latest(self, today: int) -> _Stored | None:
+        """Return the newest book; of tomorrow, if the clock went back."""
+        names: dict[str, int] = {}
+        for day in range(today + 1, today - MAX_DAYS, -1):
+            names.setdefault(name_of_day(day), day)
+        for name, day in names.items():
+            live = await self._config_maps.read(name, self._namespace)
+            book = None if live is None else self._read(live)
+            if live is not None and book is not None and book.day == day:
+                return _Stored(book, live)
+        return None
+
+    def _read(self, config_map: Unstructured) -> Book | None:
+        try:
+            return read_config_map(config_map)
+        except BookError as error:
+            name = config_map["metadata"]["name"]
+            message = f"the ConfigMap cannot be read: {error}"
+            finding = USAGE_BOOK_UNREADABLE.at(f"data[{KEY}]", message)
+            reference = ObjectReference("ConfigMap", name, self._namespace)
+            self._reporter.report(finding, reference, "ReadUsage")
+            return None
+
+    # --- owners --------------------------------------------------------------------------------
+
+    async def _find_owners(self) -> None:
+        """List the pods of namespaces with claims whose pod was scheduled before they were seen."""
+        waiting = sorted({namespace for namespace, _ in self._observer.waiting.values()})
+        await process_each(waiting[:_NAMESPACES_A_RUN], self._find_owners_in)
+
+    async def _find_owners_in(self, namespace: str) -> None:
+        pods = await self._pods.list(namespace)
+        self._observer.add_pods(namespace, iter(pods))
+        self._reporter.count(NAME, "owners")
+
+
+def _continue(before: Book | None, observed: Observed, until: int) -> Book | None:
+    """Continue a book, in which owners that are not known yet are unknown."""
+    waiting = {
+        each: each._replace(owner=UNKNOWN) for each in observed.accounts() if is_waiting(each.owner)
+    }
+    return continue_book(before, observed.renamed(waiting) if waiting else observed, until)
+
+
+def _minutes(stored: _Stored) -> int:
+    text = (stored.config_map.get("data") or {}).get(KEY, "")
+    return len(text) // BYTES_A_MINUTE

@@ -1,0 +1,238 @@
+"""Observes which claims hold devices and for whom, in every replica.
+
+Only the leader writes books, but a replica that becomes the leader knows what happened before.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import Final, Protocol
+
+from controller.protocols import ObjectCache, Unstructured, WatchedObject
+from controller.watched_objects import WatchedPod
+from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
+from drawbridge.bounded_cache import BoundedCache
+from drawbridge.dra.device import Device
+from drawbridge.dra.slices import Slice
+from drawbridge.finding import Finding
+from drawbridge.usage.accounts import UNKNOWN, Account
+from drawbridge.usage.claims import ClaimHolding, measure_part, to_fraction
+from drawbridge.usage.meter import HeldClaim, Meter
+
+# Pods that were scheduled before their claim was seen, and pods that were looked up.
+MAX_POD_OWNERS: Final = 20_000
+CHECK_SECONDS: Final = 5.0
+_CLAIMS_PER_STEP: Final = 500
+_POD: Final = "Pod"
+# Begins an owner that is not known yet; the uid of the pod follows.
+_WAITING: Final = "(pod) "
+
+SliceReading = Slice | tuple[Finding, ...]
+PodKey = tuple[str, str]  # namespace and name
+
+
+class ObservedClaims(ObjectCache[ClaimHolding], Protocol):
+    """The cache of all claims."""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the cache follows the API server."""
+
+
+class UsageObserver:
+    """The meter of this replica, the owners of pods, and the devices of claims.
+
+    The caller passes the changes of the caches.
+    """
+
+    def __init__(
+        self,
+        claims: ObservedClaims,
+        pods: ObjectCache[WatchedPod],
+        slices: ObjectCache[SliceReading],
+        now: Callable[[], float],
+        is_synced: Callable[[], bool],
+    ) -> None:
+        self.meter = Meter()
+        self.is_observing = False
+        # The pods whose owner is not known, by the owner that their claims are charged to.
+        self.waiting: dict[str, PodKey] = {}
+        self._claims, self._pods, self._slices = claims, pods, slices
+        self._now, self._is_synced = now, is_synced
+        self._owners: BoundedCache[str, str] = BoundedCache(MAX_POD_OWNERS)
+        self._pools: dict[tuple[str, str], set[str]] = {}
+        self._changed: set[PodKey] = set()
+
+    async def run(self) -> None:
+        """Observe until cancelled."""
+        while True:
+            await self.check()
+            await asyncio.sleep(CHECK_SECONDS)
+
+    async def check(self) -> None:
+        """Begin to observe when the caches follow the API server, and stop when they do not.
+
+        What happened in between is not observed, as if this process had not run.
+        """
+        follows = self._is_synced() and self._claims.fresh
+        if follows and not self.is_observing:
+            await self._begin()
+        self.is_observing = follows
+
+    async def _begin(self) -> None:
+        self._changed.clear()
+        held: dict[str, HeldClaim] = {}
+        for number, claim in enumerate(self._claims.all()):
+            held[claim.uid] = self._read(claim.value)
+            if number % _CLAIMS_PER_STEP == 0:
+                await asyncio.sleep(0)  # others run
+        current = {claim.uid: claim for claim in self._claims.all()}
+        for claim in current.values():
+            if (claim.namespace, claim.name) in self._changed or claim.uid not in held:
+                held[claim.uid] = self._read(claim.value)
+        self.meter.begin({uid: held[uid] for uid in current}, self.now())
+
+    def now(self) -> int:
+        """Return the time of the API server in whole seconds."""
+        return int(self._now())
+
+    # --- changes -------------------------------------------------------------------------------
+
+    def claim_changed(
+        self, before: WatchedObject[ClaimHolding] | None, after: WatchedObject[ClaimHolding] | None
+    ) -> None:
+        """Note what a claim holds now."""
+        now = self.now()
+        if before is not None:
+            self._changed.add((before.namespace, before.name))
+        if before is not None and (after is None or after.uid != before.uid):
+            self.meter.change(before.uid, None, now)
+        if after is not None:
+            self._changed.add((after.namespace, after.name))
+            self.meter.change(after.uid, self._read(after.value), now)
+        if self.is_observing:
+            self._changed.clear()
+
+    def pod_changed(
+        self, before: WatchedObject[WatchedPod] | None, after: WatchedObject[WatchedPod] | None
+    ) -> None:
+        """Remember the owner of a pod that leaves the cache of pending pods."""
+        if before is not None and (after is None or after.uid != before.uid):
+            self._owners.put(before.uid, _root_owner(before.value))
+
+    def slice_changed(
+        self, before: WatchedObject[SliceReading] | None, after: WatchedObject[SliceReading] | None
+    ) -> None:
+        """Note which slices a pool has."""
+        for cached, is_new in ((before, False), (after, True)):
+            if cached is not None and isinstance(cached.value, Slice):
+                pool = cached.value.driver, cached.value.pool
+                names = self._pools.setdefault(pool, set())
+                (names.add if is_new else names.discard)(cached.name)
+                if not names:
+                    del self._pools[pool]
+
+    # --- claims --------------------------------------------------------------------------------
+
+    def _read(self, use: ClaimHolding) -> HeldClaim:
+        owner = self.find_owner(use) if use.parts else ""
+        charges = (
+            (Account(use.namespace, part.class_name, owner), measure_part(part, self.find_capacity))
+            for part in use.parts
+        )
+        return HeldClaim(tuple(charges), use.allocated, use.created)
+
+    def holdings(self) -> Iterator[ClaimHolding]:
+        """Return the claims that hold devices."""
+        return (each.value for each in self._claims.all() if each.value.parts)
+
+    def find_owner(self, use: ClaimHolding) -> str:
+        """Return the root owner of the pod that a claim was made for, else the claim itself."""
+        owner = use.owner
+        if owner is None:
+            return f"ResourceClaim/{use.name}"
+        if owner.kind != _POD:
+            return f"{owner.kind}/{owner.name}"
+        known = self._owners.get(owner.uid)
+        if known is not None:
+            return known
+        pending = self._pods.get(owner.name, use.namespace)
+        if pending is not None and pending.uid == owner.uid:
+            return _root_owner(pending.value)
+        waiting = f"{_WAITING}{owner.uid}"
+        self.waiting[waiting] = use.namespace, owner.name
+        return waiting
+
+    def find_device(self, driver: str, pool: str, name: str) -> tuple[Slice, Device] | None:
+        """Return a device and its slice; of several generations, the newest one."""
+        found: tuple[Slice, Device] | None = None
+        for slice_name in self._pools.get((driver, pool), ()):
+            cached = self._slices.get(slice_name)
+            published = None if cached is None else cached.value
+            if not isinstance(published, Slice):
+                continue
+            if found is not None and found[0].generation >= published.generation:
+                continue
+            device = next((each for each in published.devices if each.name == name), None)
+            found = found if device is None else (published, device)
+        return found
+
+    def find_capacity(self, driver: str, pool: str, name: str) -> Mapping[str, Fraction] | None:
+        """Return the capacities of a device; None if no slice has it."""
+        found = self.find_device(driver, pool, name)
+        if found is None:
+            return None
+        return {key: to_fraction(each.value) for key, each in found[1].capacity.items()}
+
+    # --- owners --------------------------------------------------------------------------------
+
+    def add_pods(self, namespace: str, pods: Iterator[Unstructured]) -> None:
+        """Take the owners of waiting pods of a namespace from all its pods.
+
+        Pods that do not exist any more have an unknown owner.
+        """
+        wanted = {owner for owner, key in self.waiting.items() if key[0] == namespace}
+        names: dict[str, str] = dict.fromkeys(wanted, UNKNOWN)
+        for pod in pods:
+            metadata = pod.get("metadata") or {}
+            waiting = f"{_WAITING}{metadata.get('uid')}"
+            if waiting in wanted:
+                names[waiting] = _find_root_owner_of(metadata)
+                self._owners.put(f"{metadata.get('uid')}", names[waiting])
+        self._rename(namespace, names)
+
+    def _rename(self, namespace: str, names: Mapping[str, str]) -> None:
+        observed = self.meter.observed()
+        accounts = () if observed is None else observed.accounts()
+        renamed = {
+            each: each._replace(owner=names[each.owner])
+            for each in accounts
+            if each.namespace == namespace and each.owner in names
+        }
+        self.meter.rename(renamed)
+        for owner in names:
+            self.waiting.pop(owner, None)
+
+
+def is_waiting(owner: str) -> bool:
+    """Return whether the owner of a pod is not known yet."""
+    return owner.startswith(_WAITING)
+
+
+def _root_owner(pod: WatchedPod) -> str:
+    metadata = pod.metadata
+    root = PodMetadata(
+        metadata.name, metadata.generate_name, metadata.labels, metadata.owner_references
+    )
+    return find_root_owner("", root).removeprefix("/")
+
+
+def _find_root_owner_of(metadata: Unstructured) -> str:
+    references = metadata.get("ownerReferences") or ()
+    owners = tuple(
+        PodOwner(f"{each.get('kind')}", f"{each.get('name')}", each.get("controller") is True)
+        for each in references
+    )
+    name, base = metadata.get("name") or "", metadata.get("generateName") or ""
+    labels = metadata.get("labels") or {}
+    return find_root_owner("", PodMetadata(name, base, labels, owners)).removeprefix("/")
