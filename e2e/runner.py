@@ -3,6 +3,8 @@
 `run_all` runs on any cluster; `run_suite` starts its own control planes.
 """
 
+import os
+import secrets
 import sys
 import time
 import traceback
@@ -96,10 +98,17 @@ def run_all(
 ) -> Counter[str]:
     """Run scenarios one after the other on a cluster."""
     create_classes(client)
-    with Fleet(client) as fleet:
+    with Fleet(client, seed=device_order()) as fleet:
         return play_all(
             chosen, version, plane, lambda one: Stage(one.name, version, client, fleet, plane)
         )
+
+
+def device_order() -> int:
+    """Choose and print the seed of the order in which drivers publish devices."""
+    seed = int(os.environ.get("DEVICE_ORDER") or secrets.randbelow(10**6))
+    print_line(f"      devices in the order of DEVICE_ORDER={seed}")
+    return seed
 
 
 def create_classes(client: Client, names: Iterable[str] = objects.CLASSES) -> None:

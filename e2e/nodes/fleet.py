@@ -4,7 +4,9 @@ with Fleet(client) as fleet:
     fleet.add("gpu-1", "dgx-a100", drivers={"gpu.nvidia.com": "full", "dra.net": None})
 """
 
+import random
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -42,15 +44,21 @@ class NodePlan:
 
 
 class Fleet:
-    """All simulated nodes of one rig; `asleep` ones publish, but no pod ever starts on them."""
+    """All simulated nodes of one rig; `asleep` ones publish, but no pod ever starts on them.
 
-    def __init__(self, client: Client, *, asleep: bool = False) -> None:
+    With a seed, drivers publish their devices in an order that depends on it and on how often they
+    have published; without, in the order of the machine.
+    """
+
+    def __init__(self, client: Client, *, asleep: bool = False, seed: int | None = None) -> None:
         self.client = client
         self.asleep = asleep
+        self.seed = seed
         self.record = Record()
         self.kubelet = Kubelet(client, self.record)
         self.machines: dict[str, Machine] = {}
-        self.published: dict[tuple[str, str], tuple[Layout, int]] = {}
+        self.published: dict[tuple[str, str], Layout] = {}
+        self.times_published: Counter[tuple[str, str]] = Counter()
         self.owners: dict[str, str] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="drawbridge-nodes-")
 
@@ -133,19 +141,26 @@ class Fleet:
         }
         self.kubelet.nodes.add(plan.name)
 
-    def publish(self, layout: Layout, *, lost: Iterable[str] = (), whole: bool = True) -> int:
-        """Publish a pool, as a new generation when it was published before."""
+    def publish(self, layout: Layout, *, lost: Iterable[str] = (), whole: bool = True) -> None:
+        """Publish a pool, or what it is now."""
         key = (layout.driver, layout.node)
-        generation = self.published[key][1] + 1 if key in self.published else 1
         self.driver(layout.driver).settle(layout, lost)
-        owner = self.owners.get(layout.node, "")
-        slices.publish(self.node_client(layout.node), layout, generation, owner, whole=whole)
-        self.published[key] = (layout, generation)
-        return generation
+        self.times_published[key] += 1
+        client, owner = self.node_client(layout.node), self.owners.get(layout.node, "")
+        slices.publish(client, self._in_order(layout), owner, whole=whole)
+        self.published[key] = layout
+
+    def _in_order(self, layout: Layout) -> Layout:
+        """Put devices in the order in which the driver lists them this time."""
+        if self.seed is None:
+            return layout
+        times = self.times_published[layout.driver, layout.node]
+        # Threads publish in no order, so each pool has its own sequence.
+        return layout.shuffled(random.Random(f"{self.seed} {layout.driver} {layout.node} {times}"))
 
     def layout(self, driver: str, name: str) -> Layout:
         """Return what a driver publishes of a node now."""
-        return self.published[driver, name][0]
+        return self.published[driver, name]
 
     def lose(self, driver: str, name: str, device: str) -> None:
         """Let a device fail: the driver publishes the pool without it."""
@@ -162,10 +177,8 @@ class Fleet:
 
     def _remove(self, name: str) -> None:
         for key in [key for key in list(self.published) if key[1] == name]:
-            layout, generation = self.published.pop(key)
-            # A pool that was published half has its former generation beside it.
-            for number in (generation, generation - 1):
-                slices.withdraw(self.client, layout, number)
+            layout = self.published.pop(key)
+            slices.withdraw(self.client, layout)
             self.driver(layout.driver).forget(name)
         self.machines.pop(name, None)
         self._end_node(name)

@@ -4,6 +4,7 @@ Devices keep their wire form, so that the API server and the driver use the same
 that an older API server drops stays in the driver's copy, as in a real driver.
 """
 
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,6 +81,16 @@ class Layout:
                 for device in devices
             )
         )
+
+    def shuffled(self, order: random.Random) -> "Layout":
+        """Return the layout with its devices in another order.
+
+        Drivers keep devices in maps, so their order is another at each start. Where devices consume
+        counters, they are sorted.
+        """
+        if self.counters:
+            return self
+        return self._with(lambda devices: tuple(order.sample(devices, len(devices))))
 
     def _with(self, change: Change) -> "Layout":
         sheets = tuple(replace(sheet, devices=change(sheet.devices)) for sheet in self.sheets)

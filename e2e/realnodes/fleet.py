@@ -27,8 +27,8 @@ KEPT = ("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch")
 class RealFleet(Fleet):
     """The real nodes of one rig; a scenario gives them hardware and takes it away again."""
 
-    def __init__(self, rig: NodeRig) -> None:
-        super().__init__(rig.plane.admin, asleep=True)
+    def __init__(self, rig: NodeRig, *, seed: int | None = None) -> None:
+        super().__init__(rig.plane.admin, asleep=True, seed=seed)
         self.rig = rig
         self.plugins: dict[str, dict[str, DevicePlugin]] = {}
         self._labels: dict[str, list[str]] = {}

@@ -32,6 +32,7 @@ from e2e.realnodes.stage import RealStage
 from e2e.renderers.build import binaries as build_renderers
 from e2e.runner import (
     create_classes,
+    device_order,
     play_all,
     print_line,
     report_all_failed,
@@ -103,7 +104,7 @@ def _play(suite: str, part: str) -> int:
             times = ", ".join(f"{what} {value:.1f} s" for what, value in rig.timings.items())
             print_line(f"      {DEFAULT}  {len(NAMES)} nodes ready: {times}")
             create_classes(rig.plane.admin)
-            with RealFleet(rig) as fleet:
+            with RealFleet(rig, seed=device_order()) as fleet:
                 make = DriverStage if suite == DRIVERS else RealStage
                 counts = play_all(
                     chosen, DEFAULT, rig.plane, lambda one: make(one.name, DEFAULT, fleet)

@@ -7,6 +7,8 @@ from functools import partial
 
 from e2e.bridge.pair import Pair
 from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.nodes.family import FAMILIES
+from e2e.nodes.machine import Machine
 from e2e.runner import print_line
 from e2e.scenarios.bridge import running, told
 from e2e.scenarios.objects import JSON, claim_spec, request
@@ -19,17 +21,20 @@ WAIT_SECONDS, TIMEOUT_SECONDS = 2, 15
 PATIENCE_SECONDS = 120.0
 
 
-def add_device(stage: BridgeStage, *, alone: bool = True) -> str:
-    """Add a node with a GPU that has to be attached, and a template; return the node.
-
-    Unless it is alone, the node has another one, which is attached already.
-    """
-    node = stage.node("a", "lab-2g2n", {GPU: "full"}).name
-    layout = stage.fleet.layout(GPU, node).without(["gpu-1"] if alone else [])
-    conditions = {"bindingConditions": [ATTACHED], "bindingFailureConditions": [BROKEN]}
-    stage.fleet.publish(layout.changed("gpu-0", **conditions))
+def add_device(stage: BridgeStage) -> str:
+    """Add a node with a GPU that has to be attached, and a template; return the node."""
+    machine = stage.node("a", "lab-2g2n")
+    publish_devices(stage, machine, "gpu-0")
     stage.template("gpu", claim_spec(request("gpu", GPU)))
-    return node
+    return machine.name
+
+
+def publish_devices(stage: BridgeStage, machine: Machine, *names: str) -> None:
+    """Publish some GPUs of a node, of which the first has to be attached."""
+    layout = FAMILIES[GPU].publish(machine)
+    conditions = {"bindingConditions": [ATTACHED], "bindingFailureConditions": [BROKEN]}
+    layout = layout.without(layout.devices.keys() - set(names))
+    stage.fleet.publish(layout.changed("gpu-0", **conditions))
 
 
 @contextlib.contextmanager
@@ -63,9 +68,11 @@ def a_pod_is_bound_when_its_device_is_attached(stage: BridgeStage) -> None:
 @bridge_scenario("full", since="1.36")
 def a_pod_gets_another_device_than_the_one_that_failed(stage: BridgeStage) -> None:
     """The failed one is free as well, but penalised for a while."""
-    add_device(stage, alone=False)
+    node = add_device(stage)
     stage.pod("worker", templates={"gpu": "gpu"})
     first = stage.wait("a device is allocated", partial(allocated_claim, stage, "worker"))
+    # Drivers publish in any order, so the other one comes later.
+    publish_devices(stage, stage.fleet.machines[node], "gpu-0", "gpu-1")
     report_condition(stage, first, BROKEN)
     stage.wait_running("worker")
     (result,) = stage.allocated(first["metadata"]["name"])

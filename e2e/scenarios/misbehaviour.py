@@ -3,7 +3,7 @@
 from e2e.nodes import protocol
 from e2e.nodes.family import FAMILIES
 from e2e.nodes.slices import PATH
-from e2e.scenarios.objects import CLASSES, RESOURCE, claim_spec, device_class, opaque, request
+from e2e.scenarios.objects import CLASSES, JSON, RESOURCE, claim_spec, device_class, opaque, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
@@ -12,19 +12,31 @@ NVIDIA_CONFIG = "resource.nvidia.com/v1beta1"
 
 
 @scenario("smoke")
-def a_new_generation_replaces_the_old_one_while_pods_run(stage: Stage) -> None:
-    """A pool loses a device. Prepared devices stay, the remaining ones are allocated."""
+def a_pool_loses_a_device_in_place_while_pods_run(stage: Stage) -> None:
+    """Slice and generation stay the same. Prepared devices stay, the others are allocated."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.pod("before", templates={"gpu": "gpu"})
     stage.wait_running("before")
-    smaller = stage.fleet.layout(GPU, machine.name).without(["gpu-0"])
-    assert stage.fleet.publish(smaller) == 2
-    slices = stage.client.get(PATH, fieldSelector=f"spec.nodeName={machine.name}")["items"]
-    assert [one["spec"]["pool"]["generation"] for one in slices] == [2]
+    held = stage.allocated(stage.generated_claim("before"))[0]["device"]
+    layout = stage.fleet.layout(GPU, machine.name)
+    (other,) = layout.devices.keys() - {held}
+
+    def published() -> JSON:
+        items = stage.client.get(PATH, fieldSelector=f"spec.nodeName={machine.name}")["items"]
+        one: JSON
+        (one,) = items
+        return one
+
+    old = published()
+    stage.fleet.publish(layout.without([held]))
+    new = published()
+    assert new["metadata"]["name"] == old["metadata"]["name"]
+    assert new["spec"]["pool"] == old["spec"]["pool"]
+    assert [device["name"] for device in new["spec"]["devices"]] == [other]
     stage.pod("after", templates={"gpu": "gpu"})
     stage.wait_running("after")
-    assert stage.allocated(stage.generated_claim("after"))[0]["device"] == "gpu-1"
+    assert stage.allocated(stage.generated_claim("after"))[0]["device"] == other
     stage.delete_pod("before")
     stage.pod("late", templates={"gpu": "gpu"})
     stage.wait_unschedulable("late")
@@ -53,12 +65,13 @@ def a_lost_device_is_not_allocated_again(stage: Stage) -> None:
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.pod("worker", templates={"gpu": "gpu"})
     stage.wait_running("worker")
-    stage.fleet.lose(GPU, machine.name, "gpu-0")
+    held = stage.allocated(stage.generated_claim("worker"))[0]["device"]
+    stage.fleet.lose(GPU, machine.name, held)
     stage.delete_pod("worker")
     stage.wait("unprepared", lambda: not stage.fleet.prepared(GPU, machine.name))
     stage.pod("next", templates={"gpu": "gpu"})
     stage.wait_running("next")
-    assert stage.allocated(stage.generated_claim("next"))[0]["device"] == "gpu-1"
+    assert stage.allocated(stage.generated_claim("next"))[0]["device"] != held
 
 
 @scenario("smoke", since="1.36")
@@ -70,7 +83,8 @@ def a_tainted_device_evicts_its_pod(stage: Stage) -> None:
         stage.pod(name, templates={"gpu": "gpu"})
         stage.wait_running(name)
     taint = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}
-    stage.fleet.taint(GPU, machine.name, "gpu-0", taint)
+    held = stage.allocated(stage.generated_claim("one"))[0]["device"]
+    stage.fleet.taint(GPU, machine.name, held, taint)
     stage.wait_gone(stage.pod_path("one"))
     assert stage.get_pod("two")["status"]["phase"] == "Running"
 
@@ -163,7 +177,8 @@ def a_driver_reports_a_result_for_each_claim(stage: Stage) -> None:
     answer = protocol.ask(socket, protocol.PREPARE, machine.name, refs)
     good, bad = (answer.claims[one["uid"]] for one in claims)
     assert not good.error
-    assert [device.device_name for device in good.devices] == ["gpu-0"]
+    allocated = [result["device"] for result in stage.allocated("good")]
+    assert [device.device_name for device in good.devices] == allocated
     assert "not allocated" in bad.error
     assert [one.code for one in stage.violations()] == ["NotAllocated"]
 

@@ -17,7 +17,9 @@ def a_gpu_allocated_twice_by_claim_and_plugin_is_recorded(stage: Stage) -> None:
     machine = stage.node("a", "lab-2g2n", {GPU: "full"}, {NAME: uuids})
     stage.pod("old", limits={NAME: "1"})
     stage.wait_running("old")
-    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    # The plugin gives the first one, and a driver publishes in any order.
+    same = f"device.attributes['{GPU}'].uuid == '{uuids[0]}'"
+    stage.template("gpu", claim_spec(request("gpu", GPU, same)))
     stage.pod("new", templates={"gpu": "gpu"})
     stage.wait("the driver notices", stage.fleet.record.violations)
     recorded = stage.violations()

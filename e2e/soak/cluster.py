@@ -59,9 +59,7 @@ class SoakCluster:
         self.namespaces = namespaces
         self.random = random.Random(f"{journal.seed}/faults")
         self.nodes = sorted(stage.fleet.machines)
-        self.layouts: dict[tuple[str, str], Layout] = {
-            key: layout for key, (layout, _) in stage.fleet.published.items()
-        }
+        self.layouts: dict[tuple[str, str], Layout] = dict(stage.fleet.published)
         self.pairs = stage.placement.pairs
         self.parts = {part.name: part for part in self._parts()}
         self.down: set[str] = set()  # of these a fault decides when they run again

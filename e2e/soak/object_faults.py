@@ -90,22 +90,15 @@ def _pool(cluster: SoakCluster) -> tuple[str, str]:
 
 
 def _restore(cluster: SoakCluster, key: tuple[str, str]) -> None:
-    fleet = cluster.stage.fleet
-    try:
-        fleet.publish(cluster.layouts[key])
-    except ApiError:
-        # Some slices of this generation are there: the next attempt takes the next one.
-        layout, generation = fleet.published[key]
-        fleet.published[key] = layout, generation + 1
-        raise
+    cluster.stage.fleet.publish(cluster.layouts[key])
     cluster.touched.discard(key[1])
 
 
 def withdraw_pool(cluster: SoakCluster) -> Begun:
     """Delete the slices of a pool, as a kubelet does when the driver is gone."""
     key = _pool(cluster)
-    layout, generation = cluster.stage.fleet.published[key]
-    cluster.attempt(partial(slices.withdraw, cluster.client, layout, generation))
+    layout = cluster.stage.fleet.layout(*key)
+    cluster.attempt(partial(slices.withdraw, cluster.client, layout))
     return f"{key[0]} of {key[1]}", partial(_restore, cluster, key)
 
 
@@ -118,7 +111,7 @@ def publish_half(cluster: SoakCluster) -> Begun:
 
 
 def publish_again(cluster: SoakCluster) -> Begun:
-    """Publish the next generation of some pools."""
+    """Publish some pools again, in another order, as drivers that start."""
     keys = [_pool(cluster) for _ in range(5)]
 
     def publish() -> None:

@@ -313,7 +313,7 @@ def soak(settings: SoakSettings, say: Say) -> bool:
     """Run a soak on a control plane of its own; return whether nothing failed."""
     with ControlPlane(RIGS["bridge"]("1.36")) as plane:
         create_classes(plane.admin)
-        with Fleet(plane.admin) as fleet:
+        with Fleet(plane.admin, seed=settings.seed) as fleet:
             stage = Stage("soak", "1.36", plane.admin, fleet, plane)
             stage.set_up()
             run = Soak(stage, settings, say)

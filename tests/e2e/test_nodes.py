@@ -1,5 +1,7 @@
 """What is published of machines, quantities, a pod's claims, plugins and the record: no cluster."""
 
+import json
+import random
 import re
 from collections import Counter
 from fractions import Fraction
@@ -10,11 +12,13 @@ import pytest
 from e2e.nodes import podclaims, slices
 from e2e.nodes.amounts import amount
 from e2e.nodes.family import FAMILIES
+from e2e.nodes.layout import Layout
 from e2e.nodes.machine import machine, shapes
 from e2e.nodes.node import node
 from e2e.nodes.plugin import Plugin, replicas
 from e2e.nodes.record import Record, Violation
 
+GPU = "gpu.nvidia.com"
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 IDENTIFIER = re.compile(r"([a-z0-9.-]+/)?[A-Za-z_][A-Za-z0-9_]{0,31}")
@@ -106,6 +110,72 @@ def test_pcie_roots_relate_gpus_and_nics_only_where_the_platform_does(
     one = machine("n", shape)
     roots = {nic.root for nic in one.nics if not nic.storage}
     assert sum(gpu.root in roots for gpu in one.gpus) == related
+
+
+def published(layout: Layout, generation: int = 1) -> list[dict[str, Any]]:
+    """Return the slices as the API server has them."""
+    found = json.loads(json.dumps(slices.objects(layout, generation)))
+    for number, one in enumerate(found):
+        one["metadata"]["resourceVersion"] = str(number)
+    return list(found)
+
+
+def names(bodies: list[dict[str, Any]]) -> list[str]:
+    return [each["metadata"]["name"].partition("-")[0] for each in bodies]
+
+
+def pools(changes: slices.Changes) -> set[tuple[int, int]]:
+    bodies = [*changes.replaced, *changes.created]
+    return {
+        (each["spec"]["pool"]["generation"], each["spec"]["pool"]["resourceSliceCount"])
+        for each in bodies
+    }
+
+
+def test_a_pool_of_one_slice_changes_in_place_under_its_generation() -> None:
+    layout = FAMILIES[GPU].publish(machine("n", "lab-2g2n"))
+    assert slices.changes(published(layout), layout) == ([], [], [])
+    changed = slices.changes(published(layout, 7), layout.without(["gpu-0"]))
+    assert (changed.deleted, names(changed.replaced), changed.created) == ([], ["00000"], [])
+    assert pools(changed) == {(7, 1)}
+    assert changed.replaced[0]["metadata"]["resourceVersion"] == "0"
+    again = layout.shuffled(random.Random(0))
+    assert list(again.devices) != list(layout.devices)
+    assert names(slices.changes(published(layout), again).replaced) == ["00000"]
+
+
+def test_a_pool_of_several_slices_gets_a_new_generation_if_more_than_one_changes() -> None:
+    layout = FAMILIES[GPU].publish(machine("n", "lab-2g2n"), "dynamic-mig")
+    assert names(slices.changes([], layout).created) == ["00000", "00001", "00002"]
+    assert pools(slices.changes([], layout)) == {(1, 3)}
+    one = slices.changes(published(layout), layout.without(["gpu-0"]))
+    assert (names(one.replaced), pools(one)) == (["00001"], {(1, 3)})
+    both = slices.changes(published(layout), layout.without(["gpu-0", "gpu-1"]))
+    assert (both.deleted, names(both.replaced)) == ([], ["00000", "00001", "00002"])
+    assert pools(both) == {(2, 3)}
+    # Devices that consume counters are sorted.
+    assert layout.shuffled(random.Random(0)) == layout
+
+
+def test_slices_of_old_generations_and_superfluous_ones_are_deleted_first() -> None:
+    layout = FAMILIES[GPU].publish(machine("n", "lab-2g2n"), "dynamic-mig")
+    old, new = published(layout), published(layout, 2)
+    changed = slices.changes([*old[1:], new[0]], layout)
+    assert [each.partition("-")[0] for each in changed.deleted] == ["00001", "00002"]
+    assert (names(changed.replaced), names(changed.created)) == (["00000"], ["00001", "00002"])
+    assert pools(changed) == {(3, 3)}
+    whole = FAMILIES[GPU].publish(machine("n", "lab-2g2n"))
+    fewer = slices.changes(published(layout), whole)
+    assert [each.partition("-")[0] for each in fewer.deleted] == ["00001", "00002"]
+    assert (names(fewer.replaced), pools(fewer)) == (["00000"], {(1, 1)})
+
+
+def test_the_time_that_the_api_server_adds_to_a_taint_is_no_change() -> None:
+    taint = {"key": "a", "effect": "NoSchedule"}
+    layout = FAMILIES[GPU].publish(machine("n", "lab-2g2n")).tainted("gpu-0", taint)
+    current = published(layout)
+    current[0]["spec"]["devices"][0]["taints"][0]["timeAdded"] = "2026-01-01T00:00:00Z"
+    assert slices.changes(current, layout) == ([], [], [])
 
 
 @pytest.mark.parametrize(

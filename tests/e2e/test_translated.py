@@ -75,7 +75,7 @@ class World:
         hardware = fleet.machines[NODE] = machine(NODE, shape)
         for name, mode in modes.items():
             layout = FAMILIES[name].publish(hardware, mode)
-            fleet.published[name, NODE] = (layout, 1)
+            fleet.published[name, NODE] = layout
             fleet.driver(name).settle(layout)
 
     def prepare(self, *results: dict[str, Any]) -> None:
