@@ -1,10 +1,12 @@
-"""Scenarios: the policy that refuses configurations which end the process of their driver."""
+"""Scenarios: configurations which end the process of their driver, and who stops them."""
 
 from pathlib import Path
 
 import yaml
 
+from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.controlplane.client import ApiError
+from e2e.scenarios.bridge import told
 from e2e.scenarios.objects import JSON, claim_spec, opaque, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -102,3 +104,19 @@ def a_policy_refuses_the_claims_of_an_old_template_that_ends_a_driver(stage: Sta
     stage.wait("an event says why the pod waits", refused)
     assert stage.get_pod("work")["status"]["phase"] == "Pending"
     assert not stage.client.get(stage.claim_path())["items"]
+
+
+@bridge_scenario("full")
+def a_claim_that_ends_its_driver_is_never_allocated(stage: BridgeStage) -> None:
+    """The pod waits with the reason, and another one gets the device."""
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    stage.template("fatal", spec(FATAL["with null"]))
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    stage.pod("waiting", templates={"gpu": "fatal"})
+    stage.wait_unschedulable("waiting")
+    reason = "ends the process of driver gpu.nvidia.com"
+    stage.wait("the pod says why", lambda: told(stage, "waiting", reason))
+    stage.pod("worker", templates={"gpu": "gpu"})
+    stage.wait_running("worker")
+    claim = stage.get_claim(stage.generated_claim("waiting"))
+    assert "allocation" not in claim.get("status", {})
