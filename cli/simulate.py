@@ -15,6 +15,7 @@ from msgspec import structs
 from cli.input import allocator_api
 from cli.simulation import placements
 from cli.simulation.api import ask_cluster, print_found, run_by_allocator
+from cli.simulation.gangs import has_gangs, place_gangs
 from cli.simulation.input import PodsToPlace, SimulationInput, parse_claim_names, read_input
 from cli.simulation.placements import WorkloadPlacement
 from cli.simulation.pod_allocators import PodAllocators, find_pod_allocators
@@ -93,7 +94,10 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if options.allocator_url:
         return run_by_allocator(options, inputs, streams)
     not_asked = ""
-    if inputs.is_live and default_allocator(inputs.configuration) is Allocator.DRAWBRIDGE:
+    is_bridge = default_allocator(inputs.configuration) is Allocator.DRAWBRIDGE
+    if inputs.is_live and is_bridge and has_gangs(inputs):
+        not_asked = "it simulates one pod after the other, and some are members of gangs"
+    elif inputs.is_live and is_bridge:
         answer = ask_cluster(options, inputs, only_ours=_are_ours(inputs))
         if not answer.not_asked:
             return print_found(options, inputs, answer, streams)
@@ -344,14 +348,10 @@ def _place_pods(
         findings.append(
             LocatedFinding(codes.NOTHING_TO_PLACE.at("", "no pod to place in the input"))
         )
+    members = place_gangs(inputs, placers, schedulers.of_pod, findings)
     for pod in inputs.pods:
-        found = node_fit.extended_resource_findings(pod.pod, inputs.cluster, pod.object)
-        if pod.ignored:
-            text = f"the simulation ignores {join_words(pod.ignored, 'and')}"
-            ignored = codes.RULE_NOT_SIMULATED.at(pod.path or "spec", text, object=pod.object)
-            found = (*found, ignored)
-        findings += inputs.objects.located(found)
-        placer = placers[schedulers.of_pod(pod.pod)]
+        findings += inputs.objects.located(_report_ignored(pod, inputs))
+        placer = members.get(id(pod)) or placers[schedulers.of_pod(pod.pod)]
         if not pod.path:
             yield placer.place_pod(pod.pod)
             continue
@@ -364,6 +364,13 @@ def _place_pods(
             untried = codes.NOT_SIMULATED.at(pod.path, message, object=pod.object)
             findings += inputs.objects.located([untried])
         yield placed
+
+
+def _report_ignored(pod: PodsToPlace, inputs: SimulationInput) -> Iterator[Finding]:
+    yield from node_fit.extended_resource_findings(pod.pod, inputs.cluster, pod.object)
+    if pod.ignored:
+        text = f"the simulation ignores {join_words(pod.ignored, 'and')}"
+        yield codes.RULE_NOT_SIMULATED.at(pod.path or "spec", text, object=pod.object)
 
 
 def _place_workload(

@@ -50,9 +50,9 @@ class PodAllocators:
         if not owned_pools(self.configuration):
             return Allocator.UPSTREAM
         name = pod.spec.scheduler_name
-        own = bool(pod.spec.resource_claims) and is_default_scheduler(name)
         placement = self.placements.get(pod.metadata.namespace, self.placements[""])
-        moved = own and self.moves_default and placement is Placement.BRIDGE
+        moves = self.moves_default if pod.spec.resource_claims else pod.group is not None
+        moved = moves and is_default_scheduler(name) and placement is Placement.BRIDGE
         return Allocator.DRAWBRIDGE if name == OURS or moved else Allocator.UPSTREAM
 
     def slices(self, allocator: Allocator) -> tuple[Slice, ...]:

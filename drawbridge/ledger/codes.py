@@ -20,6 +20,15 @@ MARK_UNREADABLE = CODES.define(
         "who edits it: only the allocator may."
     ),
 )
+GANG_NOT_PLACED = CODES.define(
+    "GangNotPlaced",
+    Severity.ERROR,
+    text=(
+        "Fewer members of a gang than its minimum can be placed together, so that none is placed."
+    ),
+    example="PodGroup ml/train needs 8 members together, and 6 of 8 that wait fit",
+    remedy="Free devices, add nodes, or lower the minimum. The reasons of the members follow.",
+)
 DEVICE_HELD_TWICE = CODES.define(
     "DeviceHeldTwice",
     Severity.ERROR,

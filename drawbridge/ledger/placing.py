@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -45,6 +45,13 @@ class PodPlacement(msgspec.Struct, frozen=True):
     reasons: tuple[Reason, ...] = ()
     preempted: tuple[str, ...] = ()
     takes_nothing: bool = False
+
+
+class PlacedPod(NamedTuple):
+    """A pod and the node that it was placed on."""
+
+    pod: Pod
+    node: str
 
 
 # The claims of a pod, the answer of each node with the claims there, and reasons of other nodes.
@@ -135,9 +142,55 @@ class Placer:
             self.ledger.observe(self._claims[name])
 
     @property
-    def claims(self) -> Mapping[str, Claim]:
-        """The claims by name, as they are after the placements so far."""
-        return self._claims
+    def claims(self) -> dict[str, Claim]:
+        """A copy of the claims by name, as they are after the placements so far."""
+        return dict(self._claims)
+
+    def withdraw(self, pods: Iterable[PlacedPod], before: Mapping[str, Claim]) -> None:
+        """Take placements back; `before` are the claims before them."""
+        for placed in pods:
+            self._resources.remove(placed.node, requested_amounts(placed.pod))
+        allocated = [name for name, each in self._claims.items() if each.status.allocation]
+        self.release(
+            name
+            for name in allocated
+            if name not in before or before[name].status.allocation is None
+        )
+        # Claims that were allocated before have the consumers that they had.
+        self._claims |= {name: each for name, each in before.items() if each.status.allocation}
+
+    def ask(self, pod: Pod) -> tuple[Sequence[Claim], Sequence[Node]]:
+        """Return the claims of a pod that need devices, and the nodes that it can use.
+
+        There are none if the question cannot be shared with other pods: the claims depend on the
+        node, or another pod can have one of them.
+        """
+        found = find_pod_claims(pod, self._claims, self._templates)
+        nodes, _ = node_fit.selected_nodes(pod, self._cluster)
+        served = node_fit.group_nodes_by_service(pod, nodes, self._cluster)
+        by_name = any(each.resource_claim_name for each in pod.spec.resource_claims)
+        is_held = any(each.status.allocation for each in found.claims)
+        if found.problems or by_name or is_held or list(served.groups) != [()]:
+            return (), ()
+        fitting, _ = self._resources.fitting(requested_amounts(pod), served.groups[()])
+        reachable, _ = node_fit.reachable_nodes(found.claims, fitting)
+        return found.claims, reachable
+
+    def solve(self, claims: Sequence[Claim], names: Sequence[str]) -> Mapping[str, SolverResult]:
+        """Solve for claims as if they were those of one pod, on these nodes."""
+        ids = iter(range(1 << 62))
+        view = self.ledger.view()
+        return self._planner.solve_nodes(view, claims, names, ids=lambda: f"{next(ids)}")
+
+    def place_at(self, pod: Pod, node: Node, allocations: Sequence[Allocation]) -> PodPlacement:
+        """Place a pod that `ask` returned claims of, with these devices."""
+        name = f"{pod.namespace}/{pod.metadata.name}"
+        claims = find_pod_claims(pod, self._claims, self._templates).claims
+        _, lacking = self._resources.fitting(requested_amounts(pod), [node])
+        if lacking:
+            return _failed(name, claims, tuple(lacking))
+        answers = {node.name: (claims, Solution(node.name, tuple(allocations)))}
+        return self._choose_node(name, pod, claims, answers, ())
 
     def _answer(
         self, pod: Pod, view: View, nodes: Sequence[Node], unfit: tuple[Reason, ...] = ()

@@ -69,6 +69,11 @@ class PreemptingPlacer:
         other._placer = placer  # noqa: SLF001  # its own class
         return other
 
+    @property
+    def without_preemption(self) -> Placer:
+        """The placer that evicts nobody."""
+        return self._placer
+
     def place_pod(self, pod: Pod) -> PodPlacement:
         """Place a pod, on a node where it evicts others if it fits on none without that."""
         placement = self._placer.place_pod(pod)

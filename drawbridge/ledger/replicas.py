@@ -86,7 +86,12 @@ def place_on_each_node(placer: PodPlacer, pod: Pod, cluster: ClusterNodes) -> Re
     return ReplicaPlacement(len(nodes), len(placed), placed, refused)
 
 
+def number_pod(pod: Pod, number: int) -> Pod:
+    """Return one of the equal pods of a template."""
+    name = f"{pod.metadata.name}-{number}"
+    return replace(pod, metadata=replace(pod.metadata, name=name))
+
+
 def _replicas(pod: Pod, numbers: Iterable[int]) -> Iterator[Pod]:
     for number in numbers:
-        name = f"{pod.metadata.name}-{number}"
-        yield replace(pod, metadata=replace(pod.metadata, name=name))
+        yield number_pod(pod, number)
