@@ -68,7 +68,8 @@ def name_servers(
 ) -> str:
     """Return who serves these names on a node, in words."""
     names = [*names]
-    serving = [each.text for each in plugins if each.serves(names)]
+    # Annotations ask without a name, and amounts may be unreadable.
+    serving = [each.text for each in plugins if not names or each.serves(names)]
     if not serving:
         serving = [title for key, title in _REGISTRATIONS.items() if key in registrations]
     return " or ".join(serving) or _UNKNOWN
