@@ -79,15 +79,16 @@ def test_a_workflow_may_only_read_and_names_a_version_of_every_action(path: Path
             assert re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"]), step["uses"]
 
 
-def test_the_workflows_run_all_checks_lint_random_orders_the_kind_suite_and_a_soak() -> None:
+def test_the_workflows_run_all_checks_lint_random_orders_the_slow_suites_and_a_soak() -> None:
     scripts = {
         path.stem: "\n".join(step.get("run", "") for step in steps(path)) for path in WORKFLOWS
     }
-    assert scripts.keys() == {"ci", "kind", "lint", "random-order", "soak"}
+    assert scripts.keys() == {"browser", "ci", "kind", "lint", "random-order", "soak"}
     assert ".ci/run" in scripts["ci"]
     assert "make check" in scripts["lint"]
     assert "make test-random" in scripts["random-order"]
     assert "-m e2e.kind " in scripts["kind"]
+    assert "-m e2e.browser" in scripts["browser"]
     assert "-m e2e soak " in scripts["soak"]
 
 

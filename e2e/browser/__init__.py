@@ -1,0 +1,1 @@
+"""Opens the page of an audit in a real browser, and checks that everybody can read it."""

@@ -1,0 +1,83 @@
+"""Fetches the browser and the checks of accessibility, once for each pin.
+
+Chromium and the libraries that it lacks here come from Debian's packages, and axe-core from npm by
+the lock file beside this module. Both are unpacked into `.cache/`, never installed.
+"""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CACHE = HERE.parent.parent / ".cache" / "browser"
+PACKAGE = "chromium"
+_FILES = ("package.json", "package-lock.json")
+
+
+class NoBrowserError(Exception):
+    """The browser or the checks cannot be fetched; says why."""
+
+
+@dataclass(frozen=True)
+class Browser:
+    """Where the browser and the script with the checks are."""
+
+    program: Path
+    libraries: tuple[Path, ...]
+    checks: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the browser, with the libraries that were unpacked."""
+        return {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, self.libraries))}
+
+
+def fetch() -> Browser:
+    """Return the browser; what is missing is fetched."""
+    for tool in ("apt-get", "dpkg-deb", "npm"):
+        if shutil.which(tool) is None:
+            raise NoBrowserError(f"{tool} is not on the PATH")
+    unpacked = CACHE / "debian"
+    if not unpacked.exists():
+        _unpack(unpacked)
+    modules = CACHE / "npm"
+    if not (modules / "node_modules").exists():
+        _install(modules)
+    program = unpacked / "usr/lib/chromium/chromium"
+    checks = modules / "node_modules/axe-core/axe.min.js"
+    for file in (program, checks):
+        if not file.exists():
+            raise NoBrowserError(f"{file} does not exist; the package {PACKAGE} may be a stub here")
+    libraries = tuple(unpacked.glob("usr/lib/*-linux-gnu"))
+    return Browser(program, (*libraries, *(each / "pulseaudio" for each in libraries)), checks)
+
+
+def _unpack(target: Path) -> None:
+    """Unpack Chromium, and what it needs and this machine lacks."""
+    partial = target.with_name(f"{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    downloads = partial / "downloads"
+    (downloads / "partial").mkdir(parents=True)
+    # As another user apt could not write here.
+    options = ("-o", "APT::Sandbox::User=root", "-o", f"Dir::Cache::archives={downloads}")
+    words = ("install", "--download-only", "--yes", "--no-install-recommends", PACKAGE)
+    _run(partial, "apt-get", "-q", *options, "-o", "Debug::NoLocking=1", *words)
+    for package in sorted(downloads.glob("*.deb")):
+        _run(partial, "dpkg-deb", "-x", str(package), ".")
+    shutil.rmtree(downloads)
+    partial.rename(target)
+
+
+def _install(target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for name in _FILES:
+        shutil.copy(HERE / name, target / name)
+    _run(target, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+
+
+def _run(folder: Path, *words: str) -> None:
+    done = subprocess.run(words, cwd=folder, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise NoBrowserError(f"{' '.join(words)}: {done.stderr.strip()}")
