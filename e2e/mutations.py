@@ -57,7 +57,7 @@ def read_lists() -> list[MutationList]:
 
 
 def _read_list(path: Path) -> MutationList:
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    content = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
     mutations = tuple(Mutation(**entry) for entry in content["mutations"])
     return MutationList(path.stem, tuple(content["suite"]), mutations)
 

@@ -40,11 +40,11 @@ HEADER: Final = "{{/* Generated from manifests/%s by `make docs`. Do not edit. *
 
 def read_base(folder: Path) -> Iterable[tuple[Path, list[JSON]]]:
     """Yield each file of a kustomization with its objects, as kustomize completes them."""
-    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text("utf-8"))
+    kustomization = yaml.load((folder / "kustomization.yaml").read_text("utf-8"), yaml.CSafeLoader)
     pairs = [each["pairs"] for each in kustomization.get("labels", ())]
     for name in kustomization.get("resources", ()):
         path = folder / name
-        objects = list(yaml.safe_load_all(path.read_text("utf-8")))
+        objects = list(yaml.load_all(path.read_text("utf-8"), yaml.CSafeLoader))
         for obj in objects:
             metadata = obj["metadata"]
             for labels in pairs:

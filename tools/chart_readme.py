@@ -13,7 +13,7 @@ _HEADER: Final = "\n| value | default | meaning |\n|---|---|---|\n"
 
 def render(values: str) -> str:
     """Return the page for the text of values.yaml."""
-    parsed = yaml.safe_load(values)
+    parsed = yaml.load(values, yaml.CSafeLoader)
     rows = [
         f"| `{path}` | {_format(_get(parsed, path))} | {text} |"
         for path, text in read_comments(values)
@@ -45,7 +45,7 @@ def read_comments(values: str) -> list[tuple[str, str]]:
 def find_uncommented(values: str) -> set[str]:
     """Return the values of the first two levels without a comment."""
     commented = {path for path, _ in read_comments(values)}
-    parsed = yaml.safe_load(values)
+    parsed = yaml.load(values, yaml.CSafeLoader)
     return {path for path in _list_paths(parsed) if path not in commented}
 
 

@@ -12,8 +12,8 @@ import yaml
 from cli.main import dispatch
 from cli.terminal.streams import Streams
 
-MISTAKES: Final[list[dict[str, str]]] = yaml.safe_load(
-    (Path(__file__).parent / "mistakes.yaml").read_text("utf-8")
+MISTAKES: Final[list[dict[str, str]]] = yaml.load(
+    (Path(__file__).parent / "mistakes.yaml").read_text("utf-8"), yaml.CSafeLoader
 )
 _INVENTORY: Final = Path(__file__).parent.parent / "examples" / "inventory"
 _HEAD: Final = """\

@@ -28,11 +28,11 @@ def read_roles(file: Path) -> Iterator[Role]:
     text = file.read_text("utf-8")
     bound = {
         binding["roleRef"]["name"]: binding["subjects"][0]["name"]
-        for binding in yaml.safe_load_all(text)
+        for binding in yaml.load_all(text, yaml.CSafeLoader)
         if "roleRef" in binding
     }
     for part in re.split(r"^---$", text, flags=re.MULTILINE):
-        source = yaml.safe_load(part)
+        source = yaml.load(part, yaml.CSafeLoader)
         if source["kind"] in ("Role", "ClusterRole"):
             name = source["metadata"]["name"]
             yield Role(

@@ -55,7 +55,7 @@ class Machine:
 
 @cache
 def _table(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((HERE / name).read_text(encoding="utf-8"))
+    loaded: dict[str, Any] = yaml.load((HERE / name).read_text(encoding="utf-8"), yaml.CSafeLoader)
     return loaded
 
 

@@ -44,7 +44,7 @@ class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def told() -> dict[str, Told]:
     """Read what is expected of each case."""
-    return msgspec.convert(yaml.safe_load(TOLD.read_text(encoding="utf-8")), dict[str, Told])
+    return msgspec.yaml.decode(TOLD.read_bytes(), type=dict[str, Told])
 
 
 def play(case: ManifestCase, stage: Stage, cluster: Installation, wanted: Told | None) -> None:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-import yaml
 
 from e2e.nodes.machine import Machine
 from e2e.nodes.plugin import replicas
@@ -85,7 +84,7 @@ _CASE_LIST = list[ManifestCase]
 def cases() -> list[ManifestCase]:
     """Read the cases."""
     texts = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in CASES)
-    return [one for text in texts for one in msgspec.convert(yaml.safe_load(text), _CASE_LIST)]
+    return [case for text in texts for case in msgspec.yaml.decode(text, type=_CASE_LIST)]
 
 
 JOINT = """---

@@ -6,7 +6,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-import yaml
 
 from allocator.api import callers
 from allocator.api.callers import is_expired, read_subject
@@ -18,9 +17,10 @@ from drawbridge.process.tls import ServingCertificate
 from tests.allocator.api_served import ReviewServer, data_folder, serving_api
 from tests.allocator.clusters import Cluster, allocation_on, claim, pod
 from tests.cluster.certificates import Authority
+from tests.tables import read_yaml
 
 pytestmark = pytest.mark.asyncio
-TABLE = yaml.safe_load((data_folder() / "api_access.yaml").read_text())
+TABLE = read_yaml((data_folder() / "api_access.yaml").read_text())
 RED, ALL = "GET /v1/allocations?namespace=red", "GET /v1/allocations"
 SECRETS = ("train", "infer")
 

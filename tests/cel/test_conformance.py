@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import yaml
-
 from drawbridge.cel.errors import CompileError, EvaluationError
 from tests.cel import spec
+from tests.tables import read_yaml
 
-SCOPE = yaml.safe_load((Path(__file__).parent / "cases" / "spec_scope.yaml").read_text())
+SCOPE = read_yaml((Path(__file__).parent / "cases" / "spec_scope.yaml").read_text())
 # Texts that show that a test needs a protobuf message, enum or extension.
 MARKS = ("TestAllTypes", "message_type", "object_value", "NullValue")
 

@@ -4,8 +4,6 @@ import base64
 import datetime as dt
 from pathlib import Path
 
-import yaml
-
 from certs.authority import create_authority
 from drawbridge.agreement.match_conditions import derive_conditions
 from drawbridge.agreement.published_facts import build_data_key
@@ -16,6 +14,7 @@ from drawbridge.names import ORIGINAL_ANNOTATION
 from tests.cli.test_live_cluster import OBJECTS
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.kinds import JSON
+from tests.tables import read_yaml_documents
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = "drawbridge-system"
@@ -33,7 +32,7 @@ def bundle(days: float) -> str:
 def registration(ca: str) -> JSON:
     """Return the webhook configuration of the manifests, as the controller completes it."""
     text = (ROOT / "manifests/base/admission-pods.yaml").read_text("utf-8")
-    value: JSON = next(iter(yaml.safe_load_all(text)))
+    value: JSON = next(iter(read_yaml_documents(text)))
     conditions = derive_conditions(Configuration())
     for webhook in value["webhooks"]:
         webhook["clientConfig"]["caBundle"] = ca
@@ -45,7 +44,7 @@ def registration(ca: str) -> JSON:
 def register_all(api: FakeApi) -> None:
     """Put the webhook configurations of workloads, of the guard and of the judge as well."""
     for name in ("base/admission-workloads.yaml", "components/judge/judge-webhooks.yaml"):
-        for value in yaml.safe_load_all((ROOT / "manifests" / name).read_text("utf-8")):
+        for value in read_yaml_documents((ROOT / "manifests" / name).read_text("utf-8")):
             for webhook in value["webhooks"]:
                 webhook["clientConfig"]["caBundle"] = bundle(300)
             api.put(value)

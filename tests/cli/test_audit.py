@@ -14,6 +14,7 @@ import yaml
 from tests.cli.running import Printed, command, on_api
 from tests.cli.test_live_cluster import OBJECTS
 from tests.cluster.fake.api import FakeApi
+from tests.tables import read_yaml_documents
 
 NOW = datetime.now(UTC)
 DENIED = 'Error creating: admission webhook "{}" denied the request: CountNeverFits: spec: 300 (x)'
@@ -50,7 +51,7 @@ def translated(where: str, name: str) -> dict[str, Any]:
     legacy = pod(where, name)
     legacy["spec"].pop("nodeName")
     done = command("translate", "-f", "-", "-o", "yaml", stdin=yaml.safe_dump(legacy))
-    value: dict[str, Any] = next(iter(yaml.safe_load_all(done.out)))
+    value: dict[str, Any] = next(iter(read_yaml_documents(done.out)))
     return value
 
 

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from cli.input import builds
 from tests.cli.running import Printed, command
 from tests.manifests.rendering import find_program, run
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, load_cases, read_yaml
 
 CASES = load_cases(Path(__file__).parent / "cases" / "builds.yaml")
 DEVICE = "nvidia.com/gpu"
@@ -64,8 +63,8 @@ def test_overlays_are_translated_as_kustomize_builds_them(folder: Path) -> None:
         command("translate", "-f", "overlays", "-q", "--output-dir", "out")
     translated = json.loads(out)
     for overlay, pod in zip(("dev", "prod", "test"), translated["objects"], strict=True):
-        before = yaml.safe_load(run("kustomize", "build", f"overlays/{overlay}"))
-        after = yaml.safe_load((folder / "out" / f"{overlay}.yaml").read_text())
+        before = read_yaml(run("kustomize", "build", f"overlays/{overlay}"))
+        after = read_yaml((folder / "out" / f"{overlay}.yaml").read_text())
         assert after == pod
         assert pod["metadata"]["namespace"] == before["metadata"]["namespace"] == overlay
         assert DEVICE in before["spec"]["containers"][0]["resources"]["limits"]
@@ -141,10 +140,10 @@ def test_the_sources_of_an_application_are_translated_as_argo_cd_renders_them(
     tmp_path: Path,
 ) -> None:
     """Without a repository server: the sources are rendered with the commands that it runs."""
-    application = yaml.safe_load((EXAMPLES / "argocd" / "application.yaml").read_text())
+    application = read_yaml((EXAMPLES / "argocd" / "application.yaml").read_text())
     spec = application["spec"]
     texts = [render_source(each, spec["destination"]["namespace"]) for each in spec["sources"]]
-    before = [yaml.safe_load(text)["spec"]["template"]["spec"] for text in texts]
+    before = [read_yaml(text)["spec"]["template"]["spec"] for text in texts]
     counts = [each["containers"][0]["resources"]["limits"][DEVICE] for each in before]
     assert counts == [4, 2]
     for text, count in zip(texts, counts, strict=True):

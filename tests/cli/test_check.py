@@ -13,6 +13,7 @@ from tests.cli.running import (
     own_zone,
     read_findings,
 )
+from tests.tables import read_yaml, read_yaml_documents
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 INVENTORY = str(EXAMPLES / "inventory")
@@ -103,7 +104,7 @@ def inventory(*kinds: str) -> list[dict[str, Any]]:
     return [
         obj
         for file in sorted(Path(INVENTORY).glob("*.yaml"))
-        for obj in yaml.safe_load_all(file.read_text("utf-8"))
+        for obj in read_yaml_documents(file.read_text("utf-8"))
         if obj and obj["kind"] in kinds
     ]
 
@@ -159,7 +160,7 @@ def test_pod_of_a_workload_is_judged_where_the_workload_has_it() -> None:
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
         "metadata": {"name": "j", "namespace": "ml"},
-        "spec": {"tasks": [{"template": {"spec": yaml.safe_load(OLD_POD % 9)["spec"]}}]},
+        "spec": {"tasks": [{"template": {"spec": read_yaml(OLD_POD % 9)["spec"]}}]},
     }
     (found,) = findings(yaml.safe_dump(job), "--cluster", INVENTORY)[1]
     assert (found["code"], found["object"]) == ("CountNeverFits", "Job/ml/j")
@@ -259,7 +260,7 @@ def test_examples_of_pods_have_no_errors() -> None:
 
 def test_live_cluster_gives_the_answer_of_its_files(tmp_path: Path) -> None:
     objects = inventory("DeviceClass", "ResourceSlice", "Node")
-    quota = yaml.safe_load(QUOTA)
+    quota = read_yaml(QUOTA)
     text = joined(CLAIM % 9, DEPLOYMENT)
     dump = tmp_path / "dump.yaml"
     dump.write_text(yaml.safe_dump_all([*objects, quota]))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
 
 from cli.config import known_codes
 from cli.diagnosis import codes as diagnosis_codes
@@ -18,6 +17,7 @@ from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.documents import codes as document_codes
 from tests.cli.running import command
+from tests.tables import read_yaml
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "configuration.yaml"
@@ -30,7 +30,7 @@ run = partial(command, "config")
 def test_without_a_file_the_defaults_are_printed() -> None:
     code, out, err = run("print")
     assert (code, err) == (0, "")
-    assert load_configuration(yaml.safe_load(out), {}) == Configuration()
+    assert load_configuration(read_yaml(out), {}) == Configuration()
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
@@ -43,7 +43,7 @@ def test_the_printed_configuration_can_be_read_again(form: str) -> None:
 
 def test_the_example_has_every_supported_field() -> None:
     _, out, _ = run("print", "-o", "json")
-    assert set(yaml.safe_load(EXAMPLE.read_text("utf-8"))) == set(json.loads(out))
+    assert set(read_yaml(EXAMPLE.read_text("utf-8"))) == set(json.loads(out))
 
 
 def test_the_schema_is_valid_and_accepts_the_example() -> None:
@@ -51,7 +51,7 @@ def test_the_schema_is_valid_and_accepts_the_example() -> None:
     assert (code, err) == (0, "")
     validator = jsonschema.Draft202012Validator(json.loads(out))
     validator.check_schema(validator.schema)
-    assert validator.is_valid(yaml.safe_load(EXAMPLE.read_text("utf-8")))
+    assert validator.is_valid(read_yaml(EXAMPLE.read_text("utf-8")))
     assert not validator.is_valid({})
 
 
@@ -70,7 +70,7 @@ def test_errors_are_printed_in_the_output_format(form: str) -> None:
     text = HEAD + "placment: native\n"
     code, out, err = run("print", "--config", "-", "-o", form, stdin=text.encode())
     assert (code, err) == (2, "")
-    (finding,) = yaml.safe_load(out)["findings"]
+    (finding,) = read_yaml(out)["findings"]
     fields = ["code", "severity", "path", "object", "message", "remedy", "file", "line", "column"]
     assert list(finding) == fields
     assert (finding["code"], finding["path"]) == ("FieldUnknown", "placment")
@@ -115,7 +115,7 @@ def test_an_unquoted_off_disables_a_finding() -> None:
     text = f"{HEAD}findings: {{{name}: off}}\n"
     code, out, _ = run("print", "--config", "-", stdin=text.encode())
     assert code == 0
-    assert yaml.safe_load(out)["findings"] == {name: "off"}
+    assert read_yaml(out)["findings"] == {name: "off"}
 
 
 WITHOUT_POLICY = (document_codes, configuration_codes, input_codes, diagnosis_codes)
@@ -135,13 +135,13 @@ def test_a_former_name_of_a_code_is_accepted() -> None:
     text = f"{HEAD}findings: {{NoTargetSaysIt: warn}}\n"
     code, out, err = run("print", "--config", "-", stdin=text.encode())
     assert (code, err) == (0, "")
-    assert yaml.safe_load(out)["findings"] == {"NotExpressible": "warn"}
+    assert read_yaml(out)["findings"] == {"NotExpressible": "warn"}
 
 
 def test_the_current_name_of_a_code_overrides_a_former_one() -> None:
     text = f"{HEAD}findings: {{NotExpressible: warn, NoTargetSaysIt: off}}\n"
     _, out, _ = run("print", "--config", "-", stdin=text.encode())
-    assert yaml.safe_load(out)["findings"] == {"NotExpressible": "warn"}
+    assert read_yaml(out)["findings"] == {"NotExpressible": "warn"}
 
 
 CONFIG_MAP = """\
@@ -164,7 +164,7 @@ def test_a_config_map_is_read_like_its_configuration(before: str) -> None:
     text = before + CONFIG_MAP.format(setting="scope: {rollout: {percent: 5}}")
     code, out, err = run("print", "--config", "-", stdin=text.encode())
     assert (code, err) == (0, "")
-    assert yaml.safe_load(out)["scope"]["rollout"] == {"percent": 5}
+    assert read_yaml(out)["scope"]["rollout"] == {"percent": 5}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_config_map_is_read_like_its_configuration(before: str) -> None:
         (CONFIG_MAP.format(setting="placement: ["), "<stdin>:10: "),
         # The lines of the configuration are not lines of this file.
         (
-            json.dumps(yaml.safe_load(CONFIG_MAP.format(setting="placment: native"))),
+            json.dumps(read_yaml(CONFIG_MAP.format(setting="placment: native"))),
             "<stdin>:1: ",
         ),
     ],

@@ -11,6 +11,7 @@ import yaml
 from tests.cli.running import command, on_api
 from tests.cli.test_live_cluster import OBJECTS
 from tests.cluster.fake.api import FakeApi
+from tests.tables import read_yaml, read_yaml_documents
 
 LEGACY = """\
 apiVersion: v1
@@ -39,7 +40,7 @@ EVENT = {
 def translated() -> list[Any]:
     """Return the translated pod and its template, as `translate` prints them."""
     _, out, _ = command("translate", "-f", "-", "-o", "yaml", stdin=LEGACY)
-    pod, template = yaml.safe_load_all(out)
+    pod, template = read_yaml_documents(out)
     template["metadata"]["namespace"] = "team-a"
     return [pod, template]
 
@@ -104,7 +105,7 @@ def test_the_output_of_translate_can_be_explained() -> None:
 def test_json_and_yaml_output_have_all_fields(tmp_path: Path, form: str) -> None:
     path = files(tmp_path, running())
     code, out, _ = command("explain", "team-a/train", "-f", path, "-o", form)
-    data = yaml.safe_load(out)
+    data = read_yaml(out)
     assert code == 0
     assert data["placed"] is True
     assert data["claims"][0]["devices"][0]["device"] == "gpu-0"
@@ -197,7 +198,7 @@ def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) 
 def waiting(count: int) -> list[Any]:
     """Return a translated pod that requests so many GPUs, without a claim yet."""
     _, out, _ = command("translate", "-f", "-", "-o", "yaml", stdin=LEGACY)
-    pod, template = yaml.safe_load_all(out)
+    pod, template = read_yaml_documents(out)
     template["metadata"]["namespace"] = "team-a"
     (request,) = template["spec"]["spec"]["devices"]["requests"]
     request["exactly"]["count"] = count

@@ -9,6 +9,7 @@ import yaml
 from drawbridge.cluster import client
 from tests.cli.running import Printed, command, on_api
 from tests.cluster.fake.api import FakeApi
+from tests.tables import read_yaml_documents
 
 INVENTORY = Path(__file__).parents[2] / "examples" / "inventory"
 LEGACY = INVENTORY.parent / "legacy"
@@ -16,7 +17,7 @@ KINDS = {"Node", "DeviceClass", "ResourceSlice"}
 OBJECTS: list[dict[str, Any]] = [
     obj
     for file in sorted(INVENTORY.glob("*.yaml"))
-    for obj in yaml.safe_load_all(file.read_text("utf-8"))
+    for obj in read_yaml_documents(file.read_text("utf-8"))
     if obj and obj["kind"] in KINDS
 ]
 

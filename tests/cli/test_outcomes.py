@@ -5,10 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.cli.running import command
-from tests.tables import YamlValue
+from tests.tables import YamlValue, read_yaml
 
 POD = """\
 apiVersion: v1
@@ -105,7 +104,7 @@ def test_info_findings_are_in_the_report_on_request_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [POD, POD.replace("{name: p, namespace: ml}", "\n  name: p"), yaml.safe_load(POD)]
+    "text", [POD, POD.replace("{name: p, namespace: ml}", "\n  name: p"), read_yaml(POD)]
 )
 def test_a_diff_shortens_the_annotation_unless_it_is_verbose(text: YamlValue) -> None:
     text = text if isinstance(text, str) else json.dumps(text, indent=2)

@@ -4,11 +4,11 @@ import io
 import json
 
 import pytest
-import yaml
 
 from cli.terminal import output
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.finding import Finding, Severity
+from tests.tables import read_yaml
 
 
 def finding(
@@ -68,7 +68,7 @@ def test_json_and_yaml_output_are_equal() -> None:
     out = io.StringIO(), io.StringIO()
     output.print_value(plain, "json", out[0])
     output.print_value(plain, "yaml", out[1])
-    assert json.loads(out[0].getvalue()) == yaml.safe_load(out[1].getvalue()) == plain
+    assert json.loads(out[0].getvalue()) == read_yaml(out[1].getvalue()) == plain
     assert plain["findings"] == [
         {
             "code": "Odd",

@@ -4,9 +4,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.cli.running import command
+from tests.tables import read_yaml, read_yaml_documents
 
 POD = """\
 apiVersion: v1
@@ -39,7 +39,7 @@ def test_files_keep_their_names_and_templates_get_a_file(source: Path, tmp_path:
     assert (code, err) == (0, f"3 files written to {out}\n")
     assert names(out) == ["drawbridge-templates.yaml", "pod.yaml", "sub/other.yaml"]
     assert (out / "sub" / "other.yaml").read_text() == OTHER
-    template = yaml.safe_load((out / "drawbridge-templates.yaml").read_text())
+    template = read_yaml((out / "drawbridge-templates.yaml").read_text())
     assert template["metadata"]["name"] in (out / "pod.yaml").read_text()
     assert "1 translated; 1 claim template added" in text
     assert (source / "pod.yaml").read_text() == POD
@@ -70,7 +70,7 @@ def test_new_templates_are_added_to_those_of_an_earlier_run(source: Path) -> Non
     run(*words)
     (source / "two.yaml").write_text(POD.replace("gpu: 1", "gpu: 2").replace("name: p", "name: q"))
     run(*words)
-    templates = yaml.safe_load_all((source / "drawbridge-templates.yaml").read_text())
+    templates = read_yaml_documents((source / "drawbridge-templates.yaml").read_text())
     assert len({each["metadata"]["name"] for each in templates}) == 2
 
 

@@ -5,12 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from cli.main import dispatch
 from cli.terminal.streams import Streams
 from tests.cli.running import EIGHT_IN_OWNED_POOLS, command, own_zone, read_findings
-from tests.tables import YamlValue
+from tests.tables import YamlValue, read_yaml, read_yaml_documents
 
 ROOT = Path(__file__).parents[2]
 LEGACY = sorted((ROOT / "examples" / "legacy").glob("*.yaml"))
@@ -99,7 +98,7 @@ def test_yaml_keeps_comments_and_adds_the_template_at_the_end() -> None:
     assert "  - name: main   # the only one\n" in text
     assert "nvidia.com/gpu: 1" not in text
     assert "<stdin>:2: error: Pod#1: " in err
-    pod, template = list(yaml.safe_load_all(text.removeprefix(f"{BROKEN}---\n")))
+    pod, template = list(read_yaml_documents(text.removeprefix(f"{BROKEN}---\n")))
     assert template["kind"] == "ResourceClaimTemplate"
     assert template["metadata"]["namespace"] == "ml"
     (claim,) = pod["spec"]["resourceClaims"]
@@ -145,12 +144,12 @@ def test_files_become_documents_of_one_stream(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(f"---\n{POD}")
     code, out, _ = run("-f", str(tmp_path))
     assert code == 1
-    kinds = [each["kind"] for each in yaml.safe_load_all(out)]
+    kinds = [each["kind"] for each in read_yaml_documents(out)]
     assert kinds == ["ConfigMap", "ConfigMap", "Pod", "ResourceClaimTemplate"]
 
 
 def test_a_list_in_json_is_translated_item_by_item() -> None:
-    pod = yaml.safe_load(POD)
+    pod = read_yaml(POD)
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod, {"kind": 7}, pod]})
     code, out, _ = run("-f", "-", stdin=text.encode())
     assert code == 2
@@ -251,7 +250,7 @@ def test_the_configuration_changes_the_translation(tmp_path: Path) -> None:
     file.write_text(f"{head}findings: {{ServerUnknown: enforce}}\n")
     code, read = printed(POD, "--config", str(file))
     assert (code, read["changed"]) == (2, 0)
-    assert read["objects"] == [yaml.safe_load(POD)]
+    assert read["objects"] == [read_yaml(POD)]
 
 
 def test_a_diff_has_the_format_of_patch() -> None:
@@ -349,8 +348,8 @@ def test_claims_of_the_translation_are_judged_on_the_pools_of_the_allocator(
     assert all("in the pools of ownedPools: " in each["message"] for each in errors)
 
 
-JSON_POD = json.dumps(yaml.safe_load(POD))
-JSON_OTHER = json.dumps(yaml.safe_load(OTHER))
+JSON_POD = json.dumps(read_yaml(POD))
+JSON_OTHER = json.dumps(read_yaml(OTHER))
 
 
 @pytest.mark.parametrize("form", ["yaml", "diff", "report", "json"])
@@ -388,7 +387,7 @@ def test_nothing_is_printed_if_what_decides_a_translation_is_unusable(
         ([JSON_POD, JSON_OTHER], ["Pod", "ConfigMap", "ResourceClaimTemplate"]),
         (
             [
-                json.dumps({"apiVersion": "v1", "kind": "PodList", "items": [yaml.safe_load(POD)]}),
+                json.dumps({"apiVersion": "v1", "kind": "PodList", "items": [read_yaml(POD)]}),
                 "",
             ],
             ["Pod", "ResourceClaimTemplate"],
@@ -417,7 +416,7 @@ def test_json_before_yaml_does_not_begin_the_stream(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(OTHER)
     _, out, _ = run("-f", str(tmp_path))
     assert out.startswith(b"---\n{")
-    kinds = [each["kind"] for each in yaml.safe_load_all(out)]
+    kinds = [each["kind"] for each in read_yaml_documents(out)]
     assert kinds == ["Pod", "ConfigMap", "ResourceClaimTemplate"]
 
 
@@ -425,7 +424,7 @@ ORIGINAL = "drawbridge.dev/original"
 
 
 def annotations(*words: str) -> YamlValue:
-    pod = next(yaml.safe_load_all(run("-f", "-", *words, stdin=POD.encode())[1]))
+    pod = next(read_yaml_documents(run("-f", "-", *words, stdin=POD.encode())[1]))
     return pod["metadata"].get("annotations", {})
 
 
@@ -442,7 +441,7 @@ def test_every_form_can_be_undone(option: str, text: str) -> None:
     _, out, _ = run("-f", "-", option, stdin=text.encode())
     back = command("undo", "-f", "-", "-o", "json", stdin=out.decode())
     (restored,) = json.loads(back.out)["objects"]
-    assert (restored.get("items") or [restored]) == [yaml.safe_load(text)]
+    assert (restored.get("items") or [restored]) == [read_yaml(text)]
 
 
 NAMED = """\

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.cli.running import command, on_api
+from tests.tables import read_yaml, read_yaml_documents
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LEGACY = sorted((EXAMPLES / "legacy").glob("*.yaml"))
@@ -50,7 +51,7 @@ def test_every_example_becomes_what_it_was(file: Path, cluster: tuple[str, ...])
     text = file.read_text("utf-8")
     code, out, err = undone(translated(text, *cluster))
     assert (code, err) == (0, "")
-    assert list(yaml.safe_load_all(out)) == list(yaml.safe_load_all(text))
+    assert list(read_yaml_documents(out)) == list(read_yaml_documents(text))
 
 
 def test_comments_stay_and_the_template_is_left_out() -> None:
@@ -64,7 +65,7 @@ def test_what_was_not_translated_is_printed_byte_for_byte() -> None:
 
 def test_a_template_that_others_use_stays() -> None:
     text = translated(POD)
-    name = next(yaml.safe_load_all(text))["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
+    name = next(read_yaml_documents(text))["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
     other = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -72,7 +73,7 @@ def test_a_template_that_others_use_stays() -> None:
         "spec": {"resourceClaims": [{"name": "x", "resourceClaimTemplateName": name}]},
     }
     _, out, _ = undone(f"{text}---\n{yaml.safe_dump(other)}")
-    kinds = [each["kind"] for each in yaml.safe_load_all(out)]
+    kinds = [each["kind"] for each in read_yaml_documents(out)]
     assert kinds == ["Pod", "ResourceClaimTemplate", "Pod"]
 
 
@@ -84,7 +85,7 @@ def test_a_template_with_other_content_than_its_name_says_stays() -> None:
 def test_a_workflow_gets_its_limits_back() -> None:
     text = translated(WORKFLOW)
     assert "podSpecPatch" in text
-    assert list(yaml.safe_load_all(undone(text)[1])) == list(yaml.safe_load_all(WORKFLOW))
+    assert list(read_yaml_documents(undone(text)[1])) == list(read_yaml_documents(WORKFLOW))
 
 
 def test_the_report_says_what_is_asked_again() -> None:
@@ -98,7 +99,7 @@ def test_data_and_differences_have_the_formats_of_translate() -> None:
     code, out, _ = undone(translated(POD), "-o", "json", "--exit-code")
     data = json.loads(out)
     assert (code, list(data)) == (1, ["objects", "templates", "findings", "changed"])
-    assert (data["objects"], data["changed"]) == ([yaml.safe_load(POD)], 1)
+    assert (data["objects"], data["changed"]) == ([read_yaml(POD)], 1)
     assert "+        nvidia.com/gpu: 1\n" in undone(translated(POD), "-o", "diff")[1]
 
 
@@ -109,7 +110,7 @@ def test_files_are_written_without_an_empty_file_for_the_templates(tmp_path: Pat
         words = ("-f", f"{tmp_path}/{source}", "--output-dir", f"{tmp_path}/{target}")
         assert command(name, *words)[0] == 0
     assert [each.name for each in (tmp_path / "back").iterdir()] == ["p.yaml"]
-    assert yaml.safe_load((tmp_path / "back" / "p.yaml").read_text()) == yaml.safe_load(POD)
+    assert read_yaml((tmp_path / "back" / "p.yaml").read_text()) == read_yaml(POD)
 
 
 ANNOTATED = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {%s: %s}}\nspec: {}\n"
@@ -152,13 +153,13 @@ def test_nothing_to_read_is_wrong_usage() -> None:
 
 
 def test_translated_workloads_of_a_namespace_are_read_from_the_cluster(tmp_path: Path) -> None:
-    pod: dict[str, Any] = next(yaml.safe_load_all(translated(POD)))
+    pod: dict[str, Any] = next(read_yaml_documents(translated(POD)))
     owned = {**pod, "metadata": {**pod["metadata"], "name": "q"}}
     owned["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "r", "uid": "u"}]
-    plain = {**yaml.safe_load(POD), "metadata": {"name": "plain", "namespace": "ml"}}
+    plain = {**read_yaml(POD), "metadata": {"name": "plain", "namespace": "ml"}}
 
     words = ("undo", "-n", "ml", "--context")
     code, out, err = on_api(tmp_path, (pod, owned, plain), *words)
     assert (code, err) == (0, "")
-    (restored,) = yaml.safe_load_all(out)
-    assert restored == yaml.safe_load(POD)
+    (restored,) = read_yaml_documents(out)
+    assert restored == read_yaml(POD)

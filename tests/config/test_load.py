@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,11 +16,12 @@ from drawbridge.config.schema import PLACES, unavailable_rows
 from drawbridge.dra.compatibility import Declaration
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import API_VERSION
+from tests.tables import read_yaml
 
 KNOWN = {"PoolIncomplete": "PoolIncomplete", "NameTwice": "NameTwice"}
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 EVERYTHING: dict[str, tuple[str, ...]] = dict.fromkeys(PLACES, ())
-CASES = yaml.safe_load(
+CASES = read_yaml(
     (Path(__file__).parent / "cases" / "load.yaml")
     .read_text("utf-8")
     .replace("LONGEST", f"device.driver == '{'x' * 10221}'")

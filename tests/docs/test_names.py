@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import controller.process
 from cli.main import COMMANDS, parser_for
@@ -23,6 +22,7 @@ from drawbridge.process import metrics
 from drawbridge.process.usage_metrics import UsageCollector
 from drawbridge.translate.targets.codes import GUARDED
 from tests.docs.test_commands import PAGES, ROOT, Step, blocks, console, run, steps
+from tests.tables import read_yaml, read_yaml_documents
 
 RENDERED = {"configuration.md", "findings.md", "rules.md"}
 WRITTEN = [page for page in PAGES if page.name not in RENDERED]
@@ -165,7 +165,7 @@ def objects(value: object) -> Iterator[dict[str, Any]]:
     """Yield every object in a YAML document, also in YAML texts such as patches."""
     match value:
         case str() if "\n" in value:
-            yield from objects(yaml.safe_load(value))
+            yield from objects(read_yaml(value))
         case list():
             for element in value:
                 yield from objects(element)
@@ -181,7 +181,7 @@ def test_yaml_on_pages_is_valid_and_configurations_are_accepted(page: Path) -> N
         if block.words[:1] != ("yaml",):
             continue
         text = re.sub(r"<[a-z ]+>", "name", "\n".join(block.lines))
-        for document in yaml.safe_load_all(text.replace("...\n", "\n")):
+        for document in read_yaml_documents(text.replace("...\n", "\n")):
             for obj in objects(document):
                 if obj.get("kind") == "Configuration":
                     read = reading.load_configuration(obj, {})

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-import yaml
 
 from cli.terminal.code_tables import TABLES
 from drawbridge.config.load import load_configuration
@@ -11,6 +10,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.names import API_VERSION
 from drawbridge.translate.decisions.rows import ROWS
 from tests.docs.test_commands import PAGES, ROOT
+from tests.tables import read_yaml
 from tools import migrating, mistakes_page
 from tools.docs import PAGES as GENERATED
 from tools.docs import generated_files
@@ -106,5 +106,5 @@ def test_settings_on_the_migration_page_are_accepted() -> None:
         place, _, value = setting.partition(": ")
         package, _, field = place.partition(".")
         wanted = {"apiVersion": API_VERSION, "kind": "Configuration"}
-        loaded = load_configuration({**wanted, package: {field: yaml.safe_load(value)}}, {})
+        loaded = load_configuration({**wanted, package: {field: read_yaml(value)}}, {})
         assert isinstance(loaded, Configuration), (setting, loaded)

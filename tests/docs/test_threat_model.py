@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests.tables import read_yaml_documents
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "threat-model.md").read_text("utf-8")
@@ -19,7 +20,7 @@ def read_roles() -> dict[tuple[str, str], set[str]]:
     found: dict[tuple[str, str], set[str]] = {}
     bridge = ROOT / "manifests" / "components" / "bridge" / "scheduler-account.yaml"
     for path in (*sorted((ROOT / "manifests" / "base").glob("roles-*.yaml")), bridge):
-        objects: list[dict[str, Any]] = list(yaml.safe_load_all(path.read_text("utf-8")))
+        objects: list[dict[str, Any]] = list(read_yaml_documents(path.read_text("utf-8")))
         rules = {(o["kind"], o["metadata"]["name"]): o.get("rules") for o in objects}
         for binding in (o for o in objects if o["kind"].endswith("Binding")):
             role = (binding["roleRef"]["kind"], binding["roleRef"]["name"])

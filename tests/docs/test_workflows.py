@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests.tables import read_yaml
 from tools.version import differences, main
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ CHANGELOG = EMPTY_CHANGELOG + "\n## 0.1.0 - 2026-11-20\n"
 
 def load(path: Path) -> dict[str, Any]:
     """Read a workflow; YAML 1.1 reads the key `on` as true."""
-    workflow: dict[Any, Any] = yaml.safe_load(path.read_text("utf-8"))
+    workflow: dict[Any, Any] = read_yaml(path.read_text("utf-8"))
     return {"on" if key is True else key: value for key, value in workflow.items()}
 
 
@@ -105,14 +105,14 @@ def test_actionlint_accepts_the_workflows() -> None:
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
 def test_an_issue_form_has_fields_with_unique_ids(path: Path) -> None:
-    form = yaml.safe_load(path.read_text("utf-8"))
+    form = read_yaml(path.read_text("utf-8"))
     assert {"name", "description", "body"} <= form.keys()
     ids = [field["id"] for field in form["body"] if field["type"] != "markdown"]
     assert len(ids) == len(set(ids)) > 0
 
 
 def test_hooks_call_local_tools_only() -> None:
-    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
+    hooks = read_yaml((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
     assert [repo["repo"] for repo in hooks["repos"]] == ["local"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     tools = {re.split(r"[<>=]", each)[0] for each in project["dependency-groups"]["dev"]}

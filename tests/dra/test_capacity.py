@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,12 +20,13 @@ from drawbridge.dra.capacity import (
 )
 from drawbridge.dra.device import Capacity, RequestPolicy, ValidRange
 from drawbridge.dra.quantity import Quantity, from_json, parse
+from tests.tables import read_yaml
 
 FOLDER = Path(__file__).parent / "cases"
 
 
 def table(name: str) -> pytest.MarkDecorator:
-    groups = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
+    groups = read_yaml((FOLDER / name).read_text(encoding="utf-8"))
     cases = [pytest.param(case, id=case["name"]) for group in groups.values() for case in group]
     return pytest.mark.parametrize("case", cases)
 

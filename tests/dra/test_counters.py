@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,10 +18,9 @@ from drawbridge.dra.counters import (
 )
 from drawbridge.dra.device import Counter, CounterSet, CounterUse, Device
 from drawbridge.dra.quantity import Quantity, from_json
+from tests.tables import read_yaml
 
-GROUPS = yaml.safe_load(
-    (Path(__file__).parent / "cases" / "counters.yaml").read_text(encoding="utf-8")
-)
+GROUPS = read_yaml((Path(__file__).parent / "cases" / "counters.yaml").read_text(encoding="utf-8"))
 CASES = [pytest.param(case, id=case["name"]) for group in GROUPS.values() for case in group]
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,8 +21,9 @@ from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
 from tests.dra.short_slices import slice_of
+from tests.tables import read_yaml
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "pools.yaml").read_text("utf-8"))
+CASES = read_yaml((Path(__file__).parent / "cases" / "pools.yaml").read_text("utf-8"))
 
 
 def gates_of(case: dict[str, Any]) -> Gates:

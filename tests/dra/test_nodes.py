@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from drawbridge.dra.device import NodeSelector
 from drawbridge.dra.nodes import (
@@ -16,8 +15,9 @@ from drawbridge.dra.nodes import (
     selector_problems,
     selects_node,
 )
+from tests.tables import read_yaml
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "nodes.yaml").read_text("utf-8"))
+CASES = read_yaml((Path(__file__).parent / "cases" / "nodes.yaml").read_text("utf-8"))
 NODE = {"name": "n1", "labels": {"zone": "a", "gpus": "8", "empty": "", "word": "many"}}
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,9 +23,10 @@ from drawbridge.dra.quantity import (
     parse,
     parse_any,
 )
+from tests.tables import read_yaml
 from tests.thorough import drawn
 
-CASES: dict[str, list[dict[str, Any]]] = yaml.safe_load(
+CASES: dict[str, list[dict[str, Any]]] = read_yaml(
     (Path(__file__).parent / "cases" / "quantity.yaml").read_text(encoding="utf-8")
 )
 READ = (

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from drawbridge.dra.attributes import NUMA_NODE, PCIE_ROOT, attribute_value, find_attribute
 from drawbridge.dra.inventory import Inventory, build_inventory
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.slices import slice_reader
+from tests.tables import read_yaml_documents
 
 FOLDER = Path(__file__).parents[2] / "examples" / "inventory"
 
@@ -20,7 +20,7 @@ def objects() -> list[dict[str, Any]]:
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    return [each for each in yaml.safe_load_all(path.read_text("utf-8")) if each]
+    return [each for each in read_yaml_documents(path.read_text("utf-8")) if each]
 
 
 @pytest.fixture(scope="module")

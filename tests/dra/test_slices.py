@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,8 +13,9 @@ from drawbridge.dra.decode_errors import MAX_FINDINGS as MAX_IN_ONE
 from drawbridge.dra.quantity import Quantity, parse
 from drawbridge.dra.slices import Slice, read_slice, read_slices, slice_reader
 from drawbridge.finding import Finding
+from tests.tables import read_yaml
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "reading.yaml").read_text("utf-8"))
+CASES = read_yaml((Path(__file__).parent / "cases" / "reading.yaml").read_text("utf-8"))
 
 
 def good(name: str = "s", **spec: object) -> dict[str, Any]:

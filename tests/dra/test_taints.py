@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from drawbridge.dra.device import Device, Taint
 from drawbridge.dra.gates import Gates
@@ -19,8 +18,9 @@ from drawbridge.dra.taints import (
     first_untolerated_taint,
     read_taint_rules,
 )
+from tests.tables import read_yaml
 
-TABLE = yaml.safe_load((Path(__file__).parent / "cases" / "taints.yaml").read_text("utf-8"))
+TABLE = read_yaml((Path(__file__).parent / "cases" / "taints.yaml").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("case", TABLE["tolerations"], ids=lambda case: case["name"])

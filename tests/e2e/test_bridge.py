@@ -5,7 +5,6 @@ import sys
 from typing import Any
 
 import pytest
-import yaml
 
 from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.config.load import load_configuration
@@ -19,6 +18,7 @@ from e2e.scenarios import objects
 from e2e.scenarios.bridge_translated import runs_in_bridge_placement
 from e2e.scenarios.translated import cases
 from e2e.timings import Run
+from tests.tables import read_yaml, read_yaml_documents
 
 
 def test_a_process_runs_on_a_host_of_its_own() -> None:
@@ -36,7 +36,7 @@ def test_a_process_runs_on_a_host_of_its_own() -> None:
 
 def test_both_containers_have_the_options_of_the_manifests() -> None:
     text = (COMPONENT / "scheduler-deployment.yaml").read_text("utf-8")
-    deployment = find(yaml.safe_load_all(text), "Deployment", "drawbridge-scheduler")
+    deployment = find(read_yaml_documents(text), "Deployment", "drawbridge-scheduler")
     words = container_words(deployment)
     assert "--leader-elect-resource-namespace=drawbridge-system" in words["scheduler"]
     assert any(word.startswith("--socket=") for word in words["allocator"])
@@ -44,7 +44,7 @@ def test_both_containers_have_the_options_of_the_manifests() -> None:
 
 @pytest.mark.parametrize("unfenced", [False, True])
 def test_every_driver_of_the_rig_is_owned(*, unfenced: bool) -> None:
-    value = yaml.safe_load(HEADER + bridge_fields(unfenced=unfenced))
+    value = read_yaml(HEADER + bridge_fields(unfenced=unfenced))
     loaded = load_configuration(value, ACCEPTED_NAMES)
     assert isinstance(loaded, Configuration), loaded
     assert loaded.placement is Placement.BRIDGE

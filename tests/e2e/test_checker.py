@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.checker import RULES, check
 from e2e.checker.expressions import Expressions
+from tests.tables import read_yaml
 
-TABLE = yaml.safe_load((Path(__file__).parent / "cases" / "checker.yaml").read_text("utf-8"))
+TABLE = read_yaml((Path(__file__).parent / "cases" / "checker.yaml").read_text("utf-8"))
 SHORT = {
     "S": "scenario",
     "C": "scenario.claims.0.spec.devices",

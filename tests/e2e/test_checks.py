@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.nodes import checks
 from e2e.nodes.checks import DriverState
@@ -12,8 +11,9 @@ from e2e.nodes.family import FAMILIES
 from e2e.nodes.layout import Device, Layout, Sheet
 from e2e.nodes.order import Order, Result, effective, read
 from e2e.scenarios import driver_checks
+from tests.tables import read_yaml
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "checks.yaml").read_text())
+CASES = read_yaml((Path(__file__).parent / "cases" / "checks.yaml").read_text())
 CHECKS = checks.COMMON | checks.SHARES | checks.NVIDIA | checks.HAMI
 CONFIGS = {"K": ("gpu", {"sharing": {"strategy": str}})}
 

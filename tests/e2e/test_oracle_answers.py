@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.differential.theirs import Oracle
 from e2e.oracle import golden
 from e2e.oracle.build import NoGoError, binary
+from tests.tables import read_yaml
 
-TABLE = yaml.safe_load((Path(__file__).parent / "cases" / "oracle.yaml").read_text("utf-8"))
+TABLE = read_yaml((Path(__file__).parent / "cases" / "oracle.yaml").read_text("utf-8"))
 
 
 def scenario(case: dict[str, Any]) -> dict[str, Any]:

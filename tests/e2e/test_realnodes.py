@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.nodes.record import Record
 from e2e.nodes.service import Method, Service, call
@@ -31,6 +30,7 @@ from e2e.realnodes.images import BUSYBOX, Tree, archive
 from e2e.realnodes.machine_state import differences
 from e2e.realnodes.runnable import runnable
 from e2e.realnodes.stage import END, Printed, read_output
+from tests.tables import read_yaml
 
 NAMESPACES = pytest.mark.skipif(
     sys.platform != "linux" or bool(enter.lacking()), reason=f"no namespaces: {enter.lacking()}"
@@ -329,7 +329,7 @@ spec:
 
 
 def test_a_runnable_manifest_keeps_what_asks_for_devices() -> None:
-    legacy = yaml.safe_load(LEGACY_JOB)
+    legacy = read_yaml(LEGACY_JOB)
     pod = runnable(legacy)["spec"]["template"]
     assert pod["metadata"] == legacy["spec"]["template"]["metadata"]
     spec = pod["spec"]

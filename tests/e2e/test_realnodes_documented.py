@@ -1,11 +1,10 @@
 """The pages of the documentation that the rig of real nodes reads have what it runs."""
 
-import yaml
-
 from drawbridge.agreement.owned_pools import FENCE
 from e2e.realnodes import bridge, installation, release
 from e2e.realnodes.documented import blocks, commands
 from e2e.realnodes.product import ROOT
+from tests.tables import read_yaml
 
 PAGE = """# Installing
 
@@ -67,7 +66,7 @@ def test_images_take_the_place_of_the_placeholders_of_the_overlay() -> None:
     overlay = (ROOT / installation.OVERLAY).read_text(encoding="utf-8")
     for name in ("drawbridge", bridge.SCHEDULER):
         overlay = installation.name_image(overlay, name, f"r.test/{name}:v7")
-    assert yaml.safe_load(overlay)["images"] == [
+    assert read_yaml(overlay)["images"] == [
         {"name": name, "newName": f"r.test/{name}", "newTag": "v7"}
         for name in ("drawbridge", bridge.SCHEDULER)
     ]
@@ -79,8 +78,8 @@ def test_the_page_of_bridge_placement_has_the_commands_that_the_rig_runs() -> No
     assert bridge.NODE.sub("a", label) == "kubectl label node a pool=bridge"
     assert (apply, rollout) == (installation.APPLY, installation.ROLLOUT)
     (fields,) = blocks(page, bridge.INSTALL, "yaml")
-    overlay = yaml.safe_load("\n".join(fields))
-    assert not overlay.keys() & yaml.safe_load((ROOT / installation.OVERLAY).read_text()).keys()
+    overlay = read_yaml("\n".join(fields))
+    assert not overlay.keys() & read_yaml((ROOT / installation.OVERLAY).read_text()).keys()
     taint, unlabel = commands(page, bridge.REMOVE)
     assert taint.endswith(f"{FENCE.key}-")
     assert unlabel.startswith("kubectl label nodes")

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-import yaml
 
 from drawbridge.translate.decisions.rows import ROWS
 from drawbridge.translate.legacy.read import read_pod
@@ -19,6 +18,7 @@ from e2e.nodes.machine import machine
 from e2e.scenarios import holdings
 from e2e.scenarios.stage import Stage
 from e2e.scenarios.translated import ROOT, ManifestCase, cases
+from tests.tables import read_yaml_documents
 
 GPU, NIC, HAMI = "gpu.nvidia.com", "dra.net", "hami-core-gpu.project-hami.io"
 NODE = "stage-a"
@@ -44,7 +44,7 @@ def test_every_dialect_is_played() -> None:
     spoken = {
         ask.row.partition("/")[0]
         for case in cases()
-        for document in yaml.safe_load_all(manifest(case))
+        for document in read_yaml_documents(manifest(case))
         for pod in pods_of(document)
         for ask in read_pod(pod).asks
     }

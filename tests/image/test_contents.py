@@ -4,14 +4,14 @@ import _ssl
 from pathlib import Path
 
 import pytest
-import yaml
 
+from tests.tables import read_yaml
 from tools.image import contents, debian
 from tools.image.build import DEBIAN_LOCK
 from tools.image.elf import missing_libraries, needed_libraries
 from tools.image.tree import File
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "contents.yaml").read_text("utf-8"))
+CASES = read_yaml((Path(__file__).parent / "cases" / "contents.yaml").read_text("utf-8"))
 AUTHORITY = "usr/share/ca-certificates/mozilla"
 
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.image.archive import Archive
+from tests.tables import read_yaml, read_yaml_documents
 from tools.commit import Commit
 from tools.image import contents, scheduler
 from tools.image.build import ROOT, read_version
@@ -25,7 +25,7 @@ def image(tmp_path: Path) -> Archive:
 
 
 def test_the_command_of_the_manifest_is_on_the_path_of_the_image(image: Archive) -> None:
-    deployment = next(yaml.safe_load_all(MANIFEST.read_text("utf-8")))
+    deployment = next(read_yaml_documents(MANIFEST.read_text("utf-8")))
     containers = deployment["spec"]["template"]["spec"]["containers"]
     (command,) = next(each["command"] for each in containers if each["name"] == "scheduler")
     variables = dict(text.split("=", 1) for text in image.config["config"]["Env"])
@@ -40,7 +40,7 @@ def test_it_runs_as_the_user_of_the_manifest(image: Archive) -> None:
 
 
 def test_its_name_has_the_tag_that_the_overlay_asks_for(image: Archive) -> None:
-    wanted = yaml.safe_load(OVERLAY.read_text("utf-8"))["images"]
+    wanted = read_yaml(OVERLAY.read_text("utf-8"))["images"]
     (tag,) = (each["newTag"] for each in wanted if each["name"] == scheduler.PROGRAM)
     assert image.entry["annotations"]["io.containerd.image.name"] == f"{scheduler.NAME}:{tag}"
     assert tag == read_version()

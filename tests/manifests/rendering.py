@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from e2e.renderers.build import NoGoError, binaries
+from tests.tables import read_yaml, read_yaml_documents
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -41,7 +42,7 @@ def run(name: str, *words: str | Path) -> str:
 def render_kustomization(folder: Path) -> list[Json]:
     """Build a folder, wherever it is."""
     text = run("kustomize", "build", "--load-restrictor=LoadRestrictionsNone", folder)
-    return [each for each in yaml.safe_load_all(text) if each]
+    return [each for each in read_yaml_documents(text) if each]
 
 
 def write_kustomization(folder: Path, fields: Mapping[str, Any]) -> Path:
@@ -78,12 +79,12 @@ def render_chart(values: Mapping[str, Any], folder: Path, namespace: str = NAMES
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(dict(values)))
     text = run("helm", "template", "drawbridge", CHART, "-n", namespace, "-f", file)
-    return [each for each in yaml.safe_load_all(text) if each]
+    return [each for each in read_yaml_documents(text) if each]
 
 
 def read_version() -> str:
     """Return the version of the chart's application."""
-    return str(yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"])
+    return str(read_yaml((CHART / "Chart.yaml").read_text())["appVersion"])
 
 
 def index(objects: list[Json]) -> dict[Key, Json]:

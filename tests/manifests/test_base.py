@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from cli.main import parser_for
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.translate.manifests.workloads import SPECS, TEMPLATES
+from tests.tables import read_yaml, read_yaml_documents
 from tools import rbac_page
 from webhook.server.process import list_endpoints
 
@@ -24,11 +24,11 @@ OPT = "drawbridge.dev/translate"
 PODS, WORKLOADS, CONFIGURATION = "/admit/pods", "/admit/workloads", "/admit/configuration"
 Json = dict[str, Any]
 SECRETS = ("drawbridge-ca", "drawbridge-allocator-tls")
-KUSTOMIZATION: Json = yaml.safe_load((BASE / "kustomization.yaml").read_text("utf-8"))
+KUSTOMIZATION: Json = read_yaml((BASE / "kustomization.yaml").read_text("utf-8"))
 OBJECTS: list[Json] = [
     obj
     for name in KUSTOMIZATION["resources"]
-    for obj in yaml.safe_load_all((BASE / name).read_text("utf-8"))
+    for obj in read_yaml_documents((BASE / name).read_text("utf-8"))
 ]
 LABELS: Mapping[str, str] = KUSTOMIZATION["labels"][0]["pairs"]
 
@@ -47,7 +47,7 @@ def list_process_roles() -> list[Json]:
 
 
 def read_file(name: str) -> list[Json]:
-    return list(yaml.safe_load_all((BASE / name).read_text("utf-8")))
+    return list(read_yaml_documents((BASE / name).read_text("utf-8")))
 
 
 def index_by_name(kind: str) -> dict[str, Json]:
@@ -125,7 +125,7 @@ def test_roles_have_no_wildcards_and_no_privileged_verbs(role: Json) -> None:
 
 def test_the_account_of_the_scheduler_reads_no_secret_but_its_certificate() -> None:
     account = BASE.parent / "components" / "bridge" / "scheduler-account.yaml"
-    roles = [each for each in yaml.safe_load_all(account.read_text("utf-8")) if each.get("rules")]
+    roles = [each for each in read_yaml_documents(account.read_text("utf-8")) if each.get("rules")]
     rules = [rule for role in roles for rule in role["rules"] if "secrets" in rule["resources"]]
     (rule,) = rules
     assert (rule["resourceNames"], rule["verbs"]) == (
@@ -284,7 +284,7 @@ def test_the_quota_admits_the_priority_class_of_the_pods() -> None:
 
 def test_the_configuration_is_valid() -> None:
     text = index_by_name("ConfigMap")["drawbridge-config"]["data"]["config.yaml"]
-    assert isinstance(load_configuration(yaml.safe_load(text), {}), Configuration)
+    assert isinstance(load_configuration(read_yaml(text), {}), Configuration)
 
 
 # --- admission -----------------------------------------------------------------------------------

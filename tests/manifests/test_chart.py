@@ -10,13 +10,14 @@ import yaml
 
 from tests.manifests import rendering
 from tests.manifests.rendering import CHART, ROOT, Json
+from tests.tables import read_yaml
 from tools import chart, chart_readme
 
 HEAD = ("apiVersion", "kind")
-CASES: list[Json] = yaml.safe_load(
+CASES: list[Json] = read_yaml(
     (Path(__file__).parent / "cases" / "renderings.yaml").read_text("utf-8")
 )
-VALUES: Json = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+VALUES: Json = read_yaml((CHART / "values.yaml").read_text("utf-8"))
 SCHEMA: Json = json.loads((CHART / "values.schema.json").read_text("utf-8"))
 
 
@@ -48,7 +49,7 @@ def normalize(obj: Json) -> Json:
     """Parse the configuration, because two texts can be the same YAML."""
     if (obj["kind"], obj["metadata"]["name"]) != ("ConfigMap", "drawbridge-config"):
         return obj
-    return {**obj, "data": yaml.safe_load(obj["data"]["config.yaml"])}
+    return {**obj, "data": read_yaml(obj["data"]["config.yaml"])}
 
 
 def test_the_chart_passes_the_strict_linter() -> None:
@@ -117,11 +118,11 @@ def test_no_template_is_left_from_a_removed_file() -> None:
 
 def test_the_version_is_that_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    description = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
+    description = read_yaml((CHART / "Chart.yaml").read_text("utf-8"))
     assert {description["version"], description["appVersion"]} == {project}
     for name in ("default", "kind"):
         overlay = ROOT / "manifests" / "overlays" / name / "kustomization.yaml"
-        assert yaml.safe_load(overlay.read_text("utf-8"))["images"][0]["newTag"] == project
+        assert read_yaml(overlay.read_text("utf-8"))["images"][0]["newTag"] == project
 
 
 @pytest.mark.parametrize("name", ["default", "kind", "test"])
@@ -146,7 +147,7 @@ def test_the_schema_accepts_the_defaults_and_all_cases() -> None:
 def test_the_schema_accepts_every_field_of_the_example() -> None:
     text = (ROOT / "examples" / "configuration.yaml").read_text("utf-8")
     # The template writes these two, and Helm reads `off` as false.
-    fields = {key: value for key, value in yaml.safe_load(text).items() if key not in HEAD}
+    fields = {key: value for key, value in read_yaml(text).items() if key not in HEAD}
     jsonschema.validate({"configuration": {**fields, "findings": {"SchedulerKept": False}}}, SCHEMA)
 
 

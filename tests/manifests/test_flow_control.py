@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests.tables import read_yaml_documents
 
 BASE = Path(__file__).parents[2] / "manifests" / "base"
 Json = dict[str, Any]
@@ -13,7 +14,7 @@ CONTROL_PLANE, SERVICE_ACCOUNTS = 900, 9000
 
 
 def read(name: str) -> list[Json]:
-    return list(yaml.safe_load_all((BASE / name).read_text("utf-8")))
+    return list(read_yaml_documents((BASE / name).read_text("utf-8")))
 
 
 OBJECTS = read("flow-control.yaml")

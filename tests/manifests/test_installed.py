@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from e2e.controlplane.processes import StartError
 from e2e.installed import manifest
 from e2e.installed.kubectl import CommandResult, listed
 from e2e.installed.replica import Replica
+from tests.tables import read_yaml
 
-DEPLOYMENT = yaml.safe_load("""
+DEPLOYMENT = read_yaml("""
 kind: Deployment
 metadata: {name: one}
 spec:

@@ -5,13 +5,13 @@ import shlex
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.manifests import rendering
 from tests.manifests.rendering import CHART, MANIFESTS, ROOT, Json
+from tests.tables import read_yaml
 
 PAGE = (ROOT / "docs" / "installing.md").read_text("utf-8")
-VALUES: Json = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+VALUES: Json = read_yaml((CHART / "values.yaml").read_text("utf-8"))
 
 
 def read_section(title: str) -> str:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-import yaml
 
 from cli.main import parser_for
 from tests.manifests.test_base import (
@@ -14,6 +13,7 @@ from tests.manifests.test_base import (
     list_webhooks,
     read_expressions,
 )
+from tests.tables import read_yaml, read_yaml_documents
 from webhook.judging.reviews import CONTROL_PLANE_USERS
 from webhook.server.judge_process import KINDS
 
@@ -21,8 +21,8 @@ Json = dict[str, Any]
 FOLDER = BASE.parent / "components" / "judge"
 OBJECTS: list[Json] = [
     obj
-    for name in yaml.safe_load((FOLDER / "kustomization.yaml").read_text("utf-8"))["resources"]
-    for obj in yaml.safe_load_all((FOLDER / name).read_text("utf-8"))
+    for name in read_yaml((FOLDER / "kustomization.yaml").read_text("utf-8"))["resources"]
+    for obj in read_yaml_documents((FOLDER / name).read_text("utf-8"))
 ]
 CLUSTER_SCOPED = (
     "ClusterRole",

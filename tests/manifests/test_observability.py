@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from drawbridge.process import metrics
 from drawbridge.process.usage_metrics import UsageCollector
 from tests.manifests.rendering import MANIFESTS, ROOT, Json
+from tests.tables import read_yaml
 
 FOLDER = MANIFESTS / "components" / "monitoring"
-RULES: list[Json] = yaml.safe_load((FOLDER / "alerts.yaml").read_text("utf-8"))["spec"]["groups"][
-    0
-]["rules"]
+RULES: list[Json] = read_yaml((FOLDER / "alerts.yaml").read_text("utf-8"))["spec"]["groups"][0][
+    "rules"
+]
 DASHBOARD: Json = json.loads((FOLDER / "dashboard.json").read_text("utf-8"))
 OPERATING = (ROOT / "docs" / "operating.md").read_text("utf-8")
 # What Prometheus and the operator add to each sample.
@@ -191,11 +191,11 @@ def test_the_panels_do_not_overlap() -> None:
 
 
 def test_the_pod_monitor_selects_the_port_of_every_process() -> None:
-    monitor = yaml.safe_load((FOLDER / "pod-monitor.yaml").read_text("utf-8"))["spec"]
+    monitor = read_yaml((FOLDER / "pod-monitor.yaml").read_text("utf-8"))["spec"]
     labels = monitor["selector"]["matchLabels"]
     (endpoint,) = monitor["podMetricsEndpoints"]
     for file in sorted((MANIFESTS / "base").glob("deployment-*.yaml")):
-        pod = yaml.safe_load(file.read_text("utf-8"))["spec"]["template"]
+        pod = read_yaml(file.read_text("utf-8"))["spec"]["template"]
         assert labels.items() <= pod["metadata"]["labels"].items()
         for container in pod["spec"]["containers"]:
             assert endpoint["port"] in {each["name"] for each in container["ports"]}

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import kubernetes_validate
 import pytest
-import yaml
 from kubernetes_validate import utils
 
 from tests.manifests import rendering
 from tests.manifests.rendering import MANIFESTS, Json
+from tests.tables import read_yaml_documents
 
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 # kubernetes-validate has no schemas of these, so the fields that are used are listed here, from the
@@ -33,7 +33,7 @@ def list_objects() -> list[Json]:
     found: dict[rendering.Key, Json] = {}
     for folder in (MANIFESTS / "base", *sorted((MANIFESTS / "components").iterdir())):
         for path in sorted(folder.glob("*.yaml")):
-            for value in yaml.safe_load_all(path.read_text("utf-8")):
+            for value in read_yaml_documents(path.read_text("utf-8")):
                 if value["kind"] not in ("Kustomization", "Component"):
                     found |= rendering.index([value])
     return list(found.values())

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.inventory import build_inventory
@@ -12,8 +11,9 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.report.inventory import class_table, draw_node, pool_table
 from drawbridge.report.tables import ASCII, UNICODE, Branch, align_columns, draw_tree
+from tests.tables import read_yaml
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases.yaml").read_text("utf-8"))
+CASES = read_yaml((Path(__file__).parent / "cases.yaml").read_text("utf-8"))
 
 
 def slices(specs: list[dict[str, Any]]) -> list[Slice]:

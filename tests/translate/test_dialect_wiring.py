@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
 import drawbridge.translate.legacy.dialects
 import drawbridge.translate.targets
@@ -22,6 +21,7 @@ from drawbridge.translate.decisions.rows import ROWS
 from drawbridge.translate.legacy.read import DIALECTS, read_pod
 from drawbridge.translate.targets.available import PRINTERS
 from tests.docs.test_architecture import PAGE
+from tests.tables import read_yaml, read_yaml_documents
 
 ROOT: Final = Path(__file__).parents[2]
 CASES: Final = ROOT / "tests" / "translate" / "cases"
@@ -63,7 +63,7 @@ def dialects_of(text: str) -> set[str]:
     """The dialects in which the pods of a stream of manifests request devices."""
     return {
         ask.row.partition("/")[0]
-        for document in yaml.safe_load_all(text)
+        for document in read_yaml_documents(text)
         for pod in pods_in(document)
         for ask in read_pod(pod).asks
     }
@@ -75,7 +75,7 @@ def dialects_with_cases() -> frozenset[str]:
     return frozenset(
         ask.partition("/")[0]
         for table in CASES.glob("dialects/*.yaml")
-        for case in yaml.safe_load(table.read_text("utf-8"))
+        for case in read_yaml(table.read_text("utf-8"))
         for ask in case.get("asks", ())
     )
 
@@ -90,7 +90,7 @@ def dialects_with_examples() -> frozenset[str]:
 def dialects_in_the_rig() -> frozenset[str]:
     """The dialects of the manifests that scenarios apply to a control plane."""
     found: set[str] = set()
-    for case in yaml.safe_load(RIG.read_text("utf-8")):
+    for case in read_yaml(RIG.read_text("utf-8")):
         example = case.get("example")
         found |= dialects_of(
             (EXAMPLES / example).read_text("utf-8") if example else case.get("manifest", "")
@@ -100,7 +100,7 @@ def dialects_in_the_rig() -> frozenset[str]:
 
 @cache
 def rows_with_cases() -> frozenset[str]:
-    cases = yaml.safe_load((CASES / "rows.yaml").read_text("utf-8"))
+    cases = read_yaml((CASES / "rows.yaml").read_text("utf-8"))
     return frozenset(case["row"] for case in cases)
 
 
@@ -136,7 +136,7 @@ def missing_of_family(family: Family) -> list[str]:
         )
         for module in pkgutil.iter_modules(drawbridge.translate.targets.__path__)
     }
-    cases = yaml.safe_load((CASES / "targets.yaml").read_text("utf-8"))
+    cases = read_yaml((CASES / "targets.yaml").read_text("utf-8"))
     claims = [json.dumps(case["claim"]) for case in cases if "claim" in case]
     wired = {
         "drawbridge/translate/targets/": family.driver in drivers,

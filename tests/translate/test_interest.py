@@ -4,7 +4,6 @@ import functools
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +13,7 @@ from drawbridge.documents.values import Value
 from drawbridge.translate.interest import covers, derive_interest
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.pods import TranslationContext, translate
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, load_cases, read_yaml_documents
 from tests.translate.test_dialects import build_pod
 
 HERE = Path(__file__).parent
@@ -29,7 +28,7 @@ def pods() -> list[YamlValue]:
     found = [build_pod(case) for table in dialects for case in load_cases(table)]
     found += [_pod(case) for case in load_cases(HERE / "pods.yaml")]
     for path in sorted(LEGACY.glob("*.yaml")):
-        found += [_pod(each) for each in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
+        found += [_pod(each) for each in read_yaml_documents(path.read_text(encoding="utf-8"))]
     return [pod for pod in found if pod is not None]
 
 

@@ -3,19 +3,18 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from drawbridge.config.model import Configuration
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.pods import make_context
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, load_cases, read_yaml
 
 CASES = load_cases(Path(__file__).parent / "cases" / "elsewhere.yaml")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_an_object_that_names_legacy_devices_is_reported(case: YamlValue) -> None:
-    value = yaml.safe_load(case["object"])
+    value = read_yaml(case["object"])
     found = translate_object(value, "object", make_context(Configuration())).findings
     assert [f"{each.code} {each.path}" for each in found if each.severity != "info"] == case[
         "found"

@@ -9,7 +9,6 @@ from pathlib import Path
 import jsonpatch
 import msgspec
 import pytest
-import yaml
 from hypothesis import given as every
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -28,7 +27,7 @@ from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests.workloads import find_places
 from drawbridge.translate.pods import Translation, TranslationContext, make_context, translate
 from drawbridge.translate.work_budget import WorkBudget
-from tests.tables import YamlValue
+from tests.tables import YamlValue, read_yaml_documents
 from tests.translate import worlds
 from tests.translate.test_dialects import CASES, build_pod, load_configuration
 from tests.translate.test_pods import PODS, untouched
@@ -38,7 +37,7 @@ KNOWN = set(ACCEPTED_NAMES)
 EXAMPLES = [
     pytest.param(place.pod, id=f"{path.name} {place.path}")
     for path in sorted((ROOT / "examples").glob("*/*.yaml"))
-    for value in yaml.safe_load_all(path.read_text("utf-8"))
+    for value in read_yaml_documents(path.read_text("utf-8"))
     for place in find_places(value)
 ]
 DIALECTS = [

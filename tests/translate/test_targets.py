@@ -6,7 +6,6 @@ from typing import Any, get_type_hints
 
 import msgspec
 import pytest
-import yaml
 
 from drawbridge.cel.dra import Selectors
 from drawbridge.config import string_formats
@@ -23,7 +22,7 @@ from drawbridge.translate.targets import codes
 from drawbridge.translate.targets.choose import express_asks
 from drawbridge.translate.targets.claims import assemble_claims
 from drawbridge.translate.targets.plan import Expressibility, TargetResult
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, load_cases, read_yaml_documents
 from tests.translate import worlds
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "targets.yaml")
@@ -183,7 +182,7 @@ def test_no_expression_fails_on_the_sample_inventory() -> None:
 def samples() -> Iterator[tuple[str, Device]]:
     reader = slice_reader()
     for path in sorted(SAMPLES.glob("*.yaml")):
-        for raw in yaml.safe_load_all(path.read_text("utf-8")):
+        for raw in read_yaml_documents(path.read_text("utf-8")):
             if raw and raw["kind"] == "ResourceSlice":
                 for obj in reader.read_many(raw).objects:
                     yield from ((obj.driver, device) for device in obj.devices)

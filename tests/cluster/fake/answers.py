@@ -6,7 +6,6 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from aiohttp import web
 
 from tests.cluster.fake import kinds, status
@@ -15,6 +14,7 @@ from tests.cluster.fake.selectors import selects
 from tests.cluster.fake.status import RefusedError
 from tests.cluster.fake.store import Watcher, encoded
 from tests.cluster.fake.trouble import Seen
+from tests.tables import read_yaml
 
 if TYPE_CHECKING:
     from tests.cluster.fake.api import FakeApi
@@ -133,7 +133,7 @@ def _body(seen: Seen) -> Any:  # noqa: ANN401  # JSON
         return json.loads(seen.body)
     except ValueError:
         if "yaml" in seen.headers.get("Content-Type", ""):
-            return yaml.safe_load(seen.body)
+            return read_yaml(seen.body)
         raise RefusedError(400, "the object provided is unrecognized") from None
 
 
