@@ -6,6 +6,7 @@ Binaries lie in `.cache/`, in a folder named after what they were built from: th
 Go version. A change of either builds anew; nothing built is ever committed.
 """
 
+import fcntl
 import hashlib
 import os
 import re
@@ -104,20 +105,27 @@ def compile_program(  # noqa: PLR0913  # the words of one command
     pin: str = "go.mod",
     cgo: bool = False,
 ) -> None:
-    """Build one program of a module; the file appears only when it is whole."""
+    """Build one program of a module, unless it exists; the file appears only when it is whole.
+
+    Processes that need the same program, such as the workers of a test run, build it once.
+    """
     partial = program.with_name(f"{program.name}.partial")
     chosen = [] if pin == "go.mod" else [f"-modfile={pin}"]
     flags = ["-trimpath", *chosen, "-ldflags", f"-s -w {stamp}", "-tags", tags]
-    subprocess.run(
-        ["go", "build", *flags, "-o", partial, package],  # noqa: S607  # go of the PATH
-        check=True,
-        cwd=module,
-        env=os.environ
-        | {"CGO_ENABLED": str(int(cgo)), "GOFLAGS": "-mod=readonly"}
-        # Each deprecated function of a binding would be a warning of six lines.
-        | ({"CGO_CFLAGS": "-O2 -g -Wno-deprecated-declarations"} if cgo else {}),
-    )
-    partial.rename(program)
+    with program.with_name(f"{program.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if program.exists():
+            return
+        subprocess.run(
+            ["go", "build", *flags, "-o", partial, package],  # noqa: S607  # go of the PATH
+            check=True,
+            cwd=module,
+            env=os.environ
+            | {"CGO_ENABLED": str(int(cgo)), "GOFLAGS": "-mod=readonly"}
+            # Each deprecated function of a binding would be a warning of six lines.
+            | ({"CGO_CFLAGS": "-O2 -g -Wno-deprecated-declarations"} if cgo else {}),
+        )
+        partial.rename(program)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,10 @@ by the hash of its inputs: sources, pins, tags, Go version.
 """
 
 import hashlib
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-from e2e.controlplane.build import NoGoError, go_version
+from e2e.controlplane.build import NoGoError, compile_program, go_version
 
 __all__ = ["NoGoError", "binary"]
 
@@ -38,14 +36,7 @@ def binary(version: str = NEWEST) -> Path:
     target = CACHE / f"oracle-{version}-{digest.hexdigest()[:12]}"
     if not target.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
-        subprocess.run(
-            ["go", "build", f"-modfile={pin}", "-tags", tags, "-o", partial, "."],  # noqa: S607  # go of the PATH
-            check=True,
-            cwd=HERE,
-            env=os.environ | {"GOFLAGS": "-mod=readonly"},
-        )
-        partial.rename(target)
+        compile_program(HERE, ".", target, tags=tags, pin=pin)
     return target
 
 

@@ -7,12 +7,10 @@ manifests run them; the product does not.
 """
 
 import hashlib
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-from e2e.controlplane.build import NoGoError, go_version
+from e2e.controlplane.build import NoGoError, compile_program, go_version
 
 __all__ = ["NoGoError", "binaries"]
 
@@ -39,21 +37,8 @@ def binaries() -> Path:
     for name, package in PACKAGES.items():
         if not (target / name).exists():
             print(f"building {name}", flush=True)  # noqa: T201
-            _build(package, target / name)
+            compile_program(HERE, package, target / name)
     return target
-
-
-def _build(package: str, target: Path) -> None:
-    """Build one binary; it appears in the folder only when it is whole."""
-    # Two test processes can build at the same time.
-    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
-    subprocess.run(
-        ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", partial, package],  # noqa: S607
-        check=True,
-        cwd=HERE,
-        env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
-    )
-    partial.rename(target)
 
 
 if __name__ == "__main__":
