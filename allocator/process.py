@@ -33,7 +33,7 @@ from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.resources import EVENTS
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import pause_garbage_collection
-from drawbridge.ledger.ledger import DeviceID
+from drawbridge.ledger.holdings import DeviceID
 from drawbridge.process import metrics
 from drawbridge.process.collection import CollectionPause
 from drawbridge.process.run import (

@@ -1,8 +1,9 @@
 """Reads when a template was last used from its timestamps."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from controller.watched_objects import ObjectMetadata
+from drawbridge.agreement.template_objects import parse_time
 from drawbridge.names import USED_ANNOTATION
 
 
@@ -17,9 +18,4 @@ def last_used(metadata: ObjectMetadata) -> datetime | None:
 
 
 def _read_use(metadata: ObjectMetadata) -> datetime | None:
-    """Parse the annotation; None if its value is not a timestamp, since any client can write it."""
-    try:
-        instant = datetime.fromisoformat((metadata.annotations or {}).get(USED_ANNOTATION, ""))
-    except ValueError:
-        return None
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    return parse_time((metadata.annotations or {}).get(USED_ANNOTATION))

@@ -24,8 +24,7 @@ from allocator.state.preemptors import MAX_PREEMPTORS, Preemptor, Preemptors
 from allocator.state.releases import Releases, waits_for
 from allocator.state.reserved_pods import PodReservation, ReservedPods
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.ledger.holdings import Hold, read_holds
-from drawbridge.ledger.ledger import DeviceID
+from drawbridge.ledger.holdings import DeviceID, read_holds
 from drawbridge.solver.reasons import Reason
 
 _BUSY: Final = f"{MAX_PREEMPTORS} pods preempt already; the pod is tried again"
@@ -89,7 +88,7 @@ class DevicePreemption:
             on_node = [one for one in lower if one.node == fit.name]
             of_node = [one for one in promised if one.node == fit.name]
             used = _devices_of(fit)
-            needed = [one for one in on_node if not used.isdisjoint(map(_device_of, one.holds))]
+            needed = [one for one in on_node if any(h.device_id in used for h in one.holds)]
             woken = [one for one in of_node if not used.isdisjoint(self._promised_to(one))]
             there = replace(only, only=frozenset({fit.name}))
             fitting = self._find_without(there, needed, woken)
@@ -112,7 +111,7 @@ class DevicePreemption:
 
     def _promised_to(self, pod: PodReservation) -> set[DeviceID]:
         reserved = map(self._state.ledger.reservations.get, _claims_of((pod,)))
-        return {_device_of(hold) for each in reserved if each for hold in each.holds}
+        return {hold.device_id for each in reserved if each for hold in each.holds}
 
     def wait(self, pod_uid: str, search: NodeSearch, now: float) -> Reason | None:
         """Return what a pod that fits nowhere waits for, if devices are being released for it."""
@@ -211,14 +210,10 @@ class DevicePreemption:
         )
 
 
-def _device_of(hold: Hold) -> DeviceID:
-    return DeviceID(hold.pool, hold.device)
-
-
 def _devices_of(fitting: FittingNode) -> frozenset[DeviceID]:
     """Return the devices of a solution."""
     allocations = fitting.solution.allocations if fitting.solution else ()
-    return frozenset(_device_of(hold) for each in allocations for hold in read_holds(each))
+    return frozenset(hold.device_id for each in allocations for hold in read_holds(each))
 
 
 def _refuse(priority: int, *, unfinished: bool) -> PreemptReply:

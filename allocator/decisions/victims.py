@@ -16,8 +16,8 @@ from allocator.state.cluster_state import AllocatorState
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger.holdings import Hold, read_holds
-from drawbridge.ledger.ledger import DeviceID, uid_of
+from drawbridge.ledger.holdings import DeviceID, Hold, read_holds
+from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.pool_use import replace_uses, with_devices_held
 from drawbridge.ledger.victims import (
     NodeVictims,
@@ -230,7 +230,7 @@ class VictimSearch:
         )
 
     def _holders(self, hold: Hold) -> Collection[str]:
-        return self._state.ledger.holders(DeviceID(hold.pool, hold.device)).keys()
+        return self._state.ledger.holders(hold.device_id).keys()
 
     def _fitting(
         self,

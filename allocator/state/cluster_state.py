@@ -17,7 +17,8 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
-from drawbridge.ledger.ledger import DeviceID, Ledger, name_of, uid_of
+from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.ledger import Ledger, name_of, uid_of
 from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.pool_use import changed_pools, replace_uses, with_devices_held

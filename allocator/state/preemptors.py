@@ -17,8 +17,8 @@ from allocator.decisions.victims import DeviceVictims
 from allocator.scheduler.protocol import SchedulingPod
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger.holdings import Hold
-from drawbridge.ledger.ledger import DeviceID, uid_of
+from drawbridge.ledger.holdings import DeviceID, Hold
+from drawbridge.ledger.ledger import uid_of
 from drawbridge.solver.world import View
 
 # How long the evictions may take until victims are seen to terminate.
@@ -197,7 +197,7 @@ class Preemptors:
         claims: set[str] = set()
         devices: dict[PoolID, set[str]] = {}
         for pod in self._others(pod_uid, priority):
-            wanted = set(map(_device_of, pod.holds))
+            wanted = {hold.device_id for hold in pod.holds}
             claims.update(uid for uid in pod.pending if wanted.isdisjoint(self._devices_of(uid)))
             for device in wanted.difference(*map(self._devices_of, pod.pending)):
                 devices.setdefault(device.pool, set()).add(device.name)
@@ -210,12 +210,12 @@ class Preemptors:
     # --- parts ---
 
     def _lower_that_lose_devices(self, devices: DeviceVictims, priority: int) -> list[Preemptor]:
-        taken = self._hardware_of(map(_device_of, devices.holds))
+        taken = self._hardware_of(hold.device_id for hold in devices.holds)
         return [
             preemptor
             for preemptor in self.lower_than(priority)
             if not preemptor.pending.isdisjoint(devices.claims)
-            or not taken.isdisjoint(self._hardware_of(map(_device_of, preemptor.holds)))
+            or not taken.isdisjoint(self._hardware_of(hold.device_id for hold in preemptor.holds))
         ]
 
     def _hardware_of(self, devices: Iterable[DeviceID]) -> set[tuple[PoolID, str, str]]:
@@ -240,7 +240,7 @@ class Preemptors:
         holds = (
             each
             for each in preemptor.holds
-            if taken.isdisjoint(self._hardware_of((_device_of(each),)))
+            if taken.isdisjoint(self._hardware_of((each.device_id,)))
         )
         self._state.ledger.keep(preemptor.key, holds)
 
@@ -248,7 +248,7 @@ class Preemptors:
         ledger = self._state.ledger
         record, reserved = ledger.claims.get(claim_uid), ledger.reservations.get(claim_uid)
         holds = (*(record.holds if record else ()), *(reserved.holds if reserved else ()))
-        return frozenset(map(_device_of, holds))
+        return frozenset(hold.device_id for hold in holds)
 
     def _is_held(self, claim_uid: str) -> bool:
         ledger = self._state.ledger
@@ -256,7 +256,3 @@ class Preemptors:
         return claim_uid in ledger.reservations or (
             record is not None and record.allocation is not None
         )
-
-
-def _device_of(hold: Hold) -> DeviceID:
-    return DeviceID(hold.pool, hold.device)

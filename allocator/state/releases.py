@@ -15,8 +15,8 @@ from allocator.decisions.shortlist import NodeSearch, find_nodes
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger.holdings import Hold, read_holds
-from drawbridge.ledger.ledger import ClaimRecord, DeviceID
+from drawbridge.ledger.holdings import DeviceID, Hold, read_holds
+from drawbridge.ledger.ledger import ClaimRecord
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.reasons import Reason
@@ -138,7 +138,7 @@ class Releases:
 
     def _read(self, record: ClaimRecord | None) -> "_Releasing":
         holds = record.holds if record else ()
-        devices = frozenset(DeviceID(each.pool, each.device) for each in holds)
+        devices = frozenset(hold.device_id for hold in holds)
         return _Releasing(record, devices, frozenset(self._state.node_of(d.pool) for d in devices))
 
     def _remove(self, uid: str) -> None:

@@ -37,7 +37,7 @@ from drawbridge.dra.allocation import Consumer
 from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Finding
-from drawbridge.ledger.ledger import DeviceID
+from drawbridge.ledger.holdings import DeviceID
 from drawbridge.names import ALLOCATION_ANNOTATION
 
 _LOG: Final = logging.getLogger("allocator.writes.binding")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from drawbridge.dra.allocation import AllocationResult, ClaimStatus
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger.ledger import DeviceID
+from drawbridge.ledger.holdings import DeviceID
 
 _TRUE = "True"
 

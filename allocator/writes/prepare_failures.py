@@ -13,7 +13,7 @@ import msgspec
 from drawbridge.cluster.cache import CachedObject
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger.ledger import DeviceID
+from drawbridge.ledger.holdings import DeviceID
 
 REASON: Final = "FailedPrepareDynamicResources"
 PENALTY_SECONDS: Final = 60.0

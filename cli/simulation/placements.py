@@ -267,8 +267,7 @@ def _rows(placement: PodPlacement) -> Iterator[tuple[str, ...]]:
 
 
 def _reason(reason: Reason) -> str:
-    nodes = "1 node" if reason.nodes == 1 else f"{reason.nodes} nodes"
-    prefix = f"{nodes}: " if reason.nodes else ""
+    prefix = f"{count_noun(reason.nodes, 'node')}: " if reason.nodes else ""
     example = f" (for example {reason.example})" if reason.example and reason.nodes > 1 else ""
     return f"{prefix}{reason.message}{example} [{reason.code}]"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from drawbridge.agreement.operation_codes import DUAL_NODES
-from drawbridge.dra.counted import list_some
+from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
 
@@ -22,11 +22,10 @@ def describe_dual_nodes(dual_nodes: Iterable[DualNode]) -> Finding | None:
     nodes = [each.node for each in sorted_nodes]
     names = sorted({name for each in sorted_nodes for name in each.names})
     devices = sum(each.devices for each in sorted_nodes)
-    verb, where = (
-        ("advertises", "1 node") if len(nodes) == 1 else ("advertise", f"{len(nodes)} nodes")
-    )
+    verb = "advertises" if len(nodes) == 1 else "advertise"
     return DUAL_NODES.at(
         "status.allocatable",
         f"{list_some(nodes, _MAX_NAMED_NODES, 'node')} {verb} {', '.join(names)} although "
-        f"ResourceSlices have the same devices; idle DRA devices: {devices} on {where}",
+        f"ResourceSlices have the same devices; idle DRA devices: {devices} "
+        f"on {count_noun(len(nodes), 'node')}",
     )

@@ -1,7 +1,7 @@
 """Build ResourceClaimTemplate objects, and compare them with what the API server stored."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from drawbridge.agreement.admission_codes import CLAIM_FIELD_DROPPED, TEMPLATE_REFUSED
@@ -89,3 +89,15 @@ def build_object(
 def format_time(moment: datetime) -> str:
     """Format a time for the annotation that records the last use."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: Value) -> datetime | None:
+    """Parse such a time; None for other text, since any client can write the annotation.
+
+    A time without a zone is in UTC.
+    """
+    try:
+        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)

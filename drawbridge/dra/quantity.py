@@ -278,6 +278,13 @@ def from_json(value: object) -> Quantity:
     raise QuantityError(f"a quantity must be a string or a number, not {type(value).__name__}")
 
 
+def encode_quantity(value: object) -> str:
+    """Encode a quantity for msgspec, which does not know the type."""
+    if isinstance(value, Quantity):
+        return f"{value}"
+    raise TypeError(f"cannot encode {type(value).__name__}")
+
+
 def _is_int64(value: int) -> bool:
     return -INT64_MAX - 1 <= value <= INT64_MAX
 

@@ -4,7 +4,8 @@ An inconsistent ledger is a bug in Drawbridge. Inconsistent claims come from ano
 from collections.abc import Iterator
 from drawbridge.finding import Finding
 from drawbridge.ledger.codes import DEVICE_HELD_TWICE
-from drawbridge.ledger.ledger import DeviceID, Ledger
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.holdings import DeviceID
 from a driver that changed its slices. The audit reports both and changes nothing.
 """
 
@@ -24,8 +25,8 @@ from drawbridge.dra.device import Device
 from drawbridge.dra.inventory import Inventory, PoolID, PublishedPool, find_published_pool
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
-from drawbridge.ledger.holdings import Hold
-from drawbridge.ledger.ledger import ClaimRecord, DeviceID, Ledger
+from drawbridge.ledger.holdings import DeviceID, Hold
+from drawbridge.ledger.ledger import ClaimRecord, Ledger
 from drawbridge.ledger.rule_audit import RuleAudit
 from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.solver.candidates import Candidate, CandidateCache, rule_evaluator
@@ -103,7 +104,7 @@ def find_excessive_marks(record: ClaimRecord, inventory: Inventory) -> Iterator[
         consumed = consumed_counters(device)
         recorded = consumed_counters(Device(hold.device, consumes_counters=hold.marked_draw))
         if any(recorded[key] > consumed.get(key, 0) for key in recorded):
-            name = _device_name(DeviceID(hold.pool, hold.device))
+            name = _device_name(hold.device_id)
             message = (
                 f"claim {record.name}: the mark of {name} records counters that the device does "
                 "not consume, or more of one than it consumes"
@@ -140,9 +141,7 @@ def _check_index(ledger: Ledger) -> Iterator[Finding]:
     sources += ledger.kept.items()
     for uid, held in sources:
         for holding in held:
-            expected.setdefault(DeviceID(holding.pool, holding.device), {}).setdefault(
-                uid, []
-            ).append(holding)
+            expected.setdefault(holding.device_id, {}).setdefault(uid, []).append(holding)
     view = ledger.view()
     for device in sorted({*expected, *ledger.devices()}):
         indexed = {uid: list(held) for uid, held in ledger.holders(device).items()}

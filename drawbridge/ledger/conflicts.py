@@ -16,8 +16,8 @@ from drawbridge.ledger.audit import (
     find_overdrawn_counters,
     is_allocated,
 )
-from drawbridge.ledger.holdings import Hold
-from drawbridge.ledger.ledger import ClaimRecord, DeviceID, Ledger
+from drawbridge.ledger.holdings import DeviceID, Hold
+from drawbridge.ledger.ledger import ClaimRecord, Ledger
 
 _PATH = "status.allocation"
 
@@ -39,7 +39,7 @@ def find_conflicts(ledger: Ledger, inventory: Inventory, claim_uid: str) -> Iter
 
 def _held_by_others(ledger: Ledger, hold: Hold) -> Iterator[Finding]:
     """Compare with the other claims on a device: one whole device, or one share of it."""
-    device = DeviceID(hold.pool, hold.device)
+    device = hold.device_id
     holders = {
         uid: holds for uid, holds in ledger.holders(device).items() if is_allocated(ledger, uid)
     }

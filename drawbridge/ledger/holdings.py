@@ -1,7 +1,7 @@
 """Reads the devices and shares that one claim holds from its allocation."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,13 @@ from drawbridge.ledger.allocation_mark import UNMARKED, Mark, MarkedDevice
 MAX_COUNTERS: Final = 256
 
 
+class DeviceID(NamedTuple):
+    """Identifies a device; sorted by pool."""
+
+    pool: PoolID
+    name: str
+
+
 class Hold(msgspec.Struct, frozen=True):
     """One device or one share of it; `marked_draw` holds the counters recorded in the mark.
 
@@ -29,6 +36,11 @@ class Hold(msgspec.Struct, frozen=True):
     consumed: Amounts = {}
     marked_draw: tuple[CounterUse, ...] = ()
     share: str = ""
+
+    @property
+    def device_id(self) -> DeviceID:
+        """The device."""
+        return DeviceID(self.pool, self.device)
 
 
 def read_holds(

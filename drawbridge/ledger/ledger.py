@@ -19,7 +19,7 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.layered_map import LayeredMap
 from drawbridge.finding import Finding
 from drawbridge.ledger.allocation_mark import UNMARKED, Mark, read_mark
-from drawbridge.ledger.holdings import Hold, read_holds, read_marked_holds
+from drawbridge.ledger.holdings import DeviceID, Hold, read_holds, read_marked_holds
 from drawbridge.ledger.pool_use import replace_uses, updated_use
 from drawbridge.solver.world import UNUSED, View
 
@@ -61,13 +61,6 @@ class ClaimRecord(NamedTuple):
     allocation: Allocation | None
     holds: tuple[Hold, ...]
     unreadable: Finding | None
-
-
-class DeviceID(NamedTuple):
-    """Identifies a device; sorted by pool."""
-
-    pool: PoolID
-    name: str
 
 
 def uid_of(claim: Claim) -> str:
@@ -390,7 +383,7 @@ class Ledger:
         taken: dict[DeviceID, list[bool]] = {}
         for held in new.values():
             for holding in held:
-                taken.setdefault(DeviceID(holding.pool, holding.device), []).append(holding.shared)
+                taken.setdefault(holding.device_id, []).append(holding.shared)
         for device, shared in taken.items():
             for uid, held in self.holders(device).items():
                 shared += [each.shared for each in held if uid not in new]

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from drawbridge.dra.allocation import Consumer
 from drawbridge.dra.claim import CLAIM, Claim
+from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import NodeSelector, Taint
 from drawbridge.dra.nodes import Node, matches_selector, named_nodes, selector_problems
 from drawbridge.dra.taints import EXCLUDING, Toleration, tolerates
@@ -174,8 +175,10 @@ def extended_resource_findings(pod: Pod, cluster: ClusterNodes, about: str) -> t
     for name in extended_resources.requested_names(pod):
         count = sum(name in names for names in cluster.advertised.values())
         if count:
-            where = "1 node" if count == 1 else f"{count} nodes"
-            message = f"a device plugin serves {name} on {where}, so the pod gets no claim for it"
+            message = (
+                f"a device plugin serves {name} on {count_noun(count, 'node')}, so the pod gets no "
+                "claim for it"
+            )
             findings.append(codes.SERVED_BY_PLUGIN.at("spec", message, object=about))
         elif name not in cluster.classes:
             message = f"no node advertises {name}, and no DeviceClass serves it"

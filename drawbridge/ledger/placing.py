@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from drawbridge.dra.allocation import Allocation, with_share_ids
 from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.counted import count_noun
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger import codes, extended_resources, generated_claims, node_fit
 from drawbridge.ledger.claim_references import PodClaims, find_pod_claims
@@ -334,17 +335,14 @@ def _with_extended_claim(
 def _errors_that_stop_pod(errors: int, solutions: int) -> Iterator[Reason]:
     if not errors or not solutions:
         return
-    text = f"an error on {_nodes(errors)} stops the pod, although {_nodes(solutions)} "
-    text += "has a solution" if solutions == 1 else "have a solution"
+    failed, solved = count_noun(errors, "node"), count_noun(solutions, "node")
+    verb = "has" if solutions == 1 else "have"
+    text = f"an error on {failed} stops the pod, although {solved} {verb} a solution"
     yield node_fit.make_reason(codes.NODE_ERROR_STOPS_POD, "nodes", text, nodes=errors)
 
 
 def _is_error(answer: SolverResult) -> bool:
     return isinstance(answer, Failure) and answer.outcome is FailureKind.ERROR
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
 
 
 def _failed(pod: str | None, claims: Iterable[Claim], reasons: tuple[Reason, ...]) -> PodPlacement:

@@ -10,6 +10,7 @@ from typing import Final
 
 from drawbridge.dra import attributes
 from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import Device
 from drawbridge.dra.generations import current_parts
 from drawbridge.dra.inventory import Inventory, Pool, PoolCache, PoolID, is_device_for_node
@@ -171,8 +172,7 @@ def _state(pool: Pool) -> str:
 
 def _state_texts(states: dict[str, int]) -> Iterator[str]:
     for state, number in sorted(states.items()):
-        nodes = "1 node" if number == 1 else f"{number} nodes"
-        yield state if len(states) == 1 else f"{state} (on {nodes})"
+        yield state if len(states) == 1 else f"{state} (on {count_noun(number, 'node')})"
 
 
 def class_table(

@@ -5,7 +5,6 @@ and the use of these pools. The caller passes unchanged pool uses as the same ob
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -14,7 +13,7 @@ from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.inventory import Inventory, Pool, PoolID
 from drawbridge.dra.layered_map import LayeredMap
 from drawbridge.dra.nodes import Node
-from drawbridge.dra.quantity import Quantity
+from drawbridge.dra.quantity import encode_quantity
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.demand import Demand
@@ -132,10 +131,4 @@ def new_demand_results(demand: Demand) -> DemandResults:
     return DemandResults(demand, used)
 
 
-def _plain(value: Any) -> str:  # noqa: ANN401  # any value that msgspec does not know
-    if isinstance(value, Quantity):
-        return f"{value}"
-    raise TypeError(f"cannot encode {type(value).__name__}")
-
-
-_ENCODER = msgspec.json.Encoder(enc_hook=_plain)
+_ENCODER = msgspec.json.Encoder(enc_hook=encode_quantity)

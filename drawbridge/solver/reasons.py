@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Code
 from drawbridge.solver import codes
 from drawbridge.solver.candidates import Candidate
@@ -262,8 +263,6 @@ def merge_reasons(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
 
 def summarize_reasons(reasons: Iterable[Reason]) -> str:
     """Format reasons in one line: `4 nodes: no free gpu device (8 of 8 in use); 1 node: ...`."""
-    parts = []
-    for reason in merge_reasons(reasons):
-        nodes = "1 node" if reason.nodes == 1 else f"{reason.nodes} nodes"
-        parts.append(f"{nodes}: {reason.message}")
-    return "; ".join(parts)
+    return "; ".join(
+        f"{count_noun(reason.nodes, 'node')}: {reason.message}" for reason in merge_reasons(reasons)
+    )

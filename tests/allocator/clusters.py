@@ -22,7 +22,8 @@ from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slice
-from drawbridge.ledger.ledger import DeviceID, Ledger
+from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.names import API_VERSION, RULES_ANNOTATION

@@ -12,7 +12,7 @@ from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import PotentialVictim, PreemptionNode, PreemptRequest
 from drawbridge.dra.allocation import Allocation, to_json
 from drawbridge.ledger.audit import audit
-from drawbridge.ledger.ledger import DeviceID
+from drawbridge.ledger.holdings import DeviceID
 from tests.allocator.clusters import Cluster, claim, gpu_slice, pod
 
 NODES = ("n1", "n2", "n3")

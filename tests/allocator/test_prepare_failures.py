@@ -7,7 +7,7 @@ from allocator.writes.prepare_failures import PrepareEvent, PrepareFailures
 from drawbridge.cluster.cache import CachedObject
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger.ledger import DeviceID
+from drawbridge.ledger.holdings import DeviceID
 
 NOW = 1_700_000_000.0  # 2023-11-14T22:13:20Z
 DEVICE = DeviceID(PoolID("d.io", "p"), "gpu-0")

@@ -1,7 +1,8 @@
 """Short helpers to build a ledger, reserve devices and read the holders."""
 
 from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger.ledger import DeviceID, Ledger, Reservation, ReservationRefusal
+from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 
 P = PoolID(DRIVER, POOL)

@@ -19,7 +19,8 @@ from drawbridge.dra.quantity import parse
 from drawbridge.dra.slices import Slice
 from drawbridge.ledger import codes
 from drawbridge.ledger.audit import audit
-from drawbridge.ledger.ledger import DeviceID, Ledger, Reservation
+from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.ledger import Ledger, Reservation
 from drawbridge.solver.world import UNUSED, View, World, view_of_claims
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 

@@ -18,6 +18,7 @@ from drawbridge.agreement.template_objects import (
     find_dropped_field,
     format_time,
     may_be_dropped,
+    parse_time,
 )
 from drawbridge.api_error import ApiError
 from drawbridge.bounded_cache import BoundedCache
@@ -234,13 +235,7 @@ class TemplateCache:
 
 
 def _read_last_use(stored: Mapping[str, Value]) -> datetime | None:
-    """Read the time of the last use. An invalid annotation counts as missing."""
-    text = get_value(dict(stored), ("metadata", "annotations", USED_ANNOTATION))
-    try:
-        read = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    return read if read is not None and read.tzinfo is not None else None
+    return parse_time(get_value(dict(stored), ("metadata", "annotations", USED_ANNOTATION)))
 
 
 async def _ignore_errors(request: Awaitable[None]) -> None:

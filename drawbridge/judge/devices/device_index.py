@@ -10,7 +10,7 @@ pattern of equal values of the attributes that its constraints compare.
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from drawbridge.dra.attributes import find_attribute, split_name
 from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.inventory import Inventory, Pool, PoolCache, is_device_for_node
 from drawbridge.dra.nodes import Node, NodeSelectorError
-from drawbridge.dra.quantity import Quantity
+from drawbridge.dra.quantity import encode_quantity
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.device_counts import attribute_type
 from drawbridge.names import COMPATIBILITY_ANNOTATION
@@ -120,13 +120,7 @@ def _is_twice(name: str, device: Device, each: Slice) -> bool:
     return domain == each.driver and identifier in device.attributes
 
 
-def _plain(value: Any) -> str:  # noqa: ANN401  # any value that msgspec does not know
-    if isinstance(value, Quantity):
-        return f"{value}"
-    raise TypeError(f"cannot encode {type(value).__name__}")
-
-
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=encode_quantity)
 
 
 class _AlikeNodes(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value
+from drawbridge.dra.counted import count_noun
 from drawbridge.facts.families import Family, known_families, served_names
 from drawbridge.facts.model import Driver, Facts, ResourceFacts
 from drawbridge.finding import Finding
@@ -99,20 +100,19 @@ def report_dual_sources(sources: tuple[DualSource, ...]) -> Iterator[Finding]:
             yield DUAL_DEVICES_HELD.at(
                 where,
                 f"pods may still hold devices of {driver.name} from a device plugin on "
-                f"{_nodes(driver.dual)}; the pod avoids {_these(driver.dual)}",
+                f"{count_noun(driver.dual, 'node')}; the pod avoids {_these(driver.dual)}",
             )
     for name in names:
         if name.dual:
             idle = min(name.devices, name.dual * name.most)
             yield DUAL_ADVERTISED.at(
                 where,
-                f"a device plugin advertises {name.name} on {_nodes(name.dual)} that also "
-                f"{'publishes' if name.dual == 1 else 'publish'} the same devices in "
-                f"ResourceSlices; the pod avoids {_these(name.dual)}, which leaves up to "
-                f"{idle} {'device' if idle == 1 else 'devices'} idle",
+                f"a device plugin advertises {name.name} on {_also_publishing(name.dual)}; the pod "
+                f"avoids {_these(name.dual)}, which leaves up to "
+                f"{count_noun(idle, 'device')} idle",
             )
     if names and not any(each.dual for each in names):
-        plugins = ", ".join(f"{each.name} on {_nodes(each.nodes)}" for each in names)
+        plugins = ", ".join(f"{each.name} on {count_noun(each.nodes, 'node')}" for each in names)
         yield DUAL_NODES_AVOIDED.at(
             where,
             f"a device plugin serves {plugins}; the pod avoids nodes that also publish the devices "
@@ -128,15 +128,15 @@ def report_left(asks: Iterable[Ask], facts: Facts | None) -> Iterator[Finding]:
         if resource and resource.dual:
             yield DUAL_ADVERTISED.at(
                 format_path(ask.users[0].path) if ask.users else "",
-                f"a device plugin advertises {name} on {_nodes(resource.dual)} that also "
-                f"{'publishes' if resource.dual == 1 else 'publish'} the same devices in "
-                "ResourceSlices, so the pod and a claim may get the same device",
+                f"a device plugin advertises {name} on {_also_publishing(resource.dual)}, so the "
+                "pod and a claim may get the same device",
             )
+
+
+def _also_publishing(count: int) -> str:
+    nodes = "1 node that also publishes" if count == 1 else f"{count:,} nodes that also publish"
+    return f"{nodes} the same devices in ResourceSlices"
 
 
 def _these(count: int) -> str:
     return "this node" if count == 1 else "these nodes"
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"

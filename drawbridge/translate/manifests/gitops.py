@@ -14,11 +14,7 @@ from drawbridge.documents.read import read_documents
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
 from drawbridge.translate.manifests.codes import RENDERED_LATER
-from drawbridge.translate.manifests.workloads import (
-    find_other_requests,
-    follow_path,
-    group_kind,
-)
+from drawbridge.translate.manifests.workloads import find_fields, find_other_requests
 
 _KUSTOMIZE: Final = ("patches", "patchesStrategicMerge", "patchesJson6902", "components")
 _ARGO_SOURCE: Final = (
@@ -57,13 +53,9 @@ _IN_PATH: Final = re.compile(
 
 def report_carried(value: Value) -> Iterator[Finding]:
     """Yield a finding for each field of an object with values or patches for other objects."""
-    if not isinstance(value, dict):
-        return
-    kind = group_kind(value)
-    for pattern in _FIELDS.get(kind, ()):
-        for path, carried in follow_path(value, pattern):
-            if carried:
-                yield _report(kind[1], path, carried)
+    for kind, path, carried in find_fields(value, _FIELDS):
+        if carried:
+            yield _report(kind, path, carried)
 
 
 def _report(kind: str, path: Path, carried: Value) -> Finding:

@@ -13,7 +13,7 @@ from drawbridge.dra.counted import list_some
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.misspelt_names import DOMAINS
 from drawbridge.translate.manifests.codes import LEGACY_NAME_USED
-from drawbridge.translate.manifests.workloads import follow_path, group_kind
+from drawbridge.translate.manifests.workloads import find_fields
 
 _POLICY: Final = ("spec",)
 _FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
@@ -35,15 +35,11 @@ _MAX_NAMES: Final = 5  # in a message
 
 def report_named(value: Value) -> Iterator[Finding]:
     """Yield a finding for each field that names devices or node labels of device plugins."""
-    if not isinstance(value, dict):
-        return
-    kind = group_kind(value)
-    for pattern in _FIELDS.get(kind, ()):
-        for path, field in follow_path(value, pattern):
-            names = list(dict.fromkeys(_find_names(field)))
-            if names:
-                listed = list_some(names, _MAX_NAMES, "name")
-                yield LEGACY_NAME_USED.at(format_path(path), f"{kind[1]} names {listed}")
+    for kind, path, field in find_fields(value, _FIELDS):
+        names = list(dict.fromkeys(_find_names(field)))
+        if names:
+            listed = list_some(names, _MAX_NAMES, "name")
+            yield LEGACY_NAME_USED.at(format_path(path), f"{kind} names {listed}")
 
 
 def _find_names(value: Value) -> Iterator[str]:

@@ -169,6 +169,18 @@ def _find_plain_gpus(value: Value, path: Path) -> Iterator[UntranslatedRequest]:
         yield from _find_plain_gpus(child, (*path, key))
 
 
+def find_fields(
+    value: Value, table: Mapping[tuple[str, str], tuple[str, ...]]
+) -> Iterator[tuple[str, Path, Value]]:
+    """Yield the kind of an object with the path and value of each field in the table's row."""
+    if not isinstance(value, dict):
+        return
+    kind = group_kind(value)
+    for pattern in table.get(kind, ()):
+        for path, content in follow_path(value, pattern):
+            yield kind[1], path, content
+
+
 def follow_path(value: Value, pattern: str, path: Path = ()) -> Iterator[tuple[Path, Value]]:
     """Yield the paths that match a pattern and exist, each with its value."""
     if not pattern:

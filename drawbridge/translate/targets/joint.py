@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from drawbridge.dra.attributes import NUMA_NODE, PCIE_ROOT
+from drawbridge.dra.counted import count_noun
 from drawbridge.facts.model import Facts, Neighbourhood, NodeShape
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, JointAllocation, Kind, TopologyScope
@@ -274,10 +275,9 @@ def format_devices(count: int | None, kind: Kind) -> str:
 
 
 def _describe_shape(count: int, nodes: int, other_nodes: int) -> str:
-    parts = "1 group" if count == 1 else f"{count} groups"
-    matching = "1 node" if nodes == 1 else f"{nodes} nodes"
     others = "1 other node has" if other_nodes == 1 else f"{other_nodes} other nodes have"
-    return f"{parts}, as on {matching}; {others} a different shape"
+    groups, alike = count_noun(count, "group"), count_noun(nodes, "node")
+    return f"{groups}, as on {alike}; {others} a different shape"
 
 
 def find_primary(asks: Sequence[Ask]) -> Ask:
