@@ -132,18 +132,21 @@ async def run_configured(
             serve_operations(options.health, options.metrics, readiness.check),
             run_background(settings.run()),
         ):
-            if await _wait_unless_stopped(wait(settings), stop):
+            if await wait_unless_stopped(wait(settings), stop):
                 await serve(StartedProcess(settings, session, stop, readiness))
 
     return await run_process(options, log, start)
 
 
-async def _wait_unless_stopped(coroutine: Coroutine[Any, Any, None], stop: StopSignal) -> bool:
-    """Wait for a coroutine; False if the process stops before."""
-    tasks = [asyncio.create_task(each) for each in (coroutine, stop.wait())]
-    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
-        task.cancel()
+async def wait_unless_stopped(coroutine: Coroutine[Any, Any, None], stop: StopSignal) -> bool:
+    """Wait for a coroutine; False if the process stops before. Neither wait outlives the call."""
+    tasks = [asyncio.create_task(wait) for wait in (coroutine, stop.wait())]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     for task in done:
         task.result()
     return not stop.is_requested

@@ -1,0 +1,61 @@
+"""A process waits for its configuration until it is stopped."""
+
+import asyncio
+
+import pytest
+
+from drawbridge.process.run import StopSignal, wait_unless_stopped
+
+
+async def ends_slowly() -> None:
+    """Wait for ever; the end takes a few steps."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+async def nothing() -> None:
+    """Return at once."""
+
+
+async def fails() -> None:
+    raise ConnectionError
+
+
+def running() -> set[asyncio.Task[None]]:
+    """Return the other tasks of the loop."""
+    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+def test_a_stop_ends_the_wait_and_what_it_started() -> None:
+    async def play() -> None:
+        stop = StopSignal()
+        stop.request()
+        assert not await wait_unless_stopped(ends_slowly(), stop)
+        assert running() == set()
+
+    asyncio.run(play())
+
+
+def test_the_wait_for_a_stop_does_not_outlive_the_wait() -> None:
+    async def play() -> None:
+        assert await wait_unless_stopped(nothing(), StopSignal())
+        assert running() == set()
+        with pytest.raises(ConnectionError):
+            await wait_unless_stopped(fails(), StopSignal())
+        assert running() == set()
+
+    asyncio.run(play())
+
+
+def test_a_cancelled_wait_leaves_nothing_running() -> None:
+    async def play() -> None:
+        wait = asyncio.create_task(wait_unless_stopped(ends_slowly(), StopSignal()))
+        await asyncio.sleep(0)
+        wait.cancel()
+        await asyncio.gather(wait, return_exceptions=True)
+        assert running() == set()
+
+    asyncio.run(play())
