@@ -197,7 +197,8 @@ async def _serve(options: AllocatorOptions, process: StartedProcess) -> None:
     parts = _Parts(options, process.settings, session, caches)
     process.readiness.find_missing = parts.state.find_problems
     with metrics.registered(
-        metrics.CacheCollector(caches.by_resource), metrics.EventCollector(parts.recorder)
+        metrics.CacheCollector(caches.by_resource, process.settings.caches),
+        metrics.EventCollector(parts.recorder),
     ):
         async with (
             run_background(parts.run()),

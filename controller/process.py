@@ -423,7 +423,9 @@ async def _serve(options: ControllerOptions, process: StartedProcess) -> None:
 
     usage = UsageCollector(reconcilers.usage_series(options.metric_devices))
     with metrics.registered(
-        metrics.CacheCollector(caches.by_resource), metrics.EventCollector(recorder), usage
+        metrics.CacheCollector(caches.by_resource, settings.caches),
+        metrics.EventCollector(recorder),
+        usage,
     ):
         async with (
             run_background((recorder.run(), reconcilers.observer.run(), *caches.run())),

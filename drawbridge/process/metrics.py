@@ -301,8 +301,8 @@ class CacheStatistics(Protocol):
 class CacheCollector(Collector):
     """Reads the statistics of the watch caches at scrape time."""
 
-    def __init__(self, caches: Callable[[], Iterable[tuple[str, CacheStatistics]]]) -> None:
-        self._caches = caches
+    def __init__(self, *sources: Callable[[], Iterable[tuple[str, CacheStatistics]]]) -> None:
+        self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
         """Return age, state and restarts by resource."""
@@ -319,7 +319,7 @@ class CacheCollector(Collector):
         restarts = CounterMetricFamily(
             "drawbridge_watch_restarts", "Restarts of a watch.", labels=["resource"]
         )
-        for name, cache in self._caches():
+        for name, cache in (named for source in self._sources for named in source()):
             age.add_metric([name], cache.age())
             synced.add_metric([name], float(cache.synced))
             restarts.add_metric([name], cache.restarts)

@@ -101,6 +101,10 @@ class Settings:
         """Return the watches."""
         return (each.cache.run() for each in self.watched)
 
+    def caches(self) -> Iterable[tuple[str, Cache[ConfigurationConfigMap]]]:
+        """Return the caches with the names that metrics use."""
+        return ((f"configmaps/{each.name}", each.cache) for each in self.watched)
+
     async def wait(self) -> None:
         """Wait until there is a configuration."""
         await self._wait_until_synced()

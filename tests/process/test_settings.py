@@ -37,6 +37,11 @@ async def watching(
             yield settings
 
 
+def synced(name: str) -> float | None:
+    labels = {"resource": f"configmaps/{name}"}
+    return metrics.REGISTRY.get_sample_value("drawbridge_cache_synced", labels)
+
+
 async def changed(settings: Settings) -> None:
     """Wait for the next configuration."""
     received = asyncio.Event()
@@ -50,6 +55,19 @@ async def changed_map(settings: Settings) -> None:
     for watched in settings.watched:
         watched.subscribe(received.set)
     await received.wait()
+
+
+def test_the_watches_are_measured_as_those_of_other_objects(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api, watching(api, tmp_path, offered=True) as settings:
+            with metrics.registered(metrics.CacheCollector(settings.caches)):
+                assert synced(CONFIGURATION_CONFIG_MAP) == 0
+                for watched in settings.watched:
+                    await watched.cache.wait_until_synced()
+                assert synced(CONFIGURATION_CONFIG_MAP) == 1
+                assert synced(CONFIGURATION_IN_USE_CONFIG_MAP) == 1
+
+    asyncio.run(play())
 
 
 def test_without_a_config_map_the_defaults_are_used() -> None:

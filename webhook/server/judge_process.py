@@ -45,7 +45,7 @@ def _make_service(options: ReviewOptions, settings: Settings, session: Session) 
         {f"/judge/{kind}": Endpoint(f"judge-{kind}", handler.review_object) for kind in KINDS},
         find_missing,
         lambda: (thread.run(), *view.caches.run()),
-        (metrics.CacheCollector(view.caches.by_resource),),
+        (metrics.CacheCollector(view.caches.by_resource, settings.caches),),
         _LIMITS,
     )
 

@@ -99,7 +99,7 @@ async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
     certificate = make_certificate(options.certificate, process.session, WEBHOOK_SERVICE)
     webhook = _Webhook(options, process.settings, process.session)
     collectors = (
-        metrics.CacheCollector(webhook.cluster.caches.by_resource),
+        metrics.CacheCollector(webhook.cluster.caches.by_resource, process.settings.caches),
         metrics.AnswerCacheCollector(webhook.answers),
     )
     service = ReviewService(
