@@ -13,7 +13,7 @@ import msgspec
 
 from cli.diagnosis import webhook_trial
 from cli.diagnosis.webhook_trial import WebhookTrial
-from cli.input import live_cluster
+from cli.input import installed_namespace, live_cluster
 from controller.field_probe import (
     FIELD_PROBES,
     interpret_rejection,
@@ -34,7 +34,6 @@ from drawbridge.names import (
     FACTS_CONFIG_MAP,
     JUDGE_CONFIGURATION,
     JUDGE_DEPLOYMENT,
-    NAMESPACE,
     SCHEDULER_DEPLOYMENT,
     SCHEDULER_LEASE,
     WEBHOOK_CONFIGURATION,
@@ -281,9 +280,7 @@ async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
         return await _if_readable(reading, "get", resource)
 
     mutating = await read(resources.MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
-    path = ("webhooks", 0, "clientConfig", "service", "namespace")
-    named = get_value(dict(mutating), path) if isinstance(mutating, dict) else None
-    namespace = named if isinstance(named, str) and named else NAMESPACE
+    namespace = installed_namespace.read(mutating if isinstance(mutating, dict) else None)
     return Installed(
         namespace=namespace,
         mutating=mutating,

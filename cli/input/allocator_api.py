@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from cli.input import codes, live_cluster
+from cli.input import codes, installed_namespace, live_cluster
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.cluster_options import CURRENT
 from drawbridge.api_error import ApiError
@@ -244,13 +244,12 @@ async def _read_registration(session: "Session") -> _Registration:
         if error.code != _FORBIDDEN:
             raise
         registered = None
-    namespace = get_value(registered, ("webhooks", 0, "clientConfig", "service", "namespace"))
     bundle = get_value(registered, ("webhooks", 0, "clientConfig", "caBundle"))
     try:
         authorities = base64.b64decode(bundle if isinstance(bundle, str) else "").decode("ascii")
     except (binascii.Error, UnicodeDecodeError):
         authorities = ""
-    return _Registration(namespace if isinstance(namespace, str) else NAMESPACE, authorities)
+    return _Registration(installed_namespace.read(registered), authorities)
 
 
 # --- the pod --------------------------------------------------------------------------------------

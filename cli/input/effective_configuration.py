@@ -11,26 +11,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from cli import config
-from cli.input import codes, live_cluster
+from cli.input import codes, installed_namespace, live_cluster
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
 from drawbridge.names import (
     CONFIGURATION_CONFIG_MAP,
     CONFIGURATION_IN_USE_CONFIG_MAP,
     CONFIGURATION_KEY,
-    NAMESPACE,
 )
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
 # The names in the manifests of Drawbridge. The namespace is read from the webhook registration.
-WEBHOOK: Final = "drawbridge"
 _FORBIDDEN: Final = 403
 
 
@@ -64,7 +61,7 @@ def _with_findings(
 async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
-    namespace = await find_installed_namespace(session)
+    namespace = await installed_namespace.find(session)
     if not namespace:
         return EffectiveConfiguration(Configuration())
     reason = ""
@@ -100,25 +97,6 @@ def _find_refusal(config_map: object, where: str) -> Iterator[LocatedFinding]:
     if condition is not None and condition.status != "True":
         message = f"the last valid one stays in use: {condition.message}"
         yield LocatedFinding(CONFIGURATION_REJECTED.at("", message), where)
-
-
-async def find_installed_namespace(session: "Session") -> str:
-    """Return the namespace of the Drawbridge installation; empty if there is none."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
-    try:
-        registered = await live_cluster.read_object(session, resources.MUTATING_WEBHOOKS, WEBHOOK)
-    except ApiError as error:
-        if error.code != _FORBIDDEN:
-            raise
-        # Without access to webhook registrations, try the default namespace.
-        return NAMESPACE
-    if registered is None:
-        return ""
-    namespace: Value = get_value(
-        registered, ("webhooks", 0, "clientConfig", "service", "namespace")
-    )
-    return namespace if isinstance(namespace, str) and namespace else NAMESPACE
 
 
 def _use_defaults(reason: str) -> EffectiveConfiguration:

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from cli.input import codes, live_cluster
+from cli.input import codes, installed_namespace, live_cluster
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
@@ -129,8 +129,11 @@ def _read_from_files(by_kind: _ByKind, named: _Named, text: str) -> Subject:
     groups = [each for kind in _GROUP_KINDS for each in by_kind.get(kind, ())]
     if workload is None:
         leases = [each for each in by_kind.get("Lease", ()) if _name(each) == SCHEDULER_LEASE]
-        lease = (*leases, None)[0]
-        return PodObjects(value, claims, templates, events, labelled, lease, pods, groups)
+        lease = next(iter(leases), None)
+        installed_in = NAMESPACE if lease is None else _namespace(lease)
+        return PodObjects(
+            value, claims, templates, events, labelled, lease, installed_in, pods, groups
+        )
     pods_of_workload = list(find_pods(value, workload.kind, pods))
     return WorkloadObjects(
         value, workload.kind, pods_of_workload, claims, templates, events, labelled, groups
@@ -186,13 +189,16 @@ async def _read_pod(
         raise ClusterReadError(codes.POD_UNKNOWN.at("", message))
     claims, templates = referenced_names(pod)
     selector = f"regarding.kind=Pod,regarding.name={name}"
+    untried = is_untried(pod)
+    installed_in = (await installed_namespace.find(session) if untried else "") or NAMESPACE
     return PodObjects(
         pod=pod,
         claims=await _read_existing(session, resources.CLAIMS, claims, namespace),
         templates=await _read_existing(session, resources.TEMPLATES, templates, namespace),
         events=await _read_events(session, namespace, selector, findings),
         namespace=await _read_namespace(session, namespace, findings),
-        lease=await _read_lease(session, findings) if is_untried(pod) else None,
+        lease=await _read_lease(session, installed_in, findings) if untried else None,
+        installed_in=installed_in,
         pods=await _read_members(session, find_group(pod), namespace, findings),
         groups=await _read_group(session, find_group(pod), findings),
     )
@@ -230,13 +236,13 @@ async def _read_group(
     return []
 
 
-async def _read_lease(session: "Session", findings: list[LocatedFinding]) -> Value:
+async def _read_lease(session: "Session", namespace: str, findings: list[LocatedFinding]) -> Value:
     """Read the Lease of our scheduler; empty if it does not exist, None if access is forbidden."""
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
     async def read() -> Value:
         lease = await live_cluster.read_object(
-            session, resources.LEASES, SCHEDULER_LEASE, NAMESPACE
+            session, resources.LEASES, SCHEDULER_LEASE, namespace
         )
         return lease or {}
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cli.input import live_cluster
+from cli.input import installed_namespace, live_cluster
 from cli.input.effective_configuration import (
-    find_installed_namespace,
     read_effective_configuration,
 )
 from cli.input.facts_file import read_facts, read_gates
@@ -162,7 +161,7 @@ def _has_scheduler(options: argparse.Namespace, configuration: Configuration) ->
 async def _read_scheduler(session: "Session") -> bool:
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
-    namespace = await find_installed_namespace(session) or NAMESPACE
+    namespace = await installed_namespace.find(session) or NAMESPACE
     try:
         lease = await live_cluster.read_object(
             session, resources.LEASES, SCHEDULER_LEASE, namespace

@@ -15,6 +15,7 @@ from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
 from drawbridge.names import (
     FACTS_ANNOTATION,
+    NAMESPACE,
     ORIGINAL_ANNOTATION,
     POD_ANNOTATIONS,
     TEMPLATE_PREFIX,
@@ -42,7 +43,8 @@ class PodObjects:
     """A pod, its claims and templates by name, its events, and its namespace if known.
 
     `pods` are those of the namespace, and `groups` the objects of groups, as far as they are known.
-    `lease` is the Lease of Drawbridge's scheduler: empty if there is none, None if unknown.
+    `lease` is the Lease of Drawbridge's scheduler in the namespace `installed_in`: empty if there
+    is none, None if unknown.
     """
 
     pod: Value
@@ -51,6 +53,7 @@ class PodObjects:
     events: Sequence[Value] = ()
     namespace: Value = None
     lease: Value = None
+    installed_in: str = NAMESPACE
     pods: Sequence[Value] = ()
     groups: Sequence[Value] = ()
 
@@ -395,7 +398,7 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
         for finding in gangs.report_gang(pod.gang, objects.pod):
             yield msgspec.structs.replace(finding, object=about)
     if scheduling.is_untried(objects.pod):
-        message = scheduling.describe_untried(objects.lease)
+        message = scheduling.describe_untried(objects.lease, objects.installed_in)
         yield codes.POD_PENDING.at("", message, object=about, remedy=scheduling.REMEDY)
     elif pod.node is None:
         message = "; ".join(_conditions(objects.pod, "PodScheduled"))

@@ -4,7 +4,7 @@ from typing import Final
 
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
-from drawbridge.names import ALLOCATION_ANNOTATION, NAMESPACE, SCHEDULER_LEASE
+from drawbridge.names import ALLOCATION_ANNOTATION, SCHEDULER_LEASE
 from drawbridge.translate.changes.scheduler import DEFAULT, OURS
 from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 
@@ -27,12 +27,12 @@ def is_untried(pod: Value) -> bool:
     )
 
 
-def describe_untried(lease: Value) -> str:
+def describe_untried(lease: Value, namespace: str) -> str:
     """Say why a pod may not have been tried; `lease` is empty if there is none, None if unknown."""
     text = f"the scheduler {OURS} has not tried the pod yet"
     if lease is None:
         return text
-    name = f"Lease {NAMESPACE}/{SCHEDULER_LEASE}"
+    name = f"Lease {namespace}/{SCHEDULER_LEASE}"
     if not lease:
         return f"{text}: its {name} does not exist"
     holder = get_value(lease, ("spec", "holderIdentity"))

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.cli.running import command, on_api
+from tests.cli.test_effective_configuration import registered
 from tests.cli.test_live_cluster import OBJECTS
 from tests.cluster.fake.api import FakeApi
 from tests.tables import read_yaml, read_yaml_documents
@@ -116,7 +117,8 @@ def test_json_and_yaml_output_have_all_fields(tmp_path: Path, form: str) -> None
     }  # fmt: skip
 
 
-def test_a_pod_of_our_scheduler_shows_it_and_its_lease(tmp_path: Path) -> None:
+@pytest.mark.parametrize("installed_in", ["drawbridge-system", "migration"])
+def test_a_pod_of_our_scheduler_shows_it_and_its_lease(tmp_path: Path, installed_in: str) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -126,13 +128,32 @@ def test_a_pod_of_our_scheduler_shows_it_and_its_lease(tmp_path: Path) -> None:
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": "drawbridge-scheduler", "namespace": "drawbridge-system"},
+        "metadata": {"name": "drawbridge-scheduler", "namespace": installed_in},
         "spec": {"holderIdentity": ""},
     }
     code, out, err = command("explain", "team-a/train", "-f", files(tmp_path, [pod, lease]))
     assert code == 1
     assert "  scheduler: drawbridge\n" in out
-    assert "its Lease drawbridge-system/drawbridge-scheduler has no holder" in out + err
+    assert f"its Lease {installed_in}/drawbridge-scheduler has no holder" in out + err
+
+
+def test_the_lease_is_read_where_drawbridge_is_installed(tmp_path: Path) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "train", "namespace": "team-a"},
+        "spec": {"schedulerName": "drawbridge", "containers": [{"name": "main"}]},
+    }
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "drawbridge-scheduler", "namespace": "migration"},
+        "spec": {"holderIdentity": "host-1_0d3f"},
+    }
+    installed = [pod, lease, registered("migration")]
+    code, out, _ = on_api(tmp_path, installed, "explain", "team-a/train")
+    assert code == 1
+    assert "host-1_0d3f holds its Lease migration/drawbridge-scheduler" in out
 
 
 def test_a_missing_pod_exits_with_2(tmp_path: Path) -> None:
