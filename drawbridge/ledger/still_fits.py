@@ -4,7 +4,7 @@ The caller gives the cluster as it is after the migration, and the answer is for
 
     answer = still_fits(
         pods,          # every running pod, translated, each still with the nodeName where it runs
-        nodes,         # without the plugins that nobody needs any longer, and their dual labels
+        nodes,         # `nodes_after(...)`: without the plugins that nobody needs any longer
         schedulers,    # which allocator places a pod, and what it sees: cli's `PodAllocators`
         claims,        # the claims of the cluster, as they are now
         templates,     # those of the cluster and those that the translation adds
@@ -118,6 +118,35 @@ def still_fits(  # noqa: PLR0913  # the parts of a cluster
     in_place = _Placement(cluster, claims, lambda done: progress(done, total))
     anew = _Placement(cluster, released, lambda done: progress(len(pods) + done, total))
     return StillFits(in_place.in_place(), anew.anew())
+
+
+def nodes_after(
+    nodes: Sequence[Node], pods: Iterable[Pod], replaced: Collection[str], dual_label: str
+) -> tuple[Node, ...]:
+    """Return the nodes without plugins for the names `replaced`, where no pod needs them then.
+
+    A plugin stays on a node where a translated pod still requests such a name. Then the devices are
+    offered twice there, and the node keeps or gets the label that keeps translated pods off it.
+    """
+    needed: dict[str, set[str]] = {}
+    for pod in pods:
+        for name in requested_names(pod):
+            if name in replaced:
+                needed.setdefault(pod.spec.node_name, set()).add(name)
+    return tuple(_node_after(each, replaced, dual_label, needed.get(each.name)) for each in nodes)
+
+
+def _node_after(
+    node: Node, replaced: Collection[str], dual_label: str, needed: Collection[str] | None
+) -> Node:
+    served = [name for name in node.allocatable if name in replaced]
+    if needed is not None:
+        return replace(node, labels={**node.labels, dual_label: "true"})
+    if not served and dual_label not in node.labels:
+        return node
+    allocatable = {name: each for name, each in node.allocatable.items() if name not in served}
+    labels = {key: value for key, value in node.labels.items() if key != dual_label}
+    return replace(node, allocatable=allocatable, labels=labels)
 
 
 # --- groups of equal pods ------------------------------------------------------------------------

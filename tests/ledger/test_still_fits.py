@@ -6,6 +6,7 @@ from operator import itemgetter
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
 from drawbridge.dra.classes import DeviceClass, class_reader
@@ -15,7 +16,7 @@ from drawbridge.dra.slices import slice_reader
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
-from drawbridge.ledger.still_fits import Fit, still_fits
+from drawbridge.ledger.still_fits import Fit, nodes_after, still_fits
 from drawbridge.solver.deviations import Allocator
 from tests.tables import YamlValue, load_cases
 
@@ -215,3 +216,19 @@ def test_progress_ends_with_both_placements_of_all_pods() -> None:
     still_fits(cluster.pods, nodes, cluster, (), templates_of(cluster.pods), progress=tell)
     assert told == sorted(told)
     assert told[-1] == (4, 4)
+
+
+def test_a_plugin_goes_where_no_pod_needs_it() -> None:
+    label = "drawbridge.dev/dual"
+    plugin = {"cpu": 4, "plugin": 1, "labels": {label: "true"}}
+    free, needed = node_of("a", plugin), node_of("b", {**plugin, "labels": {}})
+    other = node_of("c", {"cpu": 4})
+    pods = [*pods_of("left", {"node": "b", "cpu": 1, "plugin": 1})]
+    first, second, third = nodes_after((free, needed, other), pods, {PLUGIN}, label)
+    assert (PLUGIN in first.allocatable, label in first.labels) == (False, False)
+    assert (PLUGIN in second.allocatable, second.labels[label]) == (True, "true")
+    assert third is other
+    (asked,) = pods
+    spec = replace(asked.spec, containers=())
+    moved = nodes_after((needed,), [replace(asked, spec=spec)], {PLUGIN}, label)
+    assert PLUGIN not in moved[0].allocatable
