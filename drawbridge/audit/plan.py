@@ -28,7 +28,10 @@ def make_plan(
     while to_move:
         group = min(to_move, key=pods.cost)
         to_move.remove(group)
-        steps.append(_move(group, pods))
+        waiting = _waiting_for_first_nodes(group, pods)
+        steps.append(_move(group, pods, waiting))
+        by_name = {each.namespace: each for each in namespaces}
+        steps += [_enforce(by_name[each], pods, only_waiting=True) for each in waiting]
         pods.retry()
         steps += _enforce_what_fits(pods, namespaces)
     steps += [_enforce(each, pods) for each in namespaces if pods.remains(each)]
@@ -85,10 +88,20 @@ def _goes(namespace: NamespaceAudit) -> bool:
 # --- groups --------------------------------------------------------------------------------------
 
 
-def _move(group: Group, pods: PlannedPods) -> MigrationStep:
+def _waiting_for_first_nodes(group: Group, pods: PlannedPods) -> list[str]:
+    """Return the namespaces whose pods wait for the first nodes of a driver, without claims.
+
+    Admission leaves requests as they are while no node offers the devices to claims.
+    """
+    if pods.is_running(group.driver):
+        return []
+    return [where for where, _ in pods.stranded(group)]
+
+
+def _move(group: Group, pods: PlannedPods, waiting: Sequence[str]) -> MigrationStep:
     """Move the nodes of a group from their plugin to the driver."""
     nodes = pods.movable(group)
-    first = [where for where, _ in pods.stranded(group)]
+    first = [where for where, _ in pods.stranded(group) if where not in waiting]
     pods.enforced |= set(first)
     moved = pods.move(group)
     return MigrationStep(
@@ -98,10 +111,18 @@ def _move(group: Group, pods: PlannedPods) -> MigrationStep:
             *(commands.set_mode([each], Mode.ENFORCE) for each in first),
             *commands.move_nodes(group, nodes),
         ),
-        tuple(_notes(group, nodes, first, moved)),
+        (*_waits(waiting), *_notes(group, nodes, first, moved)),
         pods.expected(),
         commands.move_back(group, nodes),
     )
+
+
+def _waits(waiting: Sequence[str]) -> Iterator[str]:
+    if waiting:
+        yield (
+            f"Pods of {commands.enumerate_names(waiting)} find no room with a plugin on other nodes"
+            " of this kind. They wait for the next step."
+        )
 
 
 def _why(group: Group, moved: Moved) -> str:
@@ -144,10 +165,13 @@ def _enforce_what_fits(
             yield _enforce(each, pods)
 
 
-def _enforce(namespace: NamespaceAudit, pods: PlannedPods) -> MigrationStep:
+def _enforce(
+    namespace: NamespaceAudit, pods: PlannedPods, *, only_waiting: bool = False
+) -> MigrationStep:
     where = namespace.namespace
     already = where in pods.enforced
-    again = [entry for entry, _ in pods.enforce(namespace).entries]
+    moved = pods.enforce(namespace, only_waiting=only_waiting)
+    again = [entry for entry, _ in moved.entries]
     change = () if already else (commands.set_mode([where], Mode.ENFORCE),)
     return MigrationStep(
         f"Start the pods of namespace {where} again" if already else f"Translate namespace {where}",

@@ -50,6 +50,8 @@ class PlannedPods:
         self._plugin_nodes = sum(len(each.nodes) for each in self._by_plugin.values())
         drivers = [each for each in groups if not each.has_plugin and each.now.classes]
         self._driver_nodes = sum(len(each.nodes) for each in drivers)
+        # Admission translates pods for devices that some node has to itself.
+        self._drivers = {name for each in drivers for name in each.now.drivers}
         for group in drivers:
             self._add_devices(group.now.classes, len(group.nodes))
         for where, number, entry in self._entries:
@@ -81,6 +83,10 @@ class PlannedPods:
         """Return the nodes of a group that need not keep their plugin."""
         return [each.name for each in group.nodes if each.name not in self._kept]
 
+    def is_running(self, driver: str) -> bool:
+        """Whether a driver has nodes without a plugin of the same devices."""
+        return driver in self._drivers
+
     # --- node groups -------------------------------------------------------------------------
 
     def stranded(self, group: Group) -> list[tuple[str, int]]:
@@ -88,7 +94,7 @@ class PlannedPods:
         free = {name: Counter(units) for name, units in self._free.items()}
         stranded = Counter[str]()
         for where, _, entry, pods in self._leaving(group):
-            if entry.fate is Fate.TO_TRANSLATE and where not in self.enforced:
+            if entry.fate is Fate.TO_TRANSLATE and not self._is_translated(where, group):
                 room = sum(n for _, n in self._find_room(group, entry, pods, free))
                 stranded[where] += pods - room
         return [(where, number) for where, number in stranded.items() if number]
@@ -102,16 +108,17 @@ class PlannedPods:
     def move(self, group: Group) -> Moved:
         """Move the nodes of a group to their driver, with the pods on them."""
         number_of_nodes = len(self.movable(group))
-        leaving = [*self._leaving(group)]
+        leaving = [(*each, self._is_translated(each[0], group)) for each in self._leaving(group)]
         del self._by_plugin[group.name]
+        self._drivers.add(group.driver)
         self._plugin_nodes -= number_of_nodes
         self._driver_nodes += number_of_nodes
         self._add_devices(group.after.classes, number_of_nodes)
-        for where, number, entry, pods in leaving:
+        for where, number, entry, pods, is_translated in leaving:
             key = where, number
             del self._held[key][group.name]
             self._on_plugins -= pods
-            if entry.fate is Fate.BY_CLASS or where in self.enforced:
+            if entry.fate is Fate.BY_CLASS or is_translated:
                 self._place(key, entry, pods)
                 continue
             for name, room in self._find_room(group, entry, pods, self._free):
@@ -120,7 +127,14 @@ class PlannedPods:
                 pods -= room  # noqa: PLW2901  # the rest
             self._waiting += pods
             self._pending[key] += pods
-        return Moved(tuple((entry, pods) for *_, entry, pods in leaving))
+        return Moved(tuple((entry, pods) for *_, entry, pods, _ in leaving))
+
+    def _is_translated(self, namespace: str, group: Group) -> bool:
+        """Whether the pods of a namespace get claims when they leave a group.
+
+        Admission leaves requests as they are while no node offers the devices to claims.
+        """
+        return namespace in self.enforced and group.driver in self._drivers
 
     def _leaving(self, group: Group) -> Iterator[tuple[str, int, WorkloadAudit, int]]:
         """Yield the entries with pods on a group that do not need its plugin."""
@@ -147,8 +161,8 @@ class PlannedPods:
 
     # --- namespaces --------------------------------------------------------------------------
 
-    def enforce(self, namespace: NamespaceAudit) -> Moved:
-        """Create the pods of a namespace again, with claims."""
+    def enforce(self, namespace: NamespaceAudit, *, only_waiting: bool = False) -> Moved:
+        """Create the pods of a namespace again with claims, or those of workloads that wait."""
         where = namespace.namespace
         self.enforced.add(where)
         again = []
@@ -156,6 +170,8 @@ class PlannedPods:
             key = where, number
             pods = self._without_claims(key)
             if entry.fate is not Fate.TO_TRANSLATE or not pods:
+                continue
+            if only_waiting and not self._pending[key]:
                 continue
             for group, held in self._held.pop(key, Counter()).items():
                 self._on_plugins -= held

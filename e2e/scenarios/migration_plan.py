@@ -254,6 +254,21 @@ class Migration:
                 assert words == ["drawbridge", "audit"], command
                 self.cluster.drawbridge(*words[1:]).check()
             self.stage.wait(f"daemons follow `{command}`", self.follow_daemons, PATIENCE)
+            if DEVICES in command or MODE in command:
+                self.stage.wait("admission knows the devices", self._is_translating, PATIENCE)
+
+    def _is_translating(self) -> bool:
+        """Whether new pods of all enforced namespaces get claims, as a dry run shows."""
+        probe = self.stage.pod_object("probe", limits={LEGACY: "1"})
+        for name in self.namespaces.values():
+            path = f"/api/v1/namespaces/{name}"
+            labels = self.stage.client.get(path)["metadata"]["labels"]
+            if labels.get(MODE) != "enforce":
+                continue
+            tried = self.stage.client.create(f"{path}/pods", probe, dryRun="All")
+            if not tried["spec"].get("resourceClaims"):
+                return False
+        return True
 
     def untouched(self, commands: Sequence[str]) -> set[str]:
         """Return the pods that no command of a step ends: those of other nodes and owners."""

@@ -45,12 +45,18 @@ def facts(folder: Path, *words: str, **options: Any) -> Printed:  # noqa: ANN401
     return on_live(folder, "facts", *words, **options)
 
 
-def on_live(folder: Path, *words: str, version: str = "1.36", forbidden: str = "") -> Printed:
+def on_live(
+    folder: Path,
+    *words: str,
+    version: str = "1.36",
+    forbidden: str = "",
+    more: tuple[dict[str, Any], ...] = (),
+) -> Printed:
     def prepare(api: FakeApi) -> None:
         if forbidden:
             api.fail(403, times=9, part=forbidden)
 
-    return on_api(folder, (*OBJECTS, LABELLED), *words, version=version, prepare=prepare)
+    return on_api(folder, (*OBJECTS, LABELLED, *more), *words, version=version, prepare=prepare)
 
 
 def test_facts_of_a_live_cluster_equal_those_of_its_files(
@@ -98,6 +104,44 @@ def test_a_simulation_in_an_unreadable_cluster_fails(tmp_path: Path) -> None:
     words = ("simulate", "-f", str(LEGACY / "nvidia.yaml"), "--context")
     code, out, _ = on_live(tmp_path, *words, forbidden="resourceslices")
     assert (code, "[ClusterUnreadable]" in out) == (2, True)
+
+
+SMALL = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "small", "labels": {"size": "small"}},
+    "status": {"allocatable": {"cpu": "4", "pods": "110"}},
+}
+
+
+def pod_of(name: str, cpu: str, **spec: object) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [container], **spec},
+        "status": {"phase": "Running" if "nodeName" in spec else "Pending"},
+    }
+
+
+@pytest.mark.parametrize("forbidden", ["", "/pods"])
+def test_a_simulation_counts_the_pods_of_the_cluster_if_they_may_be_read(
+    tmp_path: Path, forbidden: str
+) -> None:
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(yaml.safe_dump(pod_of("new", "2", nodeSelector={"size": "small"})))
+    code, out, _ = on_live(
+        tmp_path,
+        *("simulate", "-f", str(manifest), "--context"),
+        forbidden=forbidden,
+        more=(SMALL, pod_of("there", "3", nodeName="small")),
+    )
+    if forbidden:
+        assert (code, "[PartUnreadable]" in out) == (0, True)
+        assert "It ignores CPU, memory and rules about other pods" in out
+    else:
+        assert (code, "2 of cpu requested, 1 left [InsufficientResources]" in out) == (1, True)
 
 
 def test_nothing_is_translated_for_an_unreadable_cluster(tmp_path: Path) -> None:
