@@ -51,7 +51,7 @@ BOTH = ("nvidia-0.4.1", "nvidia-0.5.0")
 ARGUED = (
     Argued(
         "ConfigRefused",
-        r"sharing\.(mpsConfig|timeSlicingConfig): ",
+        r"sharing\.(mpsConfig|timeSlicingConfig|spacePartitioningConfig): ",
         (*BOTH, "example-0.4.0"),
         "settings of the other strategy: only preparation compares them with the strategy",
     ),
@@ -74,6 +74,7 @@ NEWER = {
         (r"\"VfioDeviceConfig\"|VfioDeviceConfig", "its webhook does not know the kind"),
         (r'unknown field "sharing.mpsConfig.multiUser"', "the field is of release 0.5.0"),
     ),
+    "example-0.4.0": ((r"dra-example-driver\.sigs\.k8s\.io", "the group of a later release"),),
 }
 ASKED = [
     *(Asked(pin, "webhook", gates, NVIDIA) for pin in BOTH for gates in ((), GATES)),
@@ -130,7 +131,7 @@ def is_argued(pin: str, found: Finding) -> bool:
 def difference(asked: Asked, webhook: DriverWebhook, parameters: YamlValue) -> str:
     """Say how the answers differ; empty if they do not, or if the difference is argued."""
     found = found_by_us(asked.driver, parameters)
-    answer = webhook.ask(asked.driver, parameters)
+    answer = webhook.ask(asked.driver, with_defaults(asked.driver, parameters))
     ours = expected(asked, found)
     if ours == answer.verdict or (not ours and answer.verdict != ENDS):
         return ""
@@ -139,6 +140,27 @@ def difference(asked: Asked, webhook: DriverWebhook, parameters: YamlValue) -> s
         return ""
     said = ", ".join(f"{each.code} {each.path} {each.message}" for each in found) or "nothing"
     return f"{parameters}: {answer.verdict} ({answer.message}), we say {ours}: {said}"
+
+
+def with_defaults(driver: str, parameters: YamlValue) -> YamlValue:
+    """Fill in what the example driver does before it validates, and its webhook does not."""
+    if driver != EXAMPLE or parameters.get("kind") != "GpuConfig":
+        return parameters
+    sharing = parameters.get("sharing")
+    if sharing is None:
+        sharing = {"strategy": "TimeSlicing"}
+    if not isinstance(sharing, dict):
+        return parameters
+    defaults = {
+        "TimeSlicing": ("timeSlicingConfig", {"interval": "Default"}),
+        "SpacePartitioning": ("spacePartitioningConfig", {"partitionCount": 1}),
+    }
+    strategy = sharing.get("strategy")
+    if isinstance(strategy, str) and strategy in defaults:
+        name, settings = defaults[strategy]
+        if sharing.get(name) is None:
+            sharing = {**sharing, name: settings}
+    return {**parameters, "sharing": sharing}
 
 
 def all_differences(asked: tuple[Asked, DriverWebhook], every: Iterator[YamlValue]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from drawbridge.dra.decode_errors import describe_value
+from drawbridge.dra.decode_errors import describe_choice, describe_value
 from drawbridge.judge.driver_configs.model import (
     ConfigDriver,
     ConfigFields,
@@ -21,15 +21,16 @@ from drawbridge.judge.driver_configs.model import (
 _PROJECT: Final = "dra-example-driver"
 _COMMITS: Final = ("55084f76", "dc8de8dc", "b99da550", "ed3bea48")
 _TIME_SLICING: Final = "TimeSlicing"
+_INTERVALS: Final = ("Default", "Short", "Medium", "Long")
 _Unsigned = Annotated[int, Meta(ge=0)]
 
 
 class _TimeSlicingConfig(ConfigFields, frozen=True):
-    interval: Literal["Default", "Short", "Medium", "Long"]
+    interval: str | None = None
 
 
 class _SpacePartitioningConfig(ConfigFields, frozen=True):
-    partition_count: int = 0
+    partition_count: int | None = None
 
 
 class _Sharing(ConfigFields, frozen=True):
@@ -66,9 +67,24 @@ def _refused_settings(config: _GpuConfig) -> Iterator[ConfigProblem]:
         if value is not None and sharing.strategy != strategy:
             message = f"{name} must not be set with strategy {sharing.strategy}"
             yield ConfigProblem(f"sharing.{name}", message)
-    partitions = sharing.space_partitioning_config
-    if partitions is not None and partitions.partition_count < 0:
-        message = f"partitionCount is {partitions.partition_count}, must be 0 or more"
+    # With the other strategy, the settings are refused as a whole.
+    if sharing.strategy == _TIME_SLICING:
+        yield from _refused_interval(sharing.time_slicing_config)
+    else:
+        yield from _refused_count(sharing.space_partitioning_config)
+
+
+def _refused_interval(settings: _TimeSlicingConfig | None) -> Iterator[ConfigProblem]:
+    # The driver replaces missing settings by its default, but not a missing interval.
+    if settings is not None and settings.interval not in _INTERVALS:
+        message = f"interval {describe_choice(settings.interval, _INTERVALS)}"
+        yield ConfigProblem("sharing.timeSlicingConfig.interval", message)
+
+
+def _refused_count(settings: _SpacePartitioningConfig | None) -> Iterator[ConfigProblem]:
+    count = settings.partition_count if settings is not None else None
+    if count is not None and count < 0:
+        message = f"partitionCount is {count}, must be 0 or more"
         yield ConfigProblem("sharing.spacePartitioningConfig.partitionCount", message)
 
 
