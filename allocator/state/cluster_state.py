@@ -13,7 +13,12 @@ from allocator.state.pod_records import PodRecords
 from drawbridge.agreement.owned_pools import find_local_pool
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.classes import DeviceClass
-from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.inventory import (
+    PoolID,
+    PublishedPool,
+    build_inventory,
+    find_published_pool,
+)
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
@@ -29,6 +34,8 @@ FindNode: TypeAlias = Callable[[str], Node | None]
 # Whether the allocator owns a pool with these slices.
 OwnsPool: TypeAlias = Callable[[PoolID, Collection[Slice], FindNode], bool]
 MAX_PENALTIES: Final = 1024
+# Of a pool that is not owned, and is read again at each change of a claim that has its devices.
+MAX_SLICES: Final = 32
 
 
 class ChangeLog:
@@ -251,6 +258,18 @@ class AllocatorState:
     def nodes_with_pools(self) -> Sequence[str]:
         """The nodes that can have owned devices, in a stable order."""
         return self._names if not self._owned_on.get(None) else sorted(self.planner.nodes)
+
+    def find_pool(self, pool: PoolID) -> PublishedPool | None:
+        """Return a pool as it is published, owned or not.
+
+        None while it is incomplete, and for a pool of others that is larger than a node's.
+        """
+        if pool in self._owned:
+            return find_published_pool(self.planner.world().inventory, pool)
+        slices = self._slices.get(pool, {})
+        if len(slices) > MAX_SLICES:
+            return None
+        return find_published_pool(build_inventory(slices.values()), pool)
 
     def node_of(self, pool: PoolID) -> str | None:
         """Return the node of an owned pool."""

@@ -272,10 +272,9 @@ class LiveState:
         record = state.ledger.claims.get(uid)
         if record is None:
             return
-        inventory = state.planner.world().inventory
-        for finding in find_conflicts(state.ledger, inventory, uid):
+        for finding in find_conflicts(state.ledger, state.find_pool, uid):
             self._report(finding, claim)
-        for finding in find_excessive_marks(record, inventory):
+        for finding in find_excessive_marks(record, state.planner.world().inventory):
             self._report(finding, claim)
 
     # --- the current decisions, for the writes ---

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from allocator.state.cluster_state import AllocatorState, FindNode
+from allocator.state.cluster_state import MAX_SLICES, AllocatorState, FindNode
 from allocator.state.live_state import make_pool_filter
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
@@ -61,6 +61,20 @@ def test_a_pool_counts_while_it_is_owned_whatever_comes_first() -> None:
         assert published(state) == ["n1-gpu"]
         state.apply(OWNED, None)
         assert published(state) == []
+
+
+def test_a_pool_is_found_whoever_owns_it_up_to_the_size_of_a_node() -> None:
+    for node in (OWNED, OTHER):
+        state = labelled()
+        state.apply(None, node)
+        state.apply(None, gpu_slice("n1", 2))
+        pool = state.find_pool(PoolID(DRIVER, "n1"))
+        assert pool
+        assert len(pool.devices) == 2
+        assert state.find_pool(PoolID(DRIVER, "n2")) is None
+    for number in range(MAX_SLICES):
+        state.apply(None, replace(gpu_slice("n1", 1), name=f"n1-{number}"))
+    assert state.find_pool(PoolID(DRIVER, "n1")) is None
 
 
 def test_a_slice_that_moves_to_another_pool_leaves_the_first() -> None:

@@ -1,12 +1,14 @@
 """Tests of the conflicts of one claim: what another writer allocated, and no driver may refuse."""
 
+from functools import partial
+
 import pytest
 from msgspec.structs import replace
 
 from drawbridge.dra.allocation import ClaimStatus
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement
-from drawbridge.dra.inventory import build_inventory
+from drawbridge.dra.inventory import build_inventory, find_published_pool
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.ledger.conflicts import find_conflicts
 from drawbridge.ledger.ledger import Ledger
@@ -41,6 +43,7 @@ def of_node(node: str) -> list[Slice]:
 
 
 INVENTORY = build_inventory([*of_node("a"), *of_node("b")])
+find_pool = partial(find_published_pool, INVENTORY)
 
 
 def on_node(name: str, uid: str, *results: str) -> Claim:
@@ -54,7 +57,7 @@ def conflicts(*held: str, node: str = "a") -> list[tuple[str, str]]:
     ledger = Ledger()
     for number, results in enumerate(held):
         ledger.observe(on_node(node, f"{number}", *results.split()))
-    found = find_conflicts(ledger, INVENTORY, f"{len(held) - 1}")
+    found = find_conflicts(ledger, find_pool, f"{len(held) - 1}")
     return [(each.code, each.message) for each in found]
 
 
@@ -96,4 +99,4 @@ def test_a_claim_without_an_allocation_has_no_conflicts() -> None:
     ledger = Ledger()
     ledger.observe(on_node("a", "0", "a/plain"))
     ledger.observe(claim("1", 1))
-    assert not [*find_conflicts(ledger, INVENTORY, "1"), *find_conflicts(ledger, INVENTORY, "2")]
+    assert not [*find_conflicts(ledger, find_pool, "1"), *find_conflicts(ledger, find_pool, "2")]
