@@ -2,8 +2,9 @@
 
     python -m e2e [smoke|full|compat|chaos|node|drivers|timings|rates|list] [-k PART]
         [--kubernetes VERSION] [--image]
+    python -m e2e drivers --binary PATH [--arguments TEXT]
     python -m e2e soak [--minutes N] [--seed S] [--nodes N]
-    python -m e2e play [--nodes simulated|real] [--bridge]
+    python -m e2e play [--nodes simulated|real|drivers] [--bridge]
 
 Without an argument the suite is taken from the environment variable SUITE, else it is `smoke`.
 """
@@ -12,13 +13,16 @@ import argparse
 import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
 from e2e.installed.installation import image_options
-from e2e.play import REAL, SIMULATED, play
+from e2e.play import KINDS, SIMULATED, play
 from e2e.rates import rates
 from e2e.realnodes.suite import run_node_suite
 from e2e.runner import print_line, run_suite, summary
+from e2e.scenarios.drivers_binary import ARGUMENTS, BINARY
+from e2e.scenarios.drivers_binary import SUITE as BINARY_SUITE
 from e2e.scenarios.registry import RIGS, SUITES, VERSIONS, all_scenarios
 from e2e.soak.run import soak
 from e2e.soak.settings import SoakSettings
@@ -28,6 +32,14 @@ from e2e.timings import timings
 def _end(number: int, _frame: FrameType | None) -> None:
     # The exception ends the control planes.
     raise SystemExit(128 + number)
+
+
+def _run_on_real_nodes(arguments: argparse.Namespace) -> int:
+    if not arguments.binary:
+        return run_node_suite(arguments.what, arguments.part)
+    binary = str(Path(arguments.binary).absolute())
+    os.environ |= {BINARY: binary, ARGUMENTS: arguments.arguments}
+    return run_node_suite(BINARY_SUITE, "")
 
 
 def main() -> int:
@@ -45,11 +57,13 @@ def main() -> int:
     defaults = SoakSettings()
     parser.add_argument("--minutes", type=float, default=defaults.minutes, help="of a soak")
     parser.add_argument("--seed", type=int, default=defaults.seed, help="of a soak")
-    parser.add_argument("--nodes", help="of a soak: how many; of play: simulated or real")
+    parser.add_argument("--nodes", help="of a soak: how many; of play: which")
     parser.add_argument("--bridge", action="store_true", help="play with bridge placement")
     parser.add_argument(
         "--pods-per-gpu", type=float, default=defaults.pods_per_gpu, help="of a soak"
     )
+    parser.add_argument("--binary", help="drivers: run this program of a driver, write a report")
+    parser.add_argument("--arguments", default="", help="its arguments; {node} is its node's name")
     arguments = parser.parse_args()
     if arguments.image:  # for any scenario; those of e2e.scenarios.image always do
         RIGS["installed"] = image_options
@@ -68,11 +82,11 @@ def main() -> int:
         return 0 if soak(settings, print_line) else 1
     if arguments.what == "play":
         kind = arguments.nodes or SIMULATED
-        if kind not in (SIMULATED, REAL):
-            parser.error(f"--nodes of play must be {SIMULATED} or {REAL}, not {kind}")
+        if kind not in KINDS:
+            parser.error(f"--nodes of play must be one of {', '.join(KINDS)}, not {kind}")
         return play(kind, bridge=arguments.bridge)
     if arguments.what in ("node", "drivers"):
-        return run_node_suite(arguments.what, arguments.part)
+        return _run_on_real_nodes(arguments)
     counts = run_suite(arguments.what, arguments.part, arguments.kubernetes)
     print_line(summary(counts))
     return 1 if counts["failed"] else 0

@@ -1,7 +1,8 @@
 """Starts a cluster to play with, installs Drawbridge, and stays until Ctrl-C or SIGTERM.
 
 Nodes are simulated and the processes of Drawbridge run on this machine, or with `real` everything
-runs in pods on real kubelets. Everything ends with this process.
+runs in pods on real kubelets. With `drivers` NVIDIA's own programs run on these. Everything ends
+with this process.
 """
 
 import contextlib
@@ -22,6 +23,10 @@ from e2e.controlplane.build import DEFAULT, NoGoError, binaries
 from e2e.controlplane.client import ApiError
 from e2e.controlplane.plane import ControlPlane
 from e2e.controlplane.processes import StartError
+from e2e.drivers import driver_root, nvml
+from e2e.drivers.build import build as build_drivers
+from e2e.drivers.nvidia import GPUS, NEWEST, PLUGIN_PIN, device_plugin
+from e2e.drivers.stage import DriverStage
 from e2e.installed.installation import CONTROLLER, Installation
 from e2e.installed.judge import NAME as JUDGE
 from e2e.installed.judge import judged
@@ -40,7 +45,7 @@ from e2e.runner import create_classes, print_line
 from e2e.scenarios.registry import RIGS
 from e2e.scenarios.stage import Stage
 
-SIMULATED, REAL = "simulated", "real"
+SIMULATED, REAL, PROGRAMS = KINDS = ("simulated", "real", "drivers")
 SHAPE, PLUGIN = "lab-2g2n", "nvidia.com/gpu"
 # Each has one class of its name.
 DRIVERS: Mapping[str, str | None] = {"gpu.nvidia.com": "full", "dra.net": None}
@@ -55,14 +60,14 @@ def play(nodes: str, *, bridge: bool) -> int:
         if nodes == SIMULATED:
             _play_simulated(bridge=bridge)
         elif RUN in os.environ:
-            _play_real(bridge=bridge)
+            _play_real(nodes, bridge=bridge)
         elif reason := lacking():
             print_line(f"real nodes cannot run here: {reason}")
             return 1
         else:
-            _build(bridge=bridge)
+            _build(nodes, bridge=bridge)
             words = ["--bridge"] * bridge
-            command = [sys.executable, "-m", "e2e", "play", f"--nodes={REAL}", *words]
+            command = [sys.executable, "-m", "e2e", "play", f"--nodes={nodes}", *words]
             return run_inside(command, print_line)
     except (NoGoError, NoProgramsError, StartError, CalledProcessError) as problem:
         print_line(f"the cluster cannot be started: {problem}")
@@ -137,23 +142,31 @@ class JudgedInstallation(PodInstallation):
         path.write_text(f"{text}\ncomponents: [../../components/judge]\n", encoding="utf-8")
 
 
-def _build(*, bridge: bool) -> list[tuple[Path, str]]:
+def _build(nodes: str, *, bridge: bool) -> list[tuple[Path, str]]:
     """Build everything while there is a network; return the archives of the images."""
     binaries(DEFAULT)
     programs(DEFAULT)
+    if nodes == PROGRAMS:
+        nvml.library()
+        build_drivers(NEWEST, PLUGIN_PIN)
     archives = [(image_archive(), NEXT)]
     return [*archives, (scheduler_archive(), NEXT)] if bridge else archives
 
 
-def _play_real(*, bridge: bool) -> None:
+def _play_real(nodes: str, *, bridge: bool) -> None:
     began, run = time.monotonic(), Path(os.environ[RUN])
     mount_run(run)
     built = programs(DEFAULT)
-    seed = seeded(built, _build(bridge=bridge))
+    seed = seeded(built, _build(nodes, bridge=bridge))
     with NodeRig(DEFAULT, NAMES, built, seed) as rig:
         create_classes(rig.plane.admin, DRIVERS)
-        with RealFleet(rig) as fleet:
-            fleet.add_all(plans(bridge=False))
+        with RealFleet(rig) as fleet, contextlib.ExitStack() as stack:
+            if nodes == PROGRAMS:
+                stage = DriverStage("play", DEFAULT, fleet)
+                stack.callback(stage.clean_up)
+                _start_programs(stage)
+            else:
+                fleet.add_all(plans(bridge=False))
             cluster = BridgeInstallation(rig, NAMES[0]) if bridge else JudgedInstallation(rig)
             cluster.install()
             rig.wait("Drawbridge is ready", cluster.rolled_out)
@@ -164,6 +177,17 @@ def _play_real(*, bridge: bool) -> None:
                 f"env KUBECONFIG={own['KUBECONFIG']} PATH={shlex.quote(own['PATH'])} bash"
             )
             _stay(began, shell, lambda: None)
+
+
+def _start_programs(stage: DriverStage) -> None:
+    """Start NVIDIA's driver on two nodes, and its device plugin on the third."""
+    first, second, third = NAMES
+    for name in (first, second):
+        stage.node(name, SHAPE, {GPUS: DRIVERS[GPUS]})
+    machine = stage.node(third, SHAPE)
+    root = driver_root.lay_out(stage.fleet.real_node(third), machine)
+    stage.enter(device_plugin(stage, machine, root))
+    stage.fleet.wait_allocatable(third, PLUGIN, len(machine.gpus))
 
 
 # --- the person ----------------------------------------------------------------------------------

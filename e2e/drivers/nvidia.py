@@ -7,6 +7,7 @@ code: what they publish, how they prepare, and what they write for the container
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from e2e.controlplane.client import JSON
 from e2e.drivers import driver_root
@@ -57,9 +58,17 @@ class NvidiaDriver(DriverProgram):
             driver_root.lay_out(self.node, self.machine, made, mig)
         super().start()
 
+    @property
+    def _checkpoint(self) -> Path:
+        return self.node.path("kubelet", "plugins", GPUS, "checkpoint.json")
+
+    def forget(self) -> None:
+        """Remove its checkpoint, as an administrator may while it does not run."""
+        self._checkpoint.unlink()
+
     def prepared(self) -> Mapping[str, JSON]:
         """Return the claims in its checkpoint by UID."""
-        path = self.node.path("kubelet", "plugins", GPUS, "checkpoint.json")
+        path = self._checkpoint
         checkpoint = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         found: Mapping[str, JSON] = (checkpoint.get("v2") or {}).get("preparedClaims") or {}
         return found

@@ -41,8 +41,7 @@ from e2e.runner import (
 )
 from e2e.scenarios.registry import Scenario
 
-# Its scenarios need programs by the names of their pins.
-DRIVERS = "drivers"
+SUITE = "node"
 NAMES = ("a", "b", "c")
 
 
@@ -57,7 +56,7 @@ def run_node_suite(suite: str, part: str) -> int:
             print_line(f"SKIP  {DEFAULT}  {one.name}: {reason}")
         print_line(f"0 passed, 0 failed, {len(chosen)} skipped")
         return 0
-    command = [sys.executable, "-m", "e2e", suite, "-k", part]
+    command = [sys.executable, "-m", "e2e", *sys.argv[1:]]
     return run_inside(command, print_line)
 
 
@@ -105,7 +104,7 @@ def _play(suite: str, part: str) -> int:
             print_line(f"      {DEFAULT}  {len(NAMES)} nodes ready: {times}")
             create_classes(rig.plane.admin)
             with RealFleet(rig, seed=device_order()) as fleet:
-                make = DriverStage if suite == DRIVERS else RealStage
+                make = RealStage if suite == SUITE else DriverStage
                 counts = play_all(
                     chosen, DEFAULT, rig.plane, lambda one: make(one.name, DEFAULT, fleet)
                 )

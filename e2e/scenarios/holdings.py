@@ -115,9 +115,9 @@ def _all_containers(pod: JSON) -> list[JSON]:
 def claims(pod: JSON) -> dict[str, str]:
     """Map the pod's own names of its claims to theirs; the scheduler's own claim has none."""
     status = pod.get("status", {})
+    named = (*pod["spec"].get("resourceClaims", ()), *status.get("resourceClaimStatuses", ()))
     made = {
-        entry["name"]: entry["resourceClaimName"]
-        for entry in status.get("resourceClaimStatuses", ())
+        entry["name"]: entry["resourceClaimName"] for entry in named if "resourceClaimName" in entry
     }
     special = status.get("extendedResourceClaimStatus")
     return made | ({"": special["resourceClaimName"]} if special else {})

@@ -40,7 +40,7 @@ def the_allocator_in_its_pod_gives_containers_their_devices(stage: Stage) -> Non
     label = {"metadata": {"labels": {MODE: "enforce"}}}
     nodes.client.patch(f"/api/v1/namespaces/{nodes.namespace}", label)
     nodes.wait("the webhooks decide by the facts", cluster.decided, DECIDED_SECONDS)
-    leader = _wait_leader(nodes, cluster, "")
+    leader = wait_leader(nodes, cluster, "")
     for pod in cluster.pods("scheduler"):
         for program in PROGRAMS:
             check_rights(nodes, pod, program)
@@ -48,13 +48,13 @@ def the_allocator_in_its_pod_gives_containers_their_devices(stage: Stage) -> Non
     _kill_allocator(nodes, leader)
     _check_devices(nodes, "second", owned)
     nodes.client.delete(f"{PODS}/{leader}", grace=None)
-    _wait_leader(nodes, cluster, leader)
+    wait_leader(nodes, cluster, leader)
     _check_waiting(nodes)
     nodes.wait("the deleted pod is replaced", cluster.rolled_out, READY_SECONDS)
     _check_removal(nodes, cluster, owned)
 
 
-def _wait_leader(nodes: RealStage, cluster: BridgeInstallation, before: str) -> str:
+def wait_leader(nodes: RealStage, cluster: BridgeInstallation, before: str) -> str:
     """Wait until another pod leads than before, and return its name."""
 
     def found() -> str:

@@ -1,0 +1,81 @@
+"""Scenarios with the example driver, and with the drivers for processors and network interfaces."""
+
+from e2e.drivers.others import (
+    CPU,
+    CPU_PIN,
+    EXAMPLE,
+    EXAMPLE_PIN,
+    NET,
+    NET_PIN,
+    cpu_driver,
+    example_driver,
+    net_driver,
+)
+from e2e.drivers.stage import DriverStage, with_drivers
+from e2e.scenarios import forged
+from e2e.scenarios.objects import RESOURCE, claim_spec, device_class, request
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+
+SHAPE = "lab-2g2n"
+
+
+def define_class(nodes: DriverStage, driver: str) -> None:
+    """Create the class that a driver's chart installs."""
+    body = device_class(driver, f"device.driver == '{driver}'")
+    nodes.cluster_object(f"{RESOURCE}/deviceclasses", body)
+
+
+@scenario("drivers", rig="nodes", needs=(EXAMPLE_PIN,))
+def the_example_driver_prepares_a_device_of_another_claim(stage: Stage) -> None:
+    """A container has a variable for each device; what another claim has runs too."""
+    nodes = with_drivers(stage)
+    machine = nodes.node("a", SHAPE)
+    define_class(nodes, EXAMPLE)
+    example_driver(nodes, machine)
+    nodes.claim("two", claim_spec(request("gpu", EXAMPLE, count=2)))
+    nodes.pod("two", claims={"gpu": "two"})
+    nodes.wait_running("two")
+    names = {one["device"] for one in nodes.allocated("two")}
+    told = {line for line in nodes.lines("two") if line.startswith("GPU_DEVICE_")}
+    numbers = {name.rpartition("-")[2] for name in names}
+    assert {f"GPU_DEVICE_{number}=gpu-{number}" for number in numbers} <= told, told
+    taken = forged.device(EXAMPLE, machine.name, min(names))
+    forged.play(nodes, "thief", forged.Forgery(machine.name, (taken,)))
+    nodes.wait_running("thief")
+
+
+@scenario("drivers", rig="nodes", needs=(CPU_PIN,))
+def the_driver_for_processors_sets_the_cpuset_and_refuses_another_claim(stage: Stage) -> None:
+    """The container runs on the processor of its claim; nobody else gets that processor."""
+    nodes = with_drivers(stage)
+    machine = nodes.node("a", SHAPE)
+    define_class(nodes, CPU)
+    driver = cpu_driver(nodes, machine)
+    nodes.claim("one", claim_spec(request("cpu", CPU)))
+    nodes.pod("one", claims={"cpu": "one"})
+    nodes.wait_running("one")
+    (taken,) = nodes.allocated("one")
+    attributes = next(one for one in driver.devices() if one["name"] == taken["device"])[
+        "attributes"
+    ]
+    wanted = attributes["dra.cpu/cpuID"]["int"] if "dra.cpu/cpuID" in attributes else None
+    wanted = attributes["cpuID"]["int"] if wanted is None else wanted
+    assert f"Cpus_allowed_list:\t{wanted}" in nodes.lines("one")
+    device = forged.device(CPU, machine.name, taken["device"])
+    forged.play(nodes, "thief", forged.Forgery(machine.name, (device,)))
+    assert "overlapping device assignment" in nodes.refusal("thief")
+
+
+@scenario("drivers", rig="nodes", needs=(NET_PIN,))
+def the_driver_for_network_interfaces_publishes_what_the_node_has(stage: Stage) -> None:
+    """Without hardware it publishes the node's own interfaces, none of them with RDMA."""
+    nodes = with_drivers(stage)
+    machine = nodes.node("a", SHAPE)
+    driver = net_driver(nodes, machine)
+    found = driver.devices()
+    assert found, driver.log()[-2000:]
+    for one in found:
+        rdma = one["attributes"].get("dra.net/rdma", one["attributes"].get("rdma", {}))
+        assert not rdma.get("bool", False), one
+    assert {each["spec"]["driver"] for each in driver.slices()} == {NET}

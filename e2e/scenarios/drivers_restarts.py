@@ -1,0 +1,77 @@
+"""Scenarios with NVIDIA's own driver: driver, kubelet and node end under a pod and start again."""
+
+from e2e.controlplane.client import JSON
+from e2e.drivers.nvidia import GPUS, NEWEST
+from e2e.drivers.nvml import Partition
+from e2e.drivers.stage import with_drivers
+from e2e.scenarios.objects import claim_spec, request
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
+
+SECONDS = 90.0
+
+
+@scenario("drivers", rig="nodes", needs=(NEWEST,))
+def a_claim_outlives_nvidias_driver_and_the_kubelet(stage: Stage) -> None:
+    """Further pods of a prepared claim run without the driver; a new claim waits for it."""
+    nodes = with_drivers(stage)
+    node = nodes.node("a", "dgx-a100", {GPUS: "full"}).name
+    driver = nodes.drivers[node]
+    nodes.claim("kept", claim_spec(request("gpu", GPUS, count=2)))
+    nodes.pod("first", claims={"gpu": "kept"})
+    nodes.wait_running("first")
+    had = nodes.check_devices("first")
+    generations = [one["spec"]["pool"]["generation"] for one in driver.slices()]
+    driver.kill()
+    nodes.pod("second", claims={"gpu": "kept"})
+    nodes.wait("the second pod runs", lambda: _runs(nodes.get_pod("second")), SECONDS)
+    nodes.claim("new", claim_spec(request("gpu", GPUS)))
+    nodes.pod("waits", claims={"gpu": "new"})
+    assert nodes.refusal("waits").startswith("FailedPrepareDynamicResources")
+    driver.start()
+    nodes.wait("the other pod runs", lambda: _runs(nodes.get_pod("waits")), SECONDS)
+    assert nodes.check_devices("second") == had
+    nodes.check_devices("waits")
+    # A restart changes the order of devices in the slice, and not its generation.
+    driver.wait_published()
+    assert [one["spec"]["pool"]["generation"] for one in driver.slices()] == generations
+    nodes.fleet.real_node(node).restart_kubelet()
+    nodes.pod("third", claims={"gpu": "kept"})
+    nodes.wait("the third pod runs", lambda: _runs(nodes.get_pod("third")), SECONDS)
+    assert nodes.check_devices("third") == had
+    for name in ("first", "second", "waits", "third"):
+        nodes.delete_pod(name)
+    nodes.wait_unprepared(node)
+
+
+@scenario("drivers", rig="nodes", needs=(NEWEST,))
+def pods_have_their_gpus_again_after_their_node_started_anew(stage: Stage) -> None:
+    """The driver drops what it prepared before the boot, and prepares the claims again."""
+    nodes = with_drivers(stage)
+    node = nodes.node("a", "lab-2g2n", {GPUS: "static-mig"}).name
+    driver = nodes.drivers[node]
+    assert driver.settings.partitions[0] == Partition(0, "1g.5gb", 0)
+    nodes.template("both", claim_spec(request("gpu", GPUS), request("part", "mig.nvidia.com")))
+    nodes.pod("train", templates={"gpu": "both"}, tolerations=[{"operator": "Exists"}])
+    nodes.wait_running("train")
+    had = nodes.check_devices("train")
+    nodes.fleet.kill_node(node)
+    nodes.wait("the node is not ready", lambda: not nodes.rig.ready(node), SECONDS)
+    nodes.fleet.real_node(node).start()
+    driver.start()
+    nodes.wait("the node is ready", lambda: nodes.rig.ready(node), SECONDS)
+    driver.wait_published()
+    nodes.wait("its container started again", lambda: _restarts(nodes.get_pod("train")), SECONDS)
+    assert nodes.check_devices("train") == had
+    assert "Invalidating checkpoint" in driver.log()
+    nodes.delete_pod("train")
+    nodes.wait_unprepared(node)
+
+
+def _runs(pod: JSON) -> bool:
+    return bool(pod["status"].get("phase") == "Running")
+
+
+def _restarts(pod: JSON) -> bool:
+    found = pod["status"].get("containerStatuses", ())
+    return any(one["restartCount"] and "running" in one["state"] for one in found)
