@@ -54,6 +54,8 @@ def net_driver(stage: RealStage, machine: Machine) -> DriverProgram:
         f"--hostname-override={machine.name}",
         "--bind-address=127.0.0.1:19177",
         "--cloud-provider-hint=NONE",
+        # Its default leaves out virtual interfaces, and there are no others.
+        "--filter=true",
         f"-v={LOG_LEVEL}",
     )
     return _start(stage, machine, ProgramPlan("net", NET, "net", command))

@@ -20,6 +20,7 @@ from e2e.scenarios.stage import Stage
 VARIABLES = "NVIDIA_|CUDA_|GPU_DEVICE|DRA_"
 PRINT = (
     "ls -d /dev/nvidia[0-9]* /dev/nvidia-caps/nvidia-cap[0-9]* 2>/dev/null; "
+    "ls -d /sys/class/net/*; "
     f"env | grep -E '^({VARIABLES})'; grep Cpus_allowed_list /proc/self/status; echo {END}"
 )
 # The settings of the modes that the simulated driver has, on the machines of these scenarios.

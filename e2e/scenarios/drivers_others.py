@@ -18,6 +18,7 @@ from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
 SHAPE = "lab-2g2n"
+LINK = "nic0"
 
 
 def define_class(nodes: DriverStage, driver: str) -> None:
@@ -68,14 +69,21 @@ def the_driver_for_processors_sets_the_cpuset_and_refuses_another_claim(stage: S
 
 
 @scenario("drivers", rig="nodes", needs=(NET_PIN,))
-def the_driver_for_network_interfaces_publishes_what_the_node_has(stage: Stage) -> None:
-    """Without hardware it publishes the node's own interfaces, none of them with RDMA."""
+def the_driver_for_network_interfaces_moves_one_into_the_pod(stage: Stage) -> None:
+    """Without hardware it publishes a virtual interface of the node, and none with RDMA."""
     nodes = with_drivers(stage)
     machine = nodes.node("a", SHAPE)
+    node = nodes.fleet.real_node(machine.name)
+    node.run("ip", "link", "add", LINK, "type", "veth", "peer", "name", f"{LINK}-peer")
     driver = net_driver(nodes, machine)
-    found = driver.devices()
-    assert found, driver.log()[-2000:]
-    for one in found:
-        rdma = one["attributes"].get("dra.net/rdma", one["attributes"].get("rdma", {}))
-        assert not rdma.get("bool", False), one
-    assert {each["spec"]["driver"] for each in driver.slices()} == {NET}
+    found = {one["attributes"]["dra.net/ifName"]["string"]: one for one in driver.devices()}
+    assert LINK in found, found
+    assert not any(one["attributes"]["dra.net/rdma"]["bool"] for one in found.values())
+    selector = f"device.attributes['{NET}'].ifName == '{LINK}'"
+    nodes.claim("one", claim_spec(request("nic", NET, selector)))
+    nodes.pod("one", claims={"nic": "one"})
+    nodes.wait_running("one")
+    assert f"/sys/class/net/{LINK}" in nodes.lines("one")
+    assert LINK not in node.run("ip", "-br", "link").replace(f"{LINK}-peer", "")
+    nodes.delete_pod("one")
+    node.run("ip", "link", "del", f"{LINK}-peer")
