@@ -45,6 +45,12 @@ from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
 from drawbridge.ledger.still_fits import StillFits
 from drawbridge.names import MIRRORED_QUOTA
+from drawbridge.translate.changes.queues import (
+    Mappings,
+    format_mappings,
+    is_managed,
+    merge_mappings,
+)
 from drawbridge.translate.manifests.quotas import report_quotas
 
 _MAX_SHOWN: Final = 500  # workloads of one namespace
@@ -115,9 +121,19 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
         part,
         node_groups=tuple(_describe(each, every, objects) for each in groups),
         steps=make_plan(namespaces, groups),
-        notes=tuple(_notes(objects, future.prediction)),
+        notes=(*_notes(objects, future.prediction), *_note_queues(objects, decider.mappings)),
         fit=summarize_fit(ask_fit(running), running),
     )
+
+
+def _note_queues(objects: AuditedObjects, mappings: Iterable[Mappings]) -> Iterator[str]:
+    """Say what Kueue needs to charge the claims of the pods and jobs that it manages."""
+    merged = merge_mappings(mappings)
+    if merged and any(map(is_managed, (*objects.pods, *objects.workloads))):
+        yield (
+            "Kueue admits pods with these claims only with the DeviceClasses in `resources` of its "
+            f"configuration: {format_mappings(merged)}"
+        )
 
 
 # --- namespaces ----------------------------------------------------------------------------------

@@ -78,6 +78,10 @@ class AdmissionDecision(Protocol):
         """The device resources that containers request, in words."""
 
     @property
+    def mappings(self) -> Mapping[str, tuple[str, ...]]:
+        """The DeviceClasses of the claims by the legacy name that they replace."""
+
+    @property
     def is_denied(self) -> bool:
         """Whether the pod is refused."""
 

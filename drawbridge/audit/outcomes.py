@@ -29,6 +29,7 @@ from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.report.pod_requests import describe_requests
 from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.changes.queues import Mappings
 from drawbridge.translate.decisions import codes as decision_codes
 from drawbridge.translate.decisions.codes import LEFT_TO_CLASS
 from drawbridge.translate.essence import essence_key
@@ -68,6 +69,7 @@ class Decider:
     claims: Mapping[tuple[str, str, str], Value]
     most: Mapping[str, int]  # units of each name that the plugin of one node can give one pod
     known: dict[bytes, PodOutcome | None] = field(default_factory=dict)
+    mappings: list[Mappings] = field(default_factory=list)  # of all pods with claims
 
     def decide(self, pod: Value, namespace: AuditedNamespace) -> PodOutcome | None:
         """Return what becomes of a pod or pod template; None if it asks for no devices."""
@@ -144,6 +146,7 @@ class Decider:
         becomes: tuple[str, ...] = ()
         devices: dict[str, float] = {}
         if fate in (Fate.TRANSLATED, Fate.TO_TRANSLATE):
+            self.mappings.append(after.mappings)
             becomes = _cut(line.partition(" -> ")[2] or line for line in after.lines)
             specs = (get_value(each.object, ("spec", "spec")) for each in after.templates)
             devices = count_devices(specs, self.sizes)

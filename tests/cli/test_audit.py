@@ -261,3 +261,20 @@ def test_csv_has_a_row_for_each_workload_and_no_formula(tmp_path: Path) -> None:
     assert (code, len(rows)) == (0, 3)
     assert not [cell for row in rows for cell in row.values() if cell[:1] in {"=", "+", "-", "@"}]
     assert {row["outcome"] for row in rows} == {"to translate", "stays with its plugin"}
+
+
+def test_a_note_has_the_mappings_that_kueue_needs(tmp_path: Path) -> None:
+    managed = pod("team-b", "queued", job="queued")
+    managed["metadata"]["labels"] = {"kueue.x-k8s.io/managed": "true"}
+
+    def notes(*more: dict[str, Any]) -> list[str]:
+        path = tmp_path / "cluster.yaml"
+        path.write_text(yaml.safe_dump_all([*CLUSTER, *more]), encoding="utf-8")
+        ran = command("audit", "--cluster", str(path), "-o", "json")
+        found: list[str] = json.loads(ran.out)["notes"]
+        return [each for each in found if "Kueue" in each]
+
+    assert notes() == []
+    (note,) = notes(managed)
+    mapping = "{name: nvidia.com/gpu, deviceClassNames: [gpu.nvidia.com]}"
+    assert note.endswith(f"deviceClassMappings: [{mapping}]")
