@@ -56,7 +56,8 @@ SIMULATED = Plan(
 REAL = Plan(
     pools={"train": ("lab-2g2n", 2), "lab": ("lab-2g2n", 1)},
     workloads={
-        "research": {"train": ("train", 1, 2), "tune": ("train", 1, 1)},
+        # They fill their pool: the plan does not see that pods of the other one may not go there.
+        "research": {"train": ("train", 2, 1), "tune": ("train", 2, 1)},
         "serving": {"chat": ("lab", 2, 1)},
     },
 )
