@@ -10,6 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from e2e.controlplane.client import JSON
@@ -246,7 +247,9 @@ class Migration:
         """Type the commands of a step, and give DaemonSets time after each one."""
         for command in commands:
             words = shlex.split(command, comments=False)
-            if words[0] == "kubectl":
+            if words[:2] == ["kubectl", "drain"]:
+                self.stage.wait(command, partial(self._drain, words[1:]), 3 * PATIENCE)
+            elif words[0] == "kubectl":
                 self.cluster.kubectl(*words[1:]).check()
             elif words[0] == "helm":
                 _, selector = words[-1].rsplit("=", 1)
@@ -257,6 +260,10 @@ class Migration:
             self.stage.wait(f"daemons follow `{command}`", self.follow_daemons, PATIENCE)
             if DEVICES in command or MODE in command:
                 self.stage.wait("admission knows the devices", self._is_translating, PATIENCE)
+
+    def _drain(self, words: Sequence[str]) -> bool:
+        """Drain, for a part of the time: Drawbridge's own pods go one after the other."""
+        return self.cluster.kubectl(*words, "--timeout=40s").code == 0
 
     def _is_translating(self) -> bool:
         """Whether new pods of all enforced namespaces get claims, as a dry run shows."""
