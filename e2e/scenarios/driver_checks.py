@@ -194,7 +194,7 @@ def config_kind_mismatch(scene: DriverOnNode) -> None:
     """A configuration for partitions is given to a whole GPU."""
     parameters = _nvidia("MigDeviceConfig", "TimeSlicing")
     # The driver skips one for all requests.
-    scene.good("skipped", scene.result(scene.devices[0]), config=(opaque(NVIDIA, parameters),))
+    scene.good("first", scene.result(scene.devices[0]), config=(opaque(NVIDIA, parameters),))
     config = (opaque(NVIDIA, parameters, "gpu"),)
     scene.play("bad", scene.result(scene.devices[1]), config=config)
 
