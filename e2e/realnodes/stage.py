@@ -90,7 +90,7 @@ class RealStage(Stage):
         for kind, group in OWNERS.items():
             path = self.path(kind, "", group)
             for one in self.client.get(path)["items"]:
-                self.client.delete(f"{path}/{one['metadata']['name']}", grace=None)
+                self._delete(f"{path}/{one['metadata']['name']}", grace=None)
         super().clean_up()
 
     def report(self) -> Iterator[str]:

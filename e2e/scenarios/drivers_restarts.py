@@ -1,7 +1,7 @@
 """Scenarios with NVIDIA's own driver: driver, kubelet and node end under a pod and start again."""
 
 from e2e.controlplane.client import JSON
-from e2e.drivers.nvidia import GPUS, NEWEST
+from e2e.drivers.nvidia import GPUS, NEWEST, NvidiaDriver
 from e2e.drivers.nvml import Partition
 from e2e.drivers.stage import with_drivers
 from e2e.scenarios.objects import claim_spec, request
@@ -35,7 +35,11 @@ def a_claim_outlives_nvidias_driver_and_the_kubelet(stage: Stage) -> None:
     # A restart changes the order of devices in the slice, and not its generation.
     driver.wait_published()
     assert [one["spec"]["pool"]["generation"] for one in driver.slices()] == generations
+    before = _identities(driver)
     nodes.fleet.real_node(node).restart_kubelet()
+    # The kubelet deletes the slices of its node when it starts; the driver publishes them anew.
+    nodes.wait("the slices are new", lambda: _identities(driver) - before, SECONDS)
+    nodes.wait("all are new", lambda: not _identities(driver) & before, SECONDS)
     nodes.pod("third", claims={"gpu": "kept"})
     nodes.wait("the third pod runs", lambda: _runs(nodes.get_pod("third")), SECONDS)
     assert nodes.check_devices("third") == had
@@ -66,6 +70,10 @@ def pods_have_their_gpus_again_after_their_node_started_anew(stage: Stage) -> No
     assert "Invalidating checkpoint" in driver.log()
     nodes.delete_pod("train")
     nodes.wait_unprepared(node)
+
+
+def _identities(driver: NvidiaDriver) -> set[str]:
+    return {one["metadata"]["uid"] for one in driver.slices()}
 
 
 def _runs(pod: JSON) -> bool:
