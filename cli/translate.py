@@ -6,11 +6,14 @@ unchanged.
 
 import argparse
 import re
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from cli.input import codes
 from cli.input.files import INPUT_NAME, read_sources
+from cli.input.live_cluster import ClusterReadError
+from cli.input.live_workloads import read_live_workloads
 from cli.terminal import output
 from cli.terminal.cluster_options import (
     add_config_option,
@@ -18,6 +21,7 @@ from cli.terminal.cluster_options import (
     add_files_option,
     add_live_options,
     add_manifests_option,
+    add_namespace_option,
     add_version_options,
 )
 from cli.terminal.exit_codes import BAD, DONE, NOTICE, exit_code
@@ -26,13 +30,17 @@ from cli.terminal.streams import Streams
 from cli.translation import edit_output
 from cli.translation.edited_manifests import EditResult
 from cli.translation.input import TranslationInput, read_translation_input
-from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.config.model import Configuration
+from drawbridge.documents.document import Document, LocatedFinding, Source
+from drawbridge.documents.values import Value
 from drawbridge.translate.changes.patch import Original
+from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests.objects import (
     TranslatedObject,
     report_unreadable,
     translate_object,
 )
+from drawbridge.translate.manifests.workloads import find_places
 from drawbridge.translate.pods import TranslationContext
 
 # The comment that `helm template` writes above each object.
@@ -48,7 +56,8 @@ EXIT_CODES = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the manifests, the cluster and the output."""
-    add_manifests_option(parser)
+    add_manifests_option(parser, required=False)
+    add_namespace_option(parser)
     add_files_option(parser)
     add_live_options(parser)
     add_facts_option(parser)
@@ -76,7 +85,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the translation."""
-    sources = list(read_sources(options.filename, streams.stdin))
+    try:
+        sources = [*_read_sources(options, streams)]
+    except ClusterReadError as error:
+        return output.print_unreadable((error.located,), "text", streams)
+    if not sources:
+        text = "pass manifests with -f, or a cluster with --context and no -f"
+        streams.err.write(f"drawbridge translate: error: {text}\n")
+        return BAD
     inputs = read_translation_input(options, streams, sources)
     context = inputs.context
     if context is None:
@@ -105,6 +121,23 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     )
     changed = options.exit_code and bool(result.changed)
     return exit_code(result.findings, strict=options.strict, changed=changed)
+
+
+def _read_sources(
+    options: argparse.Namespace, streams: Streams
+) -> Iterator[Source | LocatedFinding]:
+    """Yield the manifests, or without any the workloads of the live cluster that ask for devices.
+
+    Without bare pods, which cannot be changed.
+    """
+    yield from read_sources(options.filename, streams.stdin)
+    if not options.filename and options.context is not None:
+        yield read_live_workloads(options, _asks_devices)
+
+
+def _asks_devices(value: dict[str, Value]) -> bool:
+    places = (place for place in find_places(value) if not place.is_pod)
+    return any(read_pod(place.pod, Configuration()).source_fields for place in places)
 
 
 def _translate_document(document: Document, context: TranslationContext) -> TranslatedObject:

@@ -6,11 +6,11 @@ With `--context` and without files, reads the translated workloads of a namespac
 
 import argparse
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from cli.input import live_cluster
 from cli.input.files import read_sources
 from cli.input.live_cluster import ClusterReadError
+from cli.input.live_workloads import read_live_workloads
 from cli.terminal import output
 from cli.terminal.cluster_options import (
     add_live_options,
@@ -28,7 +28,6 @@ from cli.translation.edited_manifests import (
     TemplateKey,
     template_key,
 )
-from cli.translation.manifest_text import join_documents, print_each
 from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
@@ -41,7 +40,7 @@ from drawbridge.translate.manifests.readable_names import has_readable_name
 from drawbridge.translate.manifests.undone import undo_object
 
 if TYPE_CHECKING:
-    from drawbridge.cluster.session import Session
+    pass
 
 NAME = "undo"
 EXIT_CODES = {
@@ -49,17 +48,6 @@ EXIT_CODES = {
     NOTICE: "with --exit-code: something changes; with --strict: warnings",
     BAD: "errors, or bad input",
 }
-_CLUSTER: Final = "<cluster>"
-_WORKLOADS: Final = (
-    ("apps", "v1", "deployments", "Deployment"),
-    ("apps", "v1", "statefulsets", "StatefulSet"),
-    ("apps", "v1", "daemonsets", "DaemonSet"),
-    ("batch", "v1", "jobs", "Job"),
-    ("batch", "v1", "cronjobs", "CronJob"),
-    ("", "v1", "pods", "Pod"),
-)
-# Fields that the API server sets; a manifest does not have them.
-_SET_BY_SERVER: Final = ("creationTimestamp", "generation", "managedFields", "resourceVersion")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -201,35 +189,4 @@ def _read_sources(
 ) -> Iterator[Source | LocatedFinding]:
     yield from read_sources(options.filename, streams.stdin)
     if options.context is not None:
-        values = live_cluster.run_with_session(
-            options, lambda session: _read_workloads(session, options.namespace or "")
-        )
-        yield Source(_CLUSTER, join_documents(print_each(values)))
-
-
-async def _read_workloads(session: "Session", namespace: str) -> list[dict[str, Value]]:
-    """Read the translated workloads of a namespace that no other object controls."""
-    from drawbridge.cluster.resources import Resource  # noqa: PLC0415  # loaded on demand
-
-    workloads: list[dict[str, Value]] = []
-    for group, version, plural, kind in _WORKLOADS:
-        resource = Resource(group, version, plural, kind)
-        listed = await live_cluster.list_objects(session, resource, namespace or session.namespace)
-        workloads += [_manifest(each) for each in listed if _is_translated(each)]
-    return workloads
-
-
-def _is_translated(value: Mapping[str, Value]) -> bool:
-    owners = get_value(dict(value), ("metadata", "ownerReferences"))
-    return not owners and bool(undo_object(dict(value), "").edits)
-
-
-def _manifest(value: Mapping[str, Value]) -> dict[str, Value]:
-    """Return an object as a manifest, without what the API server sets."""
-    metadata = get_value(dict(value), ("metadata",))
-    kept = {
-        key: entry
-        for key, entry in (metadata if isinstance(metadata, dict) else {}).items()
-        if key not in _SET_BY_SERVER and key != "uid"
-    }
-    return {**{key: each for key, each in value.items() if key != "status"}, "metadata": kept}
+        yield read_live_workloads(options, lambda value: bool(undo_object(value, "").edits))

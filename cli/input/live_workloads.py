@@ -1,0 +1,62 @@
+"""Reads the workloads of a namespace as manifests, for `translate` and `undo` with `--context`."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from cli.input import live_cluster
+from cli.translation.manifest_text import join_documents, print_each
+from drawbridge.documents.document import Source
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+
+if TYPE_CHECKING:
+    from drawbridge.cluster.session import Session
+
+_CLUSTER: Final = "<cluster>"
+_WORKLOADS: Final = (
+    ("apps", "v1", "deployments", "Deployment"),
+    ("apps", "v1", "statefulsets", "StatefulSet"),
+    ("apps", "v1", "daemonsets", "DaemonSet"),
+    ("batch", "v1", "jobs", "Job"),
+    ("batch", "v1", "cronjobs", "CronJob"),
+    ("", "v1", "pods", "Pod"),
+)
+# Fields that the API server sets; a manifest does not have them.
+_SET_BY_SERVER: Final = ("creationTimestamp", "generation", "managedFields", "resourceVersion")
+
+Wanted = Callable[[dict[str, Value]], bool]
+
+
+def read_live_workloads(options: argparse.Namespace, wanted: Wanted) -> Source:
+    """Read the workloads that no other object controls; raises ClusterReadError."""
+    values = live_cluster.run_with_session(
+        options, lambda session: _read(session, options.namespace or "", wanted)
+    )
+    return Source(_CLUSTER, join_documents(print_each(values)))
+
+
+async def _read(session: "Session", namespace: str, wanted: Wanted) -> list[dict[str, Value]]:
+    from drawbridge.cluster.resources import Resource  # noqa: PLC0415  # loaded on demand
+
+    workloads: list[dict[str, Value]] = []
+    for group, version, plural, kind in _WORKLOADS:
+        resource = Resource(group, version, plural, kind)
+        listed = await live_cluster.list_objects(session, resource, namespace or session.namespace)
+        workloads += [_manifest(each) for each in listed if not _is_owned(each) and wanted(each)]
+    return workloads
+
+
+def _is_owned(value: Mapping[str, Value]) -> bool:
+    return bool(get_value(dict(value), ("metadata", "ownerReferences")))
+
+
+def _manifest(value: Mapping[str, Value]) -> dict[str, Value]:
+    """Return an object as a manifest, without what the API server sets."""
+    metadata = get_value(dict(value), ("metadata",))
+    kept = {
+        key: entry
+        for key, entry in (metadata if isinstance(metadata, dict) else {}).items()
+        if key not in _SET_BY_SERVER and key != "uid"
+    }
+    return {**{key: each for key, each in value.items() if key != "status"}, "metadata": kept}

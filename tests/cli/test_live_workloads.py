@@ -1,0 +1,63 @@
+"""`drawbridge translate --context` reads the workloads of a namespace, for `kubectl apply -f -`."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cli.running import Printed, command, on_api
+from tests.cli.test_live_cluster import OBJECTS
+
+
+def workload(kind: str, name: str, limits: dict[str, int]) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
+    metadata = {"name": name, "namespace": "ml", "uid": "1", "resourceVersion": "7"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "spec": {"template": template},
+        "status": {"replicas": 1},
+    }
+
+
+def bare_pod(name: str) -> dict[str, Any]:
+    spec = {
+        "nodeName": "n1",
+        "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ml"},
+        "spec": spec,
+    }
+
+
+def run(folder: Path, *words: str) -> Printed:
+    cluster = (
+        *OBJECTS,
+        workload("Deployment", "shared", {"nvidia.com/gpu": 1}),
+        workload("StatefulSet", "plain", {}),
+        bare_pod("alone"),
+    )
+    return on_api(folder, cluster, "translate", "--context", "-n", "ml", *words)
+
+
+def test_the_workloads_that_ask_for_devices_are_printed_as_manifests(tmp_path: Path) -> None:
+    code, out, _ = run(tmp_path)
+    first = next(iter(yaml.safe_load_all(out)))
+    assert (code, first["kind"], first["metadata"]["name"]) == (0, "Deployment", "shared")
+    assert {"status", "uid", "resourceVersion"} & {*first, *first["metadata"]} == set()
+    assert not {"plain", "alone"} & {each["metadata"]["name"] for each in yaml.safe_load_all(out)}
+
+
+def test_the_report_names_them(tmp_path: Path) -> None:
+    code, out, _ = run(tmp_path, "-o", "report")
+    assert (code, "Deployment/ml/shared" in out) == (0, True)
+
+
+def test_nothing_to_read_is_wrong_usage() -> None:
+    code, out, err = command("translate")
+    assert (code, out) == (2, "")
+    assert "pass manifests with -f" in err
