@@ -7,30 +7,47 @@ the time. All memories are bounded.
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
+from msgspec import Raw
 from msgspec.structs import replace
 
+from allocator.decisions.groups import GroupDecisions, GroupQuestion
 from allocator.decisions.node_searches import UNLIMITED, NodeSearches, request_key
 from allocator.decisions.pod_requests import PodRequest, check_claim, check_claims, read_claims
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.scores import NodeStrategy, score_nodes
 from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist, never
 from allocator.scheduler.protocol import (
+    ErrorCode,
     PreemptReply,
     PreemptRequest,
+    PreFilterGroupRequest,
     PreFilterReply,
     PreFilterRequest,
+    ProtocolError,
     ReserveReply,
+    SchedulingPod,
     shorten_message,
 )
-from allocator.scheduler.replies import fit_on, node_reason, refuse_nodes, refuse_pod, summarize
+from allocator.scheduler.replies import (
+    fit_on,
+    node_reason,
+    refuse_group,
+    refuse_nodes,
+    refuse_pod,
+    summarize,
+)
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.group_holds import GroupHold
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.ledger import ReservationRefusal, uid_of
 from drawbridge.solver.expressions import PostponedEvaluation
+from drawbridge.solver.reasons import Reason
 
 MAX_REQUESTS: Final = 65536
+# No other key of a request begins so.
+_GROUP: Final = b"group "
 _RESTARTED: Final = "the allocator has restarted since the pod was filtered"
 
 
@@ -45,6 +62,9 @@ class Promise(NamedTuple):
     unfinished: bool = False
     impossible: bool = False
     postponed: PostponedEvaluation | None = None
+    # All members of a group that got devices together.
+    members: tuple[str, ...] = ()
+    pauses_until: float = 0.0
 
 
 class PodDecisions:
@@ -67,6 +87,14 @@ class PodDecisions:
         self._preemption = DevicePreemption(state, self.reservations, ids)
         self._requests: BoundedCache[str, PodRequest] = BoundedCache(MAX_REQUESTS)
         self._postponed: PostponedEvaluation | None = None
+        self.groups = GroupDecisions(
+            state,
+            self.reservations,
+            self._preemption,
+            ids,
+            find_request=self._find_request,
+            reserve=self._promise_found,
+        )
 
     # --- the calls of the scheduler ---
 
@@ -78,17 +106,74 @@ class PodDecisions:
         A search that is `out_of_time`, or that needs an evaluation that takes long, continues with
         the next call for an equal request.
         """
-        received = read_claims(request)
+        pod_request = self._receive(request.pod, request.claims)
+        if isinstance(pod_request, Reason):
+            return refuse_pod((pod_request,))
+        uid = request.pod.uid
+        self.groups.note_member(uid, request.group)
+        if (others := self.groups.wait_for_others(self.groups.key_of(uid), now)) is not None:
+            return refuse_group(others)
+        if request.group is None or self.reservations.is_writing(uid):
+            return self._decide(pod_request, request.max_nodes, now, out_of_time)
+        if (hold := self.groups.find_hold(uid)) is not None:
+            return self._decide_member(pod_request, request.max_nodes, hold, now, out_of_time)
+        if (refusal := self.groups.find_refusal(uid, now)) is not None:
+            return refuse_group(refusal)
+        return PreFilterReply(complete=False, members_needed=True)
+
+    def prefilter_group(
+        self,
+        request: PreFilterGroupRequest,
+        now: float,
+        out_of_time: Callable[[], bool] = never,
+    ) -> PreFilterReply:
+        """Decide about all members of a group, and return nodes for one of them."""
+        members: dict[str, PodRequest] = {}
+        for member in request.members or ():
+            received = self._receive(member.pod, member.claims)
+            if isinstance(received, PodRequest):
+                members[member.pod.uid] = received
+                self.groups.note_member(member.pod.uid, request.group)
+            elif member.pod.uid == request.pod_uid:
+                return refuse_pod((received,))
+        own = members.get(request.pod_uid)
+        if own is None:
+            text = "the members do not include the pod that is asked about"
+            raise ProtocolError(ErrorCode.BAD_REQUEST, text)
+        self._preemption.preemptors.settle(now)
+        question = GroupQuestion(request.group, tuple(members), request.pod_uid)
+        answer = self.groups.answer(question, now, out_of_time)
+        if answer.reason is not None:
+            return refuse_group(answer)
+        hold = self.groups.find_hold(request.pod_uid)
+        return self._decide_member(own, request.max_nodes, hold, now, out_of_time)
+
+    def _receive(self, pod: SchedulingPod, claims: tuple[Raw, ...] | None) -> PodRequest | Reason:
+        """Remember what the scheduler asks for a pod; return why the pod cannot use its claims."""
+        received = read_claims(claims)
         for claim, _ in received:
             self.state.observe_claim(claim)
-        reason = check_claims(request.pod, received, self.state)
-        if reason is not None:
-            self.forget(request.pod.uid)
-            return refuse_pod((reason,))
+        if (reason := check_claims(pod, received, self.state)) is not None:
+            self.forget(pod.uid)
+            return reason
         uids = tuple(dict.fromkeys(uid_of(claim) for claim, _ in received))
-        pod_request = PodRequest(request.pod, uids)
+        pod_request = PodRequest(pod, uids)
         self._remember(pod_request)
-        return self._decide(pod_request, request.max_nodes, now, out_of_time)
+        return pod_request
+
+    def _decide_member(
+        self,
+        request: PodRequest,
+        limit: int,
+        hold: GroupHold | None,
+        now: float,
+        out_of_time: Callable[[], bool],
+    ) -> PreFilterReply:
+        """Return the node of a member's part first, and then those that it can use alone."""
+        reply = self._decide(request, limit, now, out_of_time)
+        if hold is not None:
+            self.groups.holds.note_asked(hold, request.pod.uid)
+        return reply
 
     def _decide(
         self, request: PodRequest, limit: int, now: float, out_of_time: Callable[[], bool]
@@ -124,11 +209,20 @@ class PodDecisions:
         # No other call is handled before the devices that were kept for the pod are reserved.
         self._preemption.forget(pod_uid)
         problem = self._reserve(request, node, now)
+        if not problem:
+            self.groups.holds.note_reserved(self.groups.key_of(pod_uid), pod_uid, now)
         return ReserveReply(reserved=not problem, message=shorten_message(problem))
 
-    def unreserve(self, pod_uid: str) -> None:
-        """Give the reservation of a pod back, unless it is being written."""
+    def unreserve(self, pod_uid: str, now: float = 0.0, *, cycle: bool = False) -> None:
+        """Give the reservation of a pod back, unless it is being written.
+
+        At the end of a `cycle` for its group, what is held for the group stays held.
+        """
+        key = self.groups.key_of(pod_uid)
+        if cycle and self.groups.holds.take_back(key, pod_uid, now):
+            return
         self.reservations.release(pod_uid)
+        self.groups.holds.note_given_back(key, pod_uid, now)
 
     def preempt(
         self, request: PreemptRequest, now: float, out_of_time: Callable[[], bool] = never
@@ -141,6 +235,8 @@ class PodDecisions:
             if problem := self._check(uid, request.pod_uid):
                 return PreemptReply(message=problem)
         self._preemption.preemptors.settle(now)
+        if self.groups.key_of(request.pod_uid):
+            return self.groups.preempt(request, now, out_of_time)
         search = self._search(pod_request, 1)
         # An evaluation that is postponed would look like a node that does not fit.
         search = replace(search, out_of_time=out_of_time, postpone=None)
@@ -168,6 +264,21 @@ class PodDecisions:
             return Promise(impossible=True)
         if self.reservations.find(pod_uid) is not None:
             return Promise()
+        key = self.groups.key_of(pod_uid)
+        if (others := self.groups.wait_for_others(key, now)) is not None:
+            return Promise(pauses_until=others.pauses_until)
+        if key:
+            return self._promise_group(key, pod_uid, now, out_of_time)
+        return self._promise_alone(request, now, without, out_of_time)
+
+    def _promise_alone(
+        self,
+        request: PodRequest,
+        now: float,
+        without: Collection[str],
+        out_of_time: Callable[[], bool],
+    ) -> Promise:
+        pod_uid = request.pod.uid
         search = replace(self._search(request, 1), without=without, out_of_time=out_of_time)
         self._take_postponed()
         self._preemption.preemptors.settle(now)
@@ -184,8 +295,27 @@ class PodDecisions:
             return Promise(unfinished=True, postponed=postponed)
         return Promise(unfinished=not (shortlist.has_ended or shortlist.fitting or without))
 
+    def _promise_group(
+        self, key: str, pod_uid: str, now: float, out_of_time: Callable[[], bool]
+    ) -> Promise:
+        self._preemption.preemptors.settle(now)
+        answer = self.groups.answer_again(key, now, out_of_time)
+        if answer is None:
+            return Promise()
+        own = self.reservations.find(pod_uid)
+        node = own.node if own else ""
+        return Promise(
+            node,
+            unfinished=not answer.complete,
+            members=answer.placed,
+            pauses_until=answer.pauses_until,
+        )
+
     def forget(self, pod_uid: str) -> None:
         """Forget a pod that is bound or deleted."""
+        if self.state.pods.is_bound(pod_uid):
+            self.groups.holds.succeed(self.groups.key_of(pod_uid))
+        self.groups.forget(pod_uid)
         self.reservations.release(pod_uid)
         self._preemption.forget(pod_uid)
         self._requests.pop(pod_uid)
@@ -204,10 +334,12 @@ class PodDecisions:
         """Forget all reservations."""
         self.reservations.clear()
         self._preemption.preemptors.clear()
+        self.groups.begin_term()
 
     def expire(self, now: float) -> tuple[str, ...]:
         """Remove reservations whose time is over; return the UIDs of their pods."""
         self._preemption.expire(now)
+        self.groups.holds.expire(now)
         return self.reservations.expire(now)
 
     def take_pods_to_retry(self) -> tuple[str, ...]:
@@ -221,6 +353,8 @@ class PodDecisions:
         request = self._requests.get(pod_uid)
         if request is None or any(uid not in self.state.claims for uid in request.claims):
             return None
+        if group := self.groups.key_of(pod_uid):
+            return _GROUP + group.encode()
         key = request_key(self._search(request, 0))
         # What is kept for a pod fits no other one.
         kept = self._preemption.preemptors.find(pod_uid)
@@ -228,12 +362,26 @@ class PodDecisions:
 
     def is_refused(self, key: bytes) -> bool:
         """Whether no node fits for the pods with this key, in the current state."""
+        if key.startswith(_GROUP):
+            return self.groups.is_refused(key.removeprefix(_GROUP).decode())
         return self._searches.is_refused(key)
 
     def namespace_of(self, pod_uid: str) -> str:
         """Return the namespace of a pod; empty if it is not known."""
         request = self._requests.get(pod_uid)
         return request.pod.namespace if request else ""
+
+    def _find_request(self, pod_uid: str) -> tuple[PodRequest, NodeSearch] | None:
+        """Return what the scheduler asked for a pod, if it can use its claims."""
+        request = self._requests.get(pod_uid)
+        if request is None or any(self._check(uid, pod_uid) for uid in request.claims):
+            return None
+        return request, self._search(request, 0)
+
+    def _promise_found(
+        self, request: PodRequest, fitting: FittingNode, search: NodeSearch, now: float
+    ) -> ReservationRefusal | None:
+        return self._reserve_found(request, fitting, search, now, promised=True)
 
     def _remember(self, request: PodRequest) -> None:
         self._requests.put(request.pod.uid, request)

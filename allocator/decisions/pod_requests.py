@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from allocator.scheduler.protocol import ErrorCode, PreFilterRequest, ProtocolError, SchedulingPod
+from allocator.scheduler.protocol import ErrorCode, ProtocolError, SchedulingPod
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.claim import Claim, claim_reader
@@ -53,9 +53,9 @@ _READER: Final = claim_reader()
 _OWNERS: Final = msgspec.json.Decoder(_OwnedObject)
 
 
-def read_claims(request: PreFilterRequest) -> tuple[ReceivedClaim, ...]:
+def read_claims(claims: tuple[msgspec.Raw, ...] | None) -> tuple[ReceivedClaim, ...]:
     """Decode the claims of a request; raises ProtocolError."""
-    return tuple(_read_claim(number, raw) for number, raw in enumerate(request.claims or ()))
+    return tuple(_read_claim(number, raw) for number, raw in enumerate(claims or ()))
 
 
 def _read_claim(number: int, raw: msgspec.Raw) -> ReceivedClaim:

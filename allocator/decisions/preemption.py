@@ -153,12 +153,12 @@ class DevicePreemption:
         if len(self.preemptors) >= MAX_PREEMPTORS:
             return PreemptReply(message=_BUSY)
         promises = tuple(self._reserved.promised_below(priority))
-        free = self._find_gone(request) | _claims_of(promises)
+        free = self.find_gone(request) | _claims_of(promises)
         # Another node is the first one each time, because a slow search reaches only a few.
         nodes = request.nodes or ()
         first = next(self._attempts) % max(len(nodes), 1)
         ordered = (*nodes[first:], *nodes[:first])
-        victims = self._make_search(uid, search, free).choose(ordered, out_of_time)
+        victims = self.make_search(uid, search, free).choose(ordered, out_of_time)
         if victims is None:
             return _refuse(priority, unfinished=out_of_time())
         for promise in promises:
@@ -169,7 +169,7 @@ class DevicePreemption:
             return PreemptReply(waiting=True, message=_FREE)
         return PreemptReply(node=victims.node, victims=victims.pods, violations=victims.violations)
 
-    def _find_gone(self, request: PreemptRequest) -> set[str]:
+    def find_gone(self, request: PreemptRequest) -> set[str]:
         """Return the claims whose pods are gone for the scheduler.
 
         It has seen that before the allocator, or the allocator has started after their end.
@@ -188,7 +188,8 @@ class DevicePreemption:
                         gone.add(uid)
         return gone
 
-    def _make_search(self, uid: str, search: NodeSearch, more: Collection[str]) -> VictimSearch:
+    def make_search(self, uid: str, search: NodeSearch, more: Collection[str]) -> VictimSearch:
+        """Return the search for victims of a pod; `more` claims count as released."""
         priority, own = search.pod.priority, self.preemptors.find(uid)
         promised = self.preemptors.promised_to_others(uid, priority)
         kept = (*self.preemptors.lower_than(priority), *([own] if own else ()))

@@ -150,6 +150,13 @@ def is_open(node: str, pod: SchedulingPod, state: AllocatorState) -> bool:
     return bool(_open_nodes((node,), search, state, Counter()))
 
 
+def usable_nodes(search: NodeSearch, state: AllocatorState) -> list[str]:
+    """Return the nodes that the scheduler can select for a pod, whatever devices they have."""
+    nodes = _open_nodes(candidate_names(search, state), search, state, Counter())
+    near, _ = reachable_nodes(search.claims, nodes)
+    return [node.name for node in near]
+
+
 def _reasons_beside_devices(
     search: NodeSearch, state: AllocatorState, unfit: Counter[str], candidates: int
 ) -> Iterator[Reason]:

@@ -107,7 +107,7 @@ class VictimSearch:
         that was interrupted comes first.
         """
         begun = sorted(nodes, key=lambda each: self._reprieves.get(self._key(each.node)) is None)
-        pods = {each.node: self._candidates(each) for each in begun}
+        pods = {each.node: self.candidates(each) for each in begun}
         removed_pods: dict[str, list[PotentialVictim]] = {}
         left, size = list(pods), 1
         while left and not out_of_time():
@@ -127,7 +127,7 @@ class VictimSearch:
         """Return the search for victims on each node on which all pods together are enough."""
         removed = {pod.uid for of_node in pods.values() for pod in of_node}
         steps = {}
-        for node in self._fitting(pods.keys(), self._released_without(removed), out_of_time):
+        for node in self._fitting(pods.keys(), self.released_without(removed), out_of_time):
             # A pod that must be evicted in any case is the first to release its devices.
             required = [pod for pod in pods[node] if pod.required]
             others = [pod for pod in pods[node] if not pod.required]
@@ -178,7 +178,7 @@ class VictimSearch:
         if not removed:
             return ()
         uids = {pod.uid for pods in removed.values() for pod in pods}
-        fitting = self._fitting(removed.keys(), self._released_without(uids), out_of_time)
+        fitting = self._fitting(removed.keys(), self.released_without(uids), out_of_time)
         return None if out_of_time() else fitting.keys()
 
     def _key(self, node: str) -> tuple[str, str]:
@@ -199,7 +199,8 @@ class VictimSearch:
             return now
         return replace(now, answers=before.answers) if now.has_same_question(before) else now
 
-    def _candidates(self, node: PreemptionNode) -> tuple[PotentialVictim, ...]:
+    def candidates(self, node: PreemptionNode) -> tuple[PotentialVictim, ...]:
+        """Return the pods of a node that can be evicted."""
         priority = self._search.pod.priority
         pods = (node.pods or ())[:MAX_PODS_PER_NODE]
         # Another eviction does not end a pod that was deleted.
@@ -211,7 +212,7 @@ class VictimSearch:
     ) -> DeviceVictims | None:
         """Return what the pod gets; None if earlier answers about the node do not hold any more."""
         pods = tuple(pod.uid for pod in for_devices)
-        released = self._released_without(pods)
+        released = self.released_without(pods)
         fitting = self._fitting((best.node,), released).get(best.node)
         if fitting is None:
             return None
@@ -251,7 +252,7 @@ class VictimSearch:
         shortlist = find_nodes(search, self._state, view, self._ids)
         return {each.name: each for each in shortlist.fitting}
 
-    def _released_without(self, removed: Collection[str]) -> frozenset[str]:
+    def released_without(self, removed: Collection[str]) -> frozenset[str]:
         """Return the claims that are released when these pods are gone, and what is free."""
         claims = {uid for pod in removed for uid in self._claims_of(pod)} - self._unusable
         # Devices that are being released are already kept for a pod: an eviction changes nothing.

@@ -67,6 +67,8 @@ class _Place(NamedTuple):
     uid: str
 
 
+# Before all priorities.
+_FIRST: Final = -(1 << 63)
 # The place behind all pods.
 _BEHIND_ALL: Final = _Place(1 << 63, math.inf, "")
 
@@ -155,7 +157,9 @@ class WaitingPods:
             if self._state.pods.nominated_node(uid):
                 # kube-scheduler asks for no victims of a pod while others end on this node.
                 self._refused[uid] = None
-        self._insert(_WaitingPod(_Place(-priority, since, uid), key, frozenset(fitting)))
+        # A group of which a part is bound comes first, since that part runs for nothing.
+        rank = _FIRST if self._decisions.groups.is_interrupted(uid) else -priority
+        self._insert(_WaitingPod(_Place(rank, since, uid), key, frozenset(fitting)))
         self._unanswered.pop(uid, None)
         if not fitting and not complete:
             self._unanswered[uid] = None
@@ -356,9 +360,13 @@ class WaitingPods:
         except Exception:  # noqa: BLE001  # a bug for one pod must not end the process
             _LOG.exception("unhandled exception while a pod is woken")
             promise = Promise(impossible=True)
-        if promise.node:
-            self._device_pauses.grow(uid, work.now)
-            work.woken.append(uid)
+        if promise.node or promise.members:
+            # The members of a group are woken together.
+            for each in promise.members or (uid,):
+                self._device_pauses.grow(each, work.now)
+                work.woken.append(each)
+        elif promise.pauses_until:
+            self._device_pauses.extend(uid, promise.pauses_until)
         elif promise.impossible:
             # The scheduler itself tries the pod again when its claims change.
             self._remove(uid)

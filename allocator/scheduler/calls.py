@@ -17,10 +17,12 @@ from allocator.scheduler.protocol import (
     PostFilterReply,
     PreemptReply,
     PreemptRequest,
+    PreFilterGroupRequest,
     PreFilterReply,
     PreFilterRequest,
     ProtocolError,
     ReserveReply,
+    SchedulingPod,
     StatusReply,
     StatusRequest,
     UnreserveReply,
@@ -150,14 +152,29 @@ class SchedulerCalls:
         """Return nodes on which the claims of a pod can be allocated."""
         decisions, now = self._decide(), self._now()
         reply = decisions.prefilter(request, now, self._deadline(_SEARCH_SECONDS))
+        if not reply.members_needed:
+            self._note_answer(request.pod, reply, now)
+        return reply
+
+    def prefilter_group(self, request: PreFilterGroupRequest) -> PreFilterReply:
+        """Decide about all members of a group, and return nodes for one of them."""
+        decisions, now = self._decide(), self._now()
+        reply = decisions.prefilter_group(request, now, self._deadline(_SEARCH_SECONDS))
+        pods = {member.pod.uid: member.pod for member in request.members or ()}
+        self._note_answer(pods[request.pod_uid], reply, now)
+        others = tuple(uid for uid in pods if uid != request.pod_uid)
+        if others and decisions.groups.find_hold(others[0]) is not None:
+            self._publish(others)
+        return reply
+
+    def _note_answer(self, pod: SchedulingPod, reply: PreFilterReply, now: float) -> None:
+        """Follow a pod that was answered."""
         fitting = [each.node for each in reply.fit]
-        pod = request.pod
         self._state.waiting.note_answer(
             pod.uid, pod.priority, fitting, now, complete=reply.complete
         )
         if not fitting and not reply.complete:
             self._changed.set()  # the search continues
-        return reply
 
     def reserve(self, request: PodOnNode) -> ReserveReply:
         """Reserve devices for a pod on a node."""
@@ -172,7 +189,7 @@ class SchedulerCalls:
         held = request.hold and not is_victim
         if held and decisions.reservations.hold(request.pod_uid, self._now()):
             return UnreserveReply()
-        decisions.unreserve(request.pod_uid)
+        decisions.unreserve(request.pod_uid, self._now(), cycle=request.cycle)
         if is_victim:
             # The scheduler has only stopped its binding: the pod is not deleted.
             self._start_release(request.pod_uid)
@@ -209,14 +226,16 @@ class SchedulerCalls:
         """Return the pods that must go for a pod that fits nowhere."""
         decisions, now = self._decide(), self._now()
         reply = decisions.preempt(request, now, self._deadline(_VICTIMS_SECONDS))
-        refused = not (reply.node or reply.waiting)
+        found = bool(reply.node or reply.evictions)
+        refused = not (found or reply.waiting)
         self._state.waiting.note_preemption(
             request.pod_uid, refused=refused, again=reply.unfinished
         )
-        outcome = "victims" if reply.node else "waits" if reply.waiting else "none"
+        outcome = "victims" if found else "waits" if reply.waiting else "none"
         metrics.ALLOCATOR_PREEMPTIONS.add(outcome)
-        if reply.node:
-            metrics.ALLOCATOR_VICTIMS.inc(len(reply.victims))
+        if found:
+            of_group = sum(len(each.victims) for each in reply.evictions)
+            metrics.ALLOCATOR_VICTIMS.inc(of_group or len(reply.victims))
             metrics.ALLOCATOR_VIOLATIONS.inc(reply.violations)
         self._changed.set()
         return reply

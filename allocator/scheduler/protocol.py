@@ -66,6 +66,22 @@ class SchedulingPod(_Message, frozen=True):
     node_name: str = ""
 
 
+class GroupReference(_Message, frozen=True):
+    """The group of pods that are scheduled together or not at all."""
+
+    key: Annotated[
+        str,
+        Meta(min_length=1, max_length=1024, description="Its identity, with the namespace."),
+    ]
+    min_count: Annotated[
+        int,
+        Meta(ge=0, description="How many members must run; 0 for those that exist."),
+    ] = 0
+    scheduled: Annotated[
+        int, Meta(ge=0, description="How many members have a node, or are held at Permit.")
+    ] = 0
+
+
 class PreFilterRequest(_Message, frozen=True):
     """Asks on which nodes the claims of a pod can be allocated now."""
 
@@ -82,6 +98,26 @@ class PreFilterRequest(_Message, frozen=True):
     max_nodes: Annotated[
         int, Meta(ge=0, description="Limits the nodes in the reply; 0 requests all of them.")
     ] = 0
+    group: GroupReference | None = None
+
+
+class GroupMember(_Message, frozen=True):
+    """A member of a group that has no node, and its claims as in `PreFilterRequest`."""
+
+    pod: SchedulingPod
+    claims: tuple[msgspec.Raw, ...] | None = None
+
+
+class PreFilterGroupRequest(_Message, frozen=True):
+    """Asks for devices for all members of a group together; the reply is about one of them."""
+
+    pod_uid: PodUID = field(name="podUID")
+    group: GroupReference
+    members: Annotated[
+        tuple[GroupMember, ...] | None,
+        Meta(description="The members that have no node, the most important one first."),
+    ] = None
+    max_nodes: Annotated[int, Meta(ge=0)] = 0
 
 
 class NodeScore(_Message, frozen=True):
@@ -109,6 +145,18 @@ class PreFilterReply(_Message, frozen=True):
     preemptible: Annotated[
         bool,
         Meta(description="Whether the pod may ask for victims, because it fits nowhere now."),
+    ] = False
+    group_preemptible: Annotated[
+        bool,
+        Meta(description="Whether the pod may ask for victims for all members of its group."),
+    ] = False
+    members_needed: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Whether nothing is decided yet: the plugin asks about all members of the group."
+            )
+        ),
     ] = False
 
 
@@ -149,15 +197,26 @@ class PreemptRequest(_Message, frozen=True):
     nodes: tuple[PreemptionNode, ...] | None = None
 
 
+class Eviction(_Message, frozen=True):
+    """The pods to evict from a node for the devices of a group, by UID."""
+
+    node: str
+    victims: tuple[str, ...] = ()
+
+
 class PreemptReply(_Message, frozen=True):
     """The best node and the pods to evict there for devices; no node if `message` says why.
 
-    The devices that become free are kept for the pod.
+    For a member of a group there are `evictions` on several nodes, so that enough members fit.
+    The devices that become free are kept for the pod or the members.
     """
 
     node: str = ""
     victims: Annotated[
         tuple[str, ...], Meta(description="Their UIDs, also of required pods with devices.")
+    ] = ()
+    evictions: Annotated[
+        tuple[Eviction, ...], Meta(description="For a group: the pods to evict from each node.")
     ] = ()
     violations: Annotated[
         int, Meta(description="How many victims and required pods violate a budget.")
@@ -189,12 +248,21 @@ class UnreserveRequest(_Message, frozen=True):
     """Gives the reservation of a pod back."""
 
     pod_uid: PodUID = field(name="podUID")
+    cycle: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Whether this is a cycle for the group of the pod, at whose end the scheduler "
+                "gives all members back. What is held for the group stays held."
+            )
+        ),
+    ] = False
     hold: Annotated[
         bool,
         Meta(
             description=(
-                "Whether the scheduler reserves the pod again at once, as at the end of a cycle "
-                "for a group that fits. Its devices are held for this time."
+                "Whether enough members fitted in this cycle, so that the scheduler reserves them "
+                "again at once. Their devices are held for this time."
             )
         ),
     ] = False
@@ -293,13 +361,26 @@ class ProtocolCall(NamedTuple):
 
 STATUS: Final = ProtocolCall("GET", "/v1/status", StatusRequest, StatusReply)
 PRE_FILTER: Final = ProtocolCall("POST", "/v1/prefilter", PreFilterRequest, PreFilterReply)
+PRE_FILTER_GROUP: Final = ProtocolCall(
+    "POST", "/v1/prefilterGroup", PreFilterGroupRequest, PreFilterReply
+)
 RESERVE: Final = ProtocolCall("POST", "/v1/reserve", PodOnNode, ReserveReply)
 UNRESERVE: Final = ProtocolCall("POST", "/v1/unreserve", UnreserveRequest, UnreserveReply)
 BIND: Final = ProtocolCall("POST", "/v1/bind", PodOnNode, BindReply)
 POST_FILTER: Final = ProtocolCall("POST", "/v1/postfilter", PodReference, PostFilterReply)
 PREEMPT: Final = ProtocolCall("POST", "/v1/preempt", PreemptRequest, PreemptReply)
 EVENTS: Final = ProtocolCall("GET", "/v1/events", None, StreamEvent)
-CALLS: Final = (STATUS, PRE_FILTER, RESERVE, UNRESERVE, BIND, POST_FILTER, PREEMPT, EVENTS)
+CALLS: Final = (
+    STATUS,
+    PRE_FILTER,
+    PRE_FILTER_GROUP,
+    RESERVE,
+    UNRESERVE,
+    BIND,
+    POST_FILTER,
+    PREEMPT,
+    EVENTS,
+)
 
 
 def check_version(header: str | None) -> None:

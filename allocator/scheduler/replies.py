@@ -2,6 +2,9 @@
 
 from typing import Final
 
+from msgspec.structs import replace
+
+from allocator.decisions.groups import GroupAnswer
 from allocator.decisions.scores import MAX_SCORE
 from allocator.decisions.shortlist import Shortlist
 from allocator.scheduler.protocol import NodeReason, NodeScore, PreFilterReply, shorten_message
@@ -46,6 +49,14 @@ def summarize(shortlist: Shortlist) -> str:
 def node_reason(reason: Reason) -> NodeReason:
     """Return a reason as the protocol has it."""
     return NodeReason(code=reason.code, message=shorten_message(reason.message), nodes=reason.nodes)
+
+
+def refuse_group(answer: GroupAnswer) -> PreFilterReply:
+    """Return the reply for a member of a group that gets no devices together."""
+    reasons = (answer.reason,) if answer.reason else ()
+    return replace(
+        refuse_pod(reasons), complete=answer.complete, group_preemptible=answer.preemptible
+    )
 
 
 def refuse_pod(reasons: tuple[Reason, ...]) -> PreFilterReply:

@@ -26,6 +26,7 @@ from allocator.scheduler.protocol import (
     MAX_BODY_BYTES,
     POST_FILTER,
     PRE_FILTER,
+    PRE_FILTER_GROUP,
     PREEMPT,
     RESERVE,
     STATUS,
@@ -40,6 +41,7 @@ from allocator.scheduler.protocol import (
     PostFilterReply,
     PreemptReply,
     PreemptRequest,
+    PreFilterGroupRequest,
     PreFilterReply,
     PreFilterRequest,
     ProtocolError,
@@ -77,6 +79,10 @@ class AllocatorCalls(Protocol):
 
     def prefilter(self, request: PreFilterRequest) -> PreFilterReply:
         """Return nodes on which the claims of a pod can be allocated."""
+        ...
+
+    def prefilter_group(self, request: PreFilterGroupRequest) -> PreFilterReply:
+        """Return nodes for one member of a group, after a decision about all of them."""
         ...
 
     def reserve(self, request: PodOnNode) -> ReserveReply:
@@ -158,6 +164,9 @@ class _Handlers:
         self._handlers: Mapping[tuple[str, str], Handler] = {
             (STATUS.method, STATUS.path): _with_body(StatusRequest, calls.status),
             (PRE_FILTER.method, PRE_FILTER.path): _with_body(PreFilterRequest, calls.prefilter),
+            (PRE_FILTER_GROUP.method, PRE_FILTER_GROUP.path): _with_body(
+                PreFilterGroupRequest, calls.prefilter_group
+            ),
             (RESERVE.method, RESERVE.path): _with_body(PodOnNode, calls.reserve),
             (UNRESERVE.method, UNRESERVE.path): _with_body(UnreserveRequest, calls.unreserve),
             (BIND.method, BIND.path): _with_body_async(PodOnNode, calls.bind),

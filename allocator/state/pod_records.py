@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.pods import FINISHED, Pod
+from drawbridge.pod_groups import PodGroup
 
 MAX_GONE_PODS: Final = 16384
 # A tenant sets the grace period of its pods. While a pod terminates, others wait for its devices
@@ -31,6 +32,8 @@ class PodRecord(NamedTuple):
     grace_seconds: int
     nominated_node: str
     claim_names: tuple[str, ...]
+    group: PodGroup | None = None
+    gated: bool = False
 
 
 class PodRecords:
@@ -178,6 +181,17 @@ class PodRecords:
         record = self._records.get(uid)
         return bool(uid) and (record is None or record.node == node)
 
+    def interrupted_groups(self) -> tuple[PodGroup, ...]:
+        """Return the gangs of which some members have a node and some can be scheduled."""
+        bound: set[PodGroup] = set()
+        waiting: set[PodGroup] = set()
+        for record in self._records.values():
+            group = record.group
+            if group is None or record.ended or record.terminating or record.gated:
+                continue
+            (bound if record.node else waiting).add(group)
+        return tuple(sorted(bound & waiting))
+
     def claim_names(self, uid: str) -> tuple[str, ...]:
         """Return the claims that a pod names, as `namespace/name`."""
         record = self._records.get(uid)
@@ -206,4 +220,6 @@ def _read_record(pod: Pod) -> PodRecord:
         grace_seconds=pod.metadata.deletion_grace_period_seconds or 0,
         nominated_node=pod.status.nominated_node_name,
         claim_names=tuple(f"{pod.namespace}/{name}" for name in names if name),
+        group=pod.group if pod.group and pod.group.is_gang else None,
+        gated=bool(pod.spec.scheduling_gates),
     )

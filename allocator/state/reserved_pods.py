@@ -119,6 +119,11 @@ class ReservedPods:
         """Whether a reservation expired that was not given back, and none was made since."""
         return pod_uid not in self._pods and self._expired.get(pod_uid) == node
 
+    def is_promised(self, pod_uid: str) -> bool:
+        """Whether devices are promised to a pod that the scheduler has not reserved."""
+        reserved = self._pods.get(pod_uid)
+        return reserved is not None and reserved.promised and not reserved.writing
+
     def is_writing(self, pod_uid: str) -> bool:
         """Whether the reservation of a pod is being written."""
         reserved = self._pods.get(pod_uid)
@@ -199,6 +204,12 @@ class ReservedPods:
         if reserved.promised:
             reserved = msgspec.structs.replace(reserved, promised=False, since=now)
         self._extend(reserved, now)
+
+    def prolong(self, pod_uid: str, until: float) -> None:
+        """Let a promise last until a time."""
+        reserved = self._pods.get(pod_uid)
+        if reserved is not None and reserved.promised:
+            self._pods[pod_uid] = msgspec.structs.replace(reserved, until=until)
 
     def hold(self, pod_uid: str, now: float) -> bool:
         """Make a reservation a promise for a short time; False if there is none to hold."""

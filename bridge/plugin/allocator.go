@@ -46,6 +46,14 @@ func (a *allocator) preFilter(ctx context.Context, request *protocol.PreFilterRe
 	return reply, err
 }
 
+func (a *allocator) preFilterGroup(ctx context.Context, request *protocol.PreFilterGroupRequest) (reply *protocol.PreFilterReply, err error) {
+	err = a.call(ctx, max(groupTimeout, a.limit()), func(ctx context.Context) (err error) {
+		reply, err = a.client.PreFilterGroup(ctx, request)
+		return err
+	})
+	return reply, err
+}
+
 func (a *allocator) reserve(ctx context.Context, request protocol.PodOnNode) (reply *protocol.ReserveReply, err error) {
 	err = a.call(ctx, a.limit(), func(ctx context.Context) (err error) {
 		reply, err = a.client.Reserve(ctx, request)

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	uidIndex = "drawbridge.dev/waiting-uid"
-	allIndex = "drawbridge.dev/waiting"
+	uidIndex   = "drawbridge.dev/waiting-uid"
+	allIndex   = "drawbridge.dev/waiting"
+	groupIndex = "drawbridge.dev/group"
 )
 
 // caches are those of the scheduler.
@@ -28,7 +29,7 @@ func newCaches(ctx context.Context, handle framework.Handle) (*caches, error) {
 	informer := handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	indexers := informer.GetIndexer().GetIndexers()
 	if _, found := indexers[uidIndex]; !found { // a second profile finds the indices of the first
-		err := informer.AddIndexers(cache.Indexers{uidIndex: indexByUID, allIndex: indexAll})
+		err := informer.AddIndexers(cache.Indexers{uidIndex: indexByUID, allIndex: indexAll, groupIndex: indexByGroup})
 		if err != nil {
 			return nil, fmt.Errorf("index the pods of the scheduler: %w", err)
 		}
@@ -53,6 +54,19 @@ func indexAll(object any) ([]string, error) {
 		return []string{pod.Spec.SchedulerName}, nil
 	}
 	return nil, nil
+}
+
+func indexByGroup(object any) ([]string, error) {
+	if pod, ok := object.(*v1.Pod); ok {
+		if group := groupOf(pod); group != "" {
+			return []string{group}, nil
+		}
+	}
+	return nil, nil
+}
+
+func (c *caches) members(group string) []*v1.Pod {
+	return c.find(groupIndex, group)
 }
 
 func (c *caches) claim(namespace, name string) (*resourceapi.ResourceClaim, error) {

@@ -51,6 +51,10 @@ func (c *fakeCluster) waitingWith(uids []string) []*v1.Pod {
 	})
 }
 
+func (c *fakeCluster) members(group string) []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(c.pods), func(pod *v1.Pod) bool { return groupOf(pod) != group })
+}
+
 func (c *fakeCluster) activate(pods []*v1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

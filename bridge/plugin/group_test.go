@@ -1,9 +1,11 @@
 package plugin
 
 import (
+	"encoding/json"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"drawbridge.dev/bridge/allocatortest"
@@ -22,13 +24,17 @@ func TestTheGroupOfAPod(t *testing.T) {
 		group  string
 		count  int
 	}{
-		"a pod alone":              {nil, "", 0},
-		"coscheduling":             {map[string]string{coschedulingLabel: "g"}, "default/scheduling.x-k8s.io/pod-group=g", 0},
-		"a group without object":   {map[string]string{podGroupLabel: "g", podGroupMin: "8"}, "default/pod-group.scheduling.sigs.k8s.io/name=g", 8},
-		"LeaderWorkerSet":          {map[string]string{leaderWorkerLabel: "g"}, "default/leaderworkerset.sigs.k8s.io/group-key=g", 0},
-		"two labels":               {map[string]string{leaderWorkerLabel: "g", coschedulingLabel: "h"}, "default/scheduling.x-k8s.io/pod-group=h", 0},
-		"a size that is no number": {map[string]string{podGroupLabel: "g", podGroupMin: "all"}, "default/pod-group.scheduling.sigs.k8s.io/name=g", 0},
-		"a negative size":          {map[string]string{podGroupLabel: "g", podGroupMin: "-1"}, "default/pod-group.scheduling.sigs.k8s.io/name=g", 0},
+		"a pod alone":  {nil, "", 0},
+		"coscheduling": {map[string]string{coschedulingLabel: "g"}, "default/scheduling.x-k8s.io/pod-group=g", 0},
+		"with a size": {
+			map[string]string{coschedulingLabel: "g", minAvailableLabel: "8"}, "default/scheduling.x-k8s.io/pod-group=g", 8,
+		},
+		"a size that is no number": {
+			map[string]string{coschedulingLabel: "g", minAvailableLabel: "all"}, "default/scheduling.x-k8s.io/pod-group=g", 0,
+		},
+		"a negative size": {
+			map[string]string{coschedulingLabel: "g", minAvailableLabel: "-1"}, "default/scheduling.x-k8s.io/pod-group=g", 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
@@ -49,14 +55,68 @@ func TestGroupsOfTwoNamespacesAreNotOne(t *testing.T) {
 	}
 }
 
+// gangOf returns a pod and another one of its group, as the cluster has them.
+func gangOf(s *stage) (one, other *v1.Pod) {
+	one = podWithLabels(map[string]string{coschedulingLabel: "g"})
+	other = one.DeepCopy()
+	other.Name, other.UID = "pod-2", "pod-2"
+	s.cluster.pods = []*v1.Pod{one, other}
+	return one, other
+}
+
 func TestAMemberOfAGroupEvictsNobodyForItselfAlone(t *testing.T) {
 	s := newStage(t, claim("a", ""))
 	reply := protocol.PreFilterReply{Complete: true, Preemptible: true, Message: "no node fits"}
 	s.server.Reply("/v1/prefilter", allocatortest.Reply{Body: reply})
-	pod := podWithLabels(map[string]string{coschedulingLabel: "g"})
+	pod, _ := gangOf(s)
 	_, status := s.preFilter(t, pod)
 	checkCode(t, status, fwk.Unschedulable)
 	_, status = s.PostFilter(t.Context(), s.state, pod, nil)
 	checkCode(t, status, fwk.UnschedulableAndUnresolvable)
 	checkTexts(t, s.paths(), "/v1/prefilter")
+}
+
+func TestAllMembersThatWaitAreSentIfTheAllocatorAsksForThem(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	s.server.Reply("/v1/prefilter", allocatortest.Reply{Body: protocol.PreFilterReply{MembersNeeded: true}})
+	s.server.Reply("/v1/prefilterGroup", allocatortest.Reply{Body: protocol.PreFilterReply{
+		Complete: true, Fit: []protocol.NodeScore{{Node: "n1"}},
+	}})
+	pod, other := gangOf(s)
+	held, bound, gone, gated, ended := other.DeepCopy(), other.DeepCopy(), other.DeepCopy(), other.DeepCopy(), other.DeepCopy()
+	held.UID, bound.UID, gone.UID, gated.UID, ended.UID = "held", "bound", "gone", "gated", "ended"
+	s.held.add("held")
+	bound.Spec.NodeName = "n1"
+	gone.DeletionTimestamp = &metav1.Time{}
+	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "later"}}
+	ended.Status.Phase = v1.PodFailed
+	s.cluster.pods = append(s.cluster.pods, held, bound, gone, gated, ended)
+	names, status := s.preFilter(t, pod)
+	checkCode(t, status, fwk.Success)
+	checkTexts(t, names, "n1")
+	sent := s.server.Take()
+	var request protocol.PreFilterGroupRequest
+	if err := json.Unmarshal(sent[1].Body, &request); err != nil {
+		t.Fatal(err)
+	}
+	var members []string
+	for _, member := range request.Members {
+		members = append(members, member.Pod.UID)
+	}
+	checkTexts(t, members, "pod-1", "pod-2")
+	if request.Group.Scheduled != 2 || request.PodUID != "pod-1" || len(request.Members[1].Claims) != 1 {
+		t.Errorf("got %+v", request)
+	}
+}
+
+func TestAPodWithoutOthersInItsGroupIsAPodAlone(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	s.fits(true, "n1")
+	pod, _ := gangOf(s)
+	s.cluster.pods = s.cluster.pods[:1]
+	s.preFilter(t, pod)
+	var request protocol.PreFilterRequest
+	if err := json.Unmarshal(s.server.Take()[0].Body, &request); err != nil || request.Group != nil {
+		t.Errorf("got %+v, %v", request.Group, err)
+	}
 }

@@ -7,6 +7,8 @@ const (
 	callTimeout = 300 * time.Millisecond
 	// Preemption is rare, and the allocator searches many nodes.
 	preemptTimeout = time.Second
+	// A group is asked about once for all of its members.
+	groupTimeout = time.Second
 	// The time limit doubles this often while answers are late.
 	maxDoublings = 3
 	// Binding waits for writes and for binding conditions, in a goroutine of its own.
@@ -27,6 +29,12 @@ const (
 	// How many nodes are tried together for preemption, as many as DefaultPreemption tries at least.
 	// The allocator examines them without an interruption.
 	nodesPerRequest = 100
+
+	// How many members of a group are asked about together.
+	maxMembers = 1024
+
+	// How many nodes are tried together for the victims of a group.
+	nodesPerGroup = 500
 
 	maxRememberedPods = 10000
 )

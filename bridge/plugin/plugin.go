@@ -45,6 +45,8 @@ type cluster interface {
 	// waitingWith returns those of them that have one of the UIDs.
 	waitingWith(uids []string) []*v1.Pod
 	activate(pods []*v1.Pod)
+	// members returns the pods of a group.
+	members(group string) []*v1.Pod
 }
 
 // Plugin asks the allocator at each extension point that concerns devices.

@@ -36,7 +36,9 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		}
 	}
 	switch {
-	case found.preemptible && groupOf(pod) != "":
+	case found.groupPreemptible:
+		return nil, p.preemption.preemptGroup(ctx, state, pod)
+	case found.preemptible && p.isMember(pod):
 		// A victim for one member is a victim for nothing while the others do not fit.
 		return nil, stop("preemption: not for single members of a group")
 	case found.preemptible:

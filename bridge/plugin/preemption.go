@@ -73,6 +73,46 @@ func (n *nodePreemption) preempt(ctx context.Context, state fwk.CycleState, pod 
 	return framework.NominateNone(), stop("preemption: " + message)
 }
 
+// preemptGroup evicts victims on several nodes so that enough members of the group of a pod fit, or
+// nobody. No member is nominated: the allocator keeps the devices and wakes all of them.
+func (n *nodePreemption) preemptGroup(ctx context.Context, state fwk.CycleState, pod *v1.Pod) *fwk.Status {
+	metrics.PreemptionAttempts.Inc()
+	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
+		return stop("preemption: the preemptionPolicy of the pod is Never")
+	}
+	budgets, err := n.budgets.List(labels.Everything())
+	if err != nil {
+		return fwk.AsStatus(fmt.Errorf("list PodDisruptionBudgets: %w", err))
+	}
+	nodes, err := n.nodesToTry(state, pod)
+	if err != nil {
+		return fwk.AsStatus(fmt.Errorf("list the nodes of the scheduler: %w", err))
+	}
+	candidates := n.dryRun(ctx, state, pod, nodes[:min(len(nodes), nodesPerGroup)], budgets)
+	if len(candidates) == 0 {
+		return stop("preemption: no pod with a lower priority has devices")
+	}
+	reply, err := n.plugin.allocator.preempt(ctx, requestVictims(pod, candidates))
+	if err != nil {
+		return n.plugin.failure(ctx, pod, err)
+	}
+	victims := 0
+	for _, each := range reply.Evictions {
+		chosen, found := candidates[each.Node]
+		if !found {
+			continue
+		}
+		if _, status := n.evict(ctx, state, pod, chosen, each.Victims); !status.IsSuccess() {
+			return stop("preemption: " + status.Message())
+		}
+		victims += len(each.Victims)
+	}
+	if victims > 0 {
+		return stop(fmt.Sprintf("preemption: %d pods are evicted for the group", victims))
+	}
+	return stop("preemption: " + reply.Message)
+}
+
 // stop returns the status that ends the list of plugins for preemption.
 func stop(reasons ...string) *fwk.Status {
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reasons...)

@@ -23,6 +23,8 @@ type podState struct {
 	allocated bool
 	// preemptible is true if the allocator names victims for the pod.
 	preemptible bool
+	// groupPreemptible is true if the allocator names victims for all members of the pod's group.
+	groupPreemptible bool
 	// everyNode is true in a dry run of preemption, where devices do not count.
 	everyNode bool
 }
@@ -58,7 +60,16 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		}
 		return &framework.PreFilterResult{NodeNames: served}, nil
 	}
-	reply, err := p.allocator.preFilter(ctx, p.preFilterRequest(pod, claims))
+	group, err := p.groupReference(pod)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+	}
+	request := p.preFilterRequest(pod, claims)
+	request.Group = group.reference()
+	reply, err := p.allocator.preFilter(ctx, request)
+	if err == nil && reply.MembersNeeded {
+		reply, err = p.allocator.preFilterGroup(ctx, p.groupRequest(pod, group, request.MaxNodes))
+	}
 	if err != nil {
 		return nil, p.failure(ctx, pod, err)
 	}
@@ -66,7 +77,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	state.Write(stateKey, found)
 	if len(found.scores) == 0 {
 		code := fwk.UnschedulableAndUnresolvable
-		if found.preemptible {
+		if found.preemptible || found.groupPreemptible {
 			code = fwk.Unschedulable // the other plugins prepare for preemption
 		}
 		return nil, fwk.NewStatus(code, reply.Message)
@@ -85,22 +96,9 @@ func (p *Plugin) PreFilterExtensions() framework.PreFilterExtensions {
 
 func (p *Plugin) preFilterRequest(pod *v1.Pod, claims []*resourceapi.ResourceClaim) *protocol.PreFilterRequest {
 	request := &protocol.PreFilterRequest{
-		Pod: protocol.Pod{
-			Namespace:    pod.Namespace,
-			Name:         pod.Name,
-			UID:          string(pod.UID),
-			NodeSelector: pod.Spec.NodeSelector,
-			Tolerations:  pod.Spec.Tolerations,
-			NodeName:     pod.Spec.NodeName,
-		},
+		Pod:      describePod(pod),
 		Claims:   withoutManagedFields(claims),
 		MaxNodes: p.args.MaxNodes,
-	}
-	if pod.Spec.Priority != nil {
-		request.Pod.Priority = *pod.Spec.Priority
-	}
-	if pod.Spec.Affinity != nil {
-		request.Pod.NodeAffinity = pod.Spec.Affinity.NodeAffinity
 	}
 	if p.everyNode.has(pod.UID) {
 		request.MaxNodes = 0
@@ -108,11 +106,31 @@ func (p *Plugin) preFilterRequest(pod *v1.Pod, claims []*resourceapi.ResourceCla
 	return request
 }
 
+func describePod(pod *v1.Pod) protocol.Pod {
+	described := protocol.Pod{
+		Namespace:    pod.Namespace,
+		Name:         pod.Name,
+		UID:          string(pod.UID),
+		NodeSelector: pod.Spec.NodeSelector,
+		Tolerations:  pod.Spec.Tolerations,
+		NodeName:     pod.Spec.NodeName,
+	}
+	if pod.Spec.Priority != nil {
+		described.Priority = *pod.Spec.Priority
+	}
+	if pod.Spec.Affinity != nil {
+		described.NodeAffinity = pod.Spec.Affinity.NodeAffinity
+	}
+	return described
+}
+
 func newPodState(reply *protocol.PreFilterReply, claims []*resourceapi.ResourceClaim) *podState {
 	found := &podState{
 		scores:      make(map[string]int64, len(reply.Fit)),
 		complete:    reply.Complete,
 		preemptible: reply.Preemptible,
+
+		groupPreemptible: reply.GroupPreemptible,
 	}
 	for _, each := range reply.Fit {
 		found.scores[each.Node] = min(max(each.Score, 0), framework.MaxScore)

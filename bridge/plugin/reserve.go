@@ -43,7 +43,8 @@ func (p *Plugin) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	p.held.remove(pod.UID)
 	request := protocol.UnreserveRequest{PodUID: string(pod.UID)}
-	request.Hold = framework.InGroupCycle(state) && p.groups.HasQuorum(state, pod)
+	request.Cycle = framework.InGroupCycle(state)
+	request.Hold = request.Cycle && p.groups.HasQuorum(state, pod)
 	err := p.allocator.unreserve(ctx, request)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("The reservation is left to expire", "pod", klog.KObj(pod), "reason", err)

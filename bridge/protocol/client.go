@@ -76,6 +76,12 @@ func (c *Client) PreFilter(ctx context.Context, request *PreFilterRequest) (*Pre
 	return reply, c.call(ctx, http.MethodPost, preFilterPath, request, reply)
 }
 
+// PreFilterGroup asks for devices for all members of a group.
+func (c *Client) PreFilterGroup(ctx context.Context, request *PreFilterGroupRequest) (*PreFilterReply, error) {
+	reply := &PreFilterReply{Complete: true}
+	return reply, c.call(ctx, http.MethodPost, groupPath, request, reply)
+}
+
 // Reserve promises devices of a node to a pod.
 func (c *Client) Reserve(ctx context.Context, request PodOnNode) (*ReserveReply, error) {
 	reply := &ReserveReply{}

@@ -22,6 +22,7 @@ const (
 	bindPath       = "/v1/bind"
 	postFilterPath = "/v1/postfilter"
 	preemptPath    = "/v1/preempt"
+	groupPath      = "/v1/prefilterGroup"
 	eventsPath     = "/v1/events"
 )
 
@@ -58,6 +59,31 @@ type PreFilterRequest struct {
 	Claims []*resourceapi.ResourceClaim `json:"claims"`
 	// MaxNodes limits the nodes in the reply; 0 asks for every node that fits.
 	MaxNodes int `json:"maxNodes"`
+	// Group is nil for a pod alone. An allocator of 1.2 does not read it.
+	Group *Group `json:"group,omitempty"`
+}
+
+// Group names the group of a pod.
+type Group struct {
+	Key string `json:"key"`
+	// MinCount is how many members must run together; 0 means those that exist.
+	MinCount int `json:"minCount"`
+	// Scheduled is how many members have a node, or are between Reserve and Bind.
+	Scheduled int `json:"scheduled"`
+}
+
+// GroupMember is a member of a group that has no node.
+type GroupMember struct {
+	Pod    Pod                          `json:"pod"`
+	Claims []*resourceapi.ResourceClaim `json:"claims"`
+}
+
+// PreFilterGroupRequest asks for devices for all members of a group; the reply is about one of them.
+type PreFilterGroupRequest struct {
+	PodUID   string        `json:"podUID"`
+	Group    *Group        `json:"group"`
+	Members  []GroupMember `json:"members"`
+	MaxNodes int           `json:"maxNodes"`
 }
 
 // PreFilterReply names nodes that fit, best first or in any order.
@@ -69,6 +95,11 @@ type PreFilterReply struct {
 	Reasons  []Reason `json:"reasons"`
 	// Preemptible is true if the plugin may ask for victims. An allocator of 1.0 never says so.
 	Preemptible bool `json:"preemptible"`
+	// GroupPreemptible is true if the plugin may ask for victims for all members of the group.
+	GroupPreemptible bool `json:"groupPreemptible"`
+	// MembersNeeded is true if the allocator decides about all members of the group together, and is
+	// asked about them next.
+	MembersNeeded bool `json:"membersNeeded"`
 }
 
 // NodeScore is a node and its score, 0 to 100.
@@ -98,7 +129,9 @@ type PodReference struct {
 // UnreserveRequest takes the promise for a pod back.
 type UnreserveRequest struct {
 	PodUID string `json:"podUID"`
-	// Hold is true if the scheduler reserves the pod again at once. An allocator of 1.2 does not read it.
+	// Cycle is true in a cycle for the group of the pod. An allocator of 1.2 reads neither.
+	Cycle bool `json:"cycle"`
+	// Hold is true if enough members fitted in this cycle: the scheduler reserves them again at once.
 	Hold bool `json:"hold"`
 }
 
@@ -150,9 +183,17 @@ type PotentialVictim struct {
 type PreemptReply struct {
 	Node    string   `json:"node"`
 	Victims []string `json:"victims"`
+	// Evictions are those for a group; they have no node above.
+	Evictions []Eviction `json:"evictions"`
 	// Waiting is true if devices for the pod are free or being released already.
 	Waiting bool   `json:"waiting"`
 	Message string `json:"message"`
+}
+
+// Eviction names the pods that must go from a node for the devices of a group.
+type Eviction struct {
+	Node    string   `json:"node"`
+	Victims []string `json:"victims"`
 }
 
 // Event is one line of the event stream; a line without content is a heartbeat.

@@ -42,6 +42,44 @@ POD_DELETED = CODES.define(
     example="the pod was deleted",
     remedy="No action is needed.",
 )
+GANG_TOO_LARGE = CODES.define(
+    "GangTooLarge",
+    Severity.ERROR,
+    text="Too few members of a gang fit together, so that none gets devices.",
+    example="6 of 8 members of the group fit",
+    remedy=(
+        "Wait until devices are free, or lower the number of members that must run together. "
+        "drawbridge explain shows what each member asks for."
+    ),
+)
+GANG_INCOMPLETE = CODES.define(
+    "GangIncomplete",
+    Severity.ERROR,
+    text="Fewer members of a gang exist than must run together.",
+    example="5 of 8 members of the group exist",
+    remedy="Check what creates the pods of the gang, for example its quota.",
+)
+GANG_PAUSES = CODES.define(
+    "GangPauses",
+    Severity.ERROR,
+    text=(
+        "Devices were held for all members of a gang, and the scheduler did not place all of them. "
+        "Others get the devices before they are held again."
+    ),
+    example="devices were held for the group and not all of its members were scheduled; it is "
+    "tried again in 8 s",
+    remedy="Check what else the pods need, for example CPU and memory on the nodes with devices.",
+)
+GANG_INTERRUPTED = CODES.define(
+    "GangInterrupted",
+    Severity.ERROR,
+    text=(
+        "After a change of the leader, gangs of which a part is bound get devices before all other "
+        "pods, because that part runs for nothing."
+    ),
+    example="1 groups of which a part is bound get devices first",
+    remedy="Wait: other pods are tried again within 3 seconds.",
+)
 NODE_REFUSED = CODES.define(
     "NodeRefused",
     Severity.ERROR,

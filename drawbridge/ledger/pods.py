@@ -65,6 +65,12 @@ class Affinity(msgspec.Struct, frozen=True, rename="camel"):
     node_affinity: NodeAffinity | None = None
 
 
+class SchedulingGate(msgspec.Struct, frozen=True):
+    """What keeps a pod from being scheduled."""
+
+    name: str = ""
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of a pod that decide its nodes, its devices and its preemption."""
 
@@ -79,6 +85,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     resource_claims: tuple[PodClaim, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     workload_ref: WorkloadRef | None = None
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
     init_containers: tuple[PodContainer, ...] = ()
     containers: tuple[PodContainer, ...] = ()
     resources: ContainerResources | None = None

@@ -104,8 +104,8 @@ def place_gang(
             if out_of_time():
                 complete = False
                 break
-            fitting |= _largest_counts(names[start : start + _BATCH], kinds, ask)
-            counts, chosen = _add_up(fitting, wanted)
+            fitting |= largest_counts(names[start : start + _BATCH], kinds, ask)
+            counts, chosen = add_up(fitting, wanted)
             if counts == wanted:
                 break
         nodes = _solve(_fill_nodes(chosen, fitting), kinds, ask)
@@ -137,7 +137,7 @@ def _claims(kinds: Sequence[MemberKind], counts: Counts) -> tuple[Claim, ...]:
 # --- what one node takes ---
 
 
-def _largest_counts(
+def largest_counts(
     nodes: Iterable[str], kinds: Sequence[MemberKind], ask: Ask
 ) -> dict[str, list[Counts]]:
     """Return for each node the largest numbers of members that fit there together.
@@ -215,7 +215,7 @@ def _with(base: Counts, at: int, count: int) -> Counts:
 # --- what all nodes take ---
 
 
-def _add_up(
+def add_up(
     fitting: Mapping[str, list[Counts]], wanted: Counts
 ) -> tuple[Counts, Mapping[str, Counts]]:
     """Return the numbers of members that have a place on the nodes together, and where.

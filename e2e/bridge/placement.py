@@ -49,6 +49,8 @@ DRIVERS = (
 HEADER = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
 # What runs here is not a pod, and there is no image of it.
 NOT_RUN = ("Deployment", "PodDisruptionBudget")
+# The feature gates of a control plane that its kube-scheduler has to know.
+SCHEDULER_GATES = ("GenericWorkload", "GangScheduling")
 # Two pairs take over within the duration of the Lease.
 PAIRS = 2
 SETUP = Setup(webhooks=1, controllers=1)
@@ -100,6 +102,10 @@ class Placement:
         access = self.plane.kubeconfig(NAME, self.plane.account_token(NAMESPACE, NAME))
         template = yaml.safe_load(find(objects, "ConfigMap", NAME)["data"]["scheduler.yaml"])
         words = container_words(find(objects, "Deployment", NAME))
+        gates = [each for each in SCHEDULER_GATES if self.plane.options.gates.get(each)]
+        if gates:
+            flag = "--feature-gates=" + ",".join(f"{each}=true" for each in gates)
+            words["scheduler"] = [*words["scheduler"], flag]
         files = PairFiles(self.program, access, template, words)
         return Pair(self.plane, f"{NAME}-{number}", files)
 
@@ -222,7 +228,7 @@ def placement(stage: Stage) -> BridgeStage:
 
 
 def bridge_scenario(
-    suite: str, since: str = "1.34"
+    suite: str, since: str = "1.34", rig: str = "bridge"
 ) -> Callable[[Callable[[BridgeStage], None]], Callable[[BridgeStage], None]]:
     """Register a scenario of bridge placement; what is allocated at its end is checked."""
 
@@ -239,7 +245,7 @@ def bridge_scenario(
                 raise
 
         run.__name__ = f"bridge_{play.__name__}"
-        scenario(suite, since=since, rig="bridge", needs=("processes",))(run)
+        scenario(suite, since=since, rig=rig, needs=("processes",))(run)
         return play
 
     return register

@@ -13,7 +13,14 @@ import msgspec
 
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.scores import NodeStrategy
-from allocator.scheduler.protocol import PreFilterReply, PreFilterRequest, SchedulingPod
+from allocator.scheduler.protocol import (
+    GroupMember,
+    GroupReference,
+    PreFilterGroupRequest,
+    PreFilterReply,
+    PreFilterRequest,
+    SchedulingPod,
+)
 from allocator.state.cluster_state import AllocatorState, FindNode, WatchedObject
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits
 from drawbridge.dra.allocation import to_json
@@ -186,6 +193,33 @@ class Cluster:
     ) -> PreFilterReply:
         """Ask for a pod; `fields` are those of the pod in the protocol."""
         return self.decisions.prefilter(self.request(uid, *claims, limit=limit, **fields), self.now)
+
+    def ask_group(
+        self,
+        key: str,
+        *uids: str,
+        min_count: int = 0,
+        scheduled: int = 0,
+        asking: str = "",
+        count: int = 1,
+        priority: int = 0,
+    ) -> PreFilterReply:
+        """Ask for a group as the scheduler does; each member has a claim for `count` devices."""
+        group = GroupReference(key=key, min_count=min_count, scheduled=scheduled)
+        members = [
+            GroupMember(
+                pod=self.pod(uid, priority=priority),
+                claims=(msgspec.Raw(msgspec.json.encode(claim(f"c-{uid}", count))),),
+            )
+            for uid in uids
+        ]
+        asked = next(each for each in members if each.pod.uid == (asking or uids[0]))
+        single = PreFilterRequest(pod=asked.pod, claims=asked.claims, group=group)
+        reply = self.decisions.prefilter(single, self.now)
+        if not reply.members_needed:
+            return reply
+        request = PreFilterGroupRequest(pod_uid=asked.pod.uid, group=group, members=tuple(members))
+        return self.decisions.prefilter_group(request, self.now)
 
     def nodes(self, uid: str, *claims: Plain, limit: int = 0, **fields: object) -> list[str]:
         """The nodes that a reply to prefilter names, sorted."""

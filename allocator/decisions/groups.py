@@ -1,0 +1,459 @@
+"""Decides about all members of a group together: they get devices as a whole, or none do.
+
+The scheduler asks about a member. If nothing is held for the group, it is asked for all members
+that have no node, and their devices are searched and promised together: for at least as many as
+must run, else for none. Each member then gets its part when the scheduler asks for it.
+
+A group is identified by its key, which has the namespace: no tenant names a group of another one.
+What is remembered is bounded; a group that was forgotten is asked about anew.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from allocator.decisions.group_victims import GroupVictims, GroupVictimSearch, ask_in
+from allocator.decisions.node_searches import request_key
+from allocator.decisions.pod_requests import PodRequest
+from allocator.decisions.preemption import DevicePreemption
+from allocator.decisions.shortlist import FittingNode, NodeSearch, never, usable_nodes
+from allocator.decisions.victims import DeviceVictims
+from allocator.scheduler.protocol import Eviction, GroupReference, PreemptReply, PreemptRequest
+from allocator.state.cluster_state import AllocatorState
+from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHold, GroupHolds
+from allocator.state.preemptors import MAX_PREEMPTORS
+from allocator.state.releases import waits_for
+from allocator.state.reserved_pods import ReservedPods
+from drawbridge.agreement import allocator_codes as codes
+from drawbridge.bounded_cache import BoundedCache
+from drawbridge.ledger.holdings import read_holds
+from drawbridge.ledger.ledger import ReservationRefusal
+from drawbridge.ledger.node_fit import make_reason
+from drawbridge.ledger.ranking import rank_solution
+from drawbridge.pod_groups import COSCHEDULING_LABEL, GroupForm, PodGroup
+from drawbridge.solver.answers import Solution
+from drawbridge.solver.gangs import GangPlacement, MemberKind, place_gang
+from drawbridge.solver.memo import OutOfTimeError
+from drawbridge.solver.reasons import Reason
+from drawbridge.solver.world import View
+
+MAX_GROUPS: Final = 4096
+MAX_GROUPED_PODS: Final = 65536
+# A refusal holds for the other members of the group for this time, if nothing has changed.
+REFUSAL_SECONDS: Final = 1.0
+# How long others wait at the start of a term until interrupted groups are asked about.
+FIRST_SECONDS: Final = 3.0
+# With fewer nodes, a search is not interrupted.
+FEW_NODES: Final = 64
+_STAGE: Final = "group"
+_FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
+_BUSY: Final = "too many pods preempt already; the pod is tried again"
+_FREE: Final = "devices are released at this moment; the pod is tried again"
+_TOO_SLOW: Final = "no victims were found in time; use simpler claims, or fewer pods per node"
+
+
+class GroupQuestion(msgspec.Struct, frozen=True):
+    """A group and its members that had no node, in the order of the scheduler.
+
+    The scheduler asks about the pod `asking`, if any.
+    """
+
+    group: GroupReference
+    members: tuple[str, ...]
+    asking: str = ""
+
+
+class GroupAnswer(msgspec.Struct, frozen=True):
+    """The members that got devices, or why none did; without `complete`, the search continues.
+
+    A group that pauses is not asked about before a time; for a `preemptible` one, others can go.
+    """
+
+    placed: tuple[str, ...] = ()
+    reason: Reason | None = None
+    complete: bool = True
+    pauses_until: float = 0.0
+    preemptible: bool = False
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    epoch: int
+    until: float
+    members: frozenset[str]
+    answer: GroupAnswer
+
+
+class _Member(msgspec.Struct, frozen=True):
+    request: PodRequest
+    search: NodeSearch
+
+
+class GroupDecisions:
+    """The decisions about groups. `ids` returns a new share ID at each call.
+
+    `reserve` promises to a pod what was found for it, and returns why it does not.
+    """
+
+    def __init__(  # noqa: PLR0913  # all but four by name
+        self,
+        state: AllocatorState,
+        reserved: ReservedPods,
+        preemption: DevicePreemption,
+        ids: Callable[[], str],
+        *,
+        find_request: Callable[[str], tuple[PodRequest, NodeSearch] | None],
+        reserve: Callable[[PodRequest, FittingNode, NodeSearch, float], ReservationRefusal | None],
+    ) -> None:
+        self._state = state
+        self._reserved = reserved
+        self._preemption = preemption
+        self._ids = ids
+        self._find_request = find_request
+        self._reserve = reserve
+        self.holds = GroupHolds(reserved)
+        self._keys: BoundedCache[str, str] = BoundedCache(MAX_GROUPED_PODS)
+        self._questions: BoundedCache[str, GroupQuestion] = BoundedCache(MAX_GROUPS)
+        self._refusals: BoundedCache[str, _Refusal] = BoundedCache(MAX_GROUPS)
+        self._interrupted: frozenset[str] = frozenset()
+        self._unanswered: set[str] = set()  # the interrupted groups without an answer
+        self._first_until: float | None = None
+
+    # --- groups that a change of the leader has interrupted ---
+
+    def begin_term(self) -> None:
+        """Forget all holds. Groups of which a part is bound are decided about before all others."""
+        self.holds.clear()
+        groups = self._state.pods.interrupted_groups()[:MAX_GROUPS]
+        self._interrupted = frozenset(map(key_of_group, groups))
+        self._unanswered = set(self._interrupted)
+        self._first_until = None
+
+    def is_interrupted(self, pod_uid: str) -> bool:
+        """Whether a pod is a member of a group of which a part was bound in an earlier term."""
+        return bool(self._interrupted) and self.key_of(pod_uid) in self._interrupted
+
+    def wait_for_others(self, key: str, now: float) -> GroupAnswer | None:
+        """Return that interrupted groups come first, for as long as they have no answer.
+
+        The scheduler asks about them at once. One that it does not ask about delays others briefly.
+        """
+        if not self._unanswered or key in self._interrupted:
+            return None
+        if self._first_until is None:
+            self._first_until = now + FIRST_SECONDS
+        if now >= self._first_until:
+            self._unanswered.clear()
+            return None
+        text = f"{len(self._unanswered)} groups of which a part is bound get devices first"
+        reason = make_reason(codes.GANG_INTERRUPTED, _STAGE, text)
+        return GroupAnswer(reason=reason, pauses_until=self._first_until)
+
+    # --- what is known of groups ---
+
+    def key_of(self, pod_uid: str) -> str:
+        """Return the key of the group that a pod was last asked about with; empty for none."""
+        return self._keys.get(pod_uid) or ""
+
+    def note_member(self, pod_uid: str, group: GroupReference | None) -> None:
+        """Remember the group of a pod."""
+        if group is None:
+            self._keys.pop(pod_uid)
+        else:
+            self._keys.put(pod_uid, group.key)
+
+    def forget(self, pod_uid: str) -> None:
+        """Forget a pod that is bound or deleted."""
+        self._keys.pop(pod_uid)
+
+    def is_refused(self, key: str) -> bool:
+        """Whether a group does not fit, in the current state."""
+        refusal = self._refusals.get(key)
+        return (
+            refusal is not None
+            and refusal.epoch == self._state.epoch()
+            and not refusal.answer.pauses_until
+        )
+
+    # --- answers ---
+
+    def find_hold(self, pod_uid: str) -> GroupHold | None:
+        """Return the hold that has a part for a pod, if the scheduler does not have it yet.
+
+        A pod that is asked about again could not use its part, so that the hold ends.
+        """
+        hold = self.holds.find(self.key_of(pod_uid))
+        if hold is None or pod_uid not in hold.left or pod_uid in hold.asked:
+            return None
+        return hold
+
+    def find_refusal(self, pod_uid: str, now: float) -> GroupAnswer | None:
+        """Return why the group of a pod was just refused, if that holds still."""
+        key = self.key_of(pod_uid)
+        refusal = self._refusals.get(key)
+        if refusal is None or pod_uid not in refusal.members or refusal.until <= now:
+            return None
+        return refusal.answer if refusal.epoch == self._state.epoch() else None
+
+    def answer(
+        self, question: GroupQuestion, now: float, out_of_time: Callable[[], bool] = never
+    ) -> GroupAnswer:
+        """Promise devices to the members of a group, or say what is missing."""
+        key = question.group.key
+        self._questions.put(key, question)
+        since = self._end_hold(question, now)
+        for uid in question.members:
+            if self._reserved.is_promised(uid):
+                self._reserved.release(uid)
+        answer = self._try(question, now, since, out_of_time)
+        group = question.group
+        self._unanswered.discard(key)
+        if answer.placed or (group.min_count and group.scheduled >= group.min_count):
+            self._interrupted -= {key}
+        if answer.reason is not None and answer.complete:
+            members = frozenset(question.members)
+            until = now + REFUSAL_SECONDS
+            self._refusals.put(key, _Refusal(self._state.epoch(), until, members, answer))
+        return answer
+
+    def answer_again(
+        self, key: str, now: float, out_of_time: Callable[[], bool] = never
+    ) -> GroupAnswer | None:
+        """Ask the last question about a group again; None if there is nothing to ask."""
+        question = self._questions.get(key)
+        if question is None or self.holds.find(key) is not None:
+            return None
+        pods = self._state.pods
+        members = [uid for uid in question.members if not pods.is_gone(uid)]
+        bound = sum(map(pods.is_bound, members))
+        left = tuple(uid for uid in members if not pods.is_bound(uid) and self._is_free(uid))
+        if not left:
+            return None
+        group = msgspec.structs.replace(question.group, scheduled=question.group.scheduled + bound)
+        return self.answer(GroupQuestion(group, left), now, out_of_time)
+
+    def _end_hold(self, question: GroupQuestion, now: float) -> float:
+        """Replace a hold because there are more members, or because it was of no use.
+
+        Return since when there are holds without a pause.
+        """
+        hold = self.holds.find(question.group.key)
+        if hold is None:
+            return now
+        failed = question.asking in hold.asked or now - hold.since >= MAX_HOLD_SECONDS
+        self.holds.end(hold.key, now, failed=failed)
+        return now if failed else hold.since
+
+    def _is_free(self, uid: str) -> bool:
+        """Whether nothing is reserved for a pod, apart from a promise."""
+        return self._reserved.find(uid) is None or self._reserved.is_promised(uid)
+
+    def _try(
+        self,
+        question: GroupQuestion,
+        now: float,
+        since: float,
+        out_of_time: Callable[[], bool],
+    ) -> GroupAnswer:
+        group = question.group
+        needed = needed_members(group, len(question.members))
+        if len(question.members) < needed:
+            exist = len(question.members) + group.scheduled
+            text = f"{exist} of {group.min_count} members of the group exist"
+            return GroupAnswer(reason=make_reason(codes.GANG_INCOMPLETE, _STAGE, text))
+        if (paused := self.holds.paused_until(group.key)) > now:
+            text = (
+                "devices were held for the group and not all of its members were scheduled; it is "
+                f"tried again in {paused - now:.0f} s"
+            )
+            reason = make_reason(codes.GANG_PAUSES, _STAGE, text)
+            return GroupAnswer(reason=reason, pauses_until=paused)
+        if (waits := self._waits_for_victims(question)) is not None:
+            return GroupAnswer(reason=waits)
+        kinds, of_kind, alone = self._kinds(question)
+        if max((len(kind.nodes) for kind in kinds), default=0) <= FEW_NODES:
+            # Pods behind this group would get its devices before the search continues.
+            out_of_time = never
+        found = GangPlacement((), ())
+        for view in self._views(question, now):
+            ask = ask_in(self._state, view, self._ids, out_of_time)
+            found = place_gang(kinds, ask, out_of_time)
+            if found.placed + alone >= needed or not found.complete:
+                break
+        fitting = found.placed + alone
+        if fitting < needed:
+            reason, complete = _too_large(group, fitting, needed), found.complete
+            return GroupAnswer(reason=reason, complete=complete, preemptible=complete)
+        for uid in question.members:
+            # Nobody else is answered before the devices are reserved.
+            self._preemption.preemptors.forget(uid)
+        answer = self._promise(found, kinds, of_kind, now)
+        if answer.placed:
+            self.holds.begin(group.key, answer.placed, now, since)
+        return answer
+
+    def _views(self, question: GroupQuestion, now: float) -> Iterator[View]:
+        """Yield the use of devices, at first as if those with a penalty were held."""
+        found = map(self._preemption.preemptors.find, question.members)
+        kept = [each.key for each in found if each is not None]
+        if kept:
+            yield self._state.ledger.view_without(kept)
+            return
+        preferred = self._state.preferred_view(now)
+        if preferred is not None:
+            yield preferred
+        yield self._state.ledger.view()
+
+    def _waits_for_victims(self, question: GroupQuestion) -> Reason | None:
+        """Return which devices are being released for the group."""
+        found = map(self._preemption.preemptors.find, question.members)
+        waiting = [each for each in found if each is not None and each.pending]
+        if not waiting:
+            return None
+        return waits_for(sum(len(each.holds) for each in waiting), waiting[0].node)
+
+    def _kinds(self, question: GroupQuestion) -> tuple[list[MemberKind], list[list[_Member]], int]:
+        """Return members that ask the same as one kind, and how many are of no kind.
+
+        Those that need no devices, or share a claim with another member, are decided about alone.
+        """
+        requests = map(self._find_request, question.members)
+        members = [_Member(*each) for each in requests if each is not None]
+        users = Counter(uid for each in members for uid in each.request.claims)
+        alike: dict[bytes, list[_Member]] = {}
+        for each in members:
+            if each.search.unallocated and all(users[uid] == 1 for uid in each.request.claims):
+                alike.setdefault(request_key(each.search), []).append(each)
+        of_kind = list(alike.values())
+        kinds = [
+            MemberKind(
+                some[0].search.unallocated, len(some), usable_nodes(some[0].search, self._state)
+            )
+            for some in of_kind
+        ]
+        return kinds, of_kind, len(members) - sum(map(len, of_kind))
+
+    def _promise(
+        self,
+        found: GangPlacement,
+        kinds: Sequence[MemberKind],
+        of_kind: Sequence[Sequence[_Member]],
+        now: float,
+    ) -> GroupAnswer:
+        """Promise to each member what was found, to all or none."""
+        placed: list[str] = []
+        for member, fitting in _assign(found, kinds, of_kind):
+            refusal = self._reserve(member.request, fitting, member.search, now)
+            if refusal is not None:
+                for uid in placed:
+                    self._reserved.release(uid)
+                text = f"devices for the group cannot be reserved: {refusal}"
+                return GroupAnswer(reason=make_reason(codes.GANG_TOO_LARGE, _STAGE, text))
+            placed.append(member.request.pod.uid)
+        return GroupAnswer(placed=tuple(placed))
+
+    # --- victims ---
+
+    def preempt(
+        self, request: PreemptRequest, now: float, out_of_time: Callable[[], bool]
+    ) -> PreemptReply:
+        """Return the pods to evict so that enough members fit, and keep their devices."""
+        question = self._questions.get(self.key_of(request.pod_uid))
+        own = self._find_request(request.pod_uid)
+        if question is None or own is None:
+            return PreemptReply(message=_FORGOTTEN)
+        if (waits := self._waits_for_victims(question)) is not None:
+            return PreemptReply(waiting=True, message=waits.message)
+        return self._choose_victims(question, request, own, now, out_of_time)
+
+    def _choose_victims(
+        self,
+        question: GroupQuestion,
+        request: PreemptRequest,
+        own: tuple[PodRequest, NodeSearch],
+        now: float,
+        out_of_time: Callable[[], bool],
+    ) -> PreemptReply:
+        if len(self._preemption.preemptors) + len(question.members) > MAX_PREEMPTORS:
+            return PreemptReply(message=_BUSY)
+        kinds, of_kind, alone = self._kinds(question)
+        needed = needed_members(question.group, len(question.members)) - alone
+        free = self._preemption.find_gone(request)
+        search = self._preemption.make_search(request.pod_uid, own[1], free)
+        chooser = GroupVictimSearch(
+            self._state, search, kinds, needed, ids=self._ids, out_of_time=out_of_time
+        )
+        try:
+            victims = chooser.choose(request.nodes or ())
+        except OutOfTimeError:
+            return PreemptReply(unfinished=True, message=_TOO_SLOW)
+        if victims is None:
+            priority = own[0].pod.priority
+            text = f"without the pods with a priority below {priority}, fewer than {needed} members"
+            return PreemptReply(message=f"{text} of the group fit")
+        self._keep_devices(victims, kinds, of_kind, now)
+        evictions = tuple(
+            Eviction(node=node, victims=tuple(pod.uid for pod in pods))
+            for node, pods in victims.pods.items()
+        )
+        if not evictions:
+            return PreemptReply(waiting=True, message=_FREE)
+        return PreemptReply(evictions=evictions)
+
+    def _keep_devices(
+        self,
+        victims: GroupVictims,
+        kinds: Sequence[MemberKind],
+        of_kind: Sequence[Sequence[_Member]],
+        now: float,
+    ) -> None:
+        """Keep for each member what it gets when the victims are gone."""
+        for member, fitting in _assign(victims.placement, kinds, of_kind):
+            allocations = fitting.solution.allocations if fitting.solution else ()
+            devices = DeviceVictims(
+                node=fitting.name,
+                pods=tuple(pod.uid for pod in victims.pods.get(fitting.name, ())),
+                claims=tuple(sorted(victims.claims.get(fitting.name, ()))),
+                holds=tuple(hold for each in allocations for hold in read_holds(each)),
+            )
+            uid = member.request.pod.uid
+            self._preemption.preemptors.begin(uid, member.search, devices, now)
+
+
+def _assign(
+    found: GangPlacement, kinds: Sequence[MemberKind], of_kind: Sequence[Sequence[_Member]]
+) -> Iterator[tuple[_Member, FittingNode]]:
+    """Yield the members that have a place, and what each gets."""
+    left = [iter(some) for some in of_kind]
+    for on_node in found.nodes:
+        for waiting, of_members in zip(left, on_node.allocations(kinds), strict=True):
+            # The members behind those that are placed stay in the iterator.
+            for allocations, member in zip(of_members, waiting, strict=False):
+                solution = Solution(on_node.node, allocations)
+                rank = rank_solution(member.search.unallocated, solution)
+                yield member, FittingNode(on_node.node, rank, solution)
+
+
+def key_of_group(group: PodGroup) -> str:
+    """Return the key that the plugin gives a group (`groupOf` in group.go)."""
+    match group.form:
+        case GroupForm.WORKLOAD_REF:
+            return f"{group.namespace}/{group.name}/{group.part}/{group.replica}"
+        case GroupForm.COSCHEDULING:
+            return f"{group.namespace}/{COSCHEDULING_LABEL}={group.name}"
+        case _:
+            return f"{group.namespace}/{group.name}"
+
+
+def needed_members(group: GroupReference, asking: int) -> int:
+    """Return how many members must get devices now; all of them if the group does not say."""
+    if not group.min_count:
+        return asking
+    return max(group.min_count - group.scheduled, 1)
+
+
+def _too_large(group: GroupReference, fitting: int, needed: int) -> Reason:
+    scheduled = f", {group.scheduled} more are scheduled" if group.scheduled else ""
+    text = f"{fitting} of {needed} members of the group fit{scheduled}"
+    return make_reason(codes.GANG_TOO_LARGE, _STAGE, text)

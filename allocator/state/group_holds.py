@@ -1,0 +1,161 @@
+"""The devices that are held for the members of groups, from the answer until all are reserved.
+
+A hold is made and ends as a whole: when a member gives its devices back, when a member loses them
+to a pod with a higher priority, or at its deadline, which the scheduler's progress moves, within a
+limit. A group whose hold ended in vain gets the next one after a pause that grows, and so do the
+groups of a namespace if several of them do: groups that never complete, and that a tenant can make
+without an end, cannot hold devices all the time.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from allocator.state.reserved_pods import ReservedPods
+from drawbridge.bounded_cache import BoundedCache
+
+# How long the scheduler may take from one member to the next, and for all of them.
+STEP_SECONDS: Final = 10.0
+MAX_HOLD_SECONDS: Final = 60.0
+FIRST_PAUSE_SECONDS: Final = 1.0
+MAX_PAUSE_SECONDS: Final = 60.0
+# So many holds of a namespace in a row may end in vain before all of its groups pause.
+FREE_FAILURES: Final = 4
+# Groups beyond are answered as if none of their holds had ended.
+MAX_GROUPS: Final = 4096
+
+
+class GroupHold(msgspec.Struct, frozen=True):
+    """The members whose devices are held, those that are `left` to be reserved, and the deadline.
+
+    `asked` are those that got an answer and were not reserved since.
+    """
+
+    key: str
+    members: frozenset[str]
+    left: frozenset[str]
+    since: float
+    until: float
+    asked: frozenset[str] = frozenset()
+
+
+class _Failures(msgspec.Struct, frozen=True):
+    count: int = 0
+    until: float = 0.0
+
+    def next(self, now: float, free: int = 0) -> "_Failures":
+        """Return these and one more, with a pause unless it is one of the first."""
+        count = self.count + 1
+        if count <= free:
+            return _Failures(count)
+        pause = FIRST_PAUSE_SECONDS * 2 ** min(count - free - 1, 10)
+        return _Failures(count, now + min(pause, MAX_PAUSE_SECONDS))
+
+
+_NONE: Final = _Failures()
+
+
+class GroupHolds:
+    """The holds of all groups."""
+
+    def __init__(self, reserved: ReservedPods) -> None:
+        self._reserved = reserved
+        self._holds: dict[str, GroupHold] = {}
+        self._failures: BoundedCache[str, _Failures] = BoundedCache(MAX_GROUPS)
+        self._namespaces: BoundedCache[str, _Failures] = BoundedCache(MAX_GROUPS)
+
+    def find(self, key: str) -> GroupHold | None:
+        """Return the hold of a group, unless a member has lost its part."""
+        hold = self._holds.get(key)
+        if hold is not None and any(self._reserved.find(uid) is None for uid in hold.left):
+            self.end(hold.key, hold.until)
+            return None
+        return hold
+
+    def paused_until(self, key: str) -> float:
+        """Return when a group can have devices held again."""
+        namespace = self._namespaces.get(_namespace_of(key)) or _NONE
+        return max((self._failures.get(key) or _NONE).until, namespace.until)
+
+    def begin(self, key: str, members: Iterable[str], now: float, since: float) -> None:
+        """Hold what is promised to members; `since` is when holds without a pause began."""
+        uids = frozenset(members)
+        self._put(GroupHold(key, uids, uids, since, _deadline(since, now)))
+
+    def note_asked(self, hold: GroupHold, uid: str) -> None:
+        """Remember that the scheduler has the answer for a member."""
+        self._put(msgspec.structs.replace(hold, asked=hold.asked | {uid}))
+
+    def note_reserved(self, key: str, uid: str, now: float) -> None:
+        """Move the deadline, because the scheduler has reserved a member."""
+        hold = self._holds.get(key)
+        if hold is None or uid not in hold.members:
+            return
+        left = hold.left - {uid}
+        if left:
+            until = _deadline(hold.since, now)
+            asked = hold.asked - {uid}
+            self._put(msgspec.structs.replace(hold, left=left, until=until, asked=asked))
+        else:
+            del self._holds[key]
+
+    def take_back(self, key: str, uid: str, now: float) -> bool:
+        """Add the part of a reserved member to its hold again; False if there is no hold."""
+        hold = self.find(key)
+        if hold is None or uid not in hold.members or not self._reserved.hold(uid, now):
+            return False
+        self._put(msgspec.structs.replace(hold, left=hold.left | {uid}))
+        return True
+
+    def note_given_back(self, key: str, uid: str, now: float) -> None:
+        """End the hold as a whole, because a member does not need its part."""
+        hold = self._holds.get(key)
+        if hold is not None and uid in hold.members:
+            self.end(key, now)
+
+    def end(self, key: str, now: float, *, failed: bool = True) -> None:
+        """Give back what is left of a hold."""
+        hold = self._holds.pop(key, None)
+        if hold is None:
+            return
+        for uid in hold.left:
+            if self._reserved.is_promised(uid):
+                self._reserved.release(uid)
+        if failed:
+            namespace = _namespace_of(key)
+            self._failures.put(key, (self._failures.get(key) or _NONE).next(now))
+            failures = self._namespaces.get(namespace) or _NONE
+            self._namespaces.put(namespace, failures.next(now, FREE_FAILURES))
+
+    def succeed(self, key: str) -> None:
+        """Forget that holds ended in vain, because a member is bound."""
+        self._failures.pop(key)
+        self._namespaces.pop(_namespace_of(key))
+
+    def expire(self, now: float) -> None:
+        """End the holds whose time is over, or that lost a part."""
+        for hold in tuple(self._holds.values()):
+            if hold.until <= now:
+                self.end(hold.key, now)
+            else:
+                self.find(hold.key)
+
+    def clear(self) -> None:
+        """Forget all groups, because another process decides now."""
+        self._holds.clear()
+        self._failures.clear()
+        self._namespaces.clear()
+
+    def _put(self, hold: GroupHold) -> None:
+        self._holds[hold.key] = hold
+        for uid in hold.left:
+            self._reserved.prolong(uid, hold.until)
+
+
+def _deadline(since: float, now: float) -> float:
+    return min(now + STEP_SECONDS, since + MAX_HOLD_SECONDS)
+
+
+def _namespace_of(key: str) -> str:
+    return key.partition("/")[0]

@@ -1,0 +1,216 @@
+"""Scenarios: the members of gangs get devices together or not at all, in bridge placement.
+
+On 1.36 the scheduler has a cycle for a PodGroup, on 1.35 its members wait at Permit for each other.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+
+from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.controlplane.plane import CONTROLLERS, Options
+from e2e.installed.installation import set_mode, wait_for_facts
+from e2e.runner import print_line
+from e2e.scenarios.bridge_preemption import create_pods, create_priority, phases, run_all
+from e2e.scenarios.objects import JSON, claim_spec, request
+from e2e.scenarios.registry import RIGS
+from e2e.scenarios.stage import Stage
+
+GPU = "gpu.nvidia.com"
+RIG = "gangs"
+VERSIONS = {"1.36": "v1alpha2", "1.35": "v1alpha1"}
+ROUNDS = 3
+PATIENCE_SECONDS = 90.0
+
+
+def gang_options(version: str) -> Options:
+    """Return a control plane with the gates for gangs, which are alpha."""
+    if version not in VERSIONS:
+        return Options(version=version)
+    gates = {"GenericWorkload": True, "GangScheduling": True}
+    if version == "1.36":
+        gates["DRADeviceTaintRules"] = True
+    return Options(
+        version=version,
+        gates=gates,
+        runtime={
+            f"scheduling.k8s.io/{VERSIONS[version]}": True,
+            **({"resource.k8s.io/v1beta2": True} if version == "1.36" else {}),
+        },
+        controllers=(
+            *CONTROLLERS,
+            *(["podgroup-protection-controller"] if version == "1.36" else []),
+        ),
+    )
+
+
+RIGS[RIG] = gang_options
+
+
+def create_group(stage: Stage, name: str, minimum: int) -> JSON:
+    """Create a gang, and return the fields of the spec that make a pod its member."""
+    version = VERSIONS[stage.version]
+    api = f"/apis/scheduling.k8s.io/{version}"
+    policy = {"gang": {"minCount": minimum}}
+    if stage.version == "1.36":
+        body: JSON = {"kind": "PodGroup", "spec": {"schedulingPolicy": policy}}
+        kind, member = "podgroups", {"schedulingGroup": {"podGroupName": name}}
+    else:
+        body = {"kind": "Workload", "spec": {"podGroups": [{"name": "all", "policy": policy}]}}
+        kind, member = "workloads", {"workloadRef": {"name": name, "podGroup": "all"}}
+    body |= {"apiVersion": f"scheduling.k8s.io/{version}", "metadata": {"name": name}}
+    stage.client.create(stage.path(kind, "", api), body)
+    return member
+
+
+def create_gang(stage: Stage, name: str, size: int, minimum: int = 0, **spec: object) -> list[str]:
+    """Create a gang whose members have one GPU each, and return their names."""
+    member = create_group(stage, name, minimum or size)
+    return create_pods(stage, name, size, **member, **spec)
+
+
+def count_bound(stage: Stage, names: Collection[str]) -> int:
+    """Return how many of these pods have a node."""
+    pods = stage.client.get(stage.pod_path())["items"]
+    return sum(
+        bool(pod["spec"].get("nodeName")) and "deletionTimestamp" not in pod["metadata"]
+        for pod in pods
+        if pod["metadata"]["name"] in names
+    )
+
+
+def all_bound(stage: Stage, names: Collection[str]) -> Callable[[], bool]:
+    """Return whether all of these pods have a node."""
+    return lambda: count_bound(stage, names) == len(names)
+
+
+def _any_bound(stage: Stage, gangs: Mapping[str, Collection[str]]) -> bool:
+    return any(count_bound(stage, each) == len(each) for each in gangs.values())
+
+
+def group_condition(stage: Stage, name: str) -> tuple[str, str]:
+    """Return the status of the condition of a PodGroup, and its message."""
+    path = stage.path("podgroups", name, f"/apis/scheduling.k8s.io/{VERSIONS['1.36']}")
+    conditions = stage.client.get(path).get("status", {}).get("conditions", [])
+    return next(((each["status"], each.get("message", "")) for each in conditions), ("", ""))
+
+
+def told(stage: Stage, name: str) -> str:
+    """Return why a pod is not scheduled."""
+    conditions = stage.get_pod(name)["status"].get("conditions", [])
+    return next((each.get("message", "") for each in conditions if each["status"] == "False"), "")
+
+
+def delete_pods(stage: Stage, names: Collection[str]) -> None:
+    """Delete pods at once, and wait until they are gone."""
+    for name in names:
+        stage.client.delete(stage.pod_path(name), grace=0)
+    for name in names:
+        stage.wait_gone(stage.pod_path(name))
+
+
+@bridge_scenario("full", since="1.35", rig=RIG)
+def a_gang_of_legacy_pods_runs(stage: BridgeStage) -> None:
+    """Admission keeps the group of a pod that it translates."""
+    stage.node("a", "dgx-a100", {GPU: "full"})
+    set_mode(stage, "enforce")
+    wait_for_facts(stage, stage.placement.cluster, stage.legacy_pod("probe", 1))
+    member = create_group(stage, "g", 4)
+    started = time.monotonic()
+    for number in range(4):
+        body = stage.legacy_pod(f"g-{number}", 1)
+        body["spec"] |= member
+        stage.client.create(stage.pod_path(), body)
+    stage.wait("the gang runs", run_all(stage, "g-", 4))
+    print_line(f"      4 legacy pods run after {time.monotonic() - started:.1f} s")
+
+
+@bridge_scenario("full", since="1.35", rig=RIG)
+def one_of_two_gangs_gets_all_devices(stage: BridgeStage) -> None:
+    """Their members are created in turns. The other gang follows as a whole."""
+    stage.node("a", "dgx-a100", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    for number in range(ROUNDS):
+        groups = {f"{each}{number}": create_group(stage, f"{each}{number}", 8) for each in "ab"}
+        gangs: dict[str, list[str]] = {name: [] for name in groups}
+        started = time.monotonic()
+        for index in range(8):
+            for name, member in groups.items():
+                gangs[name].append(f"{name}-{index}")
+                stage.pod(f"{name}-{index}", templates={"gpu": "gpu"}, **member)
+        stage.wait("a gang is bound", partial(_any_bound, stage, gangs))
+        first = time.monotonic() - started
+        winner = max(gangs, key=lambda each: count_bound(stage, gangs[each]))
+        (other,) = gangs.keys() - {winner}
+        assert count_bound(stage, gangs[other]) == 0, "the other gang is partly bound"
+        delete_pods(stage, gangs[winner])
+        freed = time.monotonic()
+        stage.wait("the other gang is bound", all_bound(stage, gangs[other]), PATIENCE_SECONDS)
+        print_line(
+            f"      round {number}: one gang is bound after {first:.1f} s, the other one "
+            f"{time.monotonic() - freed:.1f} s after the first was deleted"
+        )
+        delete_pods(stage, gangs[other])
+
+
+@bridge_scenario("full", since="1.36", rig=RIG)
+def a_gang_that_is_scheduled_is_bound_beside_single_pods(stage: BridgeStage) -> None:
+    """Pods that wait for devices get none between the two reservations of a member."""
+    stage.node("a", "dgx-a100", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    stage.template("eight", claim_spec(request("gpu", GPU, count=8)))
+    for number in range(ROUNDS):
+        stage.pod("holder", templates={"gpu": "eight"})
+        stage.wait_running("holder")
+        gang = create_gang(stage, f"g{number}", 8)
+        stage.wait_unschedulable(gang[0])
+        singles = create_pods(stage, f"single{number}", 4)
+        for name in singles:
+            stage.wait_unschedulable(name)
+        delete_pods(stage, ["holder"])
+        freed = time.monotonic()
+        stage.wait("the gang is bound", all_bound(stage, gang), PATIENCE_SECONDS)
+        took = time.monotonic() - freed
+        assert count_bound(stage, singles) == 0
+        delete_pods(stage, gang)
+        stage.wait("the single pods are bound", all_bound(stage, singles))
+        print_line(f"      round {number}: the gang is bound {took:.1f} s after 8 GPUs are free")
+        delete_pods(stage, singles)
+
+
+@bridge_scenario("full", since="1.35", rig=RIG)
+def a_gang_that_cannot_fit_evicts_nobody(stage: BridgeStage) -> None:
+    """Four of eight pods have a lower priority than a gang of six."""
+    stage.node("a", "dgx-a100", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    high, keep = create_priority(stage, "high", 1000), create_priority(stage, "keep", 5000)
+    create_pods(stage, "low", 4)
+    create_pods(stage, "keep", 4, priorityClassName=keep)
+    stage.wait("the node is full", run_all(stage, "", 8))
+    gang = create_gang(stage, "g", 6, priorityClassName=high)
+    fits = "4 of 6 members of the group fit"
+    stage.wait("the gang is told what is missing", lambda: fits in told(stage, gang[0]))
+    print_line(f"      {gang[0]} is told: {told(stage, gang[0])}")
+    watched = time.monotonic() + 5
+    while time.monotonic() < watched:
+        assert len(phases(stage, "low")) == 4, "a pod was evicted for a gang that cannot fit"
+        stage.client.get(stage.pod_path())
+    assert count_bound(stage, gang) == 0
+
+
+@bridge_scenario("full", since="1.35", rig=RIG)
+def a_gang_evicts_what_it_needs_and_runs(stage: BridgeStage) -> None:
+    """Four of eight pods have a lower priority than a gang of four."""
+    for suffix in "ab":
+        stage.node(suffix, "lab-2g2n", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    high = create_priority(stage, "high", 1000)
+    create_pods(stage, "low", 4)
+    stage.wait("the nodes are full", run_all(stage, "low", 4))
+    gang = create_gang(stage, "g", 3, priorityClassName=high)
+    started = time.monotonic()
+    stage.wait("the gang runs", run_all(stage, "g-", 3), PATIENCE_SECONDS)
+    took, left = time.monotonic() - started, phases(stage, "low")
+    print_line(f"      the gang runs after {took:.1f} s, {len(left)} of 4 stay")
+    assert len(left) == 1, left
+    assert count_bound(stage, gang) == 3

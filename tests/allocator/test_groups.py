@@ -1,0 +1,322 @@
+"""Groups: their members get devices together or not at all, and holds end."""
+
+import msgspec
+import pytest
+from msgspec import Raw
+from msgspec.structs import replace
+
+from allocator.decisions.groups import FIRST_SECONDS
+from allocator.decisions.waiting import WaitingPods
+from allocator.scheduler.protocol import (
+    GroupMember,
+    GroupReference,
+    PreFilterGroupRequest,
+    ProtocolError,
+)
+from allocator.state.group_holds import MAX_HOLD_SECONDS, MAX_PAUSE_SECONDS, STEP_SECONDS
+from drawbridge.agreement import allocator_codes
+from drawbridge.pod_groups import COSCHEDULING_LABEL
+from tests.allocator.clusters import Cluster, allocation_on, claim, codes, gpu_slice, pod
+
+FOUR = ("m0", "m1", "m2", "m3")
+
+
+def schedule_all(cluster: Cluster, *uids: str) -> list[str]:
+    """Ask about each member and reserve it, as the scheduler does; return the nodes."""
+    nodes = []
+    for uid in uids:
+        reply = cluster.ask_group("default/g", *uids, asking=uid)
+        nodes.append(reply.fit[0].node)
+        assert not cluster.reserve(uid, nodes[-1])
+    return nodes
+
+
+def test_all_members_get_devices_together() -> None:
+    cluster = Cluster(n1=3, n2=1)
+    reply = cluster.ask_group("default/g", *FOUR, min_count=4)
+    assert reply.fit
+    assert cluster.held() == ["n1/gpu-0", "n1/gpu-1", "n1/gpu-2", "n2/gpu-0"]
+    assert cluster.nodes("other", claim("d")) == []
+
+
+def test_each_member_gets_its_part() -> None:
+    cluster = Cluster(n1=3, n2=1)
+    assert sorted(schedule_all(cluster, *FOUR)) == ["n1", "n1", "n1", "n2"]
+
+
+def test_a_group_that_does_not_fit_holds_nothing_and_is_told_what_is_missing() -> None:
+    cluster = Cluster(n1=3)
+    reply = cluster.ask_group("default/g", *FOUR, min_count=4)
+    assert (reply.fit, cluster.held()) == ((), [])
+    assert codes(reply) == [allocator_codes.GANG_TOO_LARGE.name]
+    assert reply.message == "3 of 4 members of the group fit"
+
+
+def test_the_other_members_of_a_refused_group_are_not_asked_about_again() -> None:
+    cluster = Cluster(n1=3)
+    group = GroupReference(key="default/g", min_count=4)
+    refused = cluster.ask_group("default/g", *FOUR, min_count=4)
+    single = replace(cluster.request("m1", claim("c-m1")), group=group)
+    assert cluster.decisions.prefilter(single, cluster.now).message == refused.message
+    cluster.add(gpu_slice("n1", 4, generation=2))
+    assert cluster.decisions.prefilter(single, cluster.now).members_needed
+
+
+def test_members_that_are_scheduled_count() -> None:
+    cluster = Cluster(n1=3)
+    reply = cluster.ask_group("default/g", *FOUR, min_count=6, scheduled=3)
+    assert len(cluster.held()) == 3
+    assert reply.fit
+
+
+def test_more_members_than_must_run_get_what_is_there() -> None:
+    cluster = Cluster(n1=3)
+    cluster.ask_group("default/g", *FOUR, min_count=2)
+    assert len(cluster.held()) == 3
+
+
+def test_a_group_without_a_number_needs_all_members_that_exist() -> None:
+    assert Cluster(n1=3).ask_group("default/g", *FOUR).message == "3 of 4 members of the group fit"
+
+
+def test_a_group_whose_members_do_not_exist_yet_holds_nothing() -> None:
+    cluster = Cluster(n1=8)
+    reply = cluster.ask_group("default/g", *FOUR, min_count=5)
+    assert codes(reply) == [allocator_codes.GANG_INCOMPLETE.name]
+    assert cluster.held() == []
+
+
+def test_members_that_use_one_claim_are_decided_about_one_by_one() -> None:
+    cluster = Cluster(n1=1)
+    group = GroupReference(key="default/g", min_count=2)
+    shared = (Raw(msgspec.json.encode(claim("shared"))),)
+    members = tuple(GroupMember(pod=cluster.pod(uid), claims=shared) for uid in ("m0", "m1"))
+    request = PreFilterGroupRequest(pod_uid="m0", group=group, members=members)
+    assert cluster.decisions.prefilter_group(request, 0.0).fit
+
+
+def test_a_member_that_cannot_use_its_claim_has_no_place() -> None:
+    cluster = Cluster(n1=4)
+    cluster.add_claim(claim("c-m3", deletionTimestamp="2026-01-01T00:00:00Z", version=9))
+    assert cluster.ask_group("default/g", *FOUR, min_count=4).message == (
+        "3 of 4 members of the group exist"
+    )
+
+
+def test_a_pod_that_is_no_member_is_a_mistake_of_the_plugin() -> None:
+    cluster = Cluster(n1=1)
+    group = GroupReference(key="default/g")
+    with pytest.raises(ProtocolError):
+        cluster.decisions.prefilter_group(PreFilterGroupRequest(pod_uid="x", group=group), 0.0)
+
+
+# --- the end of a hold ---
+
+
+def test_a_hold_ends_as_a_whole() -> None:
+    cluster = Cluster(n1=4)
+    cluster.ask_group("default/g", *FOUR, min_count=4)
+    cluster.decisions.expire(STEP_SECONDS - 0.1)
+    assert len(cluster.held()) == 4
+    cluster.decisions.expire(STEP_SECONDS)
+    assert cluster.held() == []
+
+
+def test_each_reserved_member_moves_the_deadline_within_a_limit() -> None:
+    uids = [f"m{number}" for number in range(9)]
+    cluster = Cluster(n1=9)
+    cluster.ask_group("default/g", *uids)
+    for uid in uids[:-1]:
+        assert not cluster.reserve(uid, "n1")
+        cluster.now += STEP_SECONDS - 1
+        cluster.decisions.reservations.renew(uids, cluster.now)
+        cluster.decisions.expire(cluster.now)
+    assert cluster.now > MAX_HOLD_SECONDS
+    assert cluster.decisions.reservations.find("m8") is None
+
+
+def test_a_member_that_gives_its_devices_back_ends_the_hold() -> None:
+    cluster = Cluster(n1=4)
+    cluster.ask_group("default/g", *FOUR, min_count=4)
+    cluster.reserve("m0", "n1")
+    cluster.decisions.unreserve("m0", cluster.now)
+    assert cluster.held() == []
+
+
+def test_at_the_end_of_a_cycle_for_the_group_a_part_goes_back_to_the_hold() -> None:
+    """A hold can begin in the middle of a cycle, whose first members are refused already."""
+    cluster = Cluster(n1=4)
+    cluster.ask_group("default/g", *FOUR, min_count=4, asking="m3")
+    cluster.reserve("m3", "n1")
+    cluster.decisions.unreserve("m3", cluster.now, cycle=True)
+    assert len(cluster.held()) == 4
+    assert schedule_all(cluster, *FOUR) == ["n1"] * 4
+    cluster.decisions.unreserve("m3", cluster.now, cycle=True)
+    assert len(cluster.held()) == 3
+
+
+def test_a_hold_ends_that_lost_a_part_to_a_pod_with_a_higher_priority() -> None:
+    cluster = Cluster(n1=4)
+    cluster.ask_group("default/g", *FOUR, min_count=4)
+    assert cluster.nodes("high", claim("d"), priority=1000) == ["n1"]
+    cluster.decisions.expire(cluster.now)
+    assert cluster.held() == ["n1/gpu-0"]
+
+
+def test_a_group_that_could_not_use_its_devices_pauses_before_it_gets_them_again() -> None:
+    cluster = Cluster(n1=4)
+    pauses = []
+    for _ in range(10):
+        cluster.ask_group("default/g", *FOUR, min_count=4)
+        cluster.now += STEP_SECONDS
+        cluster.decisions.expire(cluster.now)
+        reply = cluster.ask_group("default/g", *FOUR, min_count=4)
+        assert codes(reply) == [allocator_codes.GANG_PAUSES.name]
+        assert cluster.held() == []
+        until = cluster.decisions.groups.holds.paused_until("default/g")
+        pauses.append(until - cluster.now)
+        cluster.now = until
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, MAX_PAUSE_SECONDS]
+
+
+def test_groups_of_one_namespace_that_never_complete_do_not_hold_devices_all_the_time() -> None:
+    cluster = Cluster(n1=4)
+    held = 0
+    for second in range(1000):
+        cluster.now = float(second)
+        cluster.decisions.expire(cluster.now)
+        held += bool(cluster.held())
+        uids = [f"{each}-{second}" for each in FOUR]
+        if not cluster.held():
+            cluster.ask_group(f"default/g{second}", *uids, min_count=4)
+    assert held < 300
+    cluster.decisions.expire(2000.0)
+    cluster.now = 1000.0
+    assert cluster.ask_group("other/g", *FOUR, min_count=4).fit
+
+
+def test_a_group_of_which_a_member_is_bound_pauses_no_more() -> None:
+    cluster = Cluster(n1=4)
+    holds = cluster.decisions.groups.holds
+    cluster.ask_group("default/g", *FOUR, min_count=4)
+    cluster.now = STEP_SECONDS
+    cluster.decisions.expire(cluster.now)
+    cluster.add(pod("m0", "c-m0", node="n1"))
+    cluster.decisions.forget("m0")
+    assert holds.paused_until("default/g") == 0
+
+
+def test_a_new_member_is_added_to_what_is_held() -> None:
+    cluster = Cluster(n1=4)
+    cluster.ask_group("default/g", "m0", "m1", "m2")
+    cluster.reserve("m0", "n1")
+    assert cluster.ask_group("default/g", "m3", "m1", "m2", scheduled=1).fit
+    assert len(cluster.held()) == 4
+
+
+# --- waking ---
+
+
+def test_a_waiting_group_is_woken_as_a_whole() -> None:
+    cluster = Cluster(n1=3)
+    waiting = WaitingPods(cluster.decisions)
+    for uid in FOUR:
+        reply = cluster.ask_group("default/g", *FOUR, min_count=4, asking=uid)
+        waiting.note_answer(uid, 0, [], 0.0, complete=reply.complete)
+    assert waiting.wake(2.0).woken == ()
+    cluster.add(gpu_slice("n1", 4, generation=2))
+    assert waiting.wake(4.0).woken == FOUR
+    assert len(cluster.held()) == 4
+
+
+def test_one_free_device_wakes_no_member_but_a_pod_alone() -> None:
+    cluster = Cluster(n1=1)
+    cluster.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["holder"], version=2))
+    waiting = WaitingPods(cluster.decisions)
+    for uid in FOUR:
+        cluster.ask_group("default/g", *FOUR, min_count=4, asking=uid)
+        waiting.note_answer(uid, 0, [], 0.0)
+    cluster.prefilter("alone", claim("d"))
+    waiting.note_answer("alone", 0, [], 1.0)
+    cluster.add_claim(claim("held", version=3))
+    assert waiting.wake(4.0).woken == ("alone",)
+
+
+def test_a_group_is_woken_after_its_pause() -> None:
+    cluster = Cluster(n1=4)
+    waiting = WaitingPods(cluster.decisions)
+    cluster.ask_group("default/g", *FOUR, min_count=4)
+    cluster.now = STEP_SECONDS
+    cluster.decisions.expire(cluster.now)
+    for uid in FOUR:
+        cluster.ask_group("default/g", *FOUR, min_count=4, asking=uid)
+        waiting.note_answer(uid, 0, [], cluster.now)
+    assert waiting.wake(cluster.now + 0.5).woken == ()
+    assert waiting.next_time() == cluster.now + 1
+    assert waiting.wake(cluster.now + 1).woken == FOUR
+
+
+# --- after a change of the leader ---
+
+
+def interrupted(free: int) -> Cluster:
+    """Return a new term in which two of four members are bound, and some devices are free."""
+    cluster = Cluster(n1=2 + free)
+    group = {"labels": {COSCHEDULING_LABEL: "g"}}
+    for number, uid in enumerate(FOUR):
+        on = allocation_on("n1", number) if number < 2 else None
+        pods = [uid] if number < 2 else []
+        cluster.add_claim(claim(f"c-{uid}", allocation=on, pods=pods, version=2))
+        cluster.add(pod(uid, f"c-{uid}", node="n1" if number < 2 else "", **group))
+    cluster.decisions.begin_term()
+    return cluster
+
+
+KEY = f"default/{COSCHEDULING_LABEL}=g"
+
+
+def test_members_of_a_partly_bound_group_come_before_all_others() -> None:
+    cluster = interrupted(2)
+    reply = cluster.prefilter("other", claim("d"), priority=1000)
+    assert codes(reply) == [allocator_codes.GANG_INTERRUPTED.name]
+    assert cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2).fit
+    assert cluster.nodes("other", claim("d")) == []
+    assert cluster.held() == [f"n1/gpu-{number}" for number in range(4)]
+
+
+def test_others_wait_no_longer_than_until_the_group_has_an_answer() -> None:
+    cluster = interrupted(1)
+    assert not cluster.prefilter("other", claim("d")).fit
+    assert not cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2).fit
+    assert cluster.nodes("other", claim("d")) == ["n1"]
+
+
+def test_a_group_that_nobody_asks_about_delays_others_for_a_moment() -> None:
+    cluster = interrupted(2)
+    assert not cluster.prefilter("other", claim("d")).fit
+    cluster.now = FIRST_SECONDS
+    assert cluster.nodes("other", claim("d")) == ["n1"]
+
+
+def test_a_partly_bound_group_gets_the_devices_that_become_free_first() -> None:
+    cluster = interrupted(1)
+    waiting = WaitingPods(cluster.decisions)
+    cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2)
+    assert cluster.schedule("holder", claim("h"))
+    waiting.note_answer("high", 1000, [], 0.0)
+    cluster.prefilter("high", claim("d"), claim("e"), priority=1000)
+    waiting.note_answer("high", 1000, [], 0.0)
+    for uid in ("m2", "m3"):
+        cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2, asking=uid)
+        waiting.note_answer(uid, 0, [], 0.0)
+    cluster.decisions.unreserve("holder")
+    cluster.add(gpu_slice("n1", 4, generation=2))
+    assert waiting.wake(2.0).woken == ("m2", "m3")
+
+
+def test_gated_and_ended_members_interrupt_nobody() -> None:
+    cluster = Cluster(n1=2)
+    group = {"labels": {COSCHEDULING_LABEL: "g"}}
+    cluster.add(pod("m0", "c-m0", node="n1", **group), pod("m1", "c-m1", phase="Failed", **group))
+    cluster.decisions.begin_term()
+    assert cluster.nodes("other", claim("d")) == ["n1"]
