@@ -47,6 +47,9 @@ REFUSAL_SECONDS: Final = 1.0
 FIRST_SECONDS: Final = 3.0
 # With fewer nodes, a search is not interrupted.
 FEW_NODES: Final = 64
+# A search begins again after it was cut, with what the solver has answered by then. After so many,
+# it has little left to do and is not cut again.
+MAX_CUT_SEARCHES: Final = 4
 _STAGE: Final = "group"
 _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
 _BUSY: Final = "too many pods preempt already; the pod is tried again"
@@ -116,6 +119,7 @@ class GroupDecisions:
         self._keys: BoundedCache[str, str] = BoundedCache(MAX_GROUPED_PODS)
         self._questions: BoundedCache[str, GroupQuestion] = BoundedCache(MAX_GROUPS)
         self._refusals: BoundedCache[str, _Refusal] = BoundedCache(MAX_GROUPS)
+        self._cut_searches: BoundedCache[str, int] = BoundedCache(MAX_GROUPS)
         self._interrupted: frozenset[str] = frozenset()
         self._unanswered: set[str] = set()  # the interrupted groups without an answer
         self._first_until: float | None = None
@@ -272,7 +276,9 @@ class GroupDecisions:
         if (waits := self._waits_for_victims(question)) is not None:
             return GroupAnswer(reason=waits)
         kinds, of_kind, alone = self._kinds(question)
-        if max((len(kind.nodes) for kind in kinds), default=0) <= FEW_NODES:
+        cut = self._cut_searches.get(group.key) or 0
+        few = max((len(kind.nodes) for kind in kinds), default=0) <= FEW_NODES
+        if few or cut >= MAX_CUT_SEARCHES:
             # Pods behind this group would get its devices before the search continues.
             out_of_time = never
         found = GangPlacement((), ())
@@ -281,6 +287,7 @@ class GroupDecisions:
             found = place_gang(kinds, ask, out_of_time)
             if found.placed + alone >= needed or not found.complete:
                 break
+        self._cut_searches.put(group.key, 0 if found.complete else cut + 1)
         fitting = found.placed + alone
         if fitting < needed:
             reason, complete = _too_large(group, fitting, needed), found.complete

@@ -170,7 +170,12 @@ class PodDecisions:
         out_of_time: Callable[[], bool],
     ) -> PreFilterReply:
         """Return the node of a member's part first, and then those that it can use alone."""
+        uid, part = request.pod.uid, self.reservations.find(request.pod.uid)
         reply = self._decide(request, limit, now, out_of_time)
+        if hold is not None and part is not None and self.reservations.find(uid) is None:
+            # The search was cut before it came to the node of the part.
+            self._reserve(request, part.node, now, promised=True)
+            reply = replace(fit_on(part.node), complete=False)
         if hold is not None:
             self.groups.holds.note_asked(hold, request.pod.uid)
         return reply

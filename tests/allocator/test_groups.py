@@ -5,7 +5,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from allocator.decisions.groups import FIRST_SECONDS
+from allocator.decisions.groups import FEW_NODES, FIRST_SECONDS, MAX_CUT_SEARCHES
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import (
     GroupMember,
@@ -320,3 +320,25 @@ def test_gated_and_ended_members_interrupt_nobody() -> None:
     cluster.add(pod("m0", "c-m0", node="n1", **group), pod("m1", "c-m1", phase="Failed", **group))
     cluster.decisions.begin_term()
     assert cluster.nodes("other", claim("d")) == ["n1"]
+
+
+# --- large clusters ---
+
+
+def test_a_search_that_is_cut_each_time_ends_nevertheless() -> None:
+    uids = [f"m{number}" for number in range(FEW_NODES + 1)]
+    cluster = Cluster(**{f"n{number}": 1 for number in range(FEW_NODES + 1)})
+    cluster.ask_group("default/g", *uids[:1], min_count=1)
+    cluster.decisions.groups.holds.end("default/g", 0.0, failed=False)
+    group = GroupReference(key="default/g", min_count=len(uids))
+    members = tuple(
+        GroupMember(pod=cluster.pod(uid), claims=(Raw(msgspec.json.encode(claim(f"c-{uid}"))),))
+        for uid in uids
+    )
+    request = PreFilterGroupRequest(pod_uid="m0", group=group, members=members)
+    replies = [
+        cluster.decisions.prefilter_group(request, 0.0, lambda: True)
+        for _ in range(MAX_CUT_SEARCHES + 1)
+    ]
+    assert [reply.complete for reply in replies[:-1]] == [False] * MAX_CUT_SEARCHES
+    assert len(cluster.held()) == len(uids)
