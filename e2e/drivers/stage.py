@@ -125,13 +125,13 @@ class DriverStage(RealStage):
         driver = self.drivers[node]
         self.wait("nothing is prepared", lambda: not driver.prepared() and not driver.cdi())
 
-    def refusal(self, pod: str, seconds: float = 40.0) -> str:
-        """Wait until the kubelet reports why it cannot start a pod."""
+    def wait_refused(self, pod: str, words: str, seconds: float = 60.0) -> None:
+        """Wait until the kubelet reports these words: a driver registers after it has published."""
 
-        def told() -> list[str]:
-            return [one for one in self.events(pod) if one.startswith("Failed")]
+        def told() -> bool:
+            return any(one.startswith("Failed") and words in one for one in self.events(pod))
 
-        return self.wait(f"{pod} is refused", told, seconds)[0]
+        self.wait(f"{pod} is refused: {words}", told, seconds)
 
 
 def with_drivers(stage: Stage) -> DriverStage:

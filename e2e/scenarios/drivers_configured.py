@@ -64,7 +64,7 @@ def nvidias_driver_slices_the_time_of_a_gpu(stage: Stage) -> None:
     named = config("MigDeviceConfig", "gpu", sharing={"strategy": "TimeSlicing"})
     nodes.claim("named", claim_spec(request("gpu", GPUS), config=[named]))
     nodes.pod("named", claims={"gpu": "named"})
-    assert "cannot apply" in nodes.refusal("named"), nodes.events("named")
+    nodes.wait_refused("named", "cannot apply")
 
 
 @scenario("drivers", rig="nodes", needs=(NEWEST,))
@@ -102,7 +102,7 @@ def nvidias_driver_refuses_what_its_partitions_cannot_have(stage: Stage) -> None
         spec = claim_spec(request("part", MIG), config=[config("MigDeviceConfig", **fields)])
         nodes.claim(name, spec)
         nodes.pod(name, claims={"gpu": name})
-        assert "unknown field" in nodes.refusal(name), nodes.events(name)
+        nodes.wait_refused(name, "unknown field")
     nodes.client.delete(nodes.pod_path("interval"), grace=1)
     driver = nodes.drivers[node]
     lost = "could not get device handle by UUID for "

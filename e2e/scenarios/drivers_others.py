@@ -65,7 +65,7 @@ def the_driver_for_processors_sets_the_cpuset_and_refuses_another_claim(stage: S
     assert f"Cpus_allowed_list:\t{wanted}" in nodes.lines("one")
     device = forged.device(CPU, machine.name, taken["device"])
     forged.play(nodes, "thief", forged.Forgery(machine.name, (device,)))
-    assert "overlapping device assignment" in nodes.refusal("thief")
+    nodes.wait_refused("thief", "overlapping device assignment")
 
 
 @scenario("drivers", rig="nodes", needs=(NET_PIN,))

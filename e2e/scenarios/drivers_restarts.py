@@ -27,7 +27,7 @@ def a_claim_outlives_nvidias_driver_and_the_kubelet(stage: Stage) -> None:
     nodes.wait("the second pod runs", lambda: _runs(nodes.get_pod("second")), SECONDS)
     nodes.claim("new", claim_spec(request("gpu", GPUS)))
     nodes.pod("waits", claims={"gpu": "new"})
-    assert nodes.refusal("waits").startswith("FailedPrepareDynamicResources")
+    nodes.wait_refused("waits", "FailedPrepareDynamicResources")
     driver.start()
     nodes.wait("the other pod runs", lambda: _runs(nodes.get_pod("waits")), SECONDS)
     assert nodes.check_devices("second") == had

@@ -40,7 +40,7 @@ def _play(stage: Stage, pin: str) -> None:
     taken, other = nodes.check_devices("train")
     assert taken["device"] != other["device"]
     forged.play(nodes, "thief", forged.Forgery(node, (forged.device(GPUS, node, taken["device"]),)))
-    assert "already allocated to different claim" in nodes.refusal("thief")
+    nodes.wait_refused("thief", "already allocated to different claim")
     nodes.delete_pod("thief")
     nodes.delete_pod("train")
     nodes.wait_unprepared(node)
