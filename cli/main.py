@@ -57,6 +57,7 @@ COMMANDS = {
         "translate device-plugin requests in manifests into resource claims",
     ),
     "undo": ("cli.undo", "restore the original requests in translated manifests"),
+    "usage": ("cli.usage", "show who used how many device-hours, by namespace, class or owner"),
     "who": ("cli.who", "show the claims and pods that hold devices, also of device plugins"),
 }
 
@@ -107,13 +108,14 @@ if TYPE_CHECKING:
         simulate,
         translate,
         undo,
+        usage,
         who,
     )
     from cli import help as help_
 
     _: tuple[Command, ...] = (
         audit, cel, check, completion, config, doctor, explain, facts, help_, lint, off, on, serve,
-        simulate, translate, undo, who,
+        simulate, translate, undo, usage, who,
     )  # fmt: skip
 
 

@@ -1,13 +1,13 @@
 """What the metrics show of usage, within bounds."""
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from fractions import Fraction
 from typing import Final
 
 from controller.usage_observer import UsageObserver, is_waiting
 from drawbridge.dra.device import Attribute
 from drawbridge.process.usage_metrics import AccountUse, UsageStatistics
-from drawbridge.usage.accounts import UNKNOWN, ZERO, Account, UsedAmount
+from drawbridge.usage.accounts import UNKNOWN, Account, UsedAmount
 from drawbridge.usage.claims import ClaimHolding, HeldPart, measure_part
 
 # Series of drawbridge_held_devices: the accounts that hold most.
@@ -42,13 +42,14 @@ class UsageSeries:
     def held(self) -> Iterable[AccountUse]:
         """Return the accounts that hold most now, and the sums of the others."""
         rates = self._observer.meter.held_now() if self._shows else {}
-        largest = sorted(rates.items(), key=lambda each: (-each[1].devices, each[0]))
-        sums: dict[Account, Fraction] = {}
-        for number, (account, amount) in enumerate(largest):
-            named = Account(*self._name(account[:2]), _owner(account))
-            key = named if number < MAX_ACCOUNTS else named._replace(owner=OTHER)
-            sums[key] = sums.get(key, ZERO) + amount.devices
-        return [AccountUse(*account, float(devices)) for account, devices in sums.items()]
+        held = {account: float(amount.devices) for account, amount in rates.items()}
+        largest = set(heapq.nlargest(MAX_ACCOUNTS, held, key=lambda each: (held[each], each)))
+        sums: dict[Account, float] = {}
+        for account, devices in held.items():
+            owner = _owner(account) if account in largest else OTHER
+            named = Account(*self._name(account[:2]), owner)
+            sums[named] = sums.get(named, 0.0) + devices
+        return [AccountUse(*account, devices) for account, devices in sums.items()]
 
     def used(self) -> Iterable[AccountUse]:
         """Return what the books have since this process leads, by namespace and class."""

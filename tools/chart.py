@@ -91,7 +91,7 @@ def render_all() -> dict[Path, Callable[[], str]]:
         CHART / "README.md": lambda: chart_readme.render(
             (CHART / "values.yaml").read_text("utf-8")
         ),
-        CHART / "files" / "dashboard.json": _read_dashboard,
+        **{CHART / "files" / path.name: path.read_text for path in _dashboards()},
         CHART / "values.schema.json": _render_values_schema,
     }
     folders = [MANIFESTS / "base", *sorted((MANIFESTS / "components").iterdir())]
@@ -102,9 +102,8 @@ def render_all() -> dict[Path, Callable[[], str]]:
     return files
 
 
-def _read_dashboard() -> str:
-    path = MANIFESTS / "components" / "monitoring" / "dashboard.json"
-    return path.read_text("utf-8")
+def _dashboards() -> list[Path]:
+    return sorted((MANIFESTS / "components" / "monitoring").glob("dashboard*.json"))
 
 
 def _render_values_schema() -> str:

@@ -92,6 +92,19 @@ RENDERED_BY_HELM = CODES.define(
         "translate -f -`."
     ),
 )
+USAGE_MISSING = CODES.define(
+    "UsageMissing",
+    Severity.ERROR,
+    text=(
+        "There is no book of usage. The leading controller writes the first one some minutes after "
+        "its start."
+    ),
+    example="no ConfigMap has a book of usage",
+    remedy=(
+        "Check that a controller leads (`drawbridge doctor`) and that you may read the ConfigMaps "
+        "drawbridge-usage-01 to -31. Pass files with --cluster."
+    ),
+)
 ALLOCATOR_NOT_ASKED = CODES.define(
     "AllocatorNotAsked",
     Severity.WARNING,

@@ -99,6 +99,7 @@ class Meter:
         self._held: dict[str, HeldClaim] = {}
         self._since: dict[str, int] = {}
         self._rates: dict[Account, UsedAmount] = {}
+        self._now: dict[Account, UsedAmount] = {}
         self._changes: list[_Change] = []
         self._last = 0
 
@@ -109,6 +110,7 @@ class Meter:
         self._since = dict.fromkeys(self._held, self.start)
         self._first = tuple(self._held.values())
         self._rates = sum_usage(charge for each in self._first for charge in each.charges)
+        self._now = dict(self._rates)
         self._changes.clear()
 
     def change(self, uid: str, held: HeldClaim | None, now: int) -> None:
@@ -128,9 +130,10 @@ class Meter:
             self._held[uid], self._since[uid] = after, at
 
     def _add(self, at: int, seen: int, held: HeldClaim, sign: int) -> None:
-        self._changes += (
-            _Change(at, seen, each, amount.times(sign)) for each, amount in held.charges
-        )
+        for account, amount in held.charges:
+            change = _Change(at, seen, account, amount.times(sign))
+            self._changes.append(change)
+            _add_to(self._now, account, change.amount)
 
     def restart(self, now: int) -> None:
         """Start again with the claims that are held now."""
@@ -143,11 +146,11 @@ class Meter:
             self._first = tuple(held.renamed(names) for held in self._first)
         self._changes = [change.renamed(names) for change in self._changes]
         self._rates = sum_usage((names.get(each, each), rate) for each, rate in self._rates.items())
+        self._now = sum_usage((names.get(each, each), rate) for each, rate in self._now.items())
 
     def held_now(self) -> dict[Account, UsedAmount]:
         """Return what accounts hold after all changes."""
-        changes = ((each.account, each.amount) for each in self._changes)
-        return sum_usage((*self._rates.items(), *changes))
+        return dict(self._now)
 
     def observed(self) -> Observed | None:
         """Return what was observed since the start; None before the start."""
@@ -166,18 +169,19 @@ class Meter:
         kept = []
         for each in self._changes:
             if each.at <= before and each.seen <= before + delay:
-                self._add_rate(each.account, each.amount)
+                _add_to(self._rates, each.account, each.amount)
             else:
                 kept.append(each)
         self._changes = kept
         self.start, self._first = before, None
 
-    def _add_rate(self, account: Account, amount: UsedAmount) -> None:
-        rate = self._rates.get(account, NOTHING).plus(amount)
-        if rate == NOTHING:
-            self._rates.pop(account, None)
-        else:
-            self._rates[account] = rate
+
+def _add_to(rates: dict[Account, UsedAmount], account: Account, amount: UsedAmount) -> None:
+    rate = rates.get(account, NOTHING).plus(amount)
+    if rate == NOTHING:
+        rates.pop(account, None)
+    else:
+        rates[account] = rate
 
 
 def _time_of_allocation(held: HeldClaim | None, seen: int) -> int:

@@ -221,7 +221,7 @@ def test_a_key_in_two_values_is_rendered_once(tmp_path: Path) -> None:
     text = rendering.run("helm", "template", "drawbridge", CHART, "-n", "x", "-f", file)
     for document in text.split("\n---\n"):
         assert document.count("release: ") <= 1, document
-    assert text.count("    release: own") == 3
+    assert text.count("    release: own") == 4
 
 
 @pytest.mark.parametrize("tag", ["1", "007", "true", "v1.2_a-b"])

@@ -13,16 +13,38 @@ from tests.manifests.rendering import MANIFESTS, ROOT, Json
 from tests.tables import read_yaml
 
 FOLDER = MANIFESTS / "components" / "monitoring"
-RULES: list[Json] = read_yaml((FOLDER / "alerts.yaml").read_text("utf-8"))["spec"]["groups"][0][
-    "rules"
-]
-DASHBOARD: Json = json.loads((FOLDER / "dashboard.json").read_text("utf-8"))
+DASHBOARDS: dict[str, Json] = {
+    path.name: json.loads(path.read_text("utf-8"))
+    for path in sorted(FOLDER.glob("dashboard*.json"))
+}
+
+
+def read_rules(name: str) -> list[Json]:
+    """Return the rules in the only group of a PrometheusRule."""
+    rules: list[Json] = read_yaml((FOLDER / name).read_text("utf-8"))["spec"]["groups"][0]["rules"]
+    return rules
+
+
+RULES, RECORDED = read_rules("alerts.yaml"), read_rules("recording-rules.yaml")
+# With `namespace` and `pod` of their own, metrics have those of users under another name.
+RENAMED = {"namespace": "exported_namespace", "pod": "exported_pod"}
 OPERATING = (ROOT / "docs" / "operating.md").read_text("utf-8")
 # What Prometheus and the operator add to each sample.
 TARGET_LABELS = {"namespace", "pod", "container", "job", "instance", "component"}
-OTHERS = {"up": set[str](), "process_resident_memory_bytes": set[str]()}
+REQUEST_LABELS = {"resource", "unit", "node", "source"}
+DEVICE_LABELS = {"uuid", "UUID", "exported_namespace", "exported_pod", "owner", "class", "node"}
+DCGM = ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
+# What others expose, and what the recording rules make of it.
+OTHERS = {
+    "up": set[str](),
+    "process_resident_memory_bytes": set[str](),
+    "kube_pod_resource_request": REQUEST_LABELS,
+    **{name: {"UUID", "gpu", "Hostname"} for name in DCGM},
+    **{f"drawbridge:{name}": DEVICE_LABELS for name in DCGM},
+}
 NAME = re.compile(
-    r"\b(up|process_[a-z_]+|(?:drawbridge|controller_runtime)_[a-z_]+)\b(?:{([^}]*)})?"
+    r"\b(up|process_[a-z_]+|kube_[a-z_]+|(?:drawbridge:)?DCGM_[A-Z_]+"
+    r"|(?:drawbridge|controller_runtime)_[a-z_]+)\b(?:{([^}]*)})?"
 )
 GROUPED = re.compile(r"\bby \(([^)]*)\)")
 
@@ -84,13 +106,18 @@ def add(found: dict[str, set[str]], name: str, kind: str, labels: Any) -> None: 
         found[name] = {*labels}
 
 
-METRICS = read_metrics()
+METRICS = {
+    name: labels | {renamed for label, renamed in RENAMED.items() if label in labels}
+    for name, labels in read_metrics().items()
+}
 
 
 def list_expressions() -> Iterator[tuple[str, str]]:
     for rule in RULES:
         yield rule["alert"], rule["expr"]
-    for panel in DASHBOARD["panels"]:
+    for rule in RECORDED:
+        yield rule["record"], rule["expr"]
+    for panel in (panel for dashboard in DASHBOARDS.values() for panel in dashboard["panels"]):
         for target in panel.get("targets", ()):
             yield panel["title"], target["expr"]
 
@@ -113,7 +140,8 @@ def check_expression(expression: str) -> list[str]:
 
 def test_the_metrics_of_the_code_are_found() -> None:
     assert METRICS["drawbridge_translations_total"] == {"webhook", "operation", "outcome"}
-    assert METRICS["drawbridge_decisions_total"] == {"namespace", "mode", "verdict"}
+    decisions = METRICS["drawbridge_decisions_total"]
+    assert decisions == {"namespace", "exported_namespace", "mode", "verdict"}
     assert METRICS["drawbridge_cache_age_seconds"] == {"resource"}
     assert "le" in METRICS["controller_runtime_webhook_latency_seconds_bucket"]
     assert METRICS["drawbridge_controller_leading"] == set()
@@ -179,14 +207,16 @@ def test_the_metrics_of_an_alert_are_in_its_row() -> None:
             assert name == "up" or documented in rows[rule["alert"]], (rule["alert"], name)
 
 
-def test_the_panels_do_not_overlap() -> None:
+@pytest.mark.parametrize("name", sorted(DASHBOARDS))
+def test_the_panels_do_not_overlap(name: str) -> None:
+    dashboard = DASHBOARDS[name]
     taken: set[tuple[int, int]] = set()
-    for panel in DASHBOARD["panels"]:
+    for panel in dashboard["panels"]:
         at = panel["gridPos"]
         cells = {(at["x"] + i, at["y"] + j) for i in range(at["w"]) for j in range(at["h"])}
         assert not taken & cells, panel["title"]
         taken |= cells
-    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    ids = [panel["id"] for panel in dashboard["panels"]]
     assert len(ids) == len(set(ids))
 
 

@@ -1,0 +1,219 @@
+"""`drawbridge usage`: who used how many device-hours, from the books of the controller."""
+
+import argparse
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from cli.input import codes, installed_namespace, live_cluster
+from cli.input.files import read_documents
+from cli.input.live_cluster import ClusterReadError
+from cli.terminal import output
+from cli.terminal.cluster_options import add_files_option, add_live_options
+from cli.terminal.durations import parse_duration
+from cli.terminal.exit_codes import BAD, DONE
+from cli.terminal.streams import Streams
+from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
+from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.counted import count_noun
+from drawbridge.names import USAGE_CONFIG_MAP_PREFIX
+from drawbridge.report.tables import align_columns, escape_unprintable
+from drawbridge.translate.legacy.pod_view import as_mapping
+from drawbridge.usage.accounts import UsedAmount
+from drawbridge.usage.book import Book, BookError, format_time
+from drawbridge.usage.stored_books import all_names, read_config_map
+from drawbridge.usage.summary import COLUMNS, UsageLine, UsageSummary, summarize
+
+if TYPE_CHECKING:
+    from drawbridge.cluster.session import Session
+
+NAME = "usage"
+EXIT_CODES = {DONE: "printed", BAD: "there is no book, it cannot be read, or bad input"}
+_DEFAULT: Final = ("namespace", "class")
+_HOUR: Final = 3_600
+_GIB: Final = 2**30
+_MAX_GAPS: Final = 5
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the period, the grouping, the cluster and the output."""
+    parser.add_argument(
+        "only", metavar="NAMESPACE", nargs="?", default="", help="only this namespace"
+    )
+    parser.add_argument(
+        "--since",
+        metavar="DURATION|DATE",
+        type=_parse_since,
+        help="from the beginning of the day (UTC) so long ago, for example 7d, or of a date"
+        " (default: all books, up to a month)",
+    )
+    parser.add_argument(
+        "--by",
+        metavar="COLUMN,...",
+        type=_parse_columns,
+        default=_DEFAULT,
+        help=f"sum up by {', '.join(COLUMNS)}, or several of them (default: {','.join(_DEFAULT)})",
+    )
+    add_files_option(parser)
+    add_live_options(parser)
+    output.add_format_option(parser, "text", "json", "yaml", "csv")
+
+
+def _parse_since(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return (datetime.now(UTC) - timedelta(seconds=parse_duration(text))).date()
+
+
+def _parse_columns(text: str) -> tuple[str, ...]:
+    columns = tuple(dict.fromkeys(text.split(",")))
+    unknown = [each for each in columns if each not in COLUMNS]
+    if unknown:
+        message = f"{unknown[0]}: must be {', '.join(COLUMNS)}, or several with commas"
+        raise argparse.ArgumentTypeError(message)
+    # Owners of different namespaces with the same name are different owners.
+    return tuple(
+        each for each in COLUMNS if each in columns or (each == "namespace" and "owner" in columns)
+    )
+
+
+def run(options: argparse.Namespace, streams: Streams) -> int:
+    """Print what was used."""
+    findings: list[LocatedFinding] = []
+    try:
+        books = _read_books(options, streams, findings)
+    except ClusterReadError as error:
+        return output.print_unreadable([*findings, error.located], options.output, streams)
+    summary = summarize(books, options.by, since=options.since, namespace=options.only)
+    output.print_findings(findings, streams.err)
+    if options.output == "text":
+        lines = _format(summary, options.by)
+        streams.out.writelines(f"{escape_unprintable(line)}\n" for line in lines)
+    elif options.output == "csv":
+        streams.out.write(_format_csv(summary, options.by))
+    else:
+        output.print_value(_to_json(summary), options.output, streams.out)
+    return DONE
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def _read_books(
+    options: argparse.Namespace, streams: Streams, findings: list[LocatedFinding]
+) -> list[Book]:
+    """Read all books; raises ClusterReadError if there is none."""
+    if options.cluster:
+        documents = [*read_documents(options.cluster, streams.stdin)]
+        findings += [each for each in documents if isinstance(each, LocatedFinding)]
+        values = [each.value for each in documents if isinstance(each, Document)]
+        found: list[Value] = [each for each in values if _has_book(each)]
+    else:
+        found = [*live_cluster.run_with_session(options, _read_live)]
+    books = []
+    for value in found:
+        try:
+            books.append(read_config_map(as_mapping(value)))
+        except BookError as error:
+            name = get_value(value, ("metadata", "name"))
+            text = f"ConfigMap {name}: {error}"
+            findings.append(LocatedFinding(USAGE_BOOK_UNREADABLE.at("", text)))
+    if not books:
+        raise ClusterReadError(codes.USAGE_MISSING.at("", "no ConfigMap has a book of usage"))
+    return sorted(books, key=lambda book: book.day)
+
+
+def _has_book(value: Value) -> bool:
+    name = get_value(value, ("metadata", "name"))
+    is_config_map = get_value(value, ("kind",)) == "ConfigMap"
+    return is_config_map and isinstance(name, str) and name.startswith(USAGE_CONFIG_MAP_PREFIX)
+
+
+async def _read_live(session: "Session") -> list[Value]:
+    """Read the ConfigMaps by name, which is all that the role of readers allows."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    namespace = await installed_namespace.find(session)
+    found: list[Value] = []
+    for name in all_names() if namespace else ():
+        read = await live_cluster.read_object(session, resources.CONFIG_MAPS, name, namespace)
+        if read is not None:
+            found.append(read)
+    return found
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def _format(summary: UsageSummary, columns: Sequence[str]) -> Iterator[str]:
+    yield f"from {format_time(summary.start)} to {format_time(summary.through)}"
+    whole = summary.total.devices
+    heading = [*map(str.upper, columns), "DEVICE-HOURS", "SHARE", "MEMORY GiB-HOURS", "UNKNOWN"]
+    rows = [heading, *(_row(line, columns, whole) for line in summary.lines)]
+    if len(summary.lines) != 1:
+        rows.append(["total", *[""] * (len(columns) - 1), *_numbers(summary.total, whole)])
+    yield from align_columns(rows)
+    if summary.gaps:
+        seconds = sum(end - start for start, end in summary.gaps)
+        yield (
+            f"not observed: {count_noun(len(summary.gaps), 'interval')} of {seconds:,} s together."
+            " Claims that came and went in them are not known."
+        )
+        for start, end in summary.gaps[:_MAX_GAPS]:
+            yield f"  {format_time(start)} to {format_time(end)}"
+        if len(summary.gaps) > _MAX_GAPS:
+            yield f"  and {len(summary.gaps) - _MAX_GAPS} more; -o json has all"
+
+
+def _row(line: UsageLine, columns: Sequence[str], whole: Fraction) -> list[str]:
+    return [*(line.names[each] for each in columns), *_numbers(line.used, whole)]
+
+
+def _numbers(used: UsedAmount, whole: Fraction) -> list[str]:
+    share = f"{float(100 * used.devices / whole):.1f} %" if whole else "-"
+    unknown = f"{float(used.unknown / _HOUR):,.2f}" if used.unknown else "-"
+    hours, memory = float(used.devices / _HOUR), float(used.memory / _GIB / _HOUR)
+    return [f"{hours:,.2f}", share, f"{memory:,.1f}", unknown]
+
+
+def _format_csv(summary: UsageSummary, columns: Sequence[str]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*columns, "device_seconds", "unknown_device_seconds", "memory_byte_seconds"])
+    for line in summary.lines:
+        used = line.used
+        numbers = (used.devices, used.unknown, used.memory)
+        names = (_plain(line.names[each]) for each in columns)
+        writer.writerow([*names, *(f"{float(number):.6f}" for number in numbers)])
+    return text.getvalue()
+
+
+def _plain(name: str) -> str:
+    """Keep a spreadsheet from taking a name for a formula."""
+    return f"'{name}" if name[:1] in "=+-@" else name
+
+
+def _to_json(summary: UsageSummary) -> dict[str, object]:
+    return {
+        "from": format_time(summary.start),
+        "to": format_time(summary.through),
+        "unobserved": [[format_time(start), format_time(end)] for start, end in summary.gaps],
+        "usage": [{**line.names, **_exact(line.used)} for line in summary.lines],
+        "total": _exact(summary.total),
+    }
+
+
+def _exact(used: UsedAmount) -> dict[str, object]:
+    """Return exact fractions as text, and the device-hours as a number."""
+    return {
+        "deviceHours": float(used.devices / _HOUR),
+        "deviceSeconds": f"{used.devices}",
+        "unknownDeviceSeconds": f"{used.unknown}",
+        "memoryByteSeconds": f"{used.memory}",
+    }

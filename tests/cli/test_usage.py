@@ -1,0 +1,164 @@
+"""`drawbridge usage`, on files and on an API server."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.usage.accounts import OTHER, Account, UsedAmount
+from drawbridge.usage.book import DAY, Book, BookEntry, add_entry, open_book
+from drawbridge.usage.stored_books import compose_config_map
+from tests.cli.running import Printed, command, on_api
+from tests.cluster.fake.api import FakeApi
+
+FIRST = 20_000 * DAY  # 2024-10-04
+GPU, MIG = "gpu.nvidia.com", "mig.nvidia.com"
+OWN = "drawbridge-system"
+NOT_KNOWN = "Claims that came and went in them are not known."
+
+
+def amount(hours: Fraction | int, unknown: int = 0) -> UsedAmount:
+    return UsedAmount(
+        Fraction(hours) * 3600, Fraction(unknown) * 3600, Fraction(hours) * 3600 * 80 * 2**30
+    )
+
+
+def books() -> list[Book]:
+    first = add_entry(
+        open_book(FIRST + 3600),
+        BookEntry(
+            FIRST + DAY,
+            {
+                Account("research", GPU, "Job/train"): amount(16),
+                Account("research", GPU, OTHER): amount(1),
+                Account("serving", MIG, "Deployment/chat"): amount(Fraction(1, 3), unknown=2),
+            },
+            {},
+            (FIRST + 7200, FIRST + 10_800),
+        ),
+    )
+    second = add_entry(
+        open_book(FIRST + DAY),
+        BookEntry(
+            FIRST + DAY + 60, {Account("research", GPU, "Job/train"): amount(Fraction(1, 60))}, {}
+        ),
+    )
+    return [first, second]
+
+
+def objects() -> list[dict[str, Any]]:
+    found = [compose_config_map(book, None) for book in books()]
+    for each in found:
+        each["metadata"]["namespace"] = OWN
+    return found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "books.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects()}))
+    return str(path)
+
+
+def usage(file: str, *words: str) -> Printed:
+    return command("usage", "--cluster", file, *words)
+
+
+def test_the_table_has_hours_and_says_what_is_not_known(file: str) -> None:
+    printed = usage(file)
+    assert printed.code == 0
+    assert (
+        printed.out.splitlines()
+        == [
+            "from 2024-10-04T01:00:00Z to 2024-10-05T00:01:00Z",
+            "NAMESPACE  CLASS           DEVICE-HOURS  SHARE   MEMORY GiB-HOURS  UNKNOWN",
+            "research   gpu.nvidia.com  17.02         98.1 %  1,361.3           -",
+            "serving    mig.nvidia.com  0.33          1.9 %   26.7              2.00",
+            "total                      17.35         100.0 %  1,388.0           2.00",
+            "not observed: 1 interval of 3,600 s together. " + NOT_KNOWN,
+            "  2024-10-04T02:00:00Z to 2024-10-04T03:00:00Z",
+        ]
+        or printed.out
+    )
+
+
+BY = [
+    ("class", [("gpu.nvidia.com", "61260"), ("mig.nvidia.com", "1200")]),
+    ("namespace", [("research", "61260"), ("serving", "1200")]),
+    ("day", [("2024-10-04", "62400"), ("2024-10-05", "60")]),
+]
+
+
+@pytest.mark.parametrize(("column", "expected"), BY)
+def test_usage_is_summed_up_exactly_by_each_column(
+    file: str, column: str, expected: list[tuple[str, str]]
+) -> None:
+    told = json.loads(usage(file, "--by", column, "-o", "json").out)
+    assert [(each[column], each["deviceSeconds"]) for each in told["usage"]] == expected
+    assert told["total"]["deviceSeconds"] == "62460"
+    assert told["unobserved"] == [["2024-10-04T02:00:00Z", "2024-10-04T03:00:00Z"]]
+
+
+def test_csv_has_owners_with_their_namespace(file: str) -> None:
+    printed = usage(file, "--by", "owner", "-o", "csv")
+    assert printed.out.splitlines() == [
+        "namespace,owner,device_seconds,unknown_device_seconds,memory_byte_seconds",
+        f"research,Job/train,57660.000000,0.000000,{57660 * 80 * 2**30}.000000",
+        f"research,(other),3600.000000,0.000000,{3600 * 80 * 2**30}.000000",
+        f"serving,Deployment/chat,1200.000000,7200.000000,{1200 * 80 * 2**30}.000000",
+    ]
+
+
+@pytest.mark.parametrize(("since", "seconds"), [("2024-10-05", "60"), ("2024-10-04", "62460")])
+def test_since_begins_with_a_day(file: str, since: str, seconds: str) -> None:
+    told = json.loads(usage(file, "--since", since, "-o", "json").out)
+    assert told["total"]["deviceSeconds"] == seconds
+
+
+def test_one_namespace_can_be_selected(file: str) -> None:
+    told = json.loads(command("usage", "serving", "--cluster", file, "-o", "json").out)
+    assert [each["namespace"] for each in told["usage"]] == ["serving"]
+
+
+@pytest.mark.parametrize("words", [("--by", "pod"), ("--since", "yesterday")])
+def test_wrong_words_are_refused(file: str, words: tuple[str, str]) -> None:
+    printed = usage(file, *words)
+    assert printed.code == 2
+    assert words[1] in printed.err
+
+
+def test_a_cluster_without_books_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: drawbridge-facts}\n")
+    printed = usage(str(empty))
+    assert printed.code == 2
+    assert "[UsageMissing]" in printed.err
+
+
+def test_a_damaged_book_is_reported_and_the_others_are_summed_up(tmp_path: Path) -> None:
+    first, second = objects()
+    first["data"]["book.json"] = "{"
+    path = tmp_path / "books.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [first, second]}))
+    printed = usage(str(path), "-o", "json")
+    assert json.loads(printed.out)["total"]["deviceSeconds"] == "60"
+    assert "[UsageBookUnreadable]" in printed.err
+
+
+def test_a_live_cluster_is_read_by_the_names_that_the_role_allows(tmp_path: Path) -> None:
+    hook = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "drawbridge"},
+        "webhooks": [{"clientConfig": {"service": {"namespace": OWN}}}],
+    }
+    lists: list[str] = []
+
+    def prepare(api: FakeApi) -> None:
+        api.fail(403, method="GET", part="configmaps?", times=9)
+
+    printed = on_api(tmp_path, [hook, *objects()], "usage", "-o", "json", prepare=prepare)
+    assert json.loads(printed.out)["total"]["deviceSeconds"] == "62460", printed.err
+    assert not lists
