@@ -40,8 +40,8 @@ DEVICE_HELD_TWICE = CODES.define(
         "Use one scheduler for this pool."
     ),
 )
-DEVICE_ELSEWHERE = CODES.define(
-    "DeviceElsewhere",
+DEVICE_OF_OTHER_NODE = CODES.define(
+    "DeviceOfOtherNode",
     Severity.ERROR,
     text=(
         "A claim is allocated for one node, but its devices are of another node. A driver that "

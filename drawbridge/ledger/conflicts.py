@@ -72,7 +72,9 @@ def _elsewhere(record: ClaimRecord, pool: PoolID, current: PublishedPool) -> Ite
             f"the claim is allocated for node {', '.join(sorted(chosen))}, but pool {pool.name} is "
             f"of node {', '.join(sorted(filter(None, nodes)))}"
         )
-        yield codes.DEVICE_ELSEWHERE.at(_PATH, message, object=f"Pool/{pool.driver}/{pool.name}")
+        yield codes.DEVICE_OF_OTHER_NODE.at(
+            _PATH, message, object=f"Pool/{pool.driver}/{pool.name}"
+        )
 
 
 def _overcommitted(

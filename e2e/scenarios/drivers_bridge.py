@@ -111,7 +111,7 @@ def what_drivers_prepare_twice_is_reported(stage: Stage) -> None:
     nodes.wait_running("parent")
     # The driver gives what it knows by that name, which is the first node's own GPU.
     foreign = forged.device(GPUS, second.name, "gpu-1")
-    _plant(nodes, "foreign", first.name, foreign, "DeviceElsewhere")
+    _plant(nodes, "foreign", first.name, foreign, "DeviceOfOtherNode")
     nodes.wait_running("foreign")
     assert nodes.seen("foreign") == ["/dev/nvidia1"]
     _check_share(nodes, second.name)

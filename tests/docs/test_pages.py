@@ -44,6 +44,7 @@ FOREIGN = {
     "BestEffort",
     "ApplyForAll",
     "DoesNotExist",
+    "EswitchMode",
     "FailedCreate",
     "IfNeeded",
     "NotIn",

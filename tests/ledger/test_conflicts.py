@@ -72,7 +72,7 @@ def conflicts(*held: str, node: str = "a") -> list[tuple[str, str]]:
         (["a/part-0", "a/part-1"], []),
         (["a/part-0", "a/gpu"], ["CounterOverdrawn"]),
         (["a/gpu", "a/part-1"], ["CounterOverdrawn"]),
-        (["a/part-0", "b/gpu"], ["DeviceElsewhere"]),
+        (["a/part-0", "b/gpu"], ["DeviceOfOtherNode"]),
         (["a/part-0 a/gpu", "a/plain"], []),
         # shares
         (["a/shared:1=4G", "a/shared:2=4G"], []),
@@ -80,7 +80,7 @@ def conflicts(*held: str, node: str = "a") -> list[tuple[str, str]]:
         (["a/shared:1=6G", "a/shared:2=6G"], ["CapacityExceeded"]),
         (["a/shared:1=6G", "a/shared"], ["DeviceHeldTwice"]),
         # a pool of another node
-        (["b/plain"], ["DeviceElsewhere"]),
+        (["b/plain"], ["DeviceOfOtherNode"]),
         (["elsewhere/plain"], []),
     ],
 )
@@ -92,7 +92,7 @@ def test_messages_name_claims_shares_and_nodes() -> None:
     twice = [("DeviceHeldTwice", "share 1 is held by default/claim-0 and default/claim-1")]
     assert conflicts("a/shared:1=1G", "a/shared:1=1G") == twice
     elsewhere = "the claim is allocated for node a, but pool b is of node b"
-    assert conflicts("b/plain") == [("DeviceElsewhere", elsewhere)]
+    assert conflicts("b/plain") == [("DeviceOfOtherNode", elsewhere)]
 
 
 def test_a_claim_without_an_allocation_has_no_conflicts() -> None:
