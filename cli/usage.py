@@ -46,9 +46,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "only", metavar="NAMESPACE", nargs="?", default="", help="only this namespace"
     )
     parser.add_argument(
-        "--since",
+        "--from",
+        dest="first_day",
         metavar="DURATION|DATE",
-        type=_parse_since,
+        type=_parse_first_day,
         help="from the beginning of the day (UTC) so long ago, for example 7d, or of a date"
         " (default: all books, up to a month)",
     )
@@ -64,7 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     output.add_format_option(parser, "text", "json", "yaml", "csv")
 
 
-def _parse_since(text: str) -> date:
+def _parse_first_day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
@@ -90,7 +91,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         books = _read_books(options, streams, findings)
     except ClusterReadError as error:
         return output.print_unreadable([*findings, error.located], options.output, streams)
-    summary = summarize(books, options.by, since=options.since, namespace=options.only)
+    summary = summarize(books, options.by, since=options.first_day, namespace=options.only)
     output.print_findings(findings, streams.err)
     if options.output == "text":
         lines = _format(summary, options.by)

@@ -112,8 +112,8 @@ def test_csv_has_owners_with_their_namespace(file: str) -> None:
 
 
 @pytest.mark.parametrize(("since", "seconds"), [("2024-10-05", "60"), ("2024-10-04", "62460")])
-def test_since_begins_with_a_day(file: str, since: str, seconds: str) -> None:
-    told = json.loads(usage(file, "--since", since, "-o", "json").out)
+def test_the_first_day_is_a_whole_one(file: str, since: str, seconds: str) -> None:
+    told = json.loads(usage(file, "--from", since, "-o", "json").out)
     assert told["total"]["deviceSeconds"] == seconds
 
 
@@ -122,7 +122,7 @@ def test_one_namespace_can_be_selected(file: str) -> None:
     assert [each["namespace"] for each in told["usage"]] == ["serving"]
 
 
-@pytest.mark.parametrize("words", [("--by", "pod"), ("--since", "yesterday")])
+@pytest.mark.parametrize("words", [("--by", "pod"), ("--from", "yesterday")])
 def test_wrong_words_are_refused(file: str, words: tuple[str, str]) -> None:
     printed = usage(file, *words)
     assert printed.code == 2
