@@ -103,17 +103,20 @@ def nvidias_driver_refuses_what_its_partitions_cannot_have(stage: Stage) -> None
         nodes.claim(name, spec)
         nodes.pod(name, claims={"gpu": name})
         nodes.wait_refused(name, "unknown field")
-    nodes.client.delete(nodes.pod_path("interval"), grace=1)
+    names = ("interval", "unknown")
+    # What is not being deleted would be prepared, and fail, once more.
+    for name in names:
+        nodes.client.delete(nodes.pod_path(name), grace=1)
     driver = nodes.drivers[node]
     lost = "could not get device handle by UUID for "
     nodes.wait("the driver cannot release it", lambda: lost in driver.log(), SECONDS)
-    assert nodes.exists(nodes.pod_path("interval"))
+    assert all(nodes.exists(nodes.pod_path(name)) for name in names)
     driver.kill()
     driver.forget()
     driver.start()
-    for name in ("interval", "unknown"):
-        nodes.client.delete(nodes.pod_path(name), grace=1)
-        nodes.wait(f"{name} is gone", lambda: not nodes.exists(nodes.pod_path(name)), SECONDS)  # noqa: B023
+    nodes.wait(
+        "the pods are gone", lambda: not nodes.client.get(nodes.pod_path())["items"], SECONDS
+    )
 
 
 @scenario("drivers", rig="nodes", needs=(NEWEST,))
