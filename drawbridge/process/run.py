@@ -84,6 +84,7 @@ class StartedProcess(NamedTuple):
     readiness: ProcessReadiness
 
 
+_STARTING: Final = "the process starts"
 REFUSED: Final = 2
 BUG: Final = 3
 ServeFunction = Callable[[StopSignal, Session], Awaitable[None]]
@@ -127,7 +128,8 @@ async def run_configured(
 
     async def start(stop: StopSignal, session: Session) -> None:
         settings = Settings(watch(session) if options.config_map else ())
-        readiness = ProcessReadiness(stop, settings.find_missing)
+        # A process with a configuration has no parts yet, so nothing else tells what is missing.
+        readiness = ProcessReadiness(stop, lambda: settings.find_missing() or [_STARTING])
         async with (
             serve_operations(options.health, options.metrics, readiness.check),
             run_background(settings.run()),

@@ -1,10 +1,21 @@
 """A process waits for its configuration until it is stopped."""
 
 import asyncio
+import logging
+from pathlib import Path
 
 import pytest
 
-from drawbridge.process.run import StopSignal, wait_unless_stopped
+from drawbridge.process import logs
+from drawbridge.process.addresses import Address
+from drawbridge.process.run import (
+    ProcessOptions,
+    StartedProcess,
+    StopSignal,
+    run_configured,
+    wait_unless_stopped,
+)
+from tests.cluster.fake.api import FakeApi
 
 
 async def ends_slowly() -> None:
@@ -59,3 +70,24 @@ def test_a_cancelled_wait_leaves_nothing_running() -> None:
         assert running() == set()
 
     asyncio.run(play())
+
+
+def test_a_process_with_a_configuration_is_not_ready_before_it_has_its_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The handlers of the tests stay.
+    monkeypatch.setattr(logs, "configure", lambda _level: None)
+    reasons: list[str] = []
+
+    async def serve(process: StartedProcess) -> None:
+        reasons.extend(process.readiness.check())
+
+    async def play() -> int:
+        async with FakeApi() as api:
+            local = Address("127.0.0.1", 0)
+            kubeconfig = f"{api.kubeconfig(tmp_path / 'kubeconfig')}"
+            options = ProcessOptions(health=local, metrics=local, kubeconfig=kubeconfig)
+            return await run_configured(options, logging.getLogger("test"), serve)
+
+    assert asyncio.run(play()) == 0
+    assert reasons == ["the process starts"]

@@ -63,6 +63,15 @@ class Process:
             await asyncio.sleep(0)
         return answer
 
+    async def wait_until_only_facts_are_missing(self) -> Response:
+        """Poll /readyz until nothing else is missing; return earlier if the process is ready."""
+
+        def is_expected(answer: Response) -> bool:
+            missing = answer.body.splitlines()
+            return answer.status == 200 or (len(missing) == 1 and b"drawbridge-facts" in missing[0])
+
+        return await self.wait_for_readyz(is_expected)
+
 
 def _simple(line: Line) -> Line:
     return {name: value for name, value in line.items() if isinstance(value, str | int | float)}

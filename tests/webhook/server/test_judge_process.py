@@ -43,8 +43,8 @@ async def send(process: Process, body: bytes, kind: str = "pods") -> Response:
 
 async def check_readiness(api: FakeApi, process: Process) -> None:
     """The process is ready once it has loaded the facts."""
-    waiting = await process.wait_for_readyz(lambda answer: answer.body.count(b"\n") == 1)
-    assert b"drawbridge-facts" in waiting.body
+    waiting = await process.wait_until_only_facts_are_missing()
+    assert waiting.status == 503
     early = await send(process, review_pod("good"))
     assert (early.status, early.headers["retry-after"]) == (503, "1")
     api.put(published(FIRST))

@@ -45,9 +45,8 @@ def review(uid: str) -> bytes:
 
 async def check_readiness(api: FakeApi, process: Process) -> None:
     """The process is ready once it has loaded the facts."""
-    waiting = await process.wait_for_readyz(lambda answer: answer.body.count(b"\n") == 1)
+    waiting = await process.wait_until_only_facts_are_missing()
     assert waiting.status == 503
-    assert b"drawbridge-facts" in waiting.body
     early = await process.send(request(body=review("early")))
     assert (early.status, early.headers["retry-after"]) == (503, "1")
     api.put(published(FIRST))
