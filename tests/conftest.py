@@ -9,11 +9,15 @@ import pytest
 from hypothesis import Phase, settings
 
 from tests.leftovers import LOGGERS, differences, process_state
+from tests.thorough import THOROUGH, drawn
 
-# No test asserts a duration: on a busy machine, a deadline fails at random.
-settings.register_profile("drawbridge", deadline=None)
-settings.register_profile("first-failure", deadline=None, phases=set(Phase) - {Phase.shrink})
+# No test asserts a duration: on a busy machine, a deadline fails at random. `make test` draws few
+# examples, the same ones in each run; CI's schedule draws many, and others each night.
+settings.register_profile(
+    "drawbridge", deadline=None, max_examples=drawn(20, thorough=100), derandomize=not THOROUGH
+)
 settings.load_profile("drawbridge")
+settings.register_profile("first-failure", phases=set(Phase) - {Phase.shrink})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -14,6 +14,7 @@ from drawbridge.dra.allocation import Allocation, to_json
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.holdings import DeviceID
 from tests.allocator.clusters import Cluster, claim, gpu_slice, pod
+from tests.thorough import drawn
 
 NODES = ("n1", "n2", "n3")
 PODS = tuple(f"p{i}" for i in range(8))
@@ -224,4 +225,4 @@ def _incremental(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 TestAllocator = pytest.mark.usefixtures("_incremental")(Allocator.TestCase)
-TestAllocator.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
+TestAllocator.settings = settings(max_examples=drawn(13, thorough=40), stateful_step_count=50)

@@ -23,6 +23,7 @@ from drawbridge.cel.dra.questions import convert_question
 from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.types import BOOL, INT, STRING, list_of, map_of
 from e2e.oracle.build import NoGoError, binary
+from tests.thorough import drawn
 from tools.agreement import FIELDS
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "cel_device.json").read_text())
@@ -140,7 +141,7 @@ def _google() -> Any:  # noqa: ANN401  # no types there
     return cel, cel.NewEnv(variables=types)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=drawn(80, thorough=400))
 @given(ANY)
 def test_cel_expr_python_has_the_same_results(source: str) -> None:
     cel, environment = _google()
@@ -175,7 +176,7 @@ def _celpy() -> Any:  # noqa: ANN401  # no types there
 
 
 @pytest.mark.filterwarnings("ignore")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(12, thorough=60))
 @given(ANY)
 def test_cel_python_has_the_same_results(source: str) -> None:
     celpy, environment, values = _celpy()

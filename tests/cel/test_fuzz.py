@@ -12,6 +12,7 @@ from drawbridge.cel.dra import Selectors, device_environment, device_variables, 
 from drawbridge.cel.dra.questions import QuestionError, read_question
 from drawbridge.dra.device import Attribute, Capacity, Device
 from drawbridge.dra.quantity import parse
+from tests.thorough import drawn
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "cel_device.json").read_text())
 EXPRESSIONS = [case["expression"] for case in GOLDEN["cases"] if len(case["expression"]) < 400]
@@ -168,19 +169,19 @@ def _evaluate(source: str) -> None:
             assert error.kind  # noqa: PT017  # a failure is a valid result, too
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=drawn(80, thorough=400))
 @given(st.text(max_size=40))
 def test_any_text_has_a_result_or_a_defined_error(source: str) -> None:
     _evaluate(source)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=drawn(120, thorough=600))
 @given(st.lists(PIECES, max_size=14).map(" ".join))
 def test_any_mixture_of_tokens_has_a_result_or_a_defined_error(source: str) -> None:
     _evaluate(source)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=drawn(120, thorough=600))
 @given(st.sampled_from(EXPRESSIONS), st.data())
 def test_a_damaged_expression_has_a_result_or_a_defined_error(
     source: str, data: st.DataObject
@@ -191,7 +192,7 @@ def test_a_damaged_expression_has_a_result_or_a_defined_error(
     _evaluate(source[:start] + middle + source[end:])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(40, thorough=200))
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_question_or_raise_a_question_error(line: bytes) -> None:
     try:

@@ -12,6 +12,7 @@ from drawbridge.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIA
 from drawbridge.cel.parser import ParserOptions, parse
 from tests.cel.trees import show
 from tests.tables import load_cases
+from tests.thorough import drawn
 
 CASES = Path(__file__).parent / "cases"
 OPTIONS = ParserOptions({**STANDARD, **BINDINGS, **OPTIONAL, **TWO_VARIABLE, **LISTS})
@@ -221,7 +222,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=drawn(80, thorough=400))
 @given(st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join)))
 def test_any_text_parses_or_has_errors_at_positions_inside_it(source: str) -> None:
     lines = source.split("\n")

@@ -12,6 +12,7 @@ from drawbridge.cel.dra import device_environment, device_variables, find_reads
 from drawbridge.dra.device import Attribute, Capacity, Device
 from drawbridge.dra.quantity import parse
 from tests.tables import YamlValue, load_cases
+from tests.thorough import drawn
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "reads.yaml")
 GOLDEN = Path(__file__).parent / "golden" / "cel_device.json"
@@ -24,6 +25,7 @@ ATTRIBUTES = st.one_of(
     st.sampled_from(["1.2.3", "1.2.3+b", "2.0.0"]).map(lambda text: Attribute(version=text)),
     st.sampled_from([("a",), ("a", "b"), ()]).map(lambda texts: Attribute(strings=texts)),
 )
+
 NAMES = st.sampled_from(["s", "i", "t", "v", "x", "two.example.com/a", "l", "only"])
 AMOUNTS = st.sampled_from(["40Gi", "1", "1.0", "1000m", "0"]).map(lambda q: Capacity(parse(q)))
 DEVICES = st.builds(
@@ -73,7 +75,7 @@ def test_table(case: YamlValue) -> None:
     assert {path: set(words) for path, words in case["reads"].items()} == shown
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(30, thorough=150))
 @given(st.sampled_from(PROGRAMS), DEVICES, DEVICES)
 def test_devices_with_equal_projections_have_equal_results(
     program: Program, one: Device, other: Device

@@ -19,6 +19,7 @@ from certs.rotation import (
 from certs.secret import SecretReading, SecretState
 from tests.certs.samples import DAY, LIFE, START, authorities, authority
 from tests.tables import YamlValue, load_cases
+from tests.thorough import drawn
 
 CASES = load_cases(Path(__file__).parent / "cases" / "rotation.yaml")
 POLICY = RotationPolicy(life=LIFE, delay=2 * DAY)
@@ -163,7 +164,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(13, thorough=40))
 @given(STEPS)
 def test_no_replica_serves_a_certificate_that_an_api_server_does_not_trust(
     steps: list[tuple[float, list[float], str]],

@@ -32,6 +32,7 @@ from drawbridge.translate.interest import covers, derive_interest
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 from tests.tables import YamlValue
+from tests.thorough import drawn
 from tests.translate.test_interest import PODS as ANY_PODS
 from tests.translate.test_interest import pods
 
@@ -195,7 +196,7 @@ def test_the_condition_matches_the_pods_of_the_tables_as_interest_does() -> None
 
 
 @given(ANY_PODS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(30, thorough=150))
 def test_the_condition_never_fails_and_matches_as_interest_does(pod: YamlValue) -> None:
     for configuration in (USUAL, BRIDGE):
         assert sent(pod, configuration) == covers(pod, derive_interest(configuration))

@@ -17,7 +17,8 @@ from e2e.differential.judged import (
 from e2e.generator import scenario
 from tests.thorough import drawn
 
-BLOCKS = [range(first, first + 20) for first in range(3000, 3000 + drawn(40, thorough=400), 20)]
+SIZE = drawn(10, thorough=20)
+BLOCKS = [range(first, first + SIZE) for first in range(3000, 3000 + drawn(10, thorough=400), SIZE)]
 
 
 @pytest.mark.usefixtures("oracle")

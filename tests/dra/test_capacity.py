@@ -21,6 +21,7 @@ from drawbridge.dra.capacity import (
 from drawbridge.dra.device import Capacity, RequestPolicy, ValidRange
 from drawbridge.dra.quantity import Quantity, from_json, parse
 from tests.tables import read_yaml
+from tests.thorough import drawn
 
 FOLDER = Path(__file__).parent / "cases"
 
@@ -109,7 +110,7 @@ def test_an_error_names_the_capacity_and_the_request() -> None:
         consumed_amounts(capacity, {"cpu": parse("1500001u")}, fractional=True)
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=drawn(200, thorough=1_000))
 @given(
     asked=st.integers(0, 40),
     low=st.integers(0, 40),

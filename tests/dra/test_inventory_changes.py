@@ -11,6 +11,7 @@ from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
 from tests.dra.short_slices import slice_of
+from tests.thorough import drawn
 
 NODES = (
     Node("n1", {"zone": "a"}),
@@ -153,7 +154,7 @@ class Objects:
         return {PoolID(each.driver, each.pool) for each in (*removed, *added)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(30, thorough=150))
 @given(events)
 def test_a_changed_inventory_equals_a_fresh_one(
     steps: list[Slice | DeviceTaintRule | str],
@@ -171,7 +172,7 @@ def test_a_changed_inventory_equals_a_fresh_one(
         assert objects.inventory.index.label_keys == fresh.index.label_keys
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=drawn(20, thorough=100))
 @given(events)
 def test_the_pools_that_a_change_does_not_concern_stay_the_same_objects(
     steps: list[Slice | DeviceTaintRule | str],

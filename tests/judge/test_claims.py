@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -111,7 +111,6 @@ def devices(draw: st.DrawFn) -> YamlValue:
     return {"requests": requests, "constraints": constraints}
 
 
-@settings(deadline=None)  # the search takes longer on a busy machine
 @given(devices())
 def test_claim_with_an_error_has_no_solution_on_any_devices(spec: YamlValue) -> None:
     claim = read_claim({"metadata": {"name": "c"}, "spec": {"devices": spec}})

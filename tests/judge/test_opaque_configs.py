@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.dra.classes import DeviceClass, read_class
@@ -122,7 +122,6 @@ FIELDS = st.sampled_from(
 INNER = st.dictionaries(FIELDS | st.text(max_size=3), SCALARS, max_size=3)
 
 
-@settings(deadline=None)  # the first examples compile expressions
 @given(
     st.sampled_from(sorted(DRIVERS)),
     st.dictionaries(FIELDS, SCALARS | INNER | st.lists(INNER, max_size=2), max_size=4),

@@ -23,6 +23,7 @@ from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import Ledger, Reservation
 from drawbridge.solver.world import UNUSED, View, World, view_of_claims
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
+from tests.thorough import drawn
 
 UIDS = ("a", "b", "c", "d")
 RESULTS = ("x", "y", "z", "q/x", "x:1=3G", "x:2=5G", "nic:3=4G", "nic:4=1G", "nic", "z!")
@@ -373,9 +374,8 @@ class Interleavings(RuleBasedStateMachine):
 Interleavings.TestCase.settings = settings(
     # Shrinking a failure of this machine takes minutes; its steps are printed all the same.
     phases=(Phase.explicit, Phase.generate),
-    max_examples=150,
+    max_examples=drawn(30, thorough=150),
     stateful_step_count=40,
-    deadline=None,
     derandomize=True,
 )
 TestInterleavings = Interleavings.TestCase

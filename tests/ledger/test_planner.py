@@ -22,6 +22,7 @@ from drawbridge.solver import solve as module
 from drawbridge.solver.answers import Solution, SolverResult
 from drawbridge.solver.solve import solve
 from tests.ledger.claims import claim
+from tests.thorough import drawn
 
 NODES = ("n0", "n1", "n2")
 nodes = st.sampled_from(NODES)
@@ -227,7 +228,7 @@ class Remembering(RuleBasedStateMachine):
 
 
 Remembering.TestCase.settings = settings(
-    max_examples=80, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=drawn(16, thorough=80), stateful_step_count=40, derandomize=True
 )
 TestRemembering = Remembering.TestCase
 

@@ -19,6 +19,7 @@ from drawbridge.process.review import (
     decode_review_object,
 )
 from tests.tables import YamlValue
+from tests.thorough import drawn
 from tests.webhook.admission.harness import (
     ENFORCE,
     AdmissionHarness,
@@ -212,7 +213,7 @@ def test_a_wrong_value_at_any_path_gets_a_response(path: tuple[YamlValue, ...]) 
     asyncio.run(ask())
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=drawn(16, thorough=50))
 @given(st.integers(0, len(GOOD)), st.integers(0, len(GOOD)), st.binary(max_size=6))
 def test_damaged_bytes_get_a_response(at: int, to: int, instead: bytes) -> None:
     begin, end = sorted((at, to))
@@ -284,7 +285,7 @@ PODS: YamlValue = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=drawn(16, thorough=50))
 @given(PODS, PODS, st.sampled_from(["CREATE", "UPDATE", "DELETE", "X", ""]))
 def test_any_object_gets_a_response(new: YamlValue, old: YamlValue, operation: str) -> None:
     if isinstance(old.get("metadata"), dict):

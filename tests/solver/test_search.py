@@ -12,6 +12,7 @@ from drawbridge.solver.deviations import OURS, UPSTREAM, Deviations
 from drawbridge.solver.memo import Memo
 from tests.solver.scenario import answers, outcome
 from tests.solver.short import picked, scenario
+from tests.thorough import drawn
 
 ATTRIBUTES = st.fixed_dictionaries(
     {}, optional={"x": st.integers(1, 2), "root": st.sampled_from(["a", "b", ["a", "b"]])}
@@ -24,6 +25,7 @@ SELECTORS = st.sampled_from(
         "!device.allowMultipleAllocations",
     ]
 )
+
 DEVICES = st.fixed_dictionaries(
     {"attributes": ATTRIBUTES, "shared": st.booleans()},
     optional={
@@ -107,7 +109,8 @@ LISTS_WITHOUT_THEIR_GATE = {
 @example(case=LISTS_WITHOUT_THEIR_GATE)
 @pytest.mark.parametrize("deviations", [OURS, UPSTREAM], ids=["ours", "upstream"])
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=drawn(30, thorough=150),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(case=CASES)
 def test_pruning_changes_no_result(

@@ -25,6 +25,7 @@ from drawbridge.translate.legacy.init_containers import share_devices
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.work_budget import WorkBudget
 from tests.tables import YamlValue
+from tests.thorough import drawn
 
 NAMES = (
     "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores",
@@ -145,7 +146,7 @@ pods = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(60, thorough=300))
 @given(pods | odd)
 def test_reading_accepts_any_value(pod: YamlValue) -> None:
     found = read_pod(pod)
@@ -184,7 +185,7 @@ def containers_with(part: YamlValue) -> YamlValue:
     return [{"name": f"c{i}", "resources": {"limits": one}} for i, one in enumerate(part)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(40, thorough=200))
 @given(plain, plain)
 def test_every_device_resource_is_a_source_field_or_has_a_finding(
     apps: YamlValue, inits: YamlValue
@@ -340,7 +341,7 @@ def without(
     return value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(40, thorough=200))
 @given(pods)
 def test_the_remaining_pod_has_no_asks(pod: YamlValue) -> None:
     found = read_pod(pod)

@@ -13,6 +13,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.translate.essence import reduce_to_essence
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.tables import YamlValue, load_cases
+from tests.thorough import drawn
 
 TABLES = Path(__file__).parent
 PODS = [
@@ -91,7 +92,7 @@ JSON: YamlValue = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=drawn(12, thorough=60))
 @given(JSON, JSON, JSON, st.sampled_from(["NVIDIA_VISIBLE_DEVICES", "A", None, 7]))
 def test_any_field_value_has_an_essence(
     env: YamlValue, volumes: YamlValue, labels: YamlValue, name: YamlValue

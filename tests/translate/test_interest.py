@@ -14,6 +14,7 @@ from drawbridge.translate.interest import covers, derive_interest
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.pods import TranslationContext, translate
 from tests.tables import YamlValue, load_cases, read_yaml_documents
+from tests.thorough import drawn
 from tests.translate.test_dialects import build_pod
 
 HERE = Path(__file__).parent
@@ -145,7 +146,7 @@ PODS = st.fixed_dictionaries(
 
 
 @given(PODS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(40, thorough=200))
 def test_any_generated_pod_with_findings_or_requests_is_covered(pod: Value) -> None:
     renamed = Legacy(renames={ResourceName("example.com/gpu"): ResourceName("nvidia.com/gpu")})
     for configuration in (USUAL, Configuration(legacy=renamed)):

@@ -15,6 +15,7 @@ from drawbridge.documents.patch import apply_edits
 from drawbridge.finding import Severity
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.pods import TranslationContext, make_context, translate
+from tests.thorough import drawn
 from tests.translate import test_clusters
 
 JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
@@ -26,6 +27,7 @@ PLUGINS: Final = (
     {"koordinator.sh/rdma": 800},
     {"nvidia.com/gpu": 8, "rdma/hca": 100},
 )
+
 NAMES: Final = (
     "koordinator.sh/gpu",
     "koordinator.sh/rdma",
@@ -64,7 +66,7 @@ SCOPES: st.SearchStrategy[dict[str, str]] = st.sampled_from([{}, {"requiredScope
 TYPES = st.permutations(["gpu", "rdma"])
 
 
-@settings(max_examples=1200, derandomize=True, deadline=None)
+@settings(max_examples=drawn(240, thorough=1200), derandomize=True)
 @given(st.sampled_from(CONTEXTS), st.lists(LIMITS, min_size=1, max_size=2), TYPES, SCOPES)
 def test_a_second_translation_of_a_joint_request_changes_nothing(
     context: TranslationContext,

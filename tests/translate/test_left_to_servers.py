@@ -21,6 +21,7 @@ from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.pods import Translation, make_context, translate
 from tests.facts import clusters
 from tests.tables import YamlValue
+from tests.thorough import drawn
 from tests.translate import worlds
 
 NAMES = ("nvidia.com/gpu", "nvidia.com/gpumem", "koordinator.sh/gpu", "rdma/hca")
@@ -142,7 +143,7 @@ def translated(cluster: GeneratedCluster, containers: list[dict[str, int]]) -> T
     return translate(pod(containers), make_context(Configuration(), facts))
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=drawn(60, thorough=300), derandomize=True)
 @given(CLUSTERS, CONTAINERS)
 def test_a_request_that_stays_is_served_by_one_server(
     cluster: GeneratedCluster, containers: list[dict[str, int]]
@@ -154,7 +155,7 @@ def test_a_request_that_stays_is_served_by_one_server(
             assert cluster.serves({name: AMOUNTS[name] for name in listed}), finding
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=drawn(60, thorough=300), derandomize=True)
 @given(CLUSTERS, APART)
 def test_claims_and_what_stays_are_on_one_node(
     cluster: GeneratedCluster, containers: list[dict[str, int]]

@@ -18,6 +18,7 @@ from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.pods import Translation, TranslationContext, make_context, translate
 from tests.tables import YamlValue, load_cases
+from tests.thorough import drawn
 
 HERE = Path(__file__).parent
 CASES = load_cases(HERE / "pods.yaml")
@@ -213,7 +214,7 @@ JUNK = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=drawn(12, thorough=60))
 @every(JUNK)
 def test_any_value_has_a_translation(pod: YamlValue) -> None:
     assert isinstance(translate(pod, TranslationContext()), Translation)
@@ -261,7 +262,7 @@ def asking() -> YamlValue:
     }
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=drawn(30, thorough=150))
 @every(st.sampled_from(PLACES), JUNK)
 def test_invalid_values_anywhere_in_a_pod_have_a_translation(
     place: YamlValue, junk: YamlValue

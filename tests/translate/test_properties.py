@@ -28,6 +28,7 @@ from drawbridge.translate.manifests.workloads import find_places
 from drawbridge.translate.pods import Translation, TranslationContext, make_context, translate
 from drawbridge.translate.work_budget import WorkBudget
 from tests.tables import YamlValue, read_yaml_documents
+from tests.thorough import drawn
 from tests.translate import worlds
 from tests.translate.test_dialects import CASES, build_pod, load_configuration
 from tests.translate.test_pods import PODS, untouched
@@ -129,7 +130,7 @@ def supplied(done: Translation) -> Counter[str]:
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=drawn(12, thorough=60))
 @every(PODS, st.sampled_from(CLUSTERS))
 def test_generated_pods_keep_their_fields_and_get_their_requests(
     pod: YamlValue, by: TranslationContext
@@ -163,7 +164,7 @@ def test_the_pods_of_the_tables_have_the_same_properties(
         holds(pod, make_context(configuration, cluster.facts))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=drawn(10, thorough=30))
 @every(PODS)
 def test_the_same_facts_give_the_same_bytes(pod: YamlValue) -> None:
     """Whatever was translated before; and from a copy of the facts."""

@@ -31,6 +31,7 @@ from drawbridge.translate.targets import nvidia
 from drawbridge.translate.targets.joint import DeviceGroup, group_asks
 from drawbridge.translate.targets.products import filter_products, fits, percent_amount
 from drawbridge.translate.targets.vocabulary import NotExpressibleError, write_cel
+from tests.thorough import drawn
 
 DRIVER = "gpu.nvidia.com"
 WORDS = nvidia.vocabulary(DRIVER)
@@ -101,7 +102,7 @@ def test_a_selector_does_not_match_and_its_negation_does(selector: AskSelector) 
     assert holds(Not(selector)) is True
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(40, thorough=200))
 @given(st.text(max_size=20))
 def test_no_text_ends_its_string_literal(text: str) -> None:
     assert holds(Uuid((text,))) is (text == "GPU-1")

@@ -20,6 +20,7 @@ from drawbridge.translate.changes.undo import MAX_LENGTH, UndoStep, apply_undo, 
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 from drawbridge.translate.work_budget import BASE_UNITS, WorkBudget
 from tests.tables import YamlValue, load_cases
+from tests.thorough import drawn
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs
 from tests.translate.test_pods import PODS
 from tests.translate.test_properties import CLUSTERS, asked
@@ -67,7 +68,7 @@ def once(pod: YamlValue) -> bool:
 VALID = PODS.filter(once)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=drawn(16, thorough=80))
 @every(VALID, st.sampled_from(CLUSTERS), INJECTED)
 def test_inserted_items_stay_and_the_original_requests_return(
     pod: YamlValue, by: TranslationContext, steps: list[tuple[str, int, int]]
@@ -84,7 +85,7 @@ def test_inserted_items_stay_and_the_original_requests_return(
     assert not again.edits
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=drawn(16, thorough=50))
 @every(VALID, st.sampled_from(CLUSTERS), INJECTED, INJECTED)
 def test_undo_of_two_translations_finds_moved_items(
     pod: YamlValue,
@@ -132,7 +133,7 @@ AGAIN: YamlValue = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=drawn(60, thorough=300))
 @example(AGAIN, None)
 @every(STEPS, st.sampled_from([[], [{"name": "x"}, {"name": "y", "b": []}], {"0": 1}, None]))
 def test_a_forged_undo_patch_gives_a_pod_or_none(written: YamlValue, held: YamlValue) -> None:

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 
 from drawbridge.usage.accounts import Account, UsedAmount, sum_usage, total
 from drawbridge.usage.book import Book
+from tests.thorough import drawn
 from tests.usage.histories import ACCOUNTS, START, Action, World, act, actions
 
 # Each example is a history of many seconds, accounts and books.
-FEW = settings(max_examples=40)
+FEW = settings(max_examples=drawn(13, thorough=40))
 CLAIMS = ("create", "create", "allocate", "allocate", "allocate", "release", "delete", "share")
 GROUPS = {account[:2] for account in ACCOUNTS}
 

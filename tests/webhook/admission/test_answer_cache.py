@@ -14,6 +14,7 @@ import webhook.admission.pods
 from drawbridge.agreement.scope import Mode
 from drawbridge.process.review import AdmissionRequest, Malformed, decode_review
 from tests.tables import YamlValue
+from tests.thorough import drawn
 from tests.webhook.admission.harness import AdmissionHarness, pod, review
 from webhook.admission import answer_cache
 from webhook.admission.answer_cache import AnswerCache
@@ -92,7 +93,7 @@ def pods(draw: st.DrawFn) -> YamlValue:
     return made
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=drawn(10, thorough=30))
 @given(
     pods(), pods(), st.sampled_from(["ReplicaSet", "StatefulSet", "Job", "DaemonSet"]), st.data()
 )

@@ -16,6 +16,7 @@ from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.pods import TranslationContext, translate
 from tests.tables import YamlValue, load_cases
+from tests.thorough import drawn
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs
 from tests.translate.test_properties import CLUSTERS, asked
 from tests.translate.test_undo import VALID
@@ -152,7 +153,7 @@ OTHERS: YamlValue = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=drawn(16, thorough=50))
 @given(FORGED, OTHERS, st.sampled_from([{}, {"nodeSelector": {"zone": "b"}}]))
 def test_a_forged_original_annotation_reverts_no_other_change(
     forged: YamlValue, others: YamlValue, spec: YamlValue
@@ -176,7 +177,7 @@ def test_a_forged_original_annotation_reverts_no_other_change(
     assert equal_json(apply_edits(new, edits), new)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=drawn(12, thorough=60))
 @given(
     *[
         st.recursive(
@@ -202,7 +203,7 @@ def test_a_merge_keeps_the_current_value_and_the_changes(
     assert merge(current, original, result) == result
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=drawn(16, thorough=80))
 @given(VALID, st.sampled_from(CLUSTERS), INJECTED)
 def test_the_original_pod_with_injected_values_changes_nothing(
     pod: YamlValue, by: TranslationContext, steps: list[tuple[str, int, int]]
