@@ -8,6 +8,9 @@ helm; without Go, the page is skipped from there on. Blocks that cannot run here
 `console cluster` needs a real cluster, `console install` changes the machine, `console rig` starts
 control planes, and those of `console play` run in `test_play`. Of `make`, only the demo runs; other
 targets must exist in the Makefile.
+
+The commands of README.md start as those of a user do. Those of the other pages are forks of one
+process, because most of the time of a new one is for imports (`warm_program`).
 """
 
 import os
@@ -22,6 +25,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.docs.warm_program import serve_commands
 from tests.manifests.rendering import find_program
 
 ROOT = Path(__file__).parent.parent.parent
@@ -97,14 +101,12 @@ def console(page: Path) -> list[Block]:
     return [block for block in found if block.words[:1] == ("console",)]
 
 
-def run(step: Step, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run one command, with `drawbridge` on the PATH and more environment variables."""
-    commands = Path(sys.executable).parent
+def run(step: Step, folder: Path, *programs: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run one command with variables, and with `programs` and `drawbridge` on the PATH."""
+    folders = [*map(str, programs), str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = {
         **{name: value for name, value in os.environ.items() if name != "KUBECONFIG"},
-        "PATH": os.pathsep.join(
-            [str(commands), *filter(None, [more.get("RENDERERS")]), os.environ["PATH"]]
-        ),
+        "PATH": os.pathsep.join(folders),
         "HOME": str(folder),
         "NO_COLOR": "1",
         "PYTHONIOENCODING": "utf-8",
@@ -123,8 +125,16 @@ def run(step: Step, folder: Path, **more: str) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the folder of programs that start fast."""
+    with serve_commands(tmp_path_factory.mktemp("warm")) as programs:
+        yield programs
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path, warm: Path) -> None:
+    programs = [] if page == ROOT / "README.md" else [warm]
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for block in console(page):
         assert steps(block), f"{block.place}: no command"
@@ -133,14 +143,12 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
             assert known, f"{block.place}: unknown word {word!r} behind console"
         if NOT_RUN & {*block.words[1:]}:
             continue
-        more = {}
-        if RENDERERS in block.words[1:]:
-            more["RENDERERS"] = str(find_program("kustomize").parent)
+        needed = [find_program("kustomize").parent] if RENDERERS in block.words[1:] else []
         for step in steps(block):
-            does(step, block, tmp_path, **more)
+            does(step, block, tmp_path, *programs, *needed)
 
 
-def does(step: Step, block: Block, folder: Path, **more: str) -> None:
+def does(step: Step, block: Block, folder: Path, *programs: Path, **more: str) -> None:
     """Run one command of a block, and compare what it prints with what the page shows."""
     made = re.match(r"(?:[A-Z]+=\w+ )*make (\w+)", step.command)
     if made:
@@ -150,7 +158,7 @@ def does(step: Step, block: Block, folder: Path, **more: str) -> None:
             return
         assert MADE[made[1]].replace("python", "$(BIN)/python") in known
         step = Step(f"cd {shlex.quote(str(ROOT))} && {MADE[made[1]]}", step.shown)
-    done = run(step, folder, **more)
+    done = run(step, folder, *programs, **more)
     details = f"{block.place}: $ {step.command}\nexit code {done.returncode}\n{done.stdout}"
     assert done.returncode not in NEVER, details
     assert done.returncode == 0 or step.shown, details
@@ -216,3 +224,17 @@ def test_output_is_compared_line_by_line(
 
 def test_a_missing_command_fails_the_test(tmp_path: Path) -> None:
     assert run(Step("drawbridge-no-such-command", ()), tmp_path).returncode in NEVER
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "kubectl-drawbridge transalte; echo $?",
+        "drawbridge config print --config /nowhere; echo $?",
+        "printf 'quotas: 1' | drawbridge config print --config - 2>/dev/null",
+        "cd /tmp && drawbridge help ConfigEndsDriver --colour; drawbridge help ConfigEndsDriver",
+    ],
+)
+def test_a_warm_program_does_what_a_cold_one_does(command: str, tmp_path: Path, warm: Path) -> None:
+    cold, fast = (run(Step(command, ()), tmp_path, *programs) for programs in ([], [warm]))
+    assert (fast.returncode, fast.stdout) == (cold.returncode, cold.stdout)
