@@ -172,20 +172,22 @@ def _with_caches(context: TranslationContext, *, caches_pods: bool) -> Translati
     )
 
 
-def translate(
+def translate(  # noqa: PLR0913  # all but three by name
     pod: Value,
     context: TranslationContext,
     namespace: str = "",
     *,
     admin_access: bool | None = None,
     queue: str = "",
+    default_queue: str | None = None,
 ) -> Translation:
     """Translate a pod or a pod template; accepts any JSON value.
 
     Networks are looked up in `namespace`, which a template does not contain. `admin_access` is
     whether the namespace has the label that allows admin access, by default as in the context. The
     context also has the placement of namespaces whose labels are known. `queue` is that of a job
-    that Kueue charges by the claims of its template; a pod names its own.
+    that Kueue charges by the claims of its template; a pod names its own. `default_queue` is that
+    of the namespace for pods without a queue, by default as in the context.
     Pods with the same essence share one cached translation. The work is limited by the size of the
     pod. Raises WorkPostponedError if it exceeds the `inline_units` of the context.
     """
@@ -196,9 +198,18 @@ def translate(
         context = context.placed(known.get(namespace, known[""]))
     if _lacks_scheduler(context):
         native = context.placed(Placement.NATIVE)
-        translation = translate(pod, native, namespace, admin_access=admin_access, queue=queue)
+        translation = translate(
+            pod,
+            native,
+            namespace,
+            admin_access=admin_access,
+            queue=queue,
+            default_queue=default_queue,
+        )
         return _report_missing_scheduler(translation)
-    queue = queue or find_kueue_queue(pod) or context.queues.get(namespace, "")
+    if default_queue is None:
+        default_queue = context.queues.get(namespace, "")
+    queue = queue or find_kueue_queue(pod, default_queue)
     key = (
         essence.essence_key(pod, namespace, admin_access, queue)
         if context.translations is not None

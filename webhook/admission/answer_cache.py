@@ -36,6 +36,7 @@ class AnswerKey(NamedTuple):
     mode: str
     admin_access: bool
     placement: str
+    queue: str  # the default one of the namespace
     metadata: bytes  # the joined fields of drawbridge.translate.essence
     spec: bytes
     name: str = ""  # of a pod without an owner, if the response contains it
@@ -54,14 +55,17 @@ _ESSENCE: Final = b"essence"  # no pod has this metadata
 
 
 def build_key(
-    pod: RawPod, raw_metadata: bytes, name: str, namespace: NamespaceDecision
+    pod: RawPod, raw_metadata: bytes, name: str, namespace: NamespaceDecision, queue: str = ""
 ) -> AnswerKey:
-    """Build the key of a pod with this joined metadata in a namespace with this name."""
+    """Build the key of a pod with this joined metadata in a namespace with this name.
+
+    `queue` is the default queue of the namespace.
+    """
     metadata, own_name, raw = pod.metadata, "", raw_metadata
     if metadata.owner_references:
         raw, own_name = _clear_index(raw), _name_in_spec(metadata)
     spec = _normalize_spec(bytes(pod.spec), own_name)
-    decided = (namespace.mode, namespace.admin_access, namespace.placement)
+    decided = (namespace.mode, namespace.admin_access, namespace.placement, queue)
     return AnswerKey(name, *decided, raw, spec)
 
 

@@ -206,6 +206,7 @@ class AdmissionHandler:
             self._summaries[decided.placement],
             self._cluster.limit_ranges(request.namespace),
             self._cluster.inactive_conditions(),
+            self._cluster.default_queue(request.namespace),
         )
         try:
             response = workloads.respond(request, workload_context)
@@ -246,8 +247,10 @@ class AdmissionHandler:
         """Return the response from the cache, or compose it and add it to the cache."""
         context, others = pod_request.context, self._cluster.other_webhooks()
         self._cache.invalidate_on_change(context, others)
+        namespace = pod_request.request.namespace
+        queue = self._cluster.default_queue(namespace)
         key = answer_cache.build_key(
-            pod, pod_request.metadata, pod_request.request.namespace, pod_request.namespace
+            pod, pod_request.metadata, namespace, pod_request.namespace, queue
         )
         name = "" if pod.metadata.owner_references else pod.metadata.name
         cached = self._cache.get(key, name)
@@ -280,7 +283,12 @@ class AdmissionHandler:
             return cached
         summaries = self._summaries[context.configuration.placement]
         decision = pods.decide(
-            essence, own.namespace, context, summaries, admin_access=own.admin_access
+            essence,
+            own.namespace,
+            context,
+            summaries,
+            admin_access=own.admin_access,
+            queue=own.queue,
         )
         if decision.edits or decision.is_denied:
             about = (*decision.findings, *apply_policies(others, context.configuration.findings))

@@ -104,6 +104,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] | None
     ranges: Sequence[LimitRange]
     quotas: Sequence[ResourceQuota]
+    queue: str
     webhook_findings: Sequence[Finding]
     condition_findings: Sequence[Finding]
 
@@ -126,6 +127,10 @@ class ClusterSnapshot(msgspec.Struct, frozen=True):
     def resource_quotas(self, _namespace: str) -> Sequence[ResourceQuota]:
         """Return the ResourceQuotas of the namespace."""
         return self.quotas
+
+    def default_queue(self, _namespace: str) -> str:
+        """Return the default queue of the namespace."""
+        return self.queue
 
     def other_webhooks(self) -> Sequence[Finding]:
         """Return findings about other webhooks that handle the same pods."""
@@ -309,6 +314,7 @@ class ReviewDispatcher:
             labels,
             cluster.limit_ranges(namespace),
             cluster.resource_quotas(namespace),
+            cluster.default_queue(namespace),
             cluster.other_webhooks(),
             cluster.inactive_conditions(),
         )

@@ -65,16 +65,22 @@ class PodDecision(msgspec.Struct, frozen=True):
         return any(map(_is_error, self.findings))
 
 
-def decide(
+def decide(  # noqa: PLR0913  # all but four by name
     pod: Value,
     namespace: str,
     context: TranslationContext,
     summaries: ClaimSummaries,
     *,
     admin_access: bool,
+    queue: str = "",
 ) -> PodDecision:
-    """Translate a pod. `admin_access` is whether the namespace allows admin access."""
-    by_facts = partial(translate, pod, namespace=namespace, admin_access=admin_access)
+    """Translate a pod. `admin_access` is whether the namespace allows admin access.
+
+    `queue` is the default queue of Kueue of the namespace.
+    """
+    by_facts = partial(
+        translate, pod, namespace=namespace, admin_access=admin_access, default_queue=queue
+    )
     translation = _choose(summaries.list_contexts(context), by_facts)
     findings = tuple(apply_policies(translation.findings, context.configuration.findings))
     asked = tuple(islice(describe_requests(pod), MAX_ASKED))

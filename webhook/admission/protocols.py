@@ -89,6 +89,9 @@ class ClusterView(NamespaceView, Protocol):
     def resource_quotas(self, namespace: str) -> Sequence[ResourceQuota]:
         """Return the ResourceQuotas of a namespace."""
 
+    def default_queue(self, namespace: str) -> str:
+        """Return the default queue of Kueue of a namespace; empty without one."""
+
     def other_webhooks(self) -> Sequence[Finding]:
         """Return findings about other webhooks that handle the same pods."""
 

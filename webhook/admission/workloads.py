@@ -16,6 +16,7 @@ from drawbridge.documents.paths import format_path, get_value, parse_path
 from drawbridge.documents.values import Value, equal_json
 from drawbridge.finding import Finding, Severity
 from drawbridge.process.review import AdmissionRequest, Malformed, compose_allowed, decode_object
+from drawbridge.translate.changes.queues import find_queue_of_pods
 from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
 from drawbridge.translate.pods import TranslationContext
@@ -38,6 +39,7 @@ class WorkloadContext(NamedTuple):
     summaries: ClaimSummaries
     ranges: Sequence[LimitRange] = ()
     inactive_conditions: Sequence[Finding] = ()
+    default_queue: str = ""
 
 
 def respond(request: AdmissionRequest, context: WorkloadContext) -> PartialResponse | Malformed:
@@ -51,7 +53,8 @@ def respond(request: AdmissionRequest, context: WorkloadContext) -> PartialRespo
     places = [each for each in all_places if not scope.is_opted_out(_read_labels(each))]
     places = places[:MAX_TEMPLATES]
     context = _share_inline_work(context, len(places))
-    decisions = [(place, _decide(place, request.namespace, context)) for place in places]
+    queue = find_queue_of_pods(new, context.default_queue)
+    decisions = [(place, _decide(place, request.namespace, context, queue)) for place in places]
     findings = tuple(dict.fromkeys(each for one in decisions for each in _move_findings(*one)))
     if any(one.edits for _, one in decisions):
         # The webhook for workloads may be active while the one for pods is not.
@@ -74,13 +77,14 @@ def _share_inline_work(context: WorkloadContext, templates: int) -> WorkloadCont
     return context._replace(translation=translation)
 
 
-def _decide(place: Place, namespace: str, context: WorkloadContext) -> PodDecision:
+def _decide(place: Place, namespace: str, context: WorkloadContext, queue: str) -> PodDecision:
     decision = pods.decide(
         place.pod,
         namespace,
         context.translation,
         context.summaries,
         admin_access=context.namespace.admin_access,
+        queue=queue,
     )
     return _add_findings(decision, place, context)
 

@@ -3,7 +3,7 @@
 An unreadable object does not replace the last readable one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +32,7 @@ from webhook.admission.protocols import ClusterView, RecentInputs
 from webhook.server.recent_state import SETTLE_SECONDS, RecentState
 from webhook.server.template_store import WatchedTemplate
 from webhook.server.watched_namespaces import NamespaceObject, WatchedNamespaces
+from webhook.server.watched_queues import WatchedQueues
 
 OWN_LABEL_SELECTOR: Final = "app.kubernetes.io/managed-by=drawbridge"
 
@@ -61,6 +62,7 @@ class WatchedClusterView:
         # Missing templates are read from the API server.
         templates = Cache(session, TEMPLATES, WatchedTemplate, labels=OWN_LABEL_SELECTOR)
         self.templates = self.caches.add(templates, required=False)
+        self.queues = WatchedQueues(session)
         self._configuration = configuration
         self._recent = RecentState(configuration, settle_seconds)
         self._context: TranslationContext | None = None
@@ -83,7 +85,11 @@ class WatchedClusterView:
         """Return the reasons why requests cannot be handled yet."""
         if self._is_complete:  # this runs for every request, and a synced cache stays synced
             return []
-        missing = [*self.caches.find_missing(), *self._facts.find_missing()]
+        missing = [
+            *self.caches.find_missing(),
+            *self._facts.find_missing(),
+            *self.queues.find_missing(),
+        ]
         self._is_complete = not missing
         if self._is_complete:
             self._recent.start()
@@ -140,6 +146,15 @@ class WatchedClusterView:
             quotas = tuple(cached.value for cached in self.quotas.all(namespace))
             self._quotas_by_namespace[namespace] = quotas
         return quotas
+
+    def default_queue(self, namespace: str) -> str:
+        """Return the default queue of Kueue of a namespace; empty without one."""
+        return self.queues.find(namespace)
+
+    def run(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Return the watches of all caches."""
+        yield from self.caches.run()
+        yield self.queues.run()
 
     def other_webhooks(self) -> Sequence[Finding]:
         """Return findings about other webhooks that handle the same pods."""

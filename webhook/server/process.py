@@ -105,7 +105,7 @@ async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
     service = ReviewService(
         list_endpoints(webhook.reviews),
         webhook.cluster.find_missing,
-        lambda: (webhook.worker.start(), *webhook.cluster.caches.run()),
+        lambda: (webhook.worker.start(), *webhook.cluster.run()),
         collectors,
     )
     metrics.DECISIONS.first_values = options.metric_namespaces

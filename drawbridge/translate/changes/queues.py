@@ -27,8 +27,32 @@ from drawbridge.translate.targets.codes import QUEUE_REFUSES_REQUEST
 _API: Final = "kueue.x-k8s.io"
 LOCAL_QUEUE: Final = "LocalQueue"
 KUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-# Kueue charges the job of such a pod, before the pod exists.
+# Kueue has charged the owner of such a pod, before the pod exists.
 _OF_JOB: Final = "kueue.x-k8s.io/podset"
+_PARENT: Final = "kueue.x-k8s.io/pod-suspending-parent"
+_CHARGED_PARENTS: Final = ("statefulset", "leaderworkerset.x-k8s.io/leaderworkerset")
+# Kueue charges these as a whole, by their pod templates: before admission translates their pods.
+_CHARGED_WHOLE: Final = frozenset(
+    {
+        "AppWrapper",
+        "CronJob",
+        "JAXJob",
+        "Job",
+        "JobSet",
+        "LeaderWorkerSet",
+        "MPIJob",
+        "PaddleJob",
+        "PyTorchJob",
+        "RayCluster",
+        "RayJob",
+        "RayService",
+        "SparkApplication",
+        "StatefulSet",
+        "TFJob",
+        "TrainJob",
+        "XGBoostJob",
+    }
+)
 DEFAULT_QUEUE: Final = "default"
 _OTHERS: Final = {
     "labels": ("kai.scheduler/queue", "runai/queue"),
@@ -39,11 +63,26 @@ _MAX_NAMES: Final = 3
 Mappings = Mapping[str, tuple[str, ...]]
 
 
-def find_kueue_queue(value: Value) -> str:
-    """Return the queue of Kueue that charges an object by its claims; empty without one."""
-    labels = as_mapping(get_value(value, ("metadata", "labels")))
+def find_kueue_queue(value: Value, default_queue: str = "") -> str:
+    """Return the queue of Kueue that charges an object by its claims; empty without one.
+
+    `default_queue` is that of the namespace. It has no part in a pod whose owner is charged.
+    """
+    metadata = as_mapping(get_value(value, ("metadata",)))
+    labels = as_mapping(metadata.get("labels"))
+    if (
+        _OF_JOB in labels
+        or as_mapping(metadata.get("annotations")).get(_PARENT) in _CHARGED_PARENTS
+    ):
+        return ""
     queue = labels.get(KUEUE_LABEL)
-    return queue if isinstance(queue, str) and _OF_JOB not in labels else ""
+    return queue if isinstance(queue, str) and queue else default_queue
+
+
+def find_queue_of_pods(owner: Value, default_queue: str = "") -> str:
+    """Return the queue that charges the pods of an object one by one, after their translation."""
+    is_whole = as_mapping(owner).get("kind") in _CHARGED_WHOLE
+    return "" if is_whole else find_kueue_queue(owner, default_queue)
 
 
 def find_default_queues(objects: Iterable[Value]) -> dict[str, str]:

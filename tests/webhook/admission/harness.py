@@ -120,6 +120,7 @@ class FakeClusterView:
     namespaces: dict[str, dict[str, str]] = field(default_factory=lambda: {"team": ENFORCE})
     ranges: Sequence[LimitRange] = ()
     quotas: Sequence[ResourceQuota] = ()
+    queues: dict[str, str] = field(default_factory=dict)
     webhook_findings: Sequence[Finding] = ()
     condition_findings: Sequence[Finding] = ()
     unwatched: dict[str, dict[str, str]] = field(default_factory=dict)  # namespaces to read
@@ -145,6 +146,9 @@ class FakeClusterView:
 
     def resource_quotas(self, namespace: str) -> Sequence[ResourceQuota]:
         return self.quotas if namespace in self.namespaces else ()
+
+    def default_queue(self, namespace: str) -> str:
+        return self.queues.get(namespace, "")
 
     def other_webhooks(self) -> Sequence[Finding]:
         return self.webhook_findings

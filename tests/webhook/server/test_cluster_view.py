@@ -25,6 +25,7 @@ from drawbridge.translate.interest import derive_interest
 from drawbridge.translate.legacy.codes import NETWORK_UNKNOWN
 from tests.cluster.fake.api import FakeApi
 from webhook.server.cluster_view import WatchedClusterView
+from webhook.server.watched_queues import WatchedQueues
 
 SYSTEM = "drawbridge-system"
 FIRST, SECOND = Facts(cluster=Cluster(version="1.35")), Facts(cluster=Cluster(version="1.36"))
@@ -74,7 +75,7 @@ class ViewHarness(NamedTuple):
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until a change makes the condition true."""
         news = asyncio.Event()
-        for cache in self.view.caches.all:
+        for cache in (*self.view.caches.all, self.view.queues.cache):
             cache.subscribe(lambda *_: news.set())
         while not condition():
             news.clear()
@@ -89,10 +90,11 @@ async def run_view(folder: Path, *objects: dict[str, Any]) -> AsyncIterator[View
             api.put(obj)
         async with await Session.open(str(api.kubeconfig(folder / "config"))) as session:
             view = WatchedClusterView(session, SYSTEM, Configuration())
-            tasks = [asyncio.create_task(watch) for watch in view.caches.run()]
+            tasks = [asyncio.create_task(watch) for watch in view.run()]
             try:
                 for cache in view.caches.all:
                     await cache.wait_until_synced()
+                await view.queues.wait_until_known()
                 yield ViewHarness(api, view)
             finally:
                 for task in tasks:
@@ -299,9 +301,10 @@ def test_the_view_is_ready_without_permission_to_watch_templates(tmp_path: Path)
             api.fail(403, method="GET", part="resourceclaimtemplates", times=1000)
             async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
                 view = WatchedClusterView(session, SYSTEM, Configuration())
-                tasks = [asyncio.create_task(watch) for watch in view.caches.run()]
+                tasks = [asyncio.create_task(watch) for watch in view.run()]
                 for cache in view.caches.required:
                     await cache.wait_until_synced()
+                await view.queues.wait_until_known()
                 missing = view.find_missing()
                 for task in tasks:
                     task.cancel()
@@ -336,3 +339,45 @@ def test_the_view_is_ready_without_permission_to_watch_templates(tmp_path: Path)
 def test_invalid_published_facts_raise_an_error(data: dict[str, str] | None, why: str) -> None:
     with pytest.raises(PublishedFactsError, match=why):
         read_facts(FactsConfigMap(data))
+
+
+def default_queue(namespace: str) -> dict[str, Any]:
+    return namespaced("LocalQueue", "default", {"clusterQueue": "gpus"}, namespace) | {
+        "apiVersion": "kueue.x-k8s.io/v1beta2"
+    }
+
+
+def test_the_view_follows_the_default_queues_of_namespaces(tmp_path: Path) -> None:
+    async def play() -> None:
+        other = default_queue("web") | {"metadata": {"name": "other", "namespace": "web"}}
+        async with run_view(tmp_path, default_queue("ml"), other) as harness:
+            view = harness.view
+            assert (view.default_queue("ml"), view.default_queue("web")) == ("default", "")
+            harness.api.put(default_queue("web"))
+            await harness.wait_until(lambda: view.default_queue("web") == "default")
+
+    asyncio.run(play())
+
+
+def test_queues_are_watched_from_the_time_that_kueue_is_installed(tmp_path: Path) -> None:
+    async def play() -> None:
+        pauses: list[float] = []
+        async with FakeApi() as api:
+            api.put(default_queue("ml"))
+            api.fail(404, part="kueue.x-k8s.io", times=2)
+
+            async def pause(seconds: float) -> None:
+                pauses.append(seconds)
+                assert (queues.find_missing(), queues.find("ml")) == ([], "")
+
+            async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
+                queues = WatchedQueues(session, pause)
+                assert queues.find_missing()
+                task = asyncio.create_task(queues.run())
+                await queues.cache.wait_until_synced()
+                assert queues.find("ml") == "default"
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        assert pauses == [60.0, 60.0]
+
+    asyncio.run(play())

@@ -1,0 +1,1 @@
+"""Kueue's real manager beside Drawbridge: `python -m e2e queues`."""

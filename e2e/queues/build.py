@@ -1,0 +1,42 @@
+"""Builds the pinned manager of Kueue, once.
+
+    python -m e2e.queues.build
+
+A build takes about twenty minutes on two cores: the manager imports the API of every kind of job.
+"""
+
+import subprocess
+from pathlib import Path
+
+from e2e.controlplane.build import cache_name, compile_program, go_version, required
+
+PIN = Path(__file__).parent / "kueue-0.18.2"
+MODULE = "sigs.k8s.io/kueue"
+_CACHE = Path(__file__).parent.parent.parent / ".cache" / "queues"
+
+
+def version() -> str:
+    """Read the version of Kueue that the pin requires."""
+    return required(PIN, MODULE)
+
+
+def manager() -> Path:
+    """Return the manager of Kueue, built when it is missing."""
+    program = _CACHE / cache_name(PIN.name, PIN) / "kueue"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    if not program.exists():
+        print(f"building the manager of Kueue {version()}", flush=True)  # noqa: T201
+        compile_program(PIN, f"{MODULE}/cmd/kueue", program)
+    return program
+
+
+def manifests() -> Path:
+    """Return the folder of the manifests in the module that the pin requires."""
+    go_version()
+    words = ("go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", MODULE)
+    done = subprocess.run(words, check=True, capture_output=True, text=True, cwd=PIN)
+    return Path(done.stdout.strip()) / "config" / "default"
+
+
+if __name__ == "__main__":
+    print(manager())  # noqa: T201

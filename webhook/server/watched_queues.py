@@ -1,0 +1,73 @@
+"""The namespaces with a default queue of Kueue, from a watch where Kueue is installed.
+
+Kueue sets the label of its default queue on a pod after our webhook, so admission reads the queues
+itself. Kueue may be installed at any time: until then, discovery is asked again and again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from drawbridge.api_error import ApiError
+from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.discovery import find_served
+from drawbridge.cluster.errors import level_of
+from drawbridge.cluster.resources import LOCAL_QUEUES
+from drawbridge.cluster.session import Session
+from drawbridge.translate.changes.queues import DEFAULT_QUEUE
+
+_LOG: Final = logging.getLogger("drawbridge.webhook.queues")
+_PAUSE_SECONDS: Final = 60.0
+
+
+class _QueueObject(msgspec.Struct, frozen=True):
+    """A LocalQueue, of which only the name counts."""
+
+
+class WatchedQueues:
+    """The default queues of the namespaces of a cluster."""
+
+    def __init__(
+        self, session: Session, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        only = f"metadata.name={DEFAULT_QUEUE}"
+        self.cache = Cache(session, LOCAL_QUEUES, _QueueObject, fields=only, keep_raw=False)
+        self._session, self._pause = session, pause
+        self._is_served: bool | None = None  # None until the API server has said so
+        self._answered = asyncio.Event()
+
+    def find(self, namespace: str) -> str:
+        """Return the default queue of a namespace; empty without one."""
+        return DEFAULT_QUEUE if self.cache.get(DEFAULT_QUEUE, namespace) else ""
+
+    def find_missing(self) -> list[str]:
+        """Return one line until it is known which namespaces have a queue."""
+        if self._is_served is False or self.cache.synced:
+            return []
+        return [f"queues of Kueue are not synced: {self.cache.problem}"]
+
+    async def wait_until_known(self) -> None:
+        """Wait until it is known which namespaces have a queue."""
+        await self._answered.wait()
+        if self._is_served:
+            await self.cache.wait_until_synced()
+
+    async def run(self) -> None:
+        """Wait until Kueue is installed, and then keep its queues in sync."""
+        while not await self._ask():
+            await self._pause(_PAUSE_SECONDS)
+        await self.cache.run()
+
+    async def _ask(self) -> bool:
+        """Ask whether Kueue is installed; an error says nothing about it."""
+        try:
+            served = await find_served(self._session, LOCAL_QUEUES, (LOCAL_QUEUES.version,))
+        except ApiError as error:
+            _LOG.log(level_of(error), "cannot find out whether Kueue is installed: %s", error)
+            return False
+        self._is_served = served is not None
+        self._answered.set()
+        return self._is_served
