@@ -16,8 +16,8 @@ from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.inventory import (
     PoolID,
     PublishedPool,
-    build_inventory,
     find_published_pool,
+    read_published_pool,
 )
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
@@ -35,7 +35,7 @@ FindNode: TypeAlias = Callable[[str], Node | None]
 OwnsPool: TypeAlias = Callable[[PoolID, Collection[Slice], FindNode], bool]
 MAX_PENALTIES: Final = 1024
 # Of a pool that is not owned, and is read again at each change of a claim that has its devices.
-MAX_SLICES: Final = 32
+MAX_SLICES: Final = 16
 
 
 class ChangeLog:
@@ -269,7 +269,7 @@ class AllocatorState:
         slices = self._slices.get(pool, {})
         if len(slices) > MAX_SLICES:
             return None
-        return find_published_pool(build_inventory(slices.values()), pool)
+        return read_published_pool(pool, slices.values())
 
     def node_of(self, pool: PoolID) -> str | None:
         """Return the node of an owned pool."""

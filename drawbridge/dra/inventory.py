@@ -408,13 +408,18 @@ class PublishedPool(msgspec.Struct, frozen=True, eq=False):
 
 
 def find_published_pool(inventory: Inventory, pool: PoolID) -> PublishedPool | None:
-    """Return a pool; None while it is incomplete.
+    """Return a pool; None while it is incomplete."""
+    return read_published_pool(pool, inventory.published_slices(pool))
+
+
+def read_published_pool(pool: PoolID, slices: Iterable[Slice]) -> PublishedPool | None:
+    """Return a pool from all its slices of every generation; None while it is incomplete.
 
     If slices for several nodes name the pool and do not make one, the slices for the node with its
     name come first: the others may be forged, and add only devices that it lacks.
     """
     parts = sorted(
-        current_parts(inventory.published_slices(pool)),
+        current_parts(sorted(slices, key=lambda each: each.name)),
         key=lambda part: (part[0].node_name != pool.name, -part[0].generation),
     )
     if not parts or not is_complete(parts[0]):

@@ -5,9 +5,12 @@ where it is missing a conflict cannot be prevented, only reported. Most drivers 
 a word. The audit looks at everything; this looks at the devices of one claim.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
+from msgspec.structs import replace
+
+from drawbridge.dra.device import Device
 from drawbridge.dra.inventory import PoolID, PublishedPool
 from drawbridge.dra.nodes import named_nodes
 from drawbridge.finding import Finding
@@ -17,7 +20,7 @@ from drawbridge.ledger.audit import (
     find_overdrawn_counters,
     is_allocated,
 )
-from drawbridge.ledger.holdings import DeviceID, Hold
+from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import ClaimRecord, Ledger
 
 FindPool = Callable[[PoolID], PublishedPool | None]
@@ -32,9 +35,11 @@ def find_conflicts(ledger: Ledger, find_pool: FindPool, claim_uid: str) -> Itera
     record = ledger.claims.get(claim_uid)
     if record is None or record.allocation is None:
         return
-    distinct = {(hold.pool, hold.device, hold.share): hold for hold in record.holds}
-    for hold in distinct.values():
-        yield from _held_by_others(ledger, hold)
+    shares: dict[DeviceID, set[str]] = {}
+    for hold in record.holds:
+        shares.setdefault(hold.device_id, set()).add(hold.share)
+    for device, own in shares.items():
+        yield from _held_by_others(ledger, device, own)
     for pool in dict.fromkeys(hold.pool for hold in record.holds):
         current = find_pool(pool)
         if current is not None:
@@ -42,24 +47,27 @@ def find_conflicts(ledger: Ledger, find_pool: FindPool, claim_uid: str) -> Itera
             yield from _overcommitted(ledger, record, pool, current)
 
 
-def _held_by_others(ledger: Ledger, hold: Hold) -> Iterator[Finding]:
-    """Compare with the other claims on a device: one whole device, or one share of it."""
-    device = hold.device_id
-    holders = {
-        uid: holds for uid, holds in ledger.holders(device).items() if is_allocated(ledger, uid)
-    }
-    shared = all(each.shared for holds in holders.values() for each in holds)
-    if shared:
-        holders = {uid: holds for uid, holds in holders.items() if _has_share(holds, hold)}
-    if len(holders) > 1:
-        held = " and ".join(sorted(ledger.claims[uid].name for uid in holders))
-        what = f"share {hold.share} is held by" if shared else "held by"
-        about = f"Device/{device.pool.driver}/{device.pool.name}/{device.name}"
-        yield codes.DEVICE_HELD_TWICE.at(_PATH, f"{what} {held}", object=about)
+def _held_by_others(ledger: Ledger, device: DeviceID, own: Collection[str]) -> Iterator[Finding]:
+    """Compare with the other claims on a device: the whole device, or the claim's own shares of it.
 
-
-def _has_share(holds: tuple[Hold, ...], wanted: Hold) -> bool:
-    return any(each.share == wanted.share for each in holds)
+    Looks once at each user, because a device can have thousands.
+    """
+    users: set[str] = set()
+    users_of = {share: set[str]() for share in own}
+    shared = True
+    for uid, holds in ledger.holders_in(device.pool).get(device.name, {}).items():
+        if is_allocated(ledger, uid):
+            users.add(uid)
+            for hold in holds:
+                shared = shared and hold.shared
+                if hold.share in users_of:
+                    users_of[hold.share].add(uid)
+    about = f"Device/{device.pool.driver}/{device.pool.name}/{device.name}"
+    several = {f"share {share} is ": uids for share, uids in users_of.items()}
+    for what, uids in sorted((several if shared else {"": users}).items()):
+        if len(uids) > 1:
+            held = " and ".join(sorted(ledger.claims[uid].name for uid in uids))
+            yield codes.DEVICE_HELD_TWICE.at(_PATH, f"{what}held by {held}", object=about)
 
 
 def _elsewhere(record: ClaimRecord, pool: PoolID, current: PublishedPool) -> Iterator[Finding]:
@@ -85,11 +93,21 @@ def _overcommitted(
     mine = [current.devices[name] for name in sorted(names) if name in current.devices]
     for device in mine:
         yield from find_exceeded_capacity(ledger, pool, device)
-    if any(device.consumes_counters for device in mine):
-        held = {
-            name
-            for name in current.devices
-            if any(is_allocated(ledger, uid) for uid in ledger.holders(DeviceID(pool, name)))
-        }
+    drawn = {use.counter_set for device in mine for use in device.consumes_counters}
+    if drawn:
+        # Only what the claim's own devices draw on: a node has a counter set for each of its GPUs.
+        own = replace(
+            current,
+            devices={each.name: each for each in _allocated_devices(ledger, pool, current)},
+            counter_sets={
+                name: each for name, each in current.counter_sets.items() if name in drawn
+            },
+        )
         # A GPU under its partition overdraws a dozen counters, which is one event.
-        yield from islice(find_overdrawn_counters(pool, current, held), 1)
+        yield from islice(find_overdrawn_counters(pool, own, own.devices), 1)
+
+
+def _allocated_devices(ledger: Ledger, pool: PoolID, current: PublishedPool) -> Iterator[Device]:
+    for name, holders in ledger.holders_in(pool).items():
+        if name in current.devices and any(is_allocated(ledger, uid) for uid in holders):
+            yield current.devices[name]

@@ -79,6 +79,8 @@ def conflicts(*held: str, node: str = "a") -> list[tuple[str, str]]:
         (["a/shared:1=4G", "a/shared:1=4G"], ["DeviceHeldTwice"]),
         (["a/shared:1=6G", "a/shared:2=6G"], ["CapacityExceeded"]),
         (["a/shared:1=6G", "a/shared"], ["DeviceHeldTwice"]),
+        (["a/shared:1=1G a/shared:2=1G", "a/shared:1=1G a/shared:2=1G"], ["DeviceHeldTwice"] * 2),
+        (["a/shared", "a/shared:1=1G a/shared:2=1G"], ["DeviceHeldTwice"]),
         # a pool of another node
         (["b/plain"], ["DeviceOfOtherNode"]),
         (["elsewhere/plain"], []),
