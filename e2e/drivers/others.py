@@ -33,7 +33,7 @@ def example_driver(stage: RealStage, machine: Machine, *options: str) -> DriverP
     return _start(stage, machine, ProgramPlan("example", EXAMPLE, "example", command))
 
 
-def cpu_driver(stage: RealStage, machine: Machine) -> DriverProgram:
+def cpu_driver(stage: RealStage, machine: Machine, *options: str) -> DriverProgram:
     """Start the driver for processors, which sets the cpuset of containers through NRI."""
     command = (
         program(CPU_PIN, "dracpu"),
@@ -42,6 +42,7 @@ def cpu_driver(stage: RealStage, machine: Machine) -> DriverProgram:
         "--bind-address=127.0.0.1:18080",
         "--cpu-device-mode=individual",
         f"-v={LOG_LEVEL}",
+        *options,
     )
     return _start(stage, machine, ProgramPlan("cpu", CPU, "cpu", command))
 
