@@ -120,6 +120,7 @@ def started_state(nodes: int) -> AllocatorState:
     for number in range(USERS):
         state.apply(None, _claim(f"u-{number}", [_share(number)]))
     state.planner.world()
+    state.ledger.view()
     return state
 
 
