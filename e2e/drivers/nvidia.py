@@ -21,7 +21,7 @@ from e2e.realnodes.stage import RealStage
 
 GPUS = "gpu.nvidia.com"
 LEGACY = "nvidia.com/gpu"
-DRA, PLUGIN = "nvidia-dra", "nvidia-plugin"
+PLUGIN = "nvidia-plugin"
 NEWEST, FORMER = "nvidia-0.5.0", "nvidia-0.4.1"
 PLUGIN_PIN = "nvidia-plugin-0.19.3"
 MODULE = "sigs.k8s.io/dra-driver-nvidia-gpu"
@@ -42,12 +42,20 @@ class Settings:
 class NvidiaDriver(DriverProgram):
     """The kubelet plugin of NVIDIA's DRA driver on a node of a stage."""
 
-    def __init__(self, stage: RealStage, machine: Machine, settings: Settings) -> None:
+    def __init__(
+        self,
+        stage: RealStage,
+        machine: Machine,
+        settings: Settings,
+        root: DriverRoot | None = None,
+    ) -> None:
+        """`root` is that of a program that runs on the node already."""
         self.machine = machine
         self.settings = settings
         node = stage.fleet.real_node(machine.name)
         self._boot = boot_of(node)
-        self.root = driver_root.lay_out(node, machine, settings.partitions, settings.mig)
+        made, mig = settings.partitions, settings.mig
+        self.root = root or driver_root.lay_out(node, machine, made, mig)
         super().__init__(stage, node, _plan(self.root, machine.name, settings))
 
     def start(self) -> None:
@@ -91,7 +99,7 @@ def _plan(root: DriverRoot, node: str, settings: Settings) -> ProgramPlan:
     )
     # Its image has the templates of the daemons that it starts.
     bound = {**root.bound(), sources(settings.pin, MODULE) / "templates": "/templates"}
-    return ProgramPlan(DRA, GPUS, "nvidia", command, bound, root.variables())
+    return ProgramPlan(settings.pin, GPUS, "nvidia", command, bound, root.variables())
 
 
 def device_plugin(stage: RealStage, machine: Machine, root: DriverRoot) -> DriverProgram:

@@ -24,7 +24,7 @@ CUDA = 13000
 LIBRARY = "libnvidia-ml.so.1"
 _DECLARED = re.compile(r"^nvmlReturn_t DECLDIR (nvml\w+)\s*\(", re.MULTILINE)
 # NVML's numbers: of architectures, and of the profiles with so many compute slices.
-_ARCHITECTURES = {"Pascal": 4, "Ampere": 7, "Hopper": 9, "Blackwell": 10}
+_ARCHITECTURES = {"Pascal": 4, "Ampere": 7, "Ada Lovelace": 8, "Hopper": 9, "Blackwell": 10}
 _PROFILES = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
 _ENGINES = ("multiprocessors", "copyEngines", "decoders", "jpegEngines", "ofaEngines")
 

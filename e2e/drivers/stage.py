@@ -5,7 +5,8 @@ the settings of that mode. A container prints the device nodes that it has.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from e2e.controlplane.client import JSON
@@ -70,10 +71,15 @@ class DriverStage(RealStage):
 
     def install(self, machine: Machine, settings: Settings) -> NvidiaDriver:
         """Start NVIDIA's driver on a node, and wait until it has published its devices."""
-        driver = self.enter(NvidiaDriver(self, machine, replace(settings, pin=self.pin)))
-        driver.wait_published()
-        self.drivers[machine.name] = driver
-        return driver
+        return self.enter(self.running(machine, settings))
+
+    @contextmanager
+    def running(self, machine: Machine, settings: Settings) -> Iterator[NvidiaDriver]:
+        """Run NVIDIA's driver on a node, at most until the end of the block."""
+        with NvidiaDriver(self, machine, replace(settings, pin=self.pin)) as driver:
+            driver.wait_published()
+            self.drivers[machine.name] = driver
+            yield driver
 
     # --- what containers have ------------------------------------------------------------------
 
@@ -96,7 +102,7 @@ class DriverStage(RealStage):
         return [one for name in names for one in self.allocated(name)]
 
     def check_devices(self, name: str) -> list[JSON]:
-        """Check that each container of a running pod has exactly its devices; return all.
+        """Check that each container of a running pod has exactly its GPUs; return all its devices.
 
         The driver's checkpoint has the claim, and the kubelet says the same of the pod.
         """
@@ -108,7 +114,7 @@ class DriverStage(RealStage):
                 result
                 for claim, request in holdings.uses(pod, one)
                 for result in self.allocated(claim)
-                if request in ("", result["request"].partition("/")[0])
+                if request in ("", result["request"].partition("/")[0]) and result["driver"] == GPUS
             ]
             wanted = container_devices(driver.machine, mine, published)
             assert self.seen(name, one["name"]) == wanted, f"{one['name']}: {mine}"

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Gpu:
-    """One physical GPU."""
+    """One physical GPU; its NUMA node is -1 if the kernel does not know it."""
 
     index: int
     uuid: str

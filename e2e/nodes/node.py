@@ -109,7 +109,7 @@ def _nvidia(machine: Machine, name: str) -> dict[str, str]:
         "nvidia.com/gpu.count": str(len(machine.gpus)),
         "nvidia.com/gpu.replicas": "1",
         "nvidia.com/gpu.sharing-strategy": "none",
-        "nvidia.com/gpu.family": product["architecture"].lower(),
+        "nvidia.com/gpu.family": product["architecture"].lower().replace(" ", "-"),
         "nvidia.com/gpu.compute.major": major,
         "nvidia.com/gpu.compute.minor": minor,
         "nvidia.com/gpu.machine": machine.kind,

@@ -186,12 +186,16 @@ def the_driver_for_processors_counts_its_processors(stage: Stage) -> None:
     """It refuses a processor of another claim, and gives other processors for the same share."""
     nodes = with_drivers(stage)
     define_class(nodes, CPU)
-    first, second = (nodes.node(suffix, "lab-2g2n") for suffix in ("a", "b"))
+    first, second, third = (nodes.node(suffix, "lab-2g2n") for suffix in ("a", "b", "c"))
     one = Scene(nodes, cpu_driver(nodes, first), CPU)
     grouped = cpu_driver(nodes, second, "--cpu-device-mode=grouped")
+    other = cpu_driver(nodes, third)
     _taken(one, "overlapping device assignment")
     own, stolen = _share(Scene(nodes, grouped, CPU, {f"{CPU}/cpu": "1"}))
     assert _processors(own).isdisjoint(_processors(stolen)), (own, stolen)
+    # Processors of the same number have the same name and attributes on every node.
+    far = one.forged(other.devices()[0]["name"], other.node.name)
+    one.planted("foreign", far, RUNS)
     _foreign(one, "not found in device to CPU ID map", grouped, grouped.devices()[0]["name"])
 
 

@@ -3,10 +3,10 @@
 from e2e.controlplane.client import JSON
 from e2e.drivers.compare import differences
 from e2e.drivers.nvidia import FORMER, GPUS, NEWEST
-from e2e.drivers.stage import DriverStage, with_drivers
+from e2e.drivers.stage import MODES, DriverStage, with_drivers
 from e2e.nodes import slices
 from e2e.nodes.family import FAMILIES
-from e2e.nodes.machine import Machine
+from e2e.nodes.machine import Machine, machine, shapes
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
@@ -45,6 +45,25 @@ def nvidias_driver_publishes_what_the_simulated_one_does(stage: Stage) -> None:
     assert unlike(nodes, shared, "shares-4", values=True) == []
     parts = nodes.node("c", SHAPE, {GPUS: "static-mig"})
     assert unlike(nodes, parts, "static-mig") == []
+
+
+@scenario("drivers", rig="nodes", needs=(NEWEST,))
+def nvidias_driver_publishes_each_machine_as_the_simulated_one(stage: Stage) -> None:
+    """Each shape with GPUs of NVIDIA is equal in every value.
+
+    Hopper has partitions on demand too; what has no partitions is shared.
+    """
+    nodes = with_drivers(stage)
+    name = nodes.node("a", "cpu-only").name
+    for shape in shapes():
+        shown = machine(name, shape)
+        if shown.product.get("vendor") == "nvidia":
+            changeable = shown.product["architecture"] == "Hopper"
+            shared = not shown.product["mig"]
+            more = {"dynamic-mig": changeable, "shares-memory": shared}
+            for mode in ("full", *(each for each, played in more.items() if played)):
+                with nodes.running(shown, MODES[mode]):
+                    assert unlike(nodes, shown, mode, values=True) == [], f"{shape}, {mode}"
 
 
 @scenario("drivers", rig="nodes", needs=(FORMER,))

@@ -37,6 +37,7 @@ MODES: dict[str, tuple[str | None, ...]] = {
     "gpu.intel.com": ("i915", "xe"),
     "dra.net": (None, "numa+reversed"),
 }
+NETWORK = ("dra.net", "sriovnetwork.k8snetworkplumbingwg.io")
 PUBLISHED = [
     (driver, mode, shape)
     for driver in FAMILIES
@@ -44,6 +45,7 @@ PUBLISHED = [
     for shape in shapes()
     if machine("n", shape).product.get("vendor", "")
     == {"gpu.amd.com": "amd", "gpu.intel.com": "intel"}.get(driver, "nvidia")
+    and (machine("n", shape).nics or driver not in NETWORK)
     and not (mode and "mig" in mode and not machine("n", shape).product["mig"])
     and not (mode == "static-mig" and len(machine("n", shape).product["mig"]) < 5)
 ]

@@ -79,10 +79,11 @@ def _devices(machine: Machine, gpu: Gpu, mode: str) -> Iterator[Device]:
 
 
 def _place(gpu: Gpu) -> Wire:
+    numa = {"resource.kubernetes.io/numaNode": {"int": gpu.numa}} if gpu.numa >= 0 else {}
     return {
         "resource.kubernetes.io/pciBusID": {"string": gpu.bus},
         "resource.kubernetes.io/pcieRoot": {"string": gpu.root},
-        "resource.kubernetes.io/numaNode": {"int": gpu.numa},
+        **numa,
     }
 
 
