@@ -36,7 +36,7 @@ def example_driver(stage: RealStage, machine: Machine, *options: str) -> DriverP
 def cpu_driver(stage: RealStage, machine: Machine, *options: str) -> DriverProgram:
     """Start the driver for processors, which sets the cpuset of containers through NRI."""
     command = (
-        program(CPU_PIN, "dracpu"),
+        str(program(CPU_PIN, "dracpu")),
         f"--kubeconfig={_access(stage, 'cpu')}",
         f"--hostname-override={machine.name}",
         "--bind-address=127.0.0.1:18080",
