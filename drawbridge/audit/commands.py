@@ -80,7 +80,7 @@ def move_nodes(group: Group, nodes: Sequence[str]) -> tuple[str, ...]:
     return (
         f"kubectl drain {named} {_DRAIN}",
         f"kubectl label nodes {named} {label} --overwrite",
-        f"kubectl uncordon {named}",
+        *_uncordon(group, nodes),
         "drawbridge audit",
     )
 
@@ -92,8 +92,21 @@ def move_back(group: Group, nodes: Sequence[str]) -> tuple[str, ...]:
     return (
         f"kubectl drain {named} {_DRAIN}",
         f"kubectl label nodes {named} {label}",
-        f"kubectl uncordon {named}",
+        *_uncordon(group, nodes),
     )
+
+
+def _uncordon(group: Group, nodes: Sequence[str]) -> Iterator[str]:
+    """Yield the command that lets pods on the nodes that were not cordoned before."""
+    closed = [each for each in group.nodes if each.unschedulable and each.name in nodes]
+    hosts = [each.labels.get(HOST_LABEL, "") for each in closed]
+    if not closed:
+        yield f"kubectl uncordon {_select(group, nodes)}"
+    elif len(nodes) == len(group.nodes) and group.selector and all(hosts):
+        apart = f"{group.selector},{HOST_LABEL} notin ({','.join(hosts)})"
+        yield f"kubectl uncordon -l {shlex.quote(apart)}"
+    elif opened := [each for each in nodes if each not in {node.name for node in closed}]:
+        yield f"kubectl uncordon {shlex.join(opened)}"
 
 
 def _select(group: Group, nodes: Sequence[str]) -> str:

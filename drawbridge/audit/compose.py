@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from drawbridge.agreement.scope import Mode
+from drawbridge.audit.allowed_nodes import AllowedNodes
 from drawbridge.audit.demand import find_sizes, times
 from drawbridge.audit.fit import RunningPods, summarize_fit, translate_running
 from drawbridge.audit.model import (
@@ -103,10 +104,12 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     """
     plugins = find_plugins(objects.pods)
     groups = group_nodes(objects, plugins, future.prediction, configuration, gates)
+    of_nodes = {node.name: group.name for group in groups for node in group.nodes}
     where = Where(
         {each.name: each for each in objects.nodes},
-        {node.name: group.name for group in groups for node in group.nodes},
+        of_nodes,
         plugins,
+        AllowedNodes(objects.nodes, of_nodes),
     )
     sizes, most = find_sizes(future.facts), find_most(objects.nodes, objects.annotations)
     decider = Decider(*decide, configuration, future.facts, sizes, objects.claim_specs, most)
@@ -150,7 +153,9 @@ def _audit_namespaces(
     for name in sorted({*known, *pods, *workloads}):
         namespace = known.get(name, AuditedNamespace(name))
         found = collect_pods(pods.get(name, ()), namespace, decider, where)
-        entries = order(add_owners(found, workloads.get(name, ()), namespace, decider))
+        entries = order(
+            add_owners(found, workloads.get(name, ()), namespace, decider, where.allowed)
+        )
         done += len(pods.get(name, ()))
         progress(done)
         refusals = find_refusals(events.get(name, ()))

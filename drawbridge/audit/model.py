@@ -66,6 +66,8 @@ class WorkloadAudit(AuditPart, frozen=True):
     last: str = ""
     each: PodDemand = PodDemand()
     nodes: Mapping[str, int] = {}  # running pods by node group; "" is unknown
+    on_cordoned: Mapping[str, int] = {}  # those of them that run on cordoned nodes
+    allowed_nodes: Mapping[str, int] = {}  # nodes by group where new pods may start
     kept: tuple[str, ...] = ()  # the nodes of pods that stay with their plugin
 
 

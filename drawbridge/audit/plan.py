@@ -148,7 +148,7 @@ def _notes(group: Group, nodes: Sequence[str], first: Sequence[str], moved: Move
     if stay := len(group.nodes) - len(nodes):
         yield f"The plugin stays on {count_noun(stay, 'other node')} of the group."
     if cordoned := sum(each.unschedulable for each in group.nodes):
-        yield f"{count_noun(cordoned, 'node')} cordoned before: uncordon only the others."
+        yield f"{count_noun(cordoned, 'node')} cordoned before, and not uncordoned."
     if gone := sum(not each.ready for each in group.nodes):
         yield f"{count_noun(gone, 'node')} not ready."
 

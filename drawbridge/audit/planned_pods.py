@@ -1,7 +1,7 @@
-"""Where the pods are during the steps of a plan, by counts of units and devices.
+"""Where the pods are during the steps of a plan, by counts of units and devices of node groups.
 
 A pod that leaves a node finds a plugin only on nodes of the same kind: other devices may not be
-what it asks for.
+what it asks for. A plugin or a driver counts only where the pod may start (`allowed_nodes`).
 """
 
 from collections import Counter
@@ -40,10 +40,12 @@ class PlannedPods:
             for number, entry in enumerate(each.workloads)
         ]
         self._kept = kept
-        self._free = {each.name: _multiply(each.units, len(each.nodes)) for each in groups}
+        self._free = {each.name: _multiply(each.units, _count_open(each)) for each in groups}
         self._free[""] = Counter()  # of nodes that were not read
         self._by_plugin = {each.name: each for each in groups if each.has_plugin}
-        self._devices = dict[str, float]()
+        self._devices = dict[str, dict[str, float]]()  # that drivers have free, by group
+        self._each = {each.name: each.after.classes for each in groups}
+        self._sought = Counter(name for *_, each in self._entries for name in each.allowed_nodes)
         self._held = dict[tuple[str, int], Counter[str]]()
         self._pending = Counter[tuple[str, int]]()
         self._on_plugins = self._on_drivers = self._waiting = 0
@@ -53,7 +55,7 @@ class PlannedPods:
         # Admission translates pods for devices that some node has to itself.
         self._drivers = {name for each in drivers for name in each.now.drivers}
         for group in drivers:
-            self._add_devices(group.now.classes, len(group.nodes))
+            self._add_devices(group.name, group.now.classes, len(group.nodes))
         for where, number, entry in self._entries:
             self._begin((where, number), entry)
 
@@ -62,12 +64,13 @@ class PlannedPods:
             self._waiting += entry.pods
         elif has_claims(entry):
             self._on_drivers += entry.running
-            self._add_devices(entry.each.devices, -entry.running)
+            for group, pods in entry.nodes.items():
+                self._add_devices(group, entry.each.devices, -pods)
         else:
             self._on_plugins += entry.running
             self._held[key] = Counter(entry.nodes)
             for group, pods in entry.nodes.items():
-                self._free[group].subtract(_multiply(entry.each.units, pods))
+                self._free[group].subtract(_open_units(entry, group, pods))
 
     def expected(self) -> Expected:
         """Return the counts as they are now."""
@@ -113,7 +116,7 @@ class PlannedPods:
         self._drivers.add(group.driver)
         self._plugin_nodes -= number_of_nodes
         self._driver_nodes += number_of_nodes
-        self._add_devices(group.after.classes, number_of_nodes)
+        self._add_devices(group.name, group.after.classes, number_of_nodes)
         for where, number, entry, pods, is_translated in leaving:
             key = where, number
             del self._held[key][group.name]
@@ -153,7 +156,11 @@ class PlannedPods:
             units = {key: n for key, n in entry.each.units.items() if key in other.units}
             if not units or any(n > other.units[key] for key, n in units.items()):
                 continue
-            room = max(0, min(pods, *(free[name][key] // n for key, n in units.items())))
+            nodes = entry.allowed_nodes.get(name, 0)
+            most = (min(free[name][key], nodes * other.units[key]) for key in units)
+            room = max(
+                0, min(pods, *(n // each for n, each in zip(most, units.values(), strict=True)))
+            )
             free[name].subtract(_multiply(units, room))
             pods -= room
             if room:
@@ -175,7 +182,7 @@ class PlannedPods:
                 continue
             for group, held in self._held.pop(key, Counter()).items():
                 self._on_plugins -= held
-                self._free[group].update(_multiply(entry.each.units, held))
+                self._free[group].update(_open_units(entry, group, held))
             self._waiting -= self._pending.pop(key, 0)
             again.append((entry, pods))
             self._place(key, entry, pods)
@@ -206,34 +213,70 @@ class PlannedPods:
 
     def has_room(self, namespace: NamespaceAudit) -> bool:
         """Whether the drivers have the devices of a namespace, or of one pod of idle workloads."""
-        asked = Counter[str]()
+        devices = {name: dict(free) for name, free in self._devices.items()}
         for number, entry in enumerate(namespace.workloads):
             if entry.fate is Fate.TO_TRANSLATE:
                 idle = 1 if not entry.running else 0
                 pods = self._without_claims((namespace.namespace, number)) or idle
-                for name, share in entry.each.devices.items():
-                    asked[name] += share * pods  # type: ignore[assignment]  # fractions
-        return all(self._devices.get(name, 0) + _SLACK >= n for name, n in asked.items())
+                if self._give(entry, pods, devices) < pods:
+                    return False
+        return True
 
     def _without_claims(self, key: tuple[str, int]) -> int:
         return self._held.get(key, Counter()).total() + self._pending[key]
 
     def _place(self, key: tuple[str, int], entry: WorkloadAudit, pods: int) -> None:
         """Give pods devices of drivers, as far as there are any."""
-        shares = [
-            int((self._devices.get(name, 0) + _SLACK) / share)
-            for name, share in entry.each.devices.items()
-            if share
-        ]
-        placed = max(0, min([pods, *shares]))
-        self._add_devices(entry.each.devices, -placed)
+        placed = self._give(entry, pods, self._devices)
         self._on_drivers += placed
         self._waiting += pods - placed
         self._pending[key] += pods - placed
 
-    def _add_devices(self, each: Mapping[str, float], number: int) -> None:
+    def _give(
+        self, entry: WorkloadAudit, pods: int, devices: Mapping[str, dict[str, float]]
+    ) -> int:
+        """Take devices for pods where they may start, and return for how many there were any.
+
+        What others seek least goes first.
+        """
+        left = pods
+        for name in sorted(devices.keys() & entry.allowed_nodes, key=self._order):
+            each, nodes = self._each[name], entry.allowed_nodes[name]
+            rooms = [
+                min(
+                    int((devices[name].get(key, 0) + _SLACK) / share),
+                    nodes * _fit(each, key, share),
+                )
+                for key, share in entry.each.devices.items()
+                if share
+            ]
+            room = max(0, min([left, *rooms]))
+            for key, share in entry.each.devices.items():
+                devices[name][key] = devices[name].get(key, 0) - share * room
+            left -= room
+        return pods - left
+
+    def _order(self, group: str) -> tuple[object, ...]:
+        return self._sought[group], group
+
+    def _add_devices(self, group: str, each: Mapping[str, float], number: int) -> None:
+        devices = self._devices.setdefault(group, {})
         for name, share in each.items():
-            self._devices[name] = self._devices.get(name, 0) + share * number
+            devices[name] = devices.get(name, 0) + share * number
+
+
+def _open_units(entry: WorkloadAudit, group: str, pods: int) -> Counter[str]:
+    """Return the units of pods of a group that run on nodes where new pods can start."""
+    return _multiply(entry.each.units, max(0, pods - entry.on_cordoned.get(group, 0)))
+
+
+def _fit(offered: Mapping[str, int], name: str, share: float) -> int:
+    """Return how many pods with a share of a class fit on one node."""
+    return int((offered.get(name, 0) + _SLACK) / share)
+
+
+def _count_open(group: Group) -> int:
+    return sum(not each.unschedulable for each in group.nodes)
 
 
 def _multiply(units: Mapping[str, int], number: int) -> Counter[str]:

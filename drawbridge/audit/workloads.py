@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from drawbridge.agreement.scope import find_root_owner
+from drawbridge.audit.allowed_nodes import AllowedNodes
 from drawbridge.audit.model import Fate, WorkloadAudit
 from drawbridge.audit.objects import AuditedNamespace, namespace_of, text_at
 from drawbridge.audit.outcomes import Decider, PodOutcome, read_metadata
@@ -36,11 +37,12 @@ _WAITS, _RUNS, _ENDED = range(3)
 
 
 class Where(NamedTuple):
-    """The nodes by name, their groups, and their plugins."""
+    """The nodes by name, their groups, their plugins, and where new pods may start."""
 
     nodes: Mapping[str, Node]
     groups: Mapping[str, str]
     plugins: Mapping[str, tuple[Plugin, ...]]
+    allowed: AllowedNodes
 
 
 class _Key(NamedTuple):
@@ -71,6 +73,8 @@ def _read(
     node, state = text_at(pod, "spec", "nodeName"), _state(pod)
     owner = find_root_owner(namespace.name, read_metadata(pod)).partition("/")[2]
     group = where.groups.get(node, "")
+    on = {group: 1} if state == _RUNS else {}
+    known = where.nodes.get(node)
     return WorkloadAudit(
         owner[:400],
         outcome.asks,
@@ -83,7 +87,9 @@ def _read(
         running=int(state == _RUNS),
         last=text_at(pod, "metadata", "creationTimestamp"),
         each=outcome.demand,
-        nodes={group: 1} if state == _RUNS else {},
+        nodes=on,
+        on_cordoned=on if known is not None and known.unschedulable else {},
+        allowed_nodes=where.allowed.count(pod, outcome.demand.units),
         kept=(node,) if state == _RUNS and outcome.fate is Fate.STAYS else (),
     )
 
@@ -116,6 +122,9 @@ def _add(first: WorkloadAudit, second: WorkloadAudit) -> WorkloadAudit:
         last=max(first.last, second.last),
         codes=tuple(dict.fromkeys((*first.codes, *second.codes))),
         nodes=dict(Counter(first.nodes) + Counter(second.nodes)),
+        on_cordoned=dict(Counter(first.on_cordoned) + Counter(second.on_cordoned)),
+        # The pods of one owner differ in this only if each one names its node.
+        allowed_nodes={**first.allowed_nodes, **second.allowed_nodes},
         kept=tuple(dict.fromkeys((*first.kept, *second.kept))),
     )
 
@@ -133,6 +142,7 @@ def add_owners(
     workloads: Iterable[Value],
     namespace: AuditedNamespace,
     decider: Decider,
+    allowed: AllowedNodes,
 ) -> Iterator[WorkloadAudit]:
     """Yield the entries with the number of pods that their owners want, and owners without pods."""
     entries = dict(found)
@@ -151,7 +161,8 @@ def add_owners(
             if outcome is not None:
                 number = count_pods(workload, place).number
                 key = _Key(owner, outcome.asks, NOBODY, outcome.fate)
-                entries[key] = _without_pods(key, outcome, number)
+                nodes = allowed.count(place.pod, outcome.demand.units)
+                entries[key] = _without_pods(key, outcome, number, nodes)
     yield from entries.values()
 
 
@@ -161,7 +172,9 @@ def _is_owned(workload: Value) -> bool:
     return any(as_mapping(each).get("controller") is True for each in owners)
 
 
-def _without_pods(key: _Key, outcome: PodOutcome, wanted: int) -> WorkloadAudit:
+def _without_pods(
+    key: _Key, outcome: PodOutcome, wanted: int, allowed: Mapping[str, int]
+) -> WorkloadAudit:
     return WorkloadAudit(
         key.owner,
         key.asks,
@@ -172,6 +185,7 @@ def _without_pods(key: _Key, outcome: PodOutcome, wanted: int) -> WorkloadAudit:
         outcome.codes,
         wanted=wanted,
         each=outcome.demand,
+        allowed_nodes=allowed,
     )
 
 

@@ -16,7 +16,9 @@ CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "cases.yaml").read_text())
 DRIVER = "gpu.nvidia.com"
 IMAGES = {"nvidia": "nvidia/k8s-device-plugin", "hami": "projecthami/hami"}
 FOLDER = "/var/lib/kubelet/device-plugins"
-ANSWERS = ("workloads", "groups", "steps", "says", "fit", "refusals", "quotas", "commands")
+ANSWERS = (
+    "workloads", "groups", "steps", "leaves", "says", "fit", "refusals", "quotas", "commands",
+)  # fmt: skip
 
 
 def objects(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -111,6 +113,7 @@ def pod_object(pod: dict[str, Any]) -> dict[str, Any]:
         "containers": [
             {"name": "main", "image": "x", "resources": {"limits": pod.get("limits", {})}}
         ],
+        **pod.get("spec", {}),
     }
     if claims := pod.get("claims"):
         spec["resourceClaims"] = claims
@@ -154,6 +157,7 @@ def told(audit: dict[str, Any]) -> dict[str, Any]:
         },
         "groups": {each["name"]: group_text(each) for each in groups},
         "steps": [each["title"] for each in audit["steps"]],
+        "leaves": {e["title"]: leaves_text(e["expected"]) for e in audit["steps"] if e["expected"]},
         "says": [*notes, *audit["notes"]],
         "fit": {key: fit[key] for key in ("pods", "inPlace", "packed")},
         "refusals": {
@@ -176,6 +180,11 @@ def group_text(group: dict[str, Any]) -> str:
     """Return the state of a group, and what it offers before and after."""
     before, after = (capacities_text(group[part]) for part in ("before", "after"))
     return f"{group['state']}, {before} -> {after}"
+
+
+def leaves_text(expected: dict[str, int]) -> str:
+    """Return the pods with devices of plugins, with those of drivers, and those that wait."""
+    return "{onPlugins} plugin, {onDrivers} driver, {waiting} waiting".format_map(expected)
 
 
 def capacities_text(capacities: list[dict[str, Any]]) -> str:
