@@ -34,7 +34,7 @@ from drawbridge.translate.decisions import codes as decision_codes
 from drawbridge.translate.decisions.codes import LEFT_TO_CLASS
 from drawbridge.translate.essence import essence_key
 from drawbridge.translate.legacy.pod_view import as_list, as_mapping
-from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.legacy.read import as_created, read_pod
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 _LEFT: Final = find_names((decision_codes.CODES,), Trait.LEAVES_REQUEST)
@@ -74,6 +74,8 @@ class Decider:
     def decide(self, pod: Value, namespace: AuditedNamespace) -> PodOutcome | None:
         """Return what becomes of a pod or pod template; None if it asks for no devices."""
         marked = is_marked(pod)
+        # Each pod has other devices, and alike pods are decided once.
+        pod = pod if marked else as_created(pod)
         key = essence_key(pod, namespace.name, marked, _is_kept(pod, namespace, self.configuration))
         if key is None:
             return self._decide(pod, namespace, marked=marked)
@@ -85,7 +87,7 @@ class Decider:
         self, pod: Value, namespace: AuditedNamespace, *, marked: bool
     ) -> PodOutcome | None:
         original = _restore(pod) if marked else None
-        asked = _unbound(pod if original is None else original)
+        asked = as_created(pod if original is None else original)
         after = self.after(asked, namespace)
         asks = self._describe(asked, after)
         own = () if marked else tuple(self._own_specs(pod))
@@ -202,14 +204,6 @@ def _restore(pod: Value) -> Value | None:
         return restore_original(pod, WorkBudget(pod))
     except WorkLimitError:
         return None
-
-
-def _unbound(pod: Value) -> Value:
-    """Return the pod as it was created: without its node and its status."""
-    fields = as_mapping(pod)
-    spec = {k: v for k, v in as_mapping(fields.get("spec")).items() if k != "nodeName"}
-    created: dict[str, Value] = {"metadata": fields.get("metadata"), "spec": spec}
-    return created
 
 
 def _cut(texts: Iterable[str]) -> tuple[str, ...]:

@@ -1,10 +1,13 @@
 """Fetches the browser and the checks of accessibility, once for each pin.
 
 Chromium and the libraries that it lacks here come from Debian's packages, and axe-core from npm by
-the lock file beside this module. Both are unpacked into `.cache/`, never installed.
+the lock file beside this module. Both are unpacked into folders of `.cache/` that are named by the
+version of the package and by the lock file, never installed.
 """
 
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -14,6 +17,7 @@ HERE = Path(__file__).parent
 CACHE = HERE.parent.parent / ".cache" / "browser"
 PACKAGE = "chromium"
 _FILES = ("package.json", "package-lock.json")
+_CANDIDATE = re.compile(r"Candidate: (\d[\w.+~:-]*)")
 
 
 class NoBrowserError(Exception):
@@ -36,13 +40,13 @@ class Browser:
 
 def fetch() -> Browser:
     """Return the browser; what is missing is fetched."""
-    for tool in ("apt-get", "dpkg-deb", "npm"):
+    for tool in ("apt-get", "apt-cache", "dpkg-deb", "npm"):
         if shutil.which(tool) is None:
             raise NoBrowserError(f"{tool} is not on the PATH")
-    unpacked = CACHE / "debian"
+    unpacked = CACHE / f"debian-{_find_version()}"
     if not unpacked.exists():
         _unpack(unpacked)
-    modules = CACHE / "npm"
+    modules = CACHE / f"npm-{hashlib.sha256((HERE / _FILES[1]).read_bytes()).hexdigest()[:12]}"
     if not (modules / "node_modules").exists():
         _install(modules)
     program = unpacked / "usr/lib/chromium/chromium"
@@ -52,6 +56,16 @@ def fetch() -> Browser:
             raise NoBrowserError(f"{file} does not exist; the package {PACKAGE} may be a stub here")
     libraries = tuple(unpacked.glob("usr/lib/*-linux-gnu"))
     return Browser(program, (*libraries, *(each / "pulseaudio" for each in libraries)), checks)
+
+
+def _find_version() -> str:
+    """Return the version of Chromium that the package registry offers now."""
+    policy = ("apt-cache", "policy", PACKAGE)
+    done = subprocess.run(policy, check=False, capture_output=True, text=True)
+    found = _CANDIDATE.search(done.stdout)
+    if found is None:
+        raise NoBrowserError(f"the package registry has no {PACKAGE}; `apt-get update` reads it")
+    return found[1]
 
 
 def _unpack(target: Path) -> None:

@@ -64,6 +64,11 @@ def shapes() -> list[str]:
     return sorted(_table("shapes.yaml"))
 
 
+def shape_of(kind: str) -> str:
+    """Return the shape of the machines of an instance type."""
+    return next(name for name, data in _table("shapes.yaml").items() if data["type"] == kind)
+
+
 def machine(name: str, shape: str) -> Machine:
     """Build one machine of a named shape; the same name gives the same UUIDs."""
     data = _table("shapes.yaml")[shape]

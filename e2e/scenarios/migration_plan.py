@@ -1,67 +1,44 @@
-"""Scenarios: the plan of `drawbridge audit`, typed step by step, until no device plugin is left.
+"""Scenarios: the plan of `drawbridge audit` for the sample cluster, typed until no plugin is left.
 
-On simulated nodes and on real ones. Two DaemonSets stand for a device plugin and a driver: a node
-has the one whose pod runs there. The commands of the plan change where these run, and only `helm`
-is played by the scenario.
+On simulated nodes and on real ones. The DaemonSets of the sample stand for plugins and drivers: a
+node has those whose pods run there. The commands of the plan change where these run, and only
+`helm` is played by the scenario, as are people who create their own pods again.
 """
 
 import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
-from e2e.controlplane.client import JSON
+from e2e.controlplane.client import JSON, ApiError
 from e2e.installed.installation import Installation, installed
 from e2e.nodes.family import FAMILIES
+from e2e.nodes.hami_scheduler import HamiScheduler
 from e2e.nodes.machine import Machine
 from e2e.realnodes.installation import PodInstallation, installed_as_pods
-from e2e.realnodes.stage import RealStage, real
-from e2e.scenarios.admission import GPU, LEGACY, NEEDS, deployment
+from e2e.realnodes.stage import RealStage, container, real
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS
 from e2e.scenarios.registry import scenario
+from e2e.scenarios.sample_cluster import (
+    SAMPLE,
+    SYSTEM,
+    is_plugin,
+    pod_spec_of,
+)
 from e2e.scenarios.stage import Stage
 
-SYSTEM = "kube-system"
-PLUGIN = "nvidia-device-plugin"
 DAEMONS = f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets"
 DEVICES = "drawbridge.dev/devices"
 MODE = "drawbridge.dev/translate"
 PATIENCE = 120.0
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A cluster: pools with shape and number of nodes, and namespaces with Deployments.
-
-    A Deployment has its pool, the number of its pods and the GPUs of each pod.
-    """
-
-    pools: Mapping[str, tuple[str, int]]
-    workloads: Mapping[str, Mapping[str, tuple[str, int, int]]]
-
-    @property
-    def pods(self) -> int:
-        """The number of pods of all Deployments."""
-        return sum(pods for each in self.workloads.values() for _, pods, _ in each.values())
-
-
-SIMULATED = Plan(
-    pools={"train": ("dgx-a100", 2), "lab": ("lab-2g2n", 3)},
-    workloads={
-        "research": {"train": ("train", 3, 4)},
-        "serving": {"chat": ("lab", 3, 1), "search": ("lab", 2, 1)},
-    },
-)
-REAL = Plan(
-    pools={"train": ("lab-2g2n", 2), "lab": ("lab-2g2n", 1)},
-    workloads={
-        # They fill their pool: the plan does not see that pods of the other one may not go there.
-        "research": {"train": ("train", 2, 1), "tune": ("train", 2, 1)},
-        "serving": {"chat": ("lab", 2, 1)},
-    },
-)
+FULL = {GPU: "full"}  # the mode of a driver that has several
+REFUSED = ("research", "giant")  # asks for more GPUs than any node has
+# The nodes that have a plugin or a driver at the start, and at the end.
+PLUGGED = [each.name for each in SAMPLE.nodes if each.units]
+DRIVEN = [each.name for each in SAMPLE.nodes if each.drivers]
 
 
 class Equipment:
@@ -81,9 +58,9 @@ class Equipment:
         self._stage.client.patch(f"/api/v1/nodes/{node}/status", status)
         self._stage.fleet.kubelet.plugins[node].pop(LEGACY)
 
-    def drive(self, machine: Machine) -> None:
-        """Start the driver of a node, which publishes its devices."""
-        self._stage.fleet.publish(FAMILIES[GPU].publish(machine, "full"))
+    def drive(self, machine: Machine, driver: str) -> None:
+        """Start a driver of a node, which publishes its devices."""
+        self._stage.fleet.publish(FAMILIES[driver].publish(machine, FULL.get(driver)))
 
 
 class RealEquipment(Equipment):
@@ -102,70 +79,109 @@ class RealEquipment(Equipment):
         self._nodes.fleet.plugins[node].pop(LEGACY).stop()
         self._nodes.fleet.restart_kubelet(node)
 
-    def drive(self, machine: Machine) -> None:
-        """Start the driver on a node, which publishes its devices."""
+    def drive(self, machine: Machine, driver: str) -> None:
+        """Start a driver on a node, which publishes its devices."""
         fleet = self._nodes.fleet
-        fleet.registered(GPU).attach(fleet.real_node(machine.name))
-        super().drive(machine)
+        fleet.driver(driver)
+        fleet.registered(driver).attach(fleet.real_node(machine.name))
+        super().drive(machine, driver)
 
 
 class Migration:
-    """The cluster of a scenario, and who sees what becomes of it."""
+    """The sample cluster on a rig, and who sees what becomes of it."""
 
-    def __init__(self, stage: Stage, cluster: Installation | PodInstallation, plan: Plan) -> None:
-        self.stage, self.cluster, self.plan = stage, cluster, plan
+    def __init__(self, stage: Stage, cluster: Installation | PodInstallation) -> None:
+        self.stage, self.cluster = stage, cluster
+        self.kubectl = cluster.kubectl.inside("")
         self.equipment = RealEquipment(stage) if isinstance(stage, RealStage) else Equipment(stage)
-        self.namespaces = {name: f"{stage.namespace}-{name}" for name in plan.workloads}
+        self.scheduler = HamiScheduler(stage.client)
+        self.plugins = {e["metadata"]["name"] for e in SAMPLE.daemons if is_plugin(e)}
+        self.releases = {
+            f"dra-{driver.replace('.', '-')}": driver
+            for node in SAMPLE.nodes
+            for driver in node.drivers
+        }
         self.machines = [*self._add_nodes()]
 
     def _add_nodes(self) -> Iterator[Machine]:
-        for pool, (shape, count) in self.plan.pools.items():
-            for number in range(count):
-                suffix = f"{pool}-{number}"
-                units = tuple(each.uuid for each in self.stage.hardware(suffix, shape).gpus)
-                yield self.stage.node(suffix, shape, {}, {LEGACY: units}, {"pool": pool})
+        for node in SAMPLE.nodes:
+            drivers = {driver: FULL.get(driver) for driver in node.drivers}
+            plugins = {LEGACY: node.unit_names()} if node.units else {}
+            yield self.stage.fleet.add(node.name, node.shape, drivers, node.labels, plugins)
+            path = f"/api/v1/nodes/{node.name}"
+            self.stage.client.patch(path, {"metadata": {"annotations": {**node.annotations}}})
+            if node.cordoned:
+                self.stage.client.patch(path, {"spec": {"unschedulable": True}})
+                opened = {"spec": {"unschedulable": None}}
+                self.stage.later(partial(self.stage.client.patch, path, opened))
 
     def add_workloads(self) -> None:
-        """Create the namespaces with their Deployments, and the DaemonSet of the plugin."""
-        self._run_daemons(PLUGIN, {})
-        self.stage.wait("the plugins run", lambda: self._is_settled(self._daemons()), PATIENCE)
-        for name, workloads in self.plan.workloads.items():
-            namespace = self.namespaces[name]
-            self.stage.cluster_object("/api/v1/namespaces", {"metadata": {"name": namespace}})
-            for workload, (pool, replicas, gpus) in workloads.items():
-                selector = {**self.stage.selector, "pool": pool}
-                limits = {LEGACY: f"{gpus}", "memory": "64Mi"}
-                pod = self.stage.pod_object(workload, limits=limits, nodeSelector=selector)
-                pod["spec"]["terminationGracePeriodSeconds"] = 2
-                path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-                self.stage.client.create(path, deployment(pod, replicas))
+        """Create plugins and drivers, then the namespaces with what is in them."""
+        for daemons in SAMPLE.daemons:
+            self._run_daemons(daemons)
+        self._wait_for_daemons("plugins and drivers run")
+        for namespace in SAMPLE.of("Namespace"):
+            self.stage.cluster_object("/api/v1/namespaces", namespace)
+            account = f"/api/v1/namespaces/{namespace['metadata']['name']}/serviceaccounts/default"
+            self.stage.wait("the namespace has its account", partial(self.stage.exists, account))
+        others = SAMPLE.of("ResourceQuota", "ResourceClaimTemplate")
+        self.kubectl.apply(*others, *map(self._on_rig, SAMPLE.workloads.values())).check()
 
-    def _run_daemons(self, name: str, selector: Mapping[str, str]) -> None:
-        """Run a pod on all nodes of the stage that have these labels."""
-        pod = self.stage.pod_object(name, nodeSelector={**self.stage.selector, **selector})
-        pod["spec"]["terminationGracePeriodSeconds"] = 2
-        volume = {"name": "plugins", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
-        if name == PLUGIN:
-            pod["spec"]["volumes"] = [volume]
-        labels = {"app": name}
-        template = {"metadata": {"labels": labels}, "spec": pod["spec"]}
-        spec = {"selector": {"matchLabels": labels}, "template": template}
-        self.stage.cluster_object(DAEMONS, {"metadata": {"name": name}, "spec": spec})
+    def _on_rig(self, workload: JSON) -> JSON:
+        """Return a workload whose containers this rig can run, on any node."""
+        made = deepcopy(workload)
+        made.pop("status", None)
+        made["spec"].pop("nodeName", None)
+        self._change_containers(pod_spec_of(made))
+        return made
+
+    def _change_containers(self, spec: JSON) -> None:
+        if isinstance(self.stage, RealStage):
+            for each in spec["containers"]:
+                each.update(container(says=self.stage.says))
+
+    def _run_daemons(self, daemons: JSON) -> None:
+        made = deepcopy(daemons)
+        self._change_containers(made["spec"]["template"]["spec"])
+        self.stage.cluster_object(DAEMONS, made)
+
+    def _play_helm(self, release: str, selector: str) -> None:
+        """Install the chart of a driver with a node selector, or change that of a release."""
+        _, driver = selector.rsplit("=", 1)
+        chosen = {DEVICES: driver}
+        if release in self.releases:
+            patch = {
+                "spec": {"template": {"spec": {"nodeSelector": {"$patch": "replace", **chosen}}}}
+            }
+            words = (f"daemonset/{release}", f"--patch={json.dumps(patch)}")
+            self.kubectl("-n", SYSTEM, "patch", *words).check()
+            return
+        self.releases[release] = driver
+        spec = {
+            "nodeSelector": chosen,
+            "containers": [{"name": "driver", "image": "example.com/x"}],
+        }
+        labels = {"app": release}
+        template = {"metadata": {"labels": labels}, "spec": spec}
+        whole = {"selector": {"matchLabels": labels}, "template": template}
+        self._run_daemons({"metadata": {"name": release, "namespace": SYSTEM}, "spec": whole})
 
     # --- what is there -----------------------------------------------------------------------
 
     def follow_daemons(self) -> bool:
         """Let each node have what runs there, plugin or driver; whether each has what it wants."""
-        on, moved = self._daemons(), self._moved()
+        self.scheduler.bind_waiting()
+        on, wanted = self._daemons(), self._wanted_drivers()
         for machine in self.machines:
-            daemons = on.get(machine.name, set())
+            daemons, name = on.get(machine.name, set()), machine.name
             # A plugin that its DaemonSet only starts again keeps what it has.
-            left = PLUGIN not in daemons and moved[machine.name]
-            if left and machine.name in self.equipment.plugged():
-                self.equipment.unplug(machine.name)
-            if daemons - {PLUGIN} and (GPU, machine.name) not in self.stage.fleet.published:
-                self.equipment.drive(machine)
-        return self._is_settled(on)
+            left = not daemons & self.plugins and wanted[name]
+            if left and name in self.equipment.plugged():
+                self.equipment.unplug(name)
+            for driver in {self.releases[each] for each in daemons & self.releases.keys()}:
+                if (driver, name) not in self.stage.fleet.published:
+                    self.equipment.drive(machine, driver)
+        return self._is_settled(on, wanted)
 
     def _daemons(self) -> dict[str, set[str]]:
         """Return the DaemonSets that have a running pod on each node."""
@@ -178,25 +194,33 @@ class Migration:
                 on.setdefault(node, set()).add(pod["metadata"]["labels"].get("app", ""))
         return on
 
-    def _is_settled(self, on: Mapping[str, set[str]]) -> bool:
-        """Whether each node runs only the daemons that its labels want."""
-        return all(
-            len(daemons := on.get(name, set())) == 1 and (PLUGIN in daemons) is not moved
-            for name, moved in self._moved().items()
-        )
+    def _is_settled(self, on: Mapping[str, set[str]], wanted: Mapping[str, str]) -> bool:
+        """Whether each node runs only the plugin or the driver that its label wants."""
+        for name in (*PLUGGED, *DRIVEN):
+            daemons = on.get(name, set())
+            driven = bool(wanted[name]) or name in DRIVEN
+            if len(daemons) != 1 or (daemons <= self.plugins) is driven:
+                return False
+            if wanted[name] and {self.releases.get(each) for each in daemons} != {wanted[name]}:
+                return False
+        return True
 
-    def _moved(self) -> dict[str, bool]:
-        """Return for each node whether its label asks for a driver."""
+    def _wait_for_daemons(self, what: str) -> None:
+        self.stage.wait(what, self.follow_daemons, PATIENCE)
+
+    def _wanted_drivers(self) -> dict[str, str]:
+        """Return for each node the driver that its label asks for, or nothing."""
         nodes = self.stage.client.get("/api/v1/nodes")["items"]
-        labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in nodes}
-        return {each.name: DEVICES in labels[each.name] for each in self.machines}
+        return {e["metadata"]["name"]: e["metadata"]["labels"].get(DEVICES, "") for e in nodes}
 
     def pods(self) -> list[JSON]:
         """Return the pods of all workloads that are not going away."""
         listed = [
             pod
-            for namespace in self.namespaces.values()
-            for pod in self.stage.client.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+            for namespace in SAMPLE.of("Namespace")
+            for pod in self.stage.client.get(
+                f"/api/v1/namespaces/{namespace['metadata']['name']}/pods"
+            )["items"]
         ]
         return [each for each in listed if "deletionTimestamp" not in each["metadata"]]
 
@@ -204,7 +228,7 @@ class Migration:
         """Return what is there, in the words of the audit."""
         self.follow_daemons()
         served = Counter(self._served_by(pod) for pod in self.pods())
-        driven = {node for driver, node in self.stage.fleet.published if driver == GPU}
+        driven = {node for _, node in self.stage.fleet.published}
         return {
             "onPlugins": served["plugin"],
             "onDrivers": served["driver"],
@@ -217,16 +241,14 @@ class Migration:
         """Return who gave a running pod its GPUs, all of them."""
         if pod.get("status", {}).get("phase") != "Running":
             return "nobody"
-        wanted = self.plan.workloads[self._name(pod)][pod["metadata"]["labels"]["app"]][2]
+        workload = SAMPLE.workloads[SAMPLE.workload_of(pod)]
+        main = pod_spec_of(workload)["containers"][0]["resources"]
+        wanted = int(main["limits"][LEGACY]) if "limits" in main else len(main["claims"])
         claimed = self.stage.fleet.held_by(pod)
         units = self.stage.fleet.units(pod).get(LEGACY, ())
         assert wanted in (len(claimed), len(units)), (pod["metadata"]["name"], claimed, units)
         assert not (claimed and units), (pod["metadata"]["name"], claimed, units)
         return "driver" if claimed else "plugin"
-
-    def _name(self, pod: JSON) -> str:
-        namespace = pod["metadata"]["namespace"]
-        return next(name for name, full in self.namespaces.items() if full == namespace)
 
     def audit(self) -> Any:  # noqa: ANN401  # JSON
         """Return what `drawbridge audit` says now."""
@@ -250,30 +272,45 @@ class Migration:
             if words[:2] == ["kubectl", "drain"]:
                 self.stage.wait(command, partial(self._drain, words[1:]), 3 * PATIENCE)
             elif words[0] == "kubectl":
-                self.cluster.kubectl(*words[1:]).check()
+                self.kubectl(*words[1:]).check()
             elif words[0] == "helm":
-                _, selector = words[-1].rsplit("=", 1)
-                self._run_daemons(words[3], {DEVICES: selector})
+                self._play_helm(words[3], words[-1])
             else:
                 assert words == ["drawbridge", "audit"], command
                 self.cluster.drawbridge(*words[1:]).check()
-            self.stage.wait(f"daemons follow `{command}`", self.follow_daemons, PATIENCE)
+            self._wait_for_daemons(f"daemons follow `{command}`")
             if DEVICES in command or MODE in command:
                 self.stage.wait("admission knows the devices", self._is_translating, PATIENCE)
 
     def _drain(self, words: Sequence[str]) -> bool:
         """Drain, for a part of the time: Drawbridge's own pods go one after the other."""
-        return self.cluster.kubectl(*words, "--timeout=40s").code == 0
+        if self.kubectl(*words, "--timeout=40s").code == 0:
+            return True
+        for node in self._nodes(words[1:]):
+            self._replace_bare_pods(node["metadata"]["name"])
+        return False
+
+    def _replace_bare_pods(self, node: str) -> None:
+        """Delete the pods of a node that nobody creates again, and create them as their owners."""
+        for pod in self.pods():
+            metadata = pod["metadata"]
+            if pod["spec"].get("nodeName") == node and not metadata.get("ownerReferences"):
+                words = ("-n", metadata["namespace"])
+                self.kubectl(*words, "delete", "pod", metadata["name"]).check()
+                self.kubectl.apply(self._on_rig(SAMPLE.workloads[SAMPLE.workload_of(pod)]))
 
     def _is_translating(self) -> bool:
         """Whether new pods of all enforced namespaces get claims, as a dry run shows."""
-        probe = self.stage.pod_object("probe", limits={LEGACY: "1"})
-        for name in self.namespaces.values():
-            path = f"/api/v1/namespaces/{name}"
-            labels = self.stage.client.get(path)["metadata"]["labels"]
-            if labels.get(MODE) != "enforce":
+        for (namespace, name), workload in SAMPLE.workloads.items():
+            path = f"/api/v1/namespaces/{namespace}"
+            labels = self.stage.client.get(path)["metadata"].get("labels", {})
+            if labels.get(MODE) != "enforce" or (namespace, name) == REFUSED:
                 continue
-            tried = self.stage.client.create(f"{path}/pods", probe, dryRun="All")
+            probe = {"metadata": {"name": f"{name}-probe"}, "spec": pod_spec_of(workload)}
+            try:
+                tried = self.stage.client.create(f"{path}/pods", probe, dryRun="All")
+            except ApiError:
+                return False  # refused while admission does not know the devices
             if not tried["spec"].get("resourceClaims"):
                 return False
         return True
@@ -295,58 +332,83 @@ class Migration:
             pod["metadata"]["uid"]
             for pod in self.pods()
             if pod["spec"].get("nodeName") not in drained
-            and (pod["metadata"]["namespace"], pod["metadata"]["labels"]["app"]) not in restarted
+            and SAMPLE.workload_of(pod) not in restarted
         }
 
     def _nodes(self, words: Sequence[str]) -> list[JSON]:
         chosen = words[: words.index("--ignore-daemonsets")]
-        found = self.cluster.kubectl.get("nodes", *chosen)
+        found = self.kubectl.get("nodes", *chosen)
         return list(found.get("items", [found]))
 
 
 @scenario("full", rig="installed", needs=NEEDS)
-def the_plan_of_an_audit_leads_to_a_cluster_without_plugins(stage: Stage) -> None:
+def the_plan_of_the_sample_cluster_leads_to_a_cluster_without_plugins(stage: Stage) -> None:
     """Each step leaves what it says: no pod is lost, none runs without its devices."""
-    follow(Migration(stage, installed(stage, mode=""), SIMULATED))
+    follow(Migration(stage, installed(stage, mode="")))
 
 
-@scenario("node", rig="nodes")
-def the_plan_of_an_audit_leads_to_real_nodes_without_plugins(stage: Stage) -> None:
+@scenario("node", rig="nodes", nodes=SAMPLE.names)
+def the_plan_of_the_sample_cluster_leads_to_real_nodes_without_plugins(stage: Stage) -> None:
     """The same, where kubelets say what each container has, and Drawbridge is evicted, too."""
     nodes = real(stage)
-    follow(Migration(nodes, installed_as_pods(nodes), REAL))
+    follow(Migration(nodes, installed_as_pods(nodes)))
 
 
 def follow(migration: Migration) -> None:
     """Follow the plan of an audit to its end, and compare each step with what comes."""
     migration.add_workloads()
-    wanted, nodes = migration.plan.pods, len(migration.machines)
-    start = {"onPlugins": wanted, "onDrivers": 0, "waiting": 0}
-    start |= {"pluginNodes": nodes, "driverNodes": 0}
-    migration.stage.wait("all run with a plugin", lambda: migration.seen() == start, PATIENCE)
-    plan = migration.audit()
-    titles = [each["title"] for each in plan["steps"]]
-    assert len(titles) == len({*titles}) > len(migration.plan.pools), titles
-    for step in plan["steps"]:
+    start = _start()
+    _wait_for(migration, "the sample", start)
+    steps = migration.audit()["steps"]
+    documented = migration.cluster.drawbridge(
+        "audit", "--cluster", str(SAMPLE.folder), "-o", "json"
+    )
+    assert steps == json.loads(documented.check().out)["steps"], steps
+    for step in steps:
         kept = migration.untouched(step["commands"])
         migration.type_step(step["commands"])
         _compare(migration, step)
         lost = kept - {each["metadata"]["uid"] for each in migration.pods()}
         assert not lost, f"{step['title']}: {len(lost)} pods ended that it does not name"
-    end = {"onPlugins": 0, "onDrivers": wanted, "waiting": 0, "pluginNodes": 0}
-    assert migration.seen() == {**end, "driverNodes": nodes}
+    driven = {"pluginNodes": 0, "driverNodes": len({*PLUGGED, *DRIVEN})}
+    served = {"onPlugins": 0, "onDrivers": start["onPlugins"] + start["onDrivers"]}
+    assert migration.seen() == {**start, **served, **driven}
     left = migration.audit()
     states = {each["state"] for each in left["nodeGroups"] if each["state"] != "none"}
     assert states == {"driver"}, left["nodeGroups"]
-    fates = {fate for fate, number in left["summary"]["fates"].items() if number}
-    assert fates == {"translated"}, left["summary"]
+    fates = {
+        workload["fate"]
+        for namespace in left["namespaces"]
+        for workload in namespace["workloads"]
+        if workload["running"]
+    }
+    assert fates == {"translated"}, left["namespaces"]
+
+
+def _start() -> dict[str, int]:
+    """Return what the sample shows, in the words of the audit."""
+    running = [*SAMPLE.running()]
+    claimed = sum("resourceClaims" in each["spec"] for each in running)
+    return {
+        "onPlugins": len(running) - claimed,
+        "onDrivers": claimed,
+        "waiting": len(SAMPLE.of("Pod")) - len(running) - _count_daemon_pods(),
+        "pluginNodes": len(PLUGGED),
+        "driverNodes": len(DRIVEN),
+    }
+
+
+def _count_daemon_pods() -> int:
+    return sum(each["metadata"]["namespace"] == SYSTEM for each in SAMPLE.of("Pod"))
 
 
 def _compare(migration: Migration, step: Mapping[str, Any]) -> None:
-    """Compare what a step leaves with what the plan said; 0 is left out of the plan's data."""
-    expected = step.get("expected")
-    if expected is None:
-        return
+    """Compare what a step leaves with what the plan said."""
+    if step.get("expected") is not None:
+        _wait_for(migration, step["title"], step["expected"])
+
+
+def _wait_for(migration: Migration, what: str, expected: Mapping[str, int]) -> None:
     seen: dict[str, int] = {}
 
     def has_come() -> bool:
@@ -354,8 +416,8 @@ def _compare(migration: Migration, step: Mapping[str, Any]) -> None:
         return bool(seen == expected)
 
     try:
-        migration.stage.wait(step["title"], has_come, PATIENCE)
+        migration.stage.wait(what, has_come, PATIENCE)
     except AssertionError as problem:
-        text = f"{step['title']}: the plan says {expected}, and there is {seen}"
+        text = f"{what}: {expected} is expected, and there is {seen}"
         text = "\n".join((text, *migration.report()))
         raise AssertionError(text) from problem

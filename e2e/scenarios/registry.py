@@ -24,6 +24,7 @@ class Scenario:
 
     `suite` is the smallest that has it; `since` the oldest Kubernetes that can; `rig` names the
     kind of control plane it runs on; `needs` what not every rig has (`processes`, `loopback`).
+    `nodes` are the names of the real nodes, if it needs others than those of its suite.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Scenario:
     since: str
     rig: str
     needs: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
 
     def in_suite(self, suite: str) -> bool:
         """Return whether a suite contains it: full contains smoke, compat equals smoke."""
@@ -49,13 +51,18 @@ _REGISTERED: list[Scenario] = []
 
 
 def scenario(
-    suite: str, *, since: str = "1.34", rig: str = "stock", needs: tuple[str, ...] = ()
+    suite: str,
+    *,
+    since: str = "1.34",
+    rig: str = "stock",
+    needs: tuple[str, ...] = (),
+    nodes: tuple[str, ...] = (),
 ) -> Callable[[ScenarioFunction], ScenarioFunction]:
     """Register the decorated function as a scenario."""
 
     def register(play: ScenarioFunction) -> ScenarioFunction:
         name = play.__name__.replace("_", "-")
-        _REGISTERED.append(Scenario(name, play, suite, since, rig, needs))
+        _REGISTERED.append(Scenario(name, play, suite, since, rig, needs, nodes))
         return play
 
     return register

@@ -179,6 +179,10 @@ class Stage:
         self._undo.callback(self._delete, f"{collection}/{made['metadata']['name']}")
         return made
 
+    def later(self, action: Callable[[], object]) -> None:
+        """Do something when the stage ends."""
+        self._undo.callback(action)
+
     def enter(self, context: contextlib.AbstractContextManager[T]) -> T:
         """Enter a context until the stage ends."""
         return self._undo.enter_context(context)

@@ -104,6 +104,7 @@ def pod_object(pod: dict[str, Any]) -> dict[str, Any]:
         "name": name,
         "namespace": namespace,
         "labels": pod.get("labels", {}),
+        "annotations": pod.get("annotations", {}),
     }
     if owner := pod.get("owner"):
         kind, _, owned_by = owner.partition("/")

@@ -83,7 +83,7 @@ def test_the_workflows_run_all_checks_lint_random_orders_the_slow_suites_and_a_s
     scripts = {
         path.stem: "\n".join(step.get("run", "") for step in steps(path)) for path in WORKFLOWS
     }
-    assert scripts.keys() == {"browser", "ci", "kind", "lint", "random-order", "soak"}
+    assert scripts.keys() == {"browser", "ci", "kind", "lint", "random-order", "rules", "soak"}
     assert ".ci/run" in scripts["ci"]
     assert "make check" in scripts["lint"]
     assert "make test-random" in scripts["random-order"]

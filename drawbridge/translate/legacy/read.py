@@ -35,7 +35,7 @@ from drawbridge.translate.legacy.dialects import (
 )
 from drawbridge.translate.legacy.init_containers import AskNames, share_devices
 from drawbridge.translate.legacy.node_labels import apply_node_labels
-from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, view_pod
+from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, as_mapping, view_pod
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 # They read all names of some form, unless the configuration or a class gives the name a meaning.
@@ -61,6 +61,8 @@ _TRIGGERED: Final[Mapping[str, Sequence[int]]] = {
     for dialect in DIALECTS
     for word in dialect.TRIGGERS
 }
+# What schedulers write on a pod when they allocate its devices.
+_ALLOCATED: Final = frozenset((*hami.ALLOCATED, *koordinator.ALLOCATED, *aliyun.ALLOCATED))
 # Each of these projects allocates GPUs by itself and does not see the allocations of the others.
 _ALLOCATING_PROJECTS: Final[dict[str, str]] = {
     koordinator.NAME: "Koordinator",
@@ -71,6 +73,22 @@ _ALLOCATING_PROJECTS: Final[dict[str, str]] = {
     nos.NAME: "nos",
     tensor_fusion.NAME: "tensor-fusion",
 }
+
+
+def as_created(pod: Value) -> Value:
+    """Return a pod as it was created: without its status, its node and its allocated devices.
+
+    A translation leaves pods as they are whose devices somebody has allocated.
+    """
+    fields = as_mapping(pod)
+    metadata, spec = fields.get("metadata"), as_mapping(fields.get("spec"))
+    annotations = as_mapping(as_mapping(metadata).get("annotations"))
+    if not _ALLOCATED.isdisjoint(annotations):
+        kept: Value = {key: text for key, text in annotations.items() if key not in _ALLOCATED}
+        metadata = {**as_mapping(metadata), "annotations": kept}
+    unbound: Value = {key: value for key, value in spec.items() if key != "nodeName"}
+    created = {key: value for key, value in fields.items() if key != "status"}
+    return {**created, "metadata": metadata, "spec": unbound}
 
 
 def read_pod(

@@ -30,7 +30,7 @@ READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()
 _MEMORY: Final = "aliyun.com/gpu-mem"
 _CORES: Final = "aliyun.com/gpu-core.percentage"
-_ALLOCATED: Final = ("ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_ASSIGNED")
+ALLOCATED: Final = ("ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_ASSIGNED")
 _GI: Final = 1 << 30
 # No GPU has more GiB. A larger number counts MiB, the other unit of the plugin.
 _MAX_GI: Final = 1024
@@ -44,7 +44,7 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
     ]
     if not resources:
         return builder.build()
-    allocated = next((key for key in _ALLOCATED if key in pod.annotations), None)
+    allocated = next((key for key in ALLOCATED if key in pod.annotations), None)
     memory = _sum_amounts(pod, _MEMORY)
     if allocated or not memory:
         builder.keep_resources(resources)

@@ -57,7 +57,7 @@ _PRIORITY: Final = "nvidia.com/priority"
 _PRIORITY_VARIABLE: Final = "CUDA_TASK_PRIORITY"
 _NUMA: Final = "nvidia.com/numa-bind"
 _SCHEDULER: Final = "hami-scheduler"
-_ALLOCATED: Final = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-node")
+ALLOCATED: Final = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-node")
 _WEIGHTS: Final = "hami.io/device-scoring-weights"
 _BY_NUMBER: Final = "is not carried over, because the index of a GPU is not a device attribute"
 # Annotations that restrict the GPUs of the pod, which a claim cannot express.
@@ -90,7 +90,7 @@ _ANNOTATIONS: Final = (
     *_POLICIES,
 )
 # `nvidia.com/gpu` alone is HAMi's only with an annotation, the scheduler or a configured default.
-TRIGGERS: Final = frozenset({*NAMES.resources, _PRIORITY, *_ANNOTATIONS, *_ALLOCATED, _SCHEDULER})
+TRIGGERS: Final = frozenset({*NAMES.resources, _PRIORITY, *_ANNOTATIONS, *ALLOCATED, _SCHEDULER})
 READS: Final = frozenset({"container.securityContext", "spec.nodeName"})
 STANDALONE_KEYS: Final = ()
 # As Go parses booleans.
@@ -120,7 +120,7 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
     if not _uses_hami(pod, legacy):
         return NO_REQUESTS
     builder = RequestBuilder(NAME, pod)
-    allocated = next((key for key in _ALLOCATED if key in pod.annotations), None)
+    allocated = next((key for key in ALLOCATED if key in pod.annotations), None)
     if allocated:
         builder.findings.append(_already_allocated(allocated))
         builder.keep_resources(
@@ -170,7 +170,7 @@ def _uses_hami(pod: PodView, legacy: Legacy) -> bool:
         return False
     # HAMi's webhook leaves pods of other schedulers alone.
     served = not pod.scheduler and not _DEFAULTED.isdisjoint(vgpu.defaults(legacy))
-    return served or any(key in pod.annotations for key in (*_ANNOTATIONS, *_ALLOCATED))
+    return served or any(key in pod.annotations for key in (*_ANNOTATIONS, *ALLOCATED))
 
 
 def _read_container(

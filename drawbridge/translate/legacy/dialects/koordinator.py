@@ -51,13 +51,13 @@ _SHORT: Final = {
     **{prefix + name: name for prefix in (_OWN, _KUBERNETES) for name in _NAMES},
     **{name: name for name in (*_VENDORS, *_NPU)},
 }
-_ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
+ALLOCATED: Final = ("scheduling.koordinator.sh/device-allocated",)
 _PROVIDER: Final = "koordinator.sh/gpu-isolation-provider"
 _SCHEDULER: Final = "koord-scheduler"
 _OWN_NAMES: Final = frozenset(name for name, short in _SHORT.items() if short not in _VENDORS)
 # With an annotation or the scheduler of Koordinator, the vendors' names are Koordinator's as well.
 TRIGGERS: Final = frozenset(
-    {"koordinator.sh", "kubernetes.io", "huawei.com", *hints.KEYS, _ALLOCATED, _SCHEDULER}
+    {"koordinator.sh", "kubernetes.io", "huawei.com", *hints.KEYS, *ALLOCATED, _SCHEDULER}
 )
 READS: Final = frozenset({"spec.hostNetwork"})
 STANDALONE_KEYS: Final = ()
@@ -107,10 +107,10 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
         return NO_REQUESTS
     builder = RequestBuilder(NAME, pod)
     sums = _sum_resources(builder)
-    if _ALLOCATED in pod.annotations:
+    if allocated := next((key for key in ALLOCATED if key in pod.annotations), None):
         builder.findings.append(
             ALREADY_PLACED.at(
-                annotation_path(_ALLOCATED),
+                annotation_path(allocated),
                 "Koordinator has already allocated the devices of the pod",
             )
         )
@@ -136,7 +136,7 @@ def _uses_koordinator(pod: PodView) -> bool:
     names = {name for container in pod.containers for name in container.resources}
     if not _OWN_NAMES.isdisjoint(names):
         return True
-    marks = (*hints.KEYS, _ALLOCATED)
+    marks = (*hints.KEYS, *ALLOCATED)
     marked = pod.scheduler == _SCHEDULER or any(key in pod.annotations for key in marks)
     return marked and bool(names & set(_VENDORS))
 
