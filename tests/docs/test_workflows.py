@@ -89,6 +89,7 @@ def test_the_workflows_run_all_checks_lint_random_orders_the_slow_suites_and_a_s
     assert "make test-random" in scripts["random-order"]
     assert "-m e2e.kind " in scripts["kind"]
     assert "-m e2e.browser" in scripts["browser"]
+    assert ".ci/rules" in scripts["rules"]
     assert "-m e2e soak " in scripts["soak"]
 
 
