@@ -1,0 +1,120 @@
+"""The strategies on small clusters, by a case table, and what holds for all of them."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from drawbridge.choice.amounts import NodeRoom, Shape, Task, give_back, idle, options, take
+from drawbridge.choice.catalog import OTHER_NAMES, strategies
+from drawbridge.choice.cluster import NodeChooser
+from drawbridge.choice.strategy import ChoiceStrategy
+from drawbridge.choice.typical import typical_tasks
+from tests.tables import load_cases
+from tests.thorough import drawn
+
+_CASES = load_cases(Path(__file__).parent / "cases" / "strategies.yaml")
+_NAMES = sorted(strategies({Shape("a", 1, 1, 1): 1}, typical_tasks([])))
+_SEEDS = range(drawn(3, 500))
+
+
+def _read(case: dict[str, Any]) -> tuple[dict[str, NodeRoom], Mapping[str, ChoiceStrategy]]:
+    nodes = {}
+    for name, (cpu, memory, free) in case["nodes"].items():
+        nodes[name] = NodeRoom(Shape("", 32000, 128, len(free)), cpu, memory, tuple(free))
+    typical = typical_tasks((Task(*task), weight) for task, weight in case.get("typical", ()))
+    return nodes, strategies(Counter(each.shape for each in nodes.values()), typical)
+
+
+@pytest.mark.parametrize("case", [pytest.param(each, id=each["name"]) for each in _CASES])
+def test_a_task_gets_the_node_and_the_devices_of_the_table(case: dict[str, Any]) -> None:
+    nodes, known = _read(case)
+    strategy, task = known[case["strategy"]], Task(*case["task"])
+    if "alike" in case:
+        choices = [strategy.judge(nodes[name], task) for name in case["alike"]]
+        assert len({each and each.score for each in choices}) == 1
+        return
+    chosen = NodeChooser(list(nodes.values()), strategy).choose(task, "")
+    found = {} if chosen is None else {[*nodes][chosen.node]: list(chosen.choice.taken)}
+    assert found == case["expect"]
+
+
+def test_names_of_other_projects_are_names_of_strategies() -> None:
+    assert set(OTHER_NAMES.values()) <= set(_NAMES)
+
+
+# --- what holds for all strategies ---
+
+
+def _draw(random: Random) -> tuple[list[NodeRoom], list[Task], Mapping[str, ChoiceStrategy]]:
+    """Return a small cluster, tasks and the strategies for it."""
+    shapes = [Shape(label, 16000, 64, number) for label, number in (("a", 4), ("b", 2), ("a", 8))]
+    nodes = [idle(random.choice(shapes)) for _ in range(8)]
+    kinds = [
+        Task(
+            devices,
+            random.choice((1000, 500, 300)) if devices == 1 else 1000 * (devices > 0),
+            random.randrange(0, 6000, 500),
+            random.randrange(0, 24, 4),
+            random.choice((None, None, frozenset({"a"}))),
+        )
+        for devices in (0, 1, 1, 1, 1, 2, 4)
+    ]
+    tasks = random.choices(kinds, k=30)
+    known = strategies(Counter(each.shape for each in nodes), typical_tasks((t, 1) for t in tasks))
+    return nodes, tasks, known
+
+
+@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_the_nodes_chosen_by_changes_are_those_of_a_new_look_at_all(name: str, seed: int) -> None:
+    random = Random(seed)
+    nodes, tasks, known = _draw(random)
+    cluster, same = NodeChooser(nodes, known[name]), _draw(Random(seed))[2][name]
+    running: list[tuple[Task, int, tuple[int, ...]]] = []
+    for number, task in enumerate(tasks):
+        again = NodeChooser(cluster.nodes, same)
+        chosen = cluster.choose(task, f"{number}")
+        assert chosen == again.choose(task, f"{number}")
+        if chosen is not None:
+            assert min(take(cluster.nodes[chosen.node], task, chosen.choice.taken).free) >= 0
+            cluster.place(task, chosen.node, chosen.choice.taken)
+            running.append((task, chosen.node, chosen.choice.taken))
+        if running and random.random() < 0.3:
+            ended, node, taken = running.pop(random.randrange(len(running)))
+            cluster.change(node, give_back(cluster.nodes[node], ended, taken))
+
+
+@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_the_parts_of_a_score_add_up_and_no_other_devices_are_better(name: str, seed: int) -> None:
+    nodes, tasks, known = _draw(Random(seed))
+    strategy, cluster = known[name], NodeChooser(nodes, known[name])
+    for number, task in enumerate(tasks):
+        chosen = cluster.choose(task, f"{number}")
+        if chosen is None:
+            assert not any(strategy.judge(each, task) for each in cluster.nodes)
+            continue
+        node = cluster.nodes[chosen.node]
+        parts = strategy.parts(node, task, chosen.choice.taken)
+        assert sum(each.value for each in parts) == chosen.choice.score
+        if name in ("fgd", "usable"):
+            for taken in options(node, task):
+                assert sum(each.value for each in strategy.parts(node, task, taken)) <= sum(
+                    each.value for each in parts
+                )
+        cluster.place(task, chosen.node, chosen.choice.taken)
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_no_strategy_chooses_a_node_that_is_too_small(name: str) -> None:
+    state = NodeRoom(Shape("a", 4000, 8, 2), 4000, 8, (1000, 1000))
+    known = strategies({state.shape: 1}, typical_tasks([]))
+    assert known[name].judge(state, Task(1, 1000, 4001, 8)) is None
+    assert known[name].judge(state, Task(1, 1000, 4000, 9)) is None
+    assert known[name].judge(state, Task(3, 1000, 4000, 8)) is None
+    assert known[name].judge(state, Task(1, 1000, 4000, 8, frozenset({"b"}))) is None
+    assert known[name].judge(state, Task(2, 1000, 4000, 8)) is not None
