@@ -133,7 +133,7 @@ def general(largest: Shape) -> Mapping[str, ByUse]:
             "gpu-packing",
             (
                 ("occupied first", 2 * WHOLE, occupied_first),
-                ("devices in use", 1, devices_in_use),
+                ("device in use", 1, use_of_taken),
             ),
             _FULLEST,
         ),

@@ -20,7 +20,7 @@ class Chosen(NamedTuple):
     """The node of a task, by number, and its devices."""
 
     node: int
-    choice: JudgedNode
+    judged: JudgedNode
 
 
 class _Judged:
@@ -28,7 +28,7 @@ class _Judged:
 
     def __init__(self) -> None:
         self.seen = 0  # of the log of changes
-        self.choices: dict[NodeRoom, JudgedNode] = {}
+        self.answers: dict[NodeRoom, JudgedNode] = {}
         self.scores: dict[NodeRoom, int] = {}
 
 
@@ -58,7 +58,7 @@ class NodeChooser:
             node = nodes[draw(key, len(nodes))]
         else:
             node = min(self._holders[state][0] for state in states)
-        return Chosen(node, judged.choices[self.nodes[node]])
+        return Chosen(node, judged.answers[self.nodes[node]])
 
     def place(self, task: Task, node: int, taken: Taken) -> None:
         """Put a task on a node."""
@@ -96,12 +96,12 @@ class NodeChooser:
             new = self._log[judged.seen :]
         judged.seen = len(self._log)
         for gone in [state for state in judged.scores if state not in self._holders]:
-            del judged.scores[gone], judged.choices[gone]
+            del judged.scores[gone], judged.answers[gone]
         for state in new:
             if state in self._holders and state not in judged.scores:
                 choice = self._strategy.judge(state, task)
                 if choice is not None:
-                    judged.scores[state], judged.choices[state] = choice.score, choice
+                    judged.scores[state], judged.answers[state] = choice.score, choice
         return judged
 
 

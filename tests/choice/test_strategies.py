@@ -38,7 +38,7 @@ def test_a_task_gets_the_node_and_the_devices_of_the_table(case: dict[str, Any])
         assert len({each and each.score for each in choices}) == 1
         return
     chosen = NodeChooser(list(nodes.values()), strategy).choose(task, "")
-    found = {} if chosen is None else {[*nodes][chosen.node]: list(chosen.choice.taken)}
+    found = {} if chosen is None else {[*nodes][chosen.node]: list(chosen.judged.taken)}
     assert found == case["expect"]
 
 
@@ -80,9 +80,9 @@ def test_the_nodes_chosen_by_changes_are_those_of_a_new_look_at_all(name: str, s
         chosen = cluster.choose(task, f"{number}")
         assert chosen == again.choose(task, f"{number}")
         if chosen is not None:
-            assert min(take(cluster.nodes[chosen.node], task, chosen.choice.taken).free) >= 0
-            cluster.place(task, chosen.node, chosen.choice.taken)
-            running.append((task, chosen.node, chosen.choice.taken))
+            assert min(take(cluster.nodes[chosen.node], task, chosen.judged.taken).free) >= 0
+            cluster.place(task, chosen.node, chosen.judged.taken)
+            running.append((task, chosen.node, chosen.judged.taken))
         if running and random.random() < 0.3:
             ended, node, taken = running.pop(random.randrange(len(running)))
             cluster.change(node, give_back(cluster.nodes[node], ended, taken))
@@ -99,14 +99,14 @@ def test_the_parts_of_a_score_add_up_and_no_other_devices_are_better(name: str, 
             assert not any(strategy.judge(each, task) for each in cluster.nodes)
             continue
         node = cluster.nodes[chosen.node]
-        parts = strategy.parts(node, task, chosen.choice.taken)
-        assert sum(each.value for each in parts) == chosen.choice.score
+        parts = strategy.parts(node, task, chosen.judged.taken)
+        assert sum(each.value for each in parts) == chosen.judged.score
         if name in ("fgd", "usable"):
             for taken in options(node, task):
                 assert sum(each.value for each in strategy.parts(node, task, taken)) <= sum(
                     each.value for each in parts
                 )
-        cluster.place(task, chosen.node, chosen.choice.taken)
+        cluster.place(task, chosen.node, chosen.judged.taken)
 
 
 @pytest.mark.parametrize("name", _NAMES)

@@ -1,0 +1,58 @@
+"""Nodes and tasks of a trace, as counts in a file, and the order in which tasks arrive."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from drawbridge.choice.amounts import WHOLE, NodeRoom, Shape, Task, idle
+
+
+class Trace(NamedTuple):
+    """How many nodes of each shape and how many tasks of each kind there are."""
+
+    shapes: Mapping[Shape, int]
+    tasks: Mapping[Task, int]
+
+    @property
+    def nodes(self) -> list[NodeRoom]:
+        """The nodes, all idle."""
+        return [idle(shape) for shape, count in self.shapes.items() for _ in range(count)]
+
+    @property
+    def capacity(self) -> int:
+        """The thousandths of all devices."""
+        return sum(WHOLE * shape.devices * count for shape, count in self.shapes.items())
+
+    def part(self, divisor: int) -> "Trace":
+        """Return a cluster with a part of the nodes of each shape, and the same tasks."""
+        return self._replace(shapes={e: -(-count // divisor) for e, count in self.shapes.items()})
+
+    def arrivals(self, seed: int, per_mille: int) -> Iterator[Task]:
+        """Yield each task once in random order, then drawn ones, up to a demand of the capacity."""
+        order = random.Random(seed)  # not a secret
+        tasks = [task for task, count in self.tasks.items() for _ in range(count)]
+        order.shuffle(tasks)
+        asked = number = 0
+        while asked * 1000 < self.capacity * per_mille:
+            task = tasks[number] if number < len(tasks) else order.choice(tasks)
+            number += 1
+            asked += task.amount
+            yield task
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a trace: `nodes` and `pods` with counts; a pod can name the `models` of its nodes."""
+    content: dict[str, Sequence[Mapping[str, Any]]] = json.loads(path.read_text(encoding="utf-8"))
+    shapes: Counter[Shape] = Counter()
+    for each in content["nodes"]:
+        shape = Shape(each["model"], each["cpu_milli"], each["memory_mib"], each["gpus"])
+        shapes[shape] += each["count"]
+    tasks: Counter[Task] = Counter()
+    for each in content["pods"]:
+        models = frozenset(each["models"]) if each.get("models") else None
+        amounts = (each["gpus"], each["gpu_milli"], each["cpu_milli"], each["memory_mib"])
+        tasks[Task(*amounts, models)] += each["count"]
+    return Trace(dict(shapes), dict(tasks))
