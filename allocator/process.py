@@ -25,7 +25,7 @@ from allocator.writes.api_server import ApiServerWrites
 from allocator.writes.binding import BindingTimes, PodBinder
 from allocator.writes.prepare_failures import PrepareFailures
 from allocator.writes.recovery import Recovery
-from allocator.writes.reports import ClaimReporter
+from allocator.writes.reports import ClaimReporter, HoldReporter
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.client import ResourceClient, decode_object
@@ -100,6 +100,7 @@ class _Parts:
             leadership=self.term,
             binder=self.binder,
             publish=self.streams.publish,
+            report=HoldReporter(self.recorder, lambda: settings.current).report,
             changed=self.changed,
         )
         settings.subscribe(lambda _: self.state.update())

@@ -22,7 +22,7 @@ from allocator.decisions.shortlist import FittingNode, NodeSearch, never, usable
 from allocator.decisions.victims import DeviceVictims
 from allocator.scheduler.protocol import Eviction, GroupReference, PreemptReply, PreemptRequest
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHold, GroupHolds
+from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHold, GroupHolds, HoldEnd
 from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.releases import waits_for
 from allocator.state.reserved_pods import ReservedPods
@@ -245,9 +245,11 @@ class GroupDecisions:
         hold = self.holds.find(question.group.key)
         if hold is None:
             return now
-        failed = question.asking in hold.asked or now - hold.since >= MAX_HOLD_SECONDS
-        self.holds.end(hold.key, now, failed=failed)
-        return now if failed else hold.since
+        end = HoldEnd.UNUSED if question.asking in hold.asked else None
+        if now - hold.since >= MAX_HOLD_SECONDS:
+            end = HoldEnd.DEADLINE
+        self.holds.end(hold.key, now, end)
+        return now if end else hold.since
 
     def _is_free(self, uid: str) -> bool:
         """Whether nothing is reserved for a pod, apart from a promise."""

@@ -37,7 +37,7 @@ from allocator.scheduler.replies import (
     summarize,
 )
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.group_holds import GroupHold
+from allocator.state.group_holds import EndedHold, GroupHold
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
@@ -346,6 +346,13 @@ class PodDecisions:
         self._preemption.expire(now)
         self.groups.holds.expire(now)
         return self.reservations.expire(now)
+
+    def take_ended_holds(self) -> tuple[tuple[SchedulingPod, EndedHold], ...]:
+        """Return the holds that ended in vain since the last call, each with a member."""
+        found = (
+            (self._requests.get(each.pod_uid), each) for each in self.groups.holds.take_ended()
+        )
+        return tuple((request.pod, each) for request, each in found if request is not None)
 
     def take_pods_to_retry(self) -> tuple[str, ...]:
         """Return the pods that lost kept devices since the last call, and can preempt again."""

@@ -29,6 +29,7 @@ from allocator.scheduler.protocol import (
     UnreserveRequest,
 )
 from allocator.scheduler.server import AllocatorCalls
+from allocator.state.group_holds import EndedHold
 from drawbridge.ledger.pods import Pod
 from drawbridge.process import metrics
 from drawbridge.process.build_info import read_build_info
@@ -107,7 +108,7 @@ class Binder(Protocol):
 class SchedulerCalls:
     """The calls of the scheduler, by the current decisions.
 
-    `publish` tells the plugin which pods to wake.
+    `publish` tells the plugin which pods to wake, `report` a person which holds ended.
     `changed` is set after every change of the state.
     """
 
@@ -118,6 +119,7 @@ class SchedulerCalls:
         leadership: Leadership,
         binder: Binder,
         publish: Callable[[tuple[str, ...]], None],
+        report: Callable[[SchedulingPod, EndedHold], None],
         changed: asyncio.Event,
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -125,7 +127,7 @@ class SchedulerCalls:
         self._state = state
         self._leadership = leadership
         self._binder = binder
-        self._publish = publish
+        self._publish, self._report = publish, report
         self._changed = changed
         self._releases: set[asyncio.Future[PostFilterReply]] = set()
         self._evaluation: asyncio.Task[None] | None = None
@@ -289,6 +291,8 @@ class SchedulerCalls:
                     self._evaluation = asyncio.create_task(self._evaluate(waiting, turn))
                 unfinished = turn.unfinished
                 turns += 1
+                for pod, ended in self._state.decisions.take_ended_holds():
+                    self._report(pod, ended)
                 # Calls of the scheduler are answered between two turns.
                 await self._pause(0 if turns < _TURNS_IN_A_ROW else _TURN_SECONDS)
             count = len(self._state.waiting) if self._leadership.leading else 0

@@ -4,9 +4,11 @@ A hold is made and ends as a whole: when a member gives its devices back, when a
 to a pod with a higher priority, or at its deadline, which the scheduler's progress moves, within a
 limit. A group whose hold ended in vain gets the next one after a pause that grows, and so do the
 groups of a namespace if several of them do: groups that never complete, and that a tenant can make
-without an end, cannot hold devices all the time.
+without an end, cannot hold devices all the time. What ended in vain is kept until it is reported.
 """
 
+import enum
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -40,6 +42,25 @@ class GroupHold(msgspec.Struct, frozen=True):
     asked: frozenset[str] = frozenset()
 
 
+class HoldEnd(enum.StrEnum):
+    """Why a hold ended in vain."""
+
+    DEADLINE = "the scheduler did not reserve all members in time"
+    GIVEN_BACK = "the scheduler gave the devices of a member back"
+    UNUSED = "the scheduler did not place a member where its devices are"
+    LOST = "a member lost its devices"
+    LEADER_CHANGED = "another process leads"
+
+
+class EndedHold(msgspec.Struct, frozen=True):
+    """A hold that ended in vain, by one of the members that were `left` to be reserved."""
+
+    pod_uid: str
+    end: HoldEnd
+    left: int
+    members: int
+
+
 class _Failures(msgspec.Struct, frozen=True):
     count: int = 0
     until: float = 0.0
@@ -64,12 +85,13 @@ class GroupHolds:
         self._holds: dict[str, GroupHold] = {}
         self._failures: BoundedCache[str, _Failures] = BoundedCache(MAX_GROUPS)
         self._namespaces: BoundedCache[str, _Failures] = BoundedCache(MAX_GROUPS)
+        self._ended: deque[EndedHold] = deque(maxlen=MAX_GROUPS)
 
     def find(self, key: str) -> GroupHold | None:
         """Return the hold of a group, unless a member has lost its part."""
         hold = self._holds.get(key)
         if hold is not None and any(self._reserved.find(uid) is None for uid in hold.left):
-            self.end(hold.key, hold.until)
+            self.end(hold.key, hold.until, HoldEnd.LOST)
             return None
         return hold
 
@@ -112,21 +134,33 @@ class GroupHolds:
         """End the hold as a whole, because a member does not need its part."""
         hold = self._holds.get(key)
         if hold is not None and uid in hold.members:
-            self.end(key, now)
+            self.end(key, now, HoldEnd.GIVEN_BACK)
 
-    def end(self, key: str, now: float, *, failed: bool = True) -> None:
-        """Give back what is left of a hold."""
+    def end(self, key: str, now: float, end: HoldEnd | None = None) -> None:
+        """Give back what is left of a hold; it ended in vain, or another one replaces it (None)."""
         hold = self._holds.pop(key, None)
         if hold is None:
             return
         for uid in hold.left:
             if self._reserved.is_promised(uid):
                 self._reserved.release(uid)
-        if failed:
+        if end is not None:
+            self._note_end(hold, end)
             namespace = _namespace_of(key)
             self._failures.put(key, (self._failures.get(key) or _NONE).next(now))
             failures = self._namespaces.get(namespace) or _NONE
             self._namespaces.put(namespace, failures.next(now, FREE_FAILURES))
+
+    def _note_end(self, hold: GroupHold, end: HoldEnd) -> None:
+        """Keep that a hold ended, for `take_ended`."""
+        members = len(hold.members)
+        self._ended.append(EndedHold(min(hold.left), end, len(hold.left), members))
+
+    def take_ended(self) -> tuple[EndedHold, ...]:
+        """Return the holds that ended in vain since the last call."""
+        ended = tuple(self._ended)
+        self._ended.clear()
+        return ended
 
     def succeed(self, key: str) -> None:
         """Forget that holds ended in vain, because a member is bound."""
@@ -137,12 +171,14 @@ class GroupHolds:
         """End the holds whose time is over, or that lost a part."""
         for hold in tuple(self._holds.values()):
             if hold.until <= now:
-                self.end(hold.key, now)
+                self.end(hold.key, now, HoldEnd.DEADLINE)
             else:
                 self.find(hold.key)
 
     def clear(self) -> None:
-        """Forget all groups, because another process decides now."""
+        """Forget all groups, because another process decided meanwhile."""
+        for hold in self._holds.values():
+            self._note_end(hold, HoldEnd.LEADER_CHANGED)
         self._holds.clear()
         self._failures.clear()
         self._namespaces.clear()

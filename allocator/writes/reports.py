@@ -1,4 +1,7 @@
-"""Reports what is wrong with the allocation of a claim: a log line, and an event on the claim."""
+"""Reports to persons what the calls of the scheduler do not show, by a log line and an event.
+
+That is what is wrong with the allocation of a claim, and the end of what was held for a gang.
+"""
 
 import logging
 from collections.abc import Callable
@@ -6,6 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+from allocator.scheduler.protocol import SchedulingPod
+from allocator.state.group_holds import EndedHold
+from drawbridge.agreement.allocator_codes import GANG_HOLD_ENDED
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cluster.event_series import InvolvedObject
 from drawbridge.cluster.events import EventRecorder
@@ -48,3 +54,25 @@ class ClaimReporter:
             content: Any = msgspec.to_builtins(treated)
             log_event(_LOG, logging.ERROR, treated.message, finding=content)
             self._recorder.record(treated, involved, "Allocate")
+
+
+class HoldReporter:
+    """Reports the end of what was held for a gang, on one of its members."""
+
+    def __init__(self, recorder: EventRecorder, configuration: Callable[[], Configuration]) -> None:
+        self._recorder = recorder
+        self._configuration = configuration
+
+    def report(self, pod: SchedulingPod, ended: EndedHold) -> None:
+        """Report that a hold ended in vain."""
+        metrics.ALLOCATOR_HOLDS_ENDED.add(ended.end.name)
+        finding = GANG_HOLD_ENDED.at(
+            "metadata",
+            f"devices are no longer held for {ended.left} of {ended.members} members of the gang: "
+            f"{ended.end}",
+        )
+        involved = InvolvedObject("v1", "Pod", pod.name, pod.namespace, pod.uid)
+        for treated in apply_policies((finding,), self._configuration().findings):
+            content: Any = msgspec.to_builtins(treated)
+            log_event(_LOG, logging.INFO, treated.message, finding=content)
+            self._recorder.record(treated, involved, "Hold")

@@ -70,6 +70,20 @@ GANG_PAUSES = CODES.define(
     "tried again in 8 s",
     remedy="Check what else the pods need, for example CPU and memory on the nodes with devices.",
 )
+GANG_HOLD_ENDED = CODES.define(
+    "GangHoldEnded",
+    Severity.WARNING,
+    text=(
+        "Devices were held for all members of a gang, and the hold ended as a whole before all of "
+        "them were reserved. The event is on one of the members."
+    ),
+    example="devices are no longer held for 1 of 4 members of the gang: the scheduler did not "
+    "reserve all members in time",
+    remedy=(
+        "The gang is tried again. Check what else its pods need, for example CPU and memory on the "
+        "nodes with devices."
+    ),
+)
 GANG_INTERRUPTED = CODES.define(
     "GangInterrupted",
     Severity.ERROR,

@@ -256,6 +256,12 @@ ALLOCATOR_VIOLATIONS: Final = Counter(
     "Victims of preemption for devices whose eviction violates a PodDisruptionBudget.",
     registry=REGISTRY,
 )
+ALLOCATOR_HOLDS_ENDED: Final = UnlockedCounter(
+    "drawbridge_allocator_group_holds_ended",
+    "Holds of devices for gangs that ended before all members were reserved, by cause.",
+    ["cause"],
+    REGISTRY,
+)
 ALLOCATOR_DOUBLES: Final = Counter(
     "drawbridge_allocator_double_allocations",
     "Devices that were found allocated to several claims although only one can have them.",

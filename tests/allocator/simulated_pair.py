@@ -124,6 +124,7 @@ class SimulatedPair:
             leadership=self.keeper,
             binder=self.binder,
             publish=self._activate,
+            report=lambda _pod, _ended: None,
             changed=asyncio.Event(),
             now=time,
         )

@@ -23,6 +23,7 @@ from allocator.scheduler.protocol import (
     StatusRequest,
     UnreserveRequest,
 )
+from allocator.state.group_holds import STEP_SECONDS, EndedHold, HoldEnd
 from allocator.state.reserved_pods import RESERVATION_SECONDS
 from drawbridge.cel.environment import Program
 from drawbridge.cel.meter import MOST_WORK
@@ -46,12 +47,14 @@ class FakeProcess:
         self.waiting = WaitingPods(cluster.decisions)
         self.changed = asyncio.Event()
         self.published: list[str] = []
+        self.reported: list[tuple[str, EndedHold]] = []
         self.may_release = asyncio.Event()
         self.calls = SchedulerCalls(
             state=self,
             leadership=self,
             binder=self,
             publish=self.published.extend,
+            report=lambda pod, ended: self.reported.append((pod.uid, ended)),
             changed=self.changed,
             now=now or (lambda: cluster.now),
             pause=self.pause,
@@ -280,3 +283,12 @@ def preemptions(outcome: str) -> float:
     """How many requests for victims had an outcome."""
     name, labels = "drawbridge_allocator_preemptions_total", {"outcome": outcome}
     return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+async def test_the_end_of_a_hold_is_reported_on_a_member() -> None:
+    process = FakeProcess(Cluster(n1=2))
+    process.cluster.ask_group("default/g", "m0", "m1", min_count=2)
+    process.cluster.reserve("m0", "n1")
+    process.cluster.now = STEP_SECONDS
+    await process.run_until(lambda: process.reported)
+    assert process.reported == [("m1", EndedHold("m1", HoldEnd.DEADLINE, 1, 2))]

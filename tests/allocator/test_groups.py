@@ -13,7 +13,12 @@ from allocator.scheduler.protocol import (
     PreFilterGroupRequest,
     ProtocolError,
 )
-from allocator.state.group_holds import MAX_HOLD_SECONDS, MAX_PAUSE_SECONDS, STEP_SECONDS
+from allocator.state.group_holds import (
+    MAX_HOLD_SECONDS,
+    MAX_PAUSE_SECONDS,
+    STEP_SECONDS,
+    HoldEnd,
+)
 from drawbridge.agreement import allocator_codes
 from drawbridge.pod_groups import COSCHEDULING_LABEL
 from tests.allocator.clusters import Cluster, allocation_on, claim, codes, gpu_slice, pod
@@ -214,6 +219,43 @@ def test_a_new_member_is_added_to_what_is_held() -> None:
     assert len(cluster.held()) == 4
 
 
+@pytest.mark.parametrize("end", [each for each in HoldEnd if each is not HoldEnd.LEADER_CHANGED])
+def test_a_hold_that_ends_says_why(end: HoldEnd) -> None:
+    cluster = Cluster(n1=4)
+    cluster.ask_group("default/g", *FOUR, min_count=4)
+    match end:
+        case HoldEnd.DEADLINE:
+            cluster.decisions.expire(STEP_SECONDS)
+        case HoldEnd.GIVEN_BACK:
+            cluster.reserve("m0", "n1")
+            cluster.decisions.unreserve("m0", cluster.now)
+        case HoldEnd.UNUSED:
+            cluster.ask_group("default/g", *FOUR, min_count=4)
+        case HoldEnd.LOST:
+            assert cluster.nodes("high", claim("d"), priority=1000) == ["n1"]
+            cluster.decisions.expire(cluster.now)
+    ((pod, ended),) = cluster.decisions.take_ended_holds()
+    assert (pod.uid in FOUR, ended.end, ended.members) == (True, end, 4)
+    assert cluster.decisions.take_ended_holds() == ()
+
+
+def test_a_hold_that_is_used_or_replaced_did_not_end_in_vain() -> None:
+    cluster = Cluster(n1=4)
+    cluster.ask_group("default/g", "m0", "m1", "m2")
+    assert cluster.ask_group("default/g", "m3", "m0", "m1", "m2").fit
+    for uid in FOUR:
+        assert not cluster.reserve(uid, "n1")
+    assert cluster.decisions.take_ended_holds() == ()
+
+
+def test_a_change_of_the_leader_ends_a_hold() -> None:
+    cluster = Cluster(n1=4)
+    cluster.ask_group("default/g", *FOUR, min_count=4)
+    cluster.decisions.begin_term()
+    ((_, ended),) = cluster.decisions.take_ended_holds()
+    assert (ended.end, ended.left) == (HoldEnd.LEADER_CHANGED, 4)
+
+
 # --- waking ---
 
 
@@ -329,7 +371,7 @@ def test_a_search_that_is_cut_each_time_ends_nevertheless() -> None:
     uids = [f"m{number}" for number in range(FEW_NODES + 1)]
     cluster = Cluster(**{f"n{number}": 1 for number in range(FEW_NODES + 1)})
     cluster.ask_group("default/g", *uids[:1], min_count=1)
-    cluster.decisions.groups.holds.end("default/g", 0.0, failed=False)
+    cluster.decisions.groups.holds.end("default/g", 0.0)
     group = GroupReference(key="default/g", min_count=len(uids))
     members = tuple(
         GroupMember(pod=cluster.pod(uid), claims=(Raw(msgspec.json.encode(claim(f"c-{uid}"))),))
