@@ -299,7 +299,8 @@ class GroupDecisions:
             self._preemption.preemptors.forget(uid)
         answer = self._promise(found, kinds, of_kind, now)
         if answer.placed:
-            self.holds.begin(group.key, answer.placed, now, since)
+            woken = not question.asking
+            self.holds.begin(group.key, answer.placed, now, since, woken=woken)
         return answer
 
     def _views(self, question: GroupQuestion, now: float) -> Iterator[View]:

@@ -111,6 +111,7 @@ class PodDecisions:
             return refuse_pod((pod_request,))
         uid = request.pod.uid
         self.groups.note_member(uid, request.group)
+        self.groups.holds.note_turn(self.groups.key_of(uid), now)
         if (others := self.groups.wait_for_others(self.groups.key_of(uid), now)) is not None:
             return refuse_group(others)
         if request.group is None or self.reservations.is_writing(uid):

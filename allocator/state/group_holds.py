@@ -2,14 +2,17 @@
 
 A hold is made and ends as a whole: when a member gives its devices back, when a member loses them
 to a pod with a higher priority, or at its deadline, which the scheduler's progress moves, within a
-limit. A group whose hold ended in vain gets the next one after a pause that grows, and so do the
-groups of a namespace if several of them do: groups that never complete, and that a tenant can make
-without an end, cannot hold devices all the time. What ended in vain is kept until it is reported.
+limit. A scheduler that is slow to come to groups that were woken has more time.
+
+A group whose hold ended in vain gets the next one after a pause that grows, and so do the groups of
+a namespace if several of them do: groups that never complete, and that a tenant can make without an
+end, cannot hold devices all the time. What ended in vain is kept until it is reported.
 """
 
 import enum
 from collections import deque
 from collections.abc import Iterable
+from statistics import median
 from typing import Final
 
 import msgspec
@@ -17,8 +20,12 @@ import msgspec
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.bounded_cache import BoundedCache
 
-# How long the scheduler may take from one member to the next, and for all of them.
+# How long the scheduler may take from one member to the next, and for all of them. The first is
+# longer, by this factor, if it recently took long to come to groups that were woken: one of many
+# that wait must not pause because the scheduler is busy.
 STEP_SECONDS: Final = 10.0
+STEPS_PER_DELAY: Final = 3.0
+RECENT_DELAYS: Final = 16
 MAX_HOLD_SECONDS: Final = 60.0
 FIRST_PAUSE_SECONDS: Final = 1.0
 MAX_PAUSE_SECONDS: Final = 60.0
@@ -86,6 +93,9 @@ class GroupHolds:
         self._failures: BoundedCache[str, _Failures] = BoundedCache(MAX_GROUPS)
         self._namespaces: BoundedCache[str, _Failures] = BoundedCache(MAX_GROUPS)
         self._ended: deque[EndedHold] = deque(maxlen=MAX_GROUPS)
+        # When groups were woken that the scheduler has not come to, and how long others waited.
+        self._woken: BoundedCache[str, float] = BoundedCache(MAX_GROUPS)
+        self._delays: deque[float] = deque(maxlen=RECENT_DELAYS)
 
     def find(self, key: str) -> GroupHold | None:
         """Return the hold of a group, unless a member has lost its part."""
@@ -100,10 +110,24 @@ class GroupHolds:
         namespace = self._namespaces.get(_namespace_of(key)) or _NONE
         return max((self._failures.get(key) or _NONE).until, namespace.until)
 
-    def begin(self, key: str, members: Iterable[str], now: float, since: float) -> None:
-        """Hold what is promised to members; `since` is when holds without a pause began."""
+    def begin(
+        self, key: str, members: Iterable[str], now: float, since: float, *, woken: bool = False
+    ) -> None:
+        """Hold what is promised to members; `since` is when holds without a pause began.
+
+        A group that is `woken` waits for the scheduler.
+        """
         uids = frozenset(members)
-        self._put(GroupHold(key, uids, uids, since, _deadline(since, now)))
+        if woken:
+            self._woken.put(key, now)
+        self._put(GroupHold(key, uids, uids, since, self._deadline(since, now)))
+
+    def note_turn(self, key: str, now: float) -> None:
+        """Remember how long the scheduler took to come to a group that was woken."""
+        woken = self._woken.get(key)
+        if woken is not None:
+            self._woken.pop(key)
+            self._delays.append(now - woken)
 
     def note_asked(self, hold: GroupHold, uid: str) -> None:
         """Remember that the scheduler has the answer for a member."""
@@ -116,7 +140,7 @@ class GroupHolds:
             return
         left = hold.left - {uid}
         if left:
-            until = _deadline(hold.since, now)
+            until = self._deadline(hold.since, now)
             asked = hold.asked - {uid}
             self._put(msgspec.structs.replace(hold, left=left, until=until, asked=asked))
         else:
@@ -182,15 +206,18 @@ class GroupHolds:
         self._holds.clear()
         self._failures.clear()
         self._namespaces.clear()
+        self._woken.clear()
+        self._delays.clear()
 
     def _put(self, hold: GroupHold) -> None:
         self._holds[hold.key] = hold
         for uid in hold.left:
             self._reserved.prolong(uid, hold.until)
 
-
-def _deadline(since: float, now: float) -> float:
-    return min(now + STEP_SECONDS, since + MAX_HOLD_SECONDS)
+    def _deadline(self, since: float, now: float) -> float:
+        delay = median(self._delays) if self._delays else 0.0
+        step = max(STEP_SECONDS, STEPS_PER_DELAY * delay)
+        return min(now + step, since + MAX_HOLD_SECONDS)
 
 
 def _namespace_of(key: str) -> str:

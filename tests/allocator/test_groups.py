@@ -16,7 +16,9 @@ from allocator.scheduler.protocol import (
 from allocator.state.group_holds import (
     MAX_HOLD_SECONDS,
     MAX_PAUSE_SECONDS,
+    RECENT_DELAYS,
     STEP_SECONDS,
+    STEPS_PER_DELAY,
     HoldEnd,
 )
 from drawbridge.agreement import allocator_codes
@@ -217,6 +219,39 @@ def test_a_new_member_is_added_to_what_is_held() -> None:
     cluster.reserve("m0", "n1")
     assert cluster.ask_group("default/g", "m3", "m1", "m2", scheduled=1).fit
     assert len(cluster.held()) == 4
+
+
+def test_a_busy_scheduler_has_more_time_for_groups_that_were_woken() -> None:
+    cluster = Cluster(n1=4)
+    decisions = cluster.decisions
+
+    def wake() -> float:
+        """Wake the group and return how long its hold lasts if nobody asks about it."""
+        cluster.now = max(cluster.now, decisions.groups.holds.paused_until("default/g"))
+        assert decisions.groups.answer_again("default/g", cluster.now) is not None
+        hold = decisions.groups.holds.find("default/g")
+        assert hold is not None
+        return hold.until - cluster.now
+
+    cluster.ask_group("default/g", *FOUR, min_count=4)
+    decisions.groups.holds.end("default/g", cluster.now)
+    assert wake() == STEP_SECONDS
+    # The scheduler comes to it after the end of the hold.
+    cluster.now += STEP_SECONDS + 5
+    decisions.expire(cluster.now)
+    group = GroupReference(key="default/g", min_count=4)
+    for member in FOUR:
+        decisions.prefilter(
+            replace(cluster.request(member, claim(f"c-{member}")), group=group), cluster.now
+        )
+    assert wake() == STEPS_PER_DELAY * (STEP_SECONDS + 5)
+    decisions.groups.holds.end("default/g", cluster.now)
+    for _ in range(RECENT_DELAYS):
+        assert wake() >= STEP_SECONDS
+        cluster.now += 1
+        decisions.prefilter(replace(cluster.request("m0", claim("c-m0")), group=group), cluster.now)
+        decisions.groups.holds.end("default/g", cluster.now)
+    assert wake() == STEP_SECONDS
 
 
 @pytest.mark.parametrize("end", [each for each in HoldEnd if each is not HoldEnd.LEADER_CHANGED])
