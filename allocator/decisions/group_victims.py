@@ -72,15 +72,15 @@ class GroupVictimSearch:
         self._wanted = tuple(kind.count for kind in kinds)
         self._ids, self._out_of_time = ids, out_of_time
 
-    def choose(self, nodes: Iterable[PreemptionNode]) -> GroupVictims | None:
-        """Return the victims; None if too few members fit without any of the pods."""
+    def choose(self, nodes: Iterable[PreemptionNode]) -> GroupVictims | int:
+        """Return the victims, or how many members fit without any of the pods if they are too few."""
         pods = {each.node: self._search.candidates(each) for each in nodes}
         every = {pod.uid for of_node in pods.values() for pod in of_node}
         usable = dict.fromkeys(name for kind in self._kinds for name in kind.nodes)
         fitting = self._fitting(usable, ())
         emptied = self._fitting([name for name in usable if pods.get(name)], every)
-        if not self._is_enough(fitting | emptied):
-            return None
+        if (most := self._count(fitting | emptied)) < self._needed:
+            return most
         removed: dict[str, list[PotentialVictim]] = {}
         for name in sorted(emptied, key=lambda each: _importance(pods[each])):
             if self._is_enough(fitting):
@@ -130,8 +130,11 @@ class GroupVictimSearch:
         return ask_in(self._state, view, self._ids, self._out_of_time)
 
     def _is_enough(self, fitting: Mapping[str, list[Counts]]) -> bool:
+        return self._count(fitting) >= self._needed
+
+    def _count(self, fitting: Mapping[str, list[Counts]]) -> int:
         counts, _ = add_up(fitting, self._wanted)
-        return sum(counts) >= self._needed
+        return sum(counts)
 
 
 def _importance(pods: Sequence[PotentialVictim]) -> tuple[int, int, int]:

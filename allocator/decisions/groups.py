@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
+from allocator.decisions.group_searches import GroupSearches
 from allocator.decisions.group_victims import GroupVictims, GroupVictimSearch, ask_in
 from allocator.decisions.node_searches import request_key
 from allocator.decisions.pod_requests import PodRequest
@@ -34,7 +36,7 @@ from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.ranking import rank_solution
 from drawbridge.pod_groups import COSCHEDULING_LABEL, GroupForm, PodGroup
 from drawbridge.solver.answers import Solution
-from drawbridge.solver.gangs import GangPlacement, MemberKind, place_gang
+from drawbridge.solver.gangs import GangPlacement, MemberKind
 from drawbridge.solver.memo import OutOfTimeError
 from drawbridge.solver.reasons import Reason
 from drawbridge.solver.world import View
@@ -45,11 +47,6 @@ MAX_GROUPED_PODS: Final = 65536
 REFUSAL_SECONDS: Final = 1.0
 # How long others wait at the start of a term until interrupted groups are asked about.
 FIRST_SECONDS: Final = 3.0
-# With fewer nodes, a search is not interrupted.
-FEW_NODES: Final = 64
-# A search begins again after it was cut, with what the solver has answered by then. After so many,
-# it has little left to do and is not cut again.
-MAX_CUT_SEARCHES: Final = 4
 _STAGE: Final = "group"
 _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
 _BUSY: Final = "too many pods preempt already; the pod is tried again"
@@ -119,7 +116,7 @@ class GroupDecisions:
         self._keys: BoundedCache[str, str] = BoundedCache(MAX_GROUPED_PODS)
         self._questions: BoundedCache[str, GroupQuestion] = BoundedCache(MAX_GROUPS)
         self._refusals: BoundedCache[str, _Refusal] = BoundedCache(MAX_GROUPS)
-        self._cut_searches: BoundedCache[str, int] = BoundedCache(MAX_GROUPS)
+        self._searches = GroupSearches(MAX_GROUPS)
         self._interrupted: frozenset[str] = frozenset()
         self._unanswered: set[str] = set()  # the interrupted groups without an answer
         self._first_until: float | None = None
@@ -234,7 +231,7 @@ class GroupDecisions:
         left = tuple(uid for uid in members if not pods.is_bound(uid) and self._is_free(uid))
         if not left:
             return None
-        group = msgspec.structs.replace(question.group, scheduled=question.group.scheduled + bound)
+        group = replace(question.group, scheduled=question.group.scheduled + bound)
         return self.answer(GroupQuestion(group, left), now, out_of_time)
 
     def _end_hold(self, question: GroupQuestion, now: float) -> float:
@@ -278,22 +275,20 @@ class GroupDecisions:
         if (waits := self._waits_for_victims(question)) is not None:
             return GroupAnswer(reason=waits)
         kinds, of_kind, alone = self._kinds(question)
-        cut = self._cut_searches.get(group.key) or 0
-        few = max((len(kind.nodes) for kind in kinds), default=0) <= FEW_NODES
-        if few or cut >= MAX_CUT_SEARCHES:
-            # Pods behind this group would get its devices before the search continues.
-            out_of_time = never
-        found = GangPlacement((), ())
-        for view in self._views(question, now):
-            ask = ask_in(self._state, view, self._ids, out_of_time)
-            found = place_gang(kinds, ask, out_of_time)
-            if found.placed + alone >= needed or not found.complete:
-                break
-        self._cut_searches.put(group.key, 0 if found.complete else cut + 1)
-        fitting = found.placed + alone
-        if fitting < needed:
-            reason, complete = _too_large(group, fitting, needed), found.complete
-            return GroupAnswer(reason=reason, complete=complete, preemptible=complete)
+        asks = [
+            ask_in(self._state, view, self._ids, out_of_time) for view in self._views(question, now)
+        ]
+        epoch = self._state.epoch()
+        found = self._searches.find(
+            group.key, kinds, needed - alone, asks=asks, epoch=epoch, out_of_time=out_of_time
+        )
+        if not found.complete:
+            text = f"the search for {needed} members of the group continues"
+            reason = make_reason(codes.SEARCH_CONTINUES, _STAGE, text)
+            return GroupAnswer(reason=reason, complete=False)
+        if found.placed + alone < needed:
+            reason = _too_large(group, found.placed + alone, needed)
+            return GroupAnswer(reason=reason, preemptible=True)
         for uid in question.members:
             # Nobody else is answered before the devices are reserved.
             self._preemption.preemptors.forget(uid)
@@ -335,12 +330,12 @@ class GroupDecisions:
         for each in members:
             if each.search.unallocated and all(users[uid] == 1 for uid in each.request.claims):
                 alike.setdefault(request_key(each.search), []).append(each)
-        of_kind = list(alike.values())
+        # The question does not depend on the member that the scheduler asks about.
+        of_kind = [alike[key] for key in sorted(alike)]
+        searches = [min(some, key=_uid_of_member).search for some in of_kind]
         kinds = [
-            MemberKind(
-                some[0].search.unallocated, len(some), usable_nodes(some[0].search, self._state)
-            )
-            for some in of_kind
+            MemberKind(each.unallocated, len(some), usable_nodes(each, self._state))
+            for some, each in zip(of_kind, searches, strict=True)
         ]
         return kinds, of_kind, len(members) - sum(map(len, of_kind))
 
@@ -398,10 +393,9 @@ class GroupDecisions:
             victims = chooser.choose(request.nodes or ())
         except OutOfTimeError:
             return PreemptReply(unfinished=True, message=_TOO_SLOW)
-        if victims is None:
-            priority = own[0].pod.priority
-            text = f"without the pods with a priority below {priority}, fewer than {needed} members"
-            return PreemptReply(message=f"{text} of the group fit")
+        if isinstance(victims, int):
+            text = f"without the pods with a priority below {own[0].pod.priority}, {victims} of "
+            return PreemptReply(message=f"{text}{needed} members of the group fit")
         self._keep_devices(victims, kinds, of_kind, now)
         evictions = tuple(
             Eviction(node=node, victims=tuple(pod.uid for pod in pods))
@@ -443,6 +437,10 @@ def _assign(
                 solution = Solution(on_node.node, allocations)
                 rank = rank_solution(member.search.unallocated, solution)
                 yield member, FittingNode(on_node.node, rank, solution)
+
+
+def _uid_of_member(member: _Member) -> str:
+    return member.request.pod.uid
 
 
 def key_of_group(group: PodGroup) -> str:

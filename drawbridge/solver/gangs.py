@@ -12,6 +12,8 @@ to nodes; the caller notices the others when it reserves.
     found = place_gang([MemberKind(claims_of_one_member, 8, names_of_nodes)], ask)
     # found.counts[0] of 8 fit; found.nodes says where, and each solution has the allocations.
 
+A `GangSearch` is the same in small steps, so that it can be cut after each and continued later.
+
 The plan:
 
 1. For each node, find how many members of each kind fit there: the largest numbers that fit
@@ -26,7 +28,7 @@ find fewer members than fit, but never more.
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from itertools import chain, repeat
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -40,11 +42,17 @@ MAX_MEMBERS_ON_NODE: Final = 128
 EXACT_KINDS: Final = 3
 MAX_STATES: Final = 256
 _BATCH: Final = 64
+# So many numbers of members are compared in one step.
+_COMPARED: Final = 64
 
 # How many members of each kind.
 Counts: TypeAlias = tuple[int, ...]
 # Returns a solution for the claims, as if they were those of one pod, for each node that has one.
 Ask: TypeAlias = Callable[[Sequence[str], Sequence[Claim]], Mapping[str, Solution]]
+# A question to the solver; without one, a step is work of the search itself.
+Question: TypeAlias = tuple[Sequence[str], Sequence[Claim]]
+T = TypeVar("T")
+_Steps: TypeAlias = Generator[Question | None, Mapping[str, Solution], T]
 # Asks whether so many members fit on a node, and ends with the largest numbers that fit.
 _Questions: TypeAlias = Generator[Counts, bool, list[Counts]]
 
@@ -86,41 +94,74 @@ class GangPlacement(msgspec.Struct, frozen=True):
         return sum(self.counts)
 
 
-def place_gang(
-    kinds: Sequence[MemberKind], ask: Ask, out_of_time: Callable[[], bool] = lambda: False
-) -> GangPlacement:
-    """Place as many members of a gang as fit together; each kind has claims.
+class GangSearch:
+    """A search that was cut goes on when it is run again; each run does at least one step.
 
-    It is not `complete` if it ran `out_of_time`, or if `ask` raised OutOfTimeError. What the solver
-    has answered by then is in its memo, so that the same call goes on there.
+    If the use of devices changes between two runs, the result may be that of before the change.
     """
+
+    def __init__(self, kinds: Sequence[MemberKind]) -> None:
+        self._steps = _place(kinds)
+        self._next: Question | None = next(self._steps)
+
+    def run(self, ask: Ask, out_of_time: Callable[[], bool] = lambda: False) -> GangPlacement:
+        """Return where members fit; not `complete` if it was cut.
+
+        That is after a step that ran `out_of_time`, or because `ask` raised OutOfTimeError. What
+        the solver has answered by then is in its memo.
+        """
+        try:
+            while True:
+                answers = ask(*self._next) if self._next else {}
+                self._next = self._steps.send(answers)
+                if out_of_time():
+                    break
+        except OutOfTimeError:
+            pass
+        except StopIteration as end:
+            found: GangPlacement = end.value
+            return found
+        return GangPlacement((), (), complete=False)
+
+
+def place_gang(kinds: Sequence[MemberKind], ask: Ask) -> GangPlacement:
+    """Place as many members of a gang as fit together; each kind has claims."""
+    return GangSearch(kinds).run(ask)
+
+
+def _place(kinds: Sequence[MemberKind]) -> _Steps[GangPlacement]:
+    yield None  # so that a search has begun before its first question
     wanted = tuple(kind.count for kind in kinds)
     names = [*dict.fromkeys(chain.from_iterable(kind.nodes for kind in kinds))]
     fitting: dict[str, list[Counts]] = {}
     chosen: Mapping[str, Counts] = {}
-    complete = True
-    try:
-        for start in range(0, len(names), _BATCH):
-            if out_of_time():
-                complete = False
-                break
-            fitting |= largest_counts(names[start : start + _BATCH], kinds, ask)
-            counts, chosen = add_up(fitting, wanted)
-            if counts == wanted:
-                break
-        nodes = _solve(_fill_nodes(chosen, fitting), kinds, ask)
-    except OutOfTimeError:
-        nodes, complete = (), False
+    for start in range(0, len(names), _BATCH):
+        fitting |= yield from _find_largest(names[start : start + _BATCH], kinds)
+        counts, chosen = yield from _add_up(fitting, wanted)
+        if counts == wanted:
+            break
+    nodes = yield from _solve(_fill_nodes(chosen, fitting), kinds)
     counts = tuple(sum(node.counts[kind] for node in nodes) for kind in range(len(kinds)))
-    return GangPlacement(nodes, counts, complete)
+    return GangPlacement(nodes, counts)
+
+
+def _run(steps: _Steps[T], ask: Ask = lambda _, __: {}) -> T:
+    """Take all steps."""
+    try:
+        step = next(steps)
+        while True:
+            step = steps.send(ask(*step) if step else {})
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 def _solve(
-    chosen: Mapping[str, Counts], kinds: Sequence[MemberKind], ask: Ask
-) -> tuple[NodeMembers, ...]:
+    chosen: Mapping[str, Counts], kinds: Sequence[MemberKind]
+) -> _Steps[tuple[NodeMembers, ...]]:
     placed = []
     for node, counts in chosen.items():
-        solution = ask((node,), _claims(kinds, counts)).get(node)
+        solution = (yield (node,), _claims(kinds, counts)).get(node)
         # The solver can give up for fewer members too, at the limit of its steps.
         if solution is not None:
             placed.append(NodeMembers(node, counts, solution))
@@ -140,10 +181,14 @@ def _claims(kinds: Sequence[MemberKind], counts: Counts) -> tuple[Claim, ...]:
 def largest_counts(
     nodes: Iterable[str], kinds: Sequence[MemberKind], ask: Ask
 ) -> dict[str, list[Counts]]:
-    """Return for each node the largest numbers of members that fit there together.
+    """Return for each node the largest numbers of members that fit there together."""
+    return _run(_find_largest(nodes, kinds), ask)
 
-    The nodes are asked in rounds, because equal nodes share their answers.
-    """
+
+def _find_largest(
+    nodes: Iterable[str], kinds: Sequence[MemberKind]
+) -> _Steps[dict[str, list[Counts]]]:
+    """Ask the nodes in rounds, because equal nodes share their answers."""
     found: dict[str, list[Counts]] = {}
     questions = {node: _questions_about(node, kinds) for node in nodes}
     told: dict[str, bool | None] = dict.fromkeys(questions)
@@ -155,10 +200,10 @@ def largest_counts(
                 counts = next(following) if answer is None else following.send(answer)
                 asked.setdefault(counts, []).append(node)
             except StopIteration as end:
-                found[node] = _largest(end.value)
+                found[node] = yield from _largest(end.value)
         told = {}
         for counts, some in asked.items():
-            solutions = ask(some, _claims(kinds, counts))
+            solutions = yield some, _claims(kinds, counts)
             told |= {node: node in solutions for node in some}
     return {node: each for node, each in found.items() if any(map(any, each))}
 
@@ -222,6 +267,12 @@ def add_up(
 
     The nodes that take most come first, so that the members are on few nodes.
     """
+    return _run(_add_up(fitting, wanted))
+
+
+def _add_up(
+    fitting: Mapping[str, list[Counts]], wanted: Counts
+) -> _Steps[tuple[Counts, Mapping[str, Counts]]]:
     none = (0,) * len(wanted)
     states: dict[Counts, Mapping[str, Counts]] = {none: {}}
     for node in sorted(fitting, key=lambda each: -_total(fitting[each])):
@@ -232,9 +283,10 @@ def add_up(
                 after = tuple(map(int.__add__, before, taken))
                 if after not in reached:
                     reached[after] = {**chosen, node: taken}
+            yield None
         if wanted in reached:
             return wanted, reached[wanted]
-        states = {each: reached[each] for each in _largest(reached)}
+        states = {each: reached[each] for each in (yield from _largest(reached))}
     best = max(states, key=lambda each: (sum(each), each))
     return best, states[best]
 
@@ -247,12 +299,15 @@ def _total(largest: Iterable[Counts]) -> int:
     return max(map(sum, largest))
 
 
-def _largest(all_counts: Iterable[Counts]) -> list[Counts]:
-    """Return the numbers that no others contain, at most MAX_STATES."""
+def _largest(all_counts: Iterable[Counts]) -> _Steps[list[Counts]]:
+    """Find the numbers that no others contain, at most MAX_STATES."""
     kept: list[Counts] = []
-    for counts in sorted(all_counts, key=lambda each: (sum(each), each), reverse=True):
+    ordered = sorted(all_counts, key=lambda each: (sum(each), each), reverse=True)
+    for number, counts in enumerate(ordered):
         if len(kept) < MAX_STATES and not any(_contains(other, counts) for other in kept):
             kept.append(counts)
+        if number % _COMPARED == _COMPARED - 1:
+            yield None
     return kept
 
 

@@ -41,6 +41,7 @@ def test_nobody_is_evicted_for_a_group_that_cannot_fit() -> None:
     contest = full(n1=3)
     reply = preempt(contest, *FOUR)
     assert (reply.evictions, reply.waiting) == ((), False)
+    assert reply.message.endswith("3 of 4 members of the group fit")
     assert contest.cluster.decisions.preempt(contest.preemption("m1"), 0.0).evictions == ()
 
 

@@ -1,11 +1,14 @@
 """Groups: their members get devices together or not at all, and holds end."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from allocator.decisions.groups import FEW_NODES, FIRST_SECONDS, MAX_CUT_SEARCHES
+from allocator.decisions.groups import FIRST_SECONDS
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import (
     GroupMember,
@@ -399,23 +402,59 @@ def test_gated_and_ended_members_interrupt_nobody() -> None:
     assert cluster.nodes("other", claim("d")) == ["n1"]
 
 
-# --- large clusters ---
+# --- searches that are cut ---
 
 
-def test_a_search_that_is_cut_each_time_ends_nevertheless() -> None:
-    uids = [f"m{number}" for number in range(FEW_NODES + 1)]
-    cluster = Cluster(**{f"n{number}": 1 for number in range(FEW_NODES + 1)})
-    cluster.ask_group("default/g", *uids[:1], min_count=1)
-    cluster.decisions.groups.holds.end("default/g", 0.0)
+def members_of(cluster: Cluster, uids: Sequence[str], asking: str = "") -> PreFilterGroupRequest:
     group = GroupReference(key="default/g", min_count=len(uids))
     members = tuple(
         GroupMember(pod=cluster.pod(uid), claims=(Raw(msgspec.json.encode(claim(f"c-{uid}"))),))
         for uid in uids
     )
-    request = PreFilterGroupRequest(pod_uid="m0", group=group, members=members)
-    replies = [
-        cluster.decisions.prefilter_group(request, 0.0, lambda: True)
-        for _ in range(MAX_CUT_SEARCHES + 1)
-    ]
-    assert [reply.complete for reply in replies[:-1]] == [False] * MAX_CUT_SEARCHES
-    assert len(cluster.held()) == len(uids)
+    return PreFilterGroupRequest(pod_uid=asking or uids[0], group=group, members=members)
+
+
+@pytest.mark.parametrize("nodes", [4, 65])
+def test_a_search_that_is_cut_after_each_step_ends_nevertheless(nodes: int) -> None:
+    uids = [f"m{number}" for number in range(nodes)]
+    sizes: dict[str, Any] = {f"n{number}": 1 for number in range(nodes)}
+    cluster = Cluster(**sizes)
+    request = members_of(cluster, uids)
+    cut = 0
+    while not (reply := cluster.decisions.prefilter_group(request, 0.0, lambda: True)).fit:
+        assert codes(reply) == [allocator_codes.SEARCH_CONTINUES.name]
+        assert not reply.complete
+        assert cluster.held() == []
+        cut += 1
+    assert 0 < cut < 10 * nodes
+    assert len(cluster.held()) == nodes
+
+
+def test_a_search_that_is_cut_goes_on_whichever_member_is_asked_about() -> None:
+    cluster = Cluster(n1=4)
+    replies = []
+    for number in range(40):
+        order = [*FOUR[number % 4 :], *FOUR[: number % 4]]
+        request = members_of(cluster, order)
+        replies.append(cluster.decisions.prefilter_group(request, 0.0, lambda: True))
+    assert any(reply.fit for reply in replies)
+
+
+def test_a_search_that_was_cut_does_not_refuse_by_an_earlier_state() -> None:
+    cluster = Cluster(n1=3)
+    request = members_of(cluster, FOUR)
+    cluster.decisions.prefilter_group(request, 0.0, lambda: True)
+    cluster.add(gpu_slice("n1", 4, generation=2))
+    replies = [cluster.decisions.prefilter_group(request, 0.0, lambda: True)]
+    while not replies[-1].complete:
+        replies.append(cluster.decisions.prefilter_group(request, 0.0, lambda: True))
+    assert replies[-1].fit
+
+
+def test_the_search_continues_in_the_turns_of_waking() -> None:
+    cluster = Cluster(n1=4)
+    waiting = WaitingPods(cluster.decisions)
+    reply = cluster.decisions.prefilter_group(members_of(cluster, FOUR), 0.0, lambda: True)
+    waiting.note_answer("m0", 0, [], 0.0, complete=reply.complete)
+    turns = [waiting.wake(2.0 + turn, out_of_time=lambda: True) for turn in range(40)]
+    assert {tuple(sorted(turn.woken)) for turn in turns} == {(), FOUR}

@@ -10,7 +10,7 @@ import pytest
 
 from drawbridge.dra.claim import Claim
 from drawbridge.solver.answers import Solution
-from drawbridge.solver.gangs import GangPlacement, MemberKind, place_gang
+from drawbridge.solver.gangs import GangPlacement, GangSearch, MemberKind, place_gang
 from drawbridge.solver.memo import Memo, OutOfTimeError
 from drawbridge.solver.solve import solve
 from tests.solver.scenario import Scenario, read, share_ids
@@ -263,9 +263,39 @@ def test_a_search_out_of_time_is_not_complete(*, raises: bool) -> None:
         raise OutOfTimeError
 
     kind = MemberKind(given.claims, 8, ["a"])
-    ask = stop if raises else ask_of(given, Memo())
-    found = place_gang([kind], ask, lambda: not raises)
+    search = GangSearch([kind])
+    found = search.run(stop if raises else ask_of(given, Memo()), lambda: not raises)
     assert (found.placed, found.complete) == (0, False)
+    assert search.run(ask_of(given, Memo())).placed == 8
+
+
+@pytest.mark.parametrize("seed", range(0, CASES, CASES // 50))
+def test_a_search_that_is_cut_after_each_step_finds_the_same(seed: int) -> None:
+    case = draw_case(seed)
+    whole, kinds = place(case)
+    ask, search = ask_of(read(scenario(case)), Memo()), GangSearch(kinds)
+    found = search.run(ask, lambda: True)
+    while not found.complete:
+        found = search.run(ask, lambda: True)
+    assert on_nodes(found) == on_nodes(whole)
+
+
+def test_a_step_asks_one_question_or_compares_few_numbers() -> None:
+    """Three kinds on nodes that take all of them are the most that a tenant can ask."""
+    kinds = [MemberKind((), 128, [f"n{number}" for number in range(64)]) for _ in range(3)]
+    asked = 0
+
+    def ask(names: Sequence[str], _: Sequence[Claim]) -> Mapping[str, Solution]:
+        nonlocal asked
+        asked += 1
+        assert len(names) <= 64
+        return dict.fromkeys(names, Solution("any", ()))
+
+    search = GangSearch(kinds)
+    for _ in range(100):
+        before = asked
+        search.run(ask, lambda: True)
+        assert asked - before <= 1
 
 
 def test_members_of_one_kind_need_no_equal_names() -> None:

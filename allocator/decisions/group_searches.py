@@ -1,0 +1,69 @@
+"""The searches for the members of groups that were cut, so that each goes on where it stopped.
+
+A decision takes the event loop for a short time only. A search that needs more is cut after a small
+step, and goes on with the next question about its group.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.bounded_cache import BoundedCache
+from drawbridge.solver.gangs import Ask, GangPlacement, GangSearch, MemberKind
+
+# A search that was cut, and found too few members, begins again if the use of devices has changed
+# meanwhile. After so many times, its result counts.
+MAX_STALE_SEARCHES: Final = 4
+
+
+class _CutSearch(msgspec.Struct, frozen=True):
+    """A search in the use of devices with index `at`.
+
+    It began in the state `epoch`, after `stale` others whose state was over at their end.
+    """
+
+    kinds: Sequence[MemberKind]
+    uses: int
+    at: int
+    search: GangSearch
+    epoch: int
+    stale: int = 0
+
+
+class GroupSearches:
+    """The unfinished searches of so many groups."""
+
+    def __init__(self, groups: int) -> None:
+        self._cut: BoundedCache[str, _CutSearch] = BoundedCache(groups)
+
+    def find(  # noqa: PLR0913  # one question
+        self,
+        key: str,
+        kinds: Sequence[MemberKind],
+        needed: int,
+        *,
+        asks: Sequence[Ask],
+        epoch: int,
+        out_of_time: Callable[[], bool],
+    ) -> GangPlacement:
+        """Find where members fit, in the first use of devices in which enough do.
+
+        `asks` has a question to the solver for each use. The result is not complete if the search
+        was cut, or if too few members fit and the state is another one than at the beginning.
+        """
+        cut = self._cut.pop(key)
+        if cut is None or cut.kinds != kinds or cut.uses != len(asks):
+            cut = _CutSearch(kinds, len(asks), 0, GangSearch(kinds), epoch)
+        found = cut.search.run(asks[cut.at], out_of_time)
+        while found.complete and found.placed < needed and cut.at + 1 < len(asks):
+            cut = replace(cut, at=cut.at + 1, search=GangSearch(kinds))
+            found = cut.search.run(asks[cut.at], out_of_time)
+        if not found.complete:
+            self._cut.put(key, cut)
+        elif found.placed < needed and cut.epoch != epoch and cut.stale < MAX_STALE_SEARCHES:
+            search, stale = GangSearch(kinds), cut.stale + 1
+            self._cut.put(key, _CutSearch(kinds, len(asks), 0, search, epoch, stale))
+            return replace(found, complete=False)
+        return found
