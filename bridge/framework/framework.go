@@ -24,6 +24,8 @@ type (
 	ScorePlugin         = fwk.ScorePlugin
 	ScoreExtensions     = fwk.ScoreExtensions
 	ReservePlugin       = fwk.ReservePlugin
+	PermitPlugin        = fwk.PermitPlugin
+	WaitingPod          = fwk.WaitingPod
 	BindPlugin          = fwk.BindPlugin
 )
 

@@ -22,12 +22,14 @@ from e2e.controlplane.build import (
     version_stamp,
 )
 
-__all__ = ["NoGoError", "scheduler"]
+__all__ = ["NoGoError", "quorum_scheduler", "scheduler"]
 
 ROOT = Path(__file__).parents[2]
 MODULE = ROOT / "bridge"
 CACHE = ROOT / ".cache" / "bridge"
+PROGRAMS = MODULE / "cmd"
 PACKAGE = "./cmd/drawbridge-scheduler"
+QUORUM_PACKAGE = "./cmd/quorum-scheduler"
 # The pin of each version, and the build tag for what is different there.
 PINS = {
     "1.36": ("go.mod", ""),
@@ -38,21 +40,32 @@ PINS = {
 
 def scheduler(version: str = DEFAULT) -> Path:
     """Return the program for a version, building it if need be; NoGoError where there is no Go."""
+    return _build(PACKAGE, version)
+
+
+def quorum_scheduler(version: str) -> Path:
+    """Return the same program with the Permit plugin of the rig, for gangs where there are none."""
+    return _build(QUORUM_PACKAGE, version)
+
+
+def _build(package: str, version: str) -> Path:
     pin, tags = PINS[version]
-    program = CACHE / f"drawbridge-scheduler-{version}-{_digest(pin)}"
+    program = CACHE / f"{Path(package).name}-{version}-{_digest(package, pin)}"
     if not program.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         stamp = version_stamp(required(MODULE, "k8s.io/kubernetes", pin))
-        compile_program(MODULE, PACKAGE, program, stamp=stamp, tags=tags, pin=pin)
+        compile_program(MODULE, package, program, stamp=stamp, tags=tags, pin=pin)
     return program
 
 
-def _digest(pin: str) -> str:
+def _digest(package: str, pin: str) -> str:
     digest = hashlib.sha256(go_version().encode())
-    sources = (path for path in MODULE.rglob("*.go") if not path.name.endswith("_test.go"))
     sums = (MODULE / pin).with_suffix(".sum")
-    for path in (MODULE / pin, sums, *sorted(sources)):
-        digest.update(path.read_bytes())
+    for path in (MODULE / pin, sums, *sorted(MODULE.rglob("*.go"))):
+        # Each program is a package of its own.
+        is_other = path.is_relative_to(PROGRAMS) and path.parent != MODULE / package
+        if not path.name.endswith("_test.go") and not is_other:
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 

@@ -19,11 +19,11 @@ from weakref import WeakKeyDictionary
 
 import yaml
 
-from e2e.bridge.build import scheduler
+from e2e.bridge.build import quorum_scheduler, scheduler
 from e2e.bridge.judgement import broken_rules
 from e2e.bridge.pair import Pair, PairFiles
 from e2e.controlplane.client import ApiError
-from e2e.controlplane.plane import ControlPlane
+from e2e.controlplane.plane import QUORUM, ControlPlane
 from e2e.installed.configuring import configure_and_wait
 from e2e.installed.installation import DENIED, NAMESPACE, Installation, Setup, installed
 from e2e.installed.manifest import BASE, JSON, find
@@ -84,7 +84,8 @@ class Placement:
     def __init__(self, cluster: Installation) -> None:
         self.cluster = cluster
         self.plane = cluster.plane
-        self.program = scheduler(self.plane.options.version)
+        program = quorum_scheduler if self.plane.options.quorum else scheduler
+        self.program = program(self.plane.options.version)
         self.pairs: list[Pair] = []
         self._told: set[str] = set()
 
@@ -101,6 +102,9 @@ class Placement:
     def _make_pair(self, number: int, objects: list[JSON]) -> Pair:
         access = self.plane.kubeconfig(NAME, self.plane.account_token(NAMESPACE, NAME))
         template = yaml.safe_load(find(objects, "ConfigMap", NAME)["data"]["scheduler.yaml"])
+        if self.plane.options.quorum:
+            for profile in template["profiles"]:
+                profile["plugins"]["multiPoint"]["enabled"].append(QUORUM)
         words = container_words(find(objects, "Deployment", NAME))
         gates = [each for each in SCHEDULER_GATES if self.plane.options.gates.get(each)]
         if gates:

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from e2e.bridge.build import quorum_scheduler
 from e2e.controlplane import build, certificates, files
 from e2e.controlplane.client import ApiError, Client
 from e2e.controlplane.processes import Process, free_port
@@ -34,6 +35,7 @@ LOOPBACK = "127.0.0.1"
 # Whose requests the API server logs, and where.
 AUDITED = "system:serviceaccounts:drawbridge-system"
 AUDIT_LOG = "audit.log"
+QUORUM = {"name": "Quorum"}
 CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "cronjob-controller",
@@ -63,6 +65,7 @@ class Options:
     it, which is made, and endpoints of the API server, which it then writes itself. With `nodes`,
     real kubelets report: they are authorized and admitted as nodes, and a node has the taints of
     its conditions. With `image`, what is installed runs from its image instead of this checkout.
+    With `quorum`, each kube-scheduler has the Permit plugin Quorum (`bridge/cmd/quorum-scheduler`).
     """
 
     version: str = build.DEFAULT
@@ -79,6 +82,7 @@ class Options:
     controllers: tuple[str, ...] = CONTROLLERS
     controller_manager: tuple[str, ...] = ()
     image: bool = False
+    quorum: bool = False
 
 
 class ControlPlane:
@@ -273,10 +277,13 @@ class ControlPlane:
 
     def start_scheduler(self, name: str, extra: Mapping[str, Any]) -> None:
         """Start one kube-scheduler process."""
-        path = self.folder / f"{name}.yaml"
+        path, program = self.folder / f"{name}.yaml", "kube-scheduler"
         access = self.user_config("system:kube-scheduler")
+        if self.options.quorum:
+            program = f"{quorum_scheduler(self.options.version)}"
+            extra = {"profiles": [{"plugins": {"multiPoint": {"enabled": [QUORUM]}}}], **extra}
         files.scheduler_configuration(path, access, extra)
-        self._spawn_with_health(name, f"--config={path}", *self._gates(), program="kube-scheduler")
+        self._spawn_with_health(name, f"--config={path}", *self._gates(), program=program)
 
     def _gates(self) -> tuple[str, ...]:
         pairs = ",".join(f"{name}={str(on).lower()}" for name, on in self.options.gates.items())

@@ -1,43 +1,59 @@
-"""Scenario: gangs of many sizes contend for devices while the leading pair is killed."""
+"""Scenario: gangs of many sizes contend for devices while the scheduler is killed.
+
+The same is played with the scheduler and the allocator of Kubernetes, for comparison.
+"""
 
 import random
 import time
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Callable
 from itertools import count
 
 from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.runner import print_line
 from e2e.scenarios.bridge_gangs import GPU, RIG, create_gang
+from e2e.scenarios.bridge_preemption import create_priority
 from e2e.scenarios.objects import JSON, claim_spec, request
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.stage import Stage
 
 GANGS, AT_ONCE, NODES = 100, 25, 8
 SIZES = range(2, 17)
-KILL_SECONDS, SINGLE_SECONDS, LIMIT_SECONDS = 30.0, 10.0, 3600.0
+# These pods have a lower priority than the gangs, which may evict them.
+FILLERS = 12
+# The scheduler is killed whenever so many gangs have run, however fast the machine is.
+GANGS_PER_KILL = 12
+LOOK_SECONDS, LIMIT_SECONDS, STALL_SECONDS = 0.5, 3600.0, 300.0
 # A hold lasts this long at most, and a pair that was killed takes this long to lead again.
 PARTIAL_SECONDS, RECOVERY_SECONDS = 60.0, 90.0
 
 
 class Storm:
-    """The gangs that wait and run, and what was seen of them."""
+    """The gangs that wait and run, and what was seen of them. `kill` kills what schedules."""
 
-    def __init__(self, stage: BridgeStage) -> None:
-        self.stage = stage
-        self.random = random.Random(1)  # not a secret
-        self.left = deque((f"g{number}", self.random.choice(SIZES)) for number in range(GANGS))
+    def __init__(
+        self, stage: Stage, kill: Callable[[int], None], fillers: int, **spec: str
+    ) -> None:
+        self.stage, self.kill, self.spec = stage, kill, spec
+        chosen = random.Random(1)  # not a secret
+        self.sizes = {f"g{number}": chosen.choice(SIZES) for number in range(GANGS)}
+        self.left = deque(self.sizes.items())
         self.active: dict[str, list[str]] = {}
         self.partial: dict[str, float] = {}
-        self.killed = time.monotonic()
+        self.fillers = fillers
+        self.numbers = count()
+        self.started = self.killed = self.ran = time.monotonic()
         self.kills = 0
-        self.longest_partial = 0.0
+        self.longest_partial, self.longest_partial_kill = 0.0, 0.0
         self.single: tuple[str, float] | None = None
         self.waits: list[float] = []
-        self.numbers = count()
 
     def play(self) -> None:
         """Play until every gang has run."""
-        end = time.monotonic() + LIMIT_SECONDS
         while self.left or self.active:
-            assert time.monotonic() < end, f"gangs are left: {sorted(self.active)}"
+            now = time.monotonic()
+            assert now - self.started < LIMIT_SECONDS, f"gangs are left: {sorted(self.active)}"
+            assert now - self.ran < STALL_SECONDS, f"no gang runs: {sorted(self.active)}"
             self._create()
             pods = {
                 each["metadata"]["name"]: each
@@ -47,26 +63,35 @@ class Storm:
             for name, members in tuple(self.active.items()):
                 self._look(name, [pods[each] for each in members if each in pods])
             self._follow_single(pods)
-            if time.monotonic() - self.killed > KILL_SECONDS:
-                self._kill()
+            self._fill(pods)
+            done = GANGS - len(self.left) - len(self.active)
+            if done // GANGS_PER_KILL > self.kills:
+                self.kills += 1
+                self.kill(self.kills)
+                self.killed = time.monotonic()
+            time.sleep(LOOK_SECONDS)
 
     def _create(self) -> None:
         while self.left and len(self.active) < AT_ONCE:
             name, size = self.left.popleft()
-            self.active[name] = create_gang(self.stage, name, size)
+            self.active[name] = create_gang(self.stage, name, size, **self.spec)
 
     def _look(self, name: str, members: list[JSON]) -> None:
         """Delete a gang that runs; note how long a part of one is bound."""
         now, bound = time.monotonic(), sum(bool(each["spec"].get("nodeName")) for each in members)
         if bound not in (0, len(members)):
             since = self.partial.setdefault(name, now)
-            self.longest_partial = max(self.longest_partial, now - since)
+            if self.killed > since or (now - self.killed < RECOVERY_SECONDS and self.kills):
+                self.longest_partial_kill = max(self.longest_partial_kill, now - since)
+            else:
+                self.longest_partial = max(self.longest_partial, now - since)
             # A gang that a kill has interrupted is completed after the recovery.
             late = now - max(since, self.killed + RECOVERY_SECONDS if self.kills else since)
             assert late < PARTIAL_SECONDS, f"{name}: {bound} of {len(members)} are bound"
             return
         self.partial.pop(name, None)
         if members and all(each["status"].get("phase") == "Running" for each in members):
+            self.ran = now
             for each in self.active.pop(name):
                 self.stage.client.delete(self.stage.pod_path(each), grace=0)
 
@@ -75,7 +100,7 @@ class Storm:
         now = time.monotonic()
         if self.single is None:
             name = f"single-{next(self.numbers)}"
-            self.stage.pod(name, templates={"gpu": "gpu"})
+            self.stage.pod(name, templates={"gpu": "gpu"}, **self.spec)
             self.single = (name, now)
             return
         name, since = self.single
@@ -84,36 +109,83 @@ class Storm:
             self.stage.client.delete(self.stage.pod_path(name), grace=0)
             self.single = None
 
-    def _kill(self) -> None:
+    def _fill(self, pods: dict[str, JSON]) -> None:
+        """Create pods of a lower priority in place of those that were evicted."""
+        alive = sum(name.startswith("filler-") for name in pods)
+        for _ in range(self.fillers - alive):
+            self.stage.pod(f"filler-{next(self.numbers)}", templates={"gpu": "gpu"})
+
+    def victims(self) -> Counter[str]:
+        """Return how many pods were evicted for each gang or other pod."""
+        path = self.stage.path("events", "", "/apis/events.k8s.io/v1")
+        found: Counter[str] = Counter()
+        for event in self.stage.client.get(path)["items"]:
+            if event["reason"] == "Preempted":
+                assert event["regarding"]["name"].startswith("filler-"), event
+                found[event["related"]["name"].partition("-")[0]] += 1
+        return found
+
+    def report(self) -> None:
+        """Print what was seen."""
+        took, waits, victims = time.monotonic() - self.started, sorted(self.waits), self.victims()
+        gangs = {name: number for name, number in victims.items() if name in self.sizes}
+        ran = GANGS - len(self.left) - len(self.active)
+        print_line(f"      {ran} of {GANGS} gangs ran in {took:.0f} s with {self.kills} kills")
+        print_line(
+            f"      partly bound: {self.longest_partial:.1f} s at most, and "
+            f"{self.longest_partial_kill:.1f} s where a kill had interrupted the gang"
+        )
+        most = max(gangs, key=lambda name: gangs[name] - self.sizes[name], default="")
+        worst = f"; {gangs[most]} for a gang of {self.sizes[most]} at most" if most else ""
+        print_line(
+            f"      {sum(victims.values())} pods were evicted, for {len(gangs)} gangs "
+            f"that then ran and {victims['single']} times for a pod alone{worst}"
+        )
+        if waits:
+            print_line(
+                f"      {len(waits)} pods alone waited {waits[len(waits) // 2]:.1f} s (median), at "
+                f"most {waits[-1]:.1f} s"
+            )
+
+
+def _play(stage: Stage, kill: Callable[[int], None], fillers: int) -> None:
+    for number in range(NODES):
+        stage.node(f"n{number}", "dgx-a100", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    high = create_priority(stage, "high", 1000)
+    storm = Storm(stage, kill, fillers, priorityClassName=high)
+    try:
+        storm.play()
+    finally:
+        storm.report()
+
+
+@bridge_scenario("chaos", rig=RIG)
+def a_hundred_gangs_contend_under_kills(stage: BridgeStage) -> None:
+    """Each gang runs, none stays partly bound, and pods alone get devices as well."""
+
+    def kill(number: int) -> None:
         """Kill the leading pair, or its allocator alone."""
-        pair = self.stage.placement.find_leader()
-        self.killed = time.monotonic()
-        if pair is None:
-            return
-        self.kills += 1
-        if self.kills % 2:
+        pair = stage.leader()
+        if number % 2:
             pair.restart_allocator()
         else:
             pair.allocator.kill()
             pair.running_scheduler().kill()
-            self.stage.placement.start()
+            stage.placement.start()
+
+    _play(stage, kill, FILLERS)
 
 
-@bridge_scenario("chaos", since="1.35", rig=RIG)
-def a_hundred_gangs_contend_under_kills(stage: BridgeStage) -> None:
-    """Each gang runs, none stays partly bound, and pods alone get devices as well."""
-    for number in range(NODES):
-        stage.node(f"n{number}", "dgx-a100", {GPU: "full"})
-    stage.template("gpu", claim_spec(request("gpu", GPU)))
-    storm = Storm(stage)
-    started = time.monotonic()
-    storm.play()
-    took = time.monotonic() - started
-    waits = sorted(storm.waits)
-    assert waits, "no pod alone got a device"
-    print_line(f"      {GANGS} gangs ran in {took:.0f} s with {storm.kills} kills")
-    print_line(f"      one was partly bound for {storm.longest_partial:.1f} s, the others for less")
-    print_line(
-        f"      {len(waits)} pods alone waited {waits[len(waits) // 2]:.1f} s (median), at most "
-        f"{waits[-1]:.1f} s"
-    )
+@scenario("chaos", rig=RIG, needs=("processes",))
+def a_hundred_gangs_contend_in_tree(stage: Stage) -> None:
+    """The same with devices that Kubernetes allocates; it evicts no pod for them."""
+    plane = stage.plane
+    assert plane is not None
+
+    def kill(number: int) -> None:
+        del number
+        plane.processes["kube-scheduler"].kill()
+        plane.start_scheduler("kube-scheduler", plane.options.schedulers["kube-scheduler"])
+
+    _play(stage, kill, 0)

@@ -1,6 +1,7 @@
 """Scenarios: the members of gangs get devices together or not at all, in bridge placement.
 
 On 1.36 the scheduler has a cycle for a PodGroup, on 1.35 its members wait at Permit for each other.
+1.34 has no gangs: the kube-scheduler of the rig has a Permit plugin for groups of Coscheduling.
 """
 
 import time
@@ -19,14 +20,17 @@ from e2e.scenarios.stage import Stage
 GPU = "gpu.nvidia.com"
 RIG = "gangs"
 VERSIONS = {"1.36": "v1alpha2", "1.35": "v1alpha1"}
+# The labels of the plugin Coscheduling.
+GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+MINIMUM_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
 ROUNDS = 3
 PATIENCE_SECONDS = 90.0
 
 
 def gang_options(version: str) -> Options:
-    """Return a control plane with the gates for gangs, which are alpha."""
+    """Return a control plane with the gates for gangs, which are alpha, or the plugin Quorum."""
     if version not in VERSIONS:
-        return Options(version=version)
+        return Options(version=version, quorum=True)
     gates = {"GenericWorkload": True, "GangScheduling": True}
     if version == "1.36":
         gates["DRADeviceTaintRules"] = True
@@ -48,7 +52,9 @@ RIGS[RIG] = gang_options
 
 
 def create_group(stage: Stage, name: str, minimum: int) -> JSON:
-    """Create a gang, and return the fields of the spec that make a pod its member."""
+    """Create a gang, and return the fields that make a pod its member."""
+    if stage.version not in VERSIONS:
+        return {"metadata": {"labels": {GROUP_LABEL: name, MINIMUM_LABEL: f"{minimum}"}}}
     version = VERSIONS[stage.version]
     api = f"/apis/scheduling.k8s.io/{version}"
     policy = {"gang": {"minCount": minimum}}
@@ -60,13 +66,23 @@ def create_group(stage: Stage, name: str, minimum: int) -> JSON:
         kind, member = "workloads", {"workloadRef": {"name": name, "podGroup": "all"}}
     body |= {"apiVersion": f"scheduling.k8s.io/{version}", "metadata": {"name": name}}
     stage.client.create(stage.path(kind, "", api), body)
-    return member
+    return {"spec": member}
+
+
+def create_member(stage: Stage, body: JSON, member: JSON) -> JSON:
+    """Create a pod as a member of a gang."""
+    body["spec"] |= member.get("spec", {})
+    body["metadata"].setdefault("labels", {}).update(member.get("metadata", {}).get("labels", {}))
+    return stage.client.create(stage.pod_path(), body)
 
 
 def create_gang(stage: Stage, name: str, size: int, minimum: int = 0, **spec: object) -> list[str]:
     """Create a gang whose members have one GPU each, and return their names."""
     member = create_group(stage, name, minimum or size)
-    return create_pods(stage, name, size, **member, **spec)
+    names = [f"{name}-{number}" for number in range(size)]
+    for each in names:
+        create_member(stage, stage.pod_object(each, templates={"gpu": "gpu"}, **spec), member)
+    return names
 
 
 def count_bound(stage: Stage, names: Collection[str]) -> int:
@@ -109,7 +125,7 @@ def delete_pods(stage: Stage, names: Collection[str]) -> None:
         stage.wait_gone(stage.pod_path(name))
 
 
-@bridge_scenario("full", since="1.35", rig=RIG)
+@bridge_scenario("full", rig=RIG)
 def a_gang_of_legacy_pods_runs(stage: BridgeStage) -> None:
     """Admission keeps the group of a pod that it translates."""
     stage.node("a", "dgx-a100", {GPU: "full"})
@@ -118,14 +134,12 @@ def a_gang_of_legacy_pods_runs(stage: BridgeStage) -> None:
     member = create_group(stage, "g", 4)
     started = time.monotonic()
     for number in range(4):
-        body = stage.legacy_pod(f"g-{number}", 1)
-        body["spec"] |= member
-        stage.client.create(stage.pod_path(), body)
+        create_member(stage, stage.legacy_pod(f"g-{number}", 1), member)
     stage.wait("the gang runs", run_all(stage, "g-", 4))
     print_line(f"      4 legacy pods run after {time.monotonic() - started:.1f} s")
 
 
-@bridge_scenario("full", since="1.35", rig=RIG)
+@bridge_scenario("full", rig=RIG)
 def one_of_two_gangs_gets_all_devices(stage: BridgeStage) -> None:
     """Their members are created in turns. The other gang follows as a whole."""
     stage.node("a", "dgx-a100", {GPU: "full"})
@@ -137,7 +151,8 @@ def one_of_two_gangs_gets_all_devices(stage: BridgeStage) -> None:
         for index in range(8):
             for name, member in groups.items():
                 gangs[name].append(f"{name}-{index}")
-                stage.pod(f"{name}-{index}", templates={"gpu": "gpu"}, **member)
+                body = stage.pod_object(f"{name}-{index}", templates={"gpu": "gpu"})
+                create_member(stage, body, member)
         stage.wait("a gang is bound", partial(_any_bound, stage, gangs))
         first = time.monotonic() - started
         winner = max(gangs, key=lambda each: count_bound(stage, gangs[each]))
@@ -178,7 +193,7 @@ def a_gang_that_is_scheduled_is_bound_beside_single_pods(stage: BridgeStage) -> 
         delete_pods(stage, singles)
 
 
-@bridge_scenario("full", since="1.35", rig=RIG)
+@bridge_scenario("full", rig=RIG)
 def a_gang_that_cannot_fit_evicts_nobody(stage: BridgeStage) -> None:
     """Four of eight pods have a lower priority than a gang of six."""
     stage.node("a", "dgx-a100", {GPU: "full"})
@@ -201,7 +216,7 @@ def a_gang_that_cannot_fit_evicts_nobody(stage: BridgeStage) -> None:
     assert count_bound(stage, gang) == 0
 
 
-@bridge_scenario("full", since="1.35", rig=RIG)
+@bridge_scenario("full", rig=RIG)
 def a_gang_evicts_what_it_needs_and_runs(stage: BridgeStage) -> None:
     """Four of eight pods have a lower priority than a gang of four."""
     for suffix in "ab":
