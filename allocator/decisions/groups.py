@@ -45,8 +45,9 @@ MAX_GROUPS: Final = 4096
 MAX_GROUPED_PODS: Final = 65536
 # A refusal holds for the other members of the group for this time, if nothing has changed.
 REFUSAL_SECONDS: Final = 1.0
-# How long others wait at the start of a term until interrupted groups are asked about.
-FIRST_SECONDS: Final = 3.0
+# How long others wait at the start of a term until interrupted groups are asked about: as long as
+# a Lease lasts, for which they have waited already. On a busy machine, the scheduler needs seconds.
+FIRST_SECONDS: Final = 15.0
 _STAGE: Final = "group"
 _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
 _BUSY: Final = "too many pods preempt already; the pod is tried again"
@@ -209,7 +210,8 @@ class GroupDecisions:
                 self._reserved.release(uid)
         answer = self._try(question, now, since, out_of_time)
         group = question.group
-        self._unanswered.discard(key)
+        if answer.complete:
+            self._unanswered.discard(key)
         if answer.placed or (group.min_count and group.scheduled >= group.min_count):
             self._interrupted -= {key}
         if answer.reason is not None and answer.complete:

@@ -371,6 +371,17 @@ def test_others_wait_no_longer_than_until_the_group_has_an_answer() -> None:
     assert cluster.nodes("other", claim("d")) == ["n1"]
 
 
+def test_others_wait_while_the_search_for_the_group_is_cut() -> None:
+    cluster = interrupted(2)
+    group = GroupReference(key=KEY, min_count=4, scheduled=2)
+    request = replace(members_of(cluster, ("m2", "m3")), group=group)
+    while not cluster.decisions.prefilter_group(request, 0.0, lambda: True).fit:
+        assert codes(cluster.prefilter("other", claim("d"))) == [
+            allocator_codes.GANG_INTERRUPTED.name
+        ]
+    assert cluster.nodes("other", claim("d")) == []
+
+
 def test_a_group_that_nobody_asks_about_delays_others_for_a_moment() -> None:
     cluster = interrupted(2)
     assert not cluster.prefilter("other", claim("d")).fit
