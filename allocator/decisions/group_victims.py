@@ -73,7 +73,7 @@ class GroupVictimSearch:
         self._ids, self._out_of_time = ids, out_of_time
 
     def choose(self, nodes: Iterable[PreemptionNode]) -> GroupVictims | int:
-        """Return the victims, or how many members fit without any of the pods if they are too few."""
+        """Return the victims, or how many members fit without any of the pods, if too few do."""
         pods = {each.node: self._search.candidates(each) for each in nodes}
         every = {pod.uid for of_node in pods.values() for pod in of_node}
         usable = dict.fromkeys(name for kind in self._kinds for name in kind.nodes)

@@ -45,9 +45,9 @@ MAX_GROUPS: Final = 4096
 MAX_GROUPED_PODS: Final = 65536
 # A refusal holds for the other members of the group for this time, if nothing has changed.
 REFUSAL_SECONDS: Final = 1.0
-# How long others wait at the start of a term until interrupted groups are asked about: as long as
-# a Lease lasts, for which they have waited already. On a busy machine, the scheduler needs seconds.
-FIRST_SECONDS: Final = 15.0
+# How long others wait at the start of a term until interrupted groups are asked about. On a busy
+# machine, the scheduler needs seconds to come to them.
+FIRST_SECONDS: Final = 10.0
 _STAGE: Final = "group"
 _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
 _BUSY: Final = "too many pods preempt already; the pod is tried again"

@@ -50,7 +50,7 @@ class AllocatorCaches(CacheSet):
         # The caches that decide what can be allocated.
         self.devices = self.required
         self.claims = self._watch(session, CLAIMS, claim_reader())
-        pods = watch_objects(session, PODS, pod_reader(), keep=_without_unused_parts)
+        pods = watch_objects(session, PODS, pod_reader(), keep=without_unused_parts)
         self.pods = self.add(pods)
         self.facts = WatchedFacts(session, namespace)
         self.add(self.facts.cache)
@@ -111,10 +111,10 @@ class AllocatorCaches(CacheSet):
 _: type[ClaimCache] = AllocatorCaches
 
 
-def _without_unused_parts(pod: Pod) -> Pod:
+def without_unused_parts(pod: Pod) -> Pod:
     """Return what is kept of a pod: only the identity of one without claims.
 
-    What selects nodes is kept while the pod has none, and what preemption reads of every other.
+    What selects nodes is kept while the pod has none, its group and what preemption reads always.
     """
     old, waits = pod.spec, bool(pod.spec.resource_claims) and not pod.spec.node_name
     labels = pod.metadata.labels if old.resource_claims else {}
@@ -127,6 +127,9 @@ def _without_unused_parts(pod: Pod) -> Pod:
         affinity=old.affinity if waits else None,
         tolerations=old.tolerations if waits else (),
         resource_claims=old.resource_claims,
+        scheduling_group=old.scheduling_group if old.resource_claims else None,
+        workload_ref=old.workload_ref if old.resource_claims else None,
+        scheduling_gates=old.scheduling_gates if old.resource_claims else (),
     )
     status = PodStatus(
         phase=pod.status.phase,

@@ -92,7 +92,7 @@ GANG_INTERRUPTED = CODES.define(
         "pods, because that part runs for nothing."
     ),
     example="1 groups of which a part is bound get devices first",
-    remedy="Wait: other pods are tried again within 15 seconds.",
+    remedy="Wait: other pods are tried again within 10 seconds.",
 )
 NODE_REFUSED = CODES.define(
     "NodeRefused",

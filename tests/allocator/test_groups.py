@@ -16,6 +16,7 @@ from allocator.scheduler.protocol import (
     PreFilterGroupRequest,
     ProtocolError,
 )
+from allocator.state.caches import without_unused_parts
 from allocator.state.group_holds import (
     MAX_HOLD_SECONDS,
     MAX_PAUSE_SECONDS,
@@ -25,6 +26,7 @@ from allocator.state.group_holds import (
     HoldEnd,
 )
 from drawbridge.agreement import allocator_codes
+from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.pod_groups import COSCHEDULING_LABEL
 from tests.allocator.clusters import Cluster, allocation_on, claim, codes, gpu_slice, pod
 
@@ -350,6 +352,24 @@ def interrupted(free: int) -> Cluster:
         cluster.add(pod(uid, f"c-{uid}", node="n1" if number < 2 else "", **group))
     cluster.decisions.begin_term()
     return cluster
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"schedulingGroup": {"podGroupName": "g"}},
+        {"workloadRef": {"name": "w", "podGroup": "g"}},
+        {"schedulingGates": [{"name": "queue"}], "schedulingGroup": {"podGroupName": "g"}},
+    ],
+)
+def test_the_cache_of_pods_keeps_the_group_of_a_pod(fields: dict[str, Any]) -> None:
+    spec = {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}], **fields}
+    value = {"metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": spec}
+    read = pod_reader().read(value)
+    assert isinstance(read, Pod)
+    kept = without_unused_parts(read)
+    assert kept.group == read.group is not None
+    assert kept.spec.scheduling_gates == read.spec.scheduling_gates
 
 
 KEY = f"default/{COSCHEDULING_LABEL}=g"
