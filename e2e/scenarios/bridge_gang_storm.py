@@ -32,9 +32,9 @@ class Storm:
     """The gangs that wait and run, and what was seen of them. `kill` kills what schedules."""
 
     def __init__(
-        self, stage: Stage, kill: Callable[[int], None], fillers: int, **spec: str
+        self, stage: Stage, kill: Callable[[int], None], fillers: int, priority: str
     ) -> None:
-        self.stage, self.kill, self.spec = stage, kill, spec
+        self.stage, self.kill, self.priority = stage, kill, priority
         chosen = random.Random(1)  # not a secret
         self.sizes = {f"g{number}": chosen.choice(SIZES) for number in range(GANGS)}
         self.left = deque(self.sizes.items())
@@ -74,7 +74,7 @@ class Storm:
     def _create(self) -> None:
         while self.left and len(self.active) < AT_ONCE:
             name, size = self.left.popleft()
-            self.active[name] = create_gang(self.stage, name, size, **self.spec)
+            self.active[name] = create_gang(self.stage, name, size, priorityClassName=self.priority)
 
     def _look(self, name: str, members: list[JSON]) -> None:
         """Delete a gang that runs; note how long a part of one is bound."""
@@ -100,7 +100,7 @@ class Storm:
         now = time.monotonic()
         if self.single is None:
             name = f"single-{next(self.numbers)}"
-            self.stage.pod(name, templates={"gpu": "gpu"}, **self.spec)
+            self.stage.pod(name, templates={"gpu": "gpu"}, priorityClassName=self.priority)
             self.single = (name, now)
             return
         name, since = self.single
@@ -153,7 +153,7 @@ def _play(stage: Stage, kill: Callable[[int], None], fillers: int) -> None:
         stage.node(f"n{number}", "dgx-a100", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     high = create_priority(stage, "high", 1000)
-    storm = Storm(stage, kill, fillers, priorityClassName=high)
+    storm = Storm(stage, kill, fillers, high)
     try:
         storm.play()
     finally:
