@@ -157,7 +157,7 @@ def _read_policies(value: object) -> Iterator[tuple[PodGroup, GroupPolicy]]:
         policy = _read_gang(spec.get("schedulingPolicy"))
         yield PodGroup(GroupForm.SCHEDULING_GROUP, namespace, name), policy
     elif (api, fields.get("kind")) == (COSCHEDULING_API, "PodGroup"):
-        policy = GroupPolicy(_number(spec.get("minMember")))
+        policy = GroupPolicy(read_min_member(spec))
         yield PodGroup(GroupForm.COSCHEDULING, namespace, name), policy
     elif (api, fields.get("kind")) == (WORKLOADS_API, "Workload"):
         parts = spec.get("podGroups")
@@ -165,6 +165,11 @@ def _read_policies(value: object) -> Iterator[tuple[PodGroup, GroupPolicy]]:
             inner = f"{part.get('name')}"
             group = PodGroup(GroupForm.WORKLOAD_REF, namespace, name, inner, "", "Workload")
             yield group, _read_gang(part.get("policy"))
+
+
+def read_min_member(spec: object) -> int:
+    """Return the minimum of a PodGroup of Coscheduling, from any JSON value; 0 without one."""
+    return _number(_mapping(spec).get("minMember"))
 
 
 def _read_gang(policy: object) -> GroupPolicy:

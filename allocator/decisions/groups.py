@@ -94,7 +94,8 @@ class _Member(msgspec.Struct, frozen=True):
 class GroupDecisions:
     """The decisions about groups. `ids` returns a new share ID at each call.
 
-    `reserve` promises to a pod what was found for it, and returns why it does not.
+    `reserve` promises to a pod what was found for it, and returns why it does not. `min_member`
+    returns the minimum in the PodGroup of Coscheduling of a namespace and a name, or 0.
     """
 
     def __init__(  # noqa: PLR0913  # all but four by name
@@ -106,6 +107,7 @@ class GroupDecisions:
         *,
         find_request: Callable[[str], tuple[PodRequest, NodeSearch] | None],
         reserve: Callable[[PodRequest, FittingNode, NodeSearch, float], ReservationRefusal | None],
+        min_member: Callable[[str, str], int],
     ) -> None:
         self._state = state
         self._reserved = reserved
@@ -113,6 +115,7 @@ class GroupDecisions:
         self._ids = ids
         self._find_request = find_request
         self._reserve = reserve
+        self._min_member = min_member
         self.holds = GroupHolds(reserved)
         self._keys: BoundedCache[str, str] = BoundedCache(MAX_GROUPED_PODS)
         self._questions: BoundedCache[str, GroupQuestion] = BoundedCache(MAX_GROUPS)
@@ -209,7 +212,7 @@ class GroupDecisions:
             if self._reserved.is_promised(uid):
                 self._reserved.release(uid)
         answer = self._try(question, now, since, out_of_time)
-        group = question.group
+        group = self._with_minimum(question.group)
         if answer.complete:
             self._unanswered.discard(key)
         if answer.placed or (group.min_count and group.scheduled >= group.min_count):
@@ -250,6 +253,13 @@ class GroupDecisions:
         self.holds.end(hold.key, now, end)
         return now if end else hold.since
 
+    def _with_minimum(self, group: GroupReference) -> GroupReference:
+        """Return a group of Coscheduling with the minimum of its PodGroup, if no pod says it."""
+        namespace, _, name = group.key.partition(f"/{COSCHEDULING_LABEL}=")
+        if group.min_count or not name:
+            return group
+        return replace(group, min_count=self._min_member(namespace, name))
+
     def _is_free(self, uid: str) -> bool:
         """Whether nothing is reserved for a pod, apart from a promise."""
         return self._reserved.find(uid) is None or self._reserved.is_promised(uid)
@@ -261,7 +271,7 @@ class GroupDecisions:
         since: float,
         out_of_time: Callable[[], bool],
     ) -> GroupAnswer:
-        group = question.group
+        group = self._with_minimum(question.group)
         needed = needed_members(group, len(question.members))
         if len(question.members) < needed:
             exist = len(question.members) + group.scheduled
@@ -385,7 +395,8 @@ class GroupDecisions:
         if len(self._preemption.preemptors) + len(question.members) > MAX_PREEMPTORS:
             return PreemptReply(message=_BUSY)
         kinds, of_kind, alone = self._kinds(question)
-        needed = needed_members(question.group, len(question.members)) - alone
+        group = self._with_minimum(question.group)
+        needed = needed_members(group, len(question.members)) - alone
         free = self._preemption.find_gone(request)
         search = self._preemption.make_search(request.pod_uid, own[1], free)
         chooser = GroupVictimSearch(

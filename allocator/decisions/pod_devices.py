@@ -5,6 +5,7 @@ the time. All memories are bounded.
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec import Raw
@@ -70,7 +71,7 @@ class Promise(NamedTuple):
 class PodDecisions:
     """The decisions for the pods of one scheduler. `ids` returns a new share ID at each call."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all but two by name
         self,
         state: AllocatorState,
         ids: Callable[[], str],
@@ -78,6 +79,7 @@ class PodDecisions:
         strategy: NodeStrategy = NodeStrategy.NONE,
         nodes_per_call: int = UNLIMITED,
         limits: HoldLimits = DEFAULT_LIMITS,
+        min_member: Callable[[str, str], int] = lambda _namespace, _name: 0,
     ) -> None:
         self.state = state
         self._ids = ids
@@ -93,7 +95,8 @@ class PodDecisions:
             self._preemption,
             ids,
             find_request=self._find_request,
-            reserve=self._promise_found,
+            reserve=partial(self._reserve_found, promised=True),
+            min_member=min_member,
         )
 
     # --- the calls of the scheduler ---
@@ -390,11 +393,6 @@ class PodDecisions:
         if request is None or any(self._check(uid, pod_uid) for uid in request.claims):
             return None
         return request, self._search(request, 0)
-
-    def _promise_found(
-        self, request: PodRequest, fitting: FittingNode, search: NodeSearch, now: float
-    ) -> ReservationRefusal | None:
-        return self._reserve_found(request, fitting, search, now, promised=True)
 
     def _remember(self, request: PodRequest) -> None:
         self._requests.put(request.pod.uid, request)

@@ -1,7 +1,7 @@
 """The caches of the allocator: what can be allocated, what is allocated, and to whom."""
 
 import asyncio
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from drawbridge.cluster.discovery import find_served
 from drawbridge.cluster.resources import (
     CLAIMS,
     CLASSES,
+    COSCHEDULING_GROUPS,
     EVENTS,
     NODES,
     PODS,
@@ -28,6 +29,7 @@ from drawbridge.dra.nodes import node_reader
 from drawbridge.dra.slices import slice_reader
 from drawbridge.dra.taints import taint_rule_reader
 from drawbridge.ledger.pods import Pod, PodSpec, PodStatus, pod_reader
+from drawbridge.pod_groups import read_min_member
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
 
@@ -36,11 +38,22 @@ T = TypeVar("T")
 _TAINT_RULE_VERSIONS: Final = ("v1", "v1beta2", "v1alpha3")
 
 
+class CoschedulingGroup(msgspec.Struct):
+    """A PodGroup of the plugin Coscheduling; its spec is any JSON value."""
+
+    spec: Any = None
+
+
 class AllocatorCaches(CacheSet):
     """All caches."""
 
-    def __init__(self, session: Session, namespace: str, *, taint_rules: str = "") -> None:
-        """Create the caches; `taint_rules` is the served version of DeviceTaintRule, or empty."""
+    def __init__(
+        self, session: Session, namespace: str, *, taint_rules: str = "", groups: bool = False
+    ) -> None:
+        """Create the caches; `taint_rules` is the served version of DeviceTaintRule, or empty.
+
+        With `groups`, the API server serves the PodGroups of Coscheduling.
+        """
         super().__init__()
         rules = TAINT_RULES.at_version(taint_rules)
         self.slices = self._watch(session, SLICES, slice_reader())
@@ -57,6 +70,15 @@ class AllocatorCaches(CacheSet):
         # Not needed for decisions, so the allocator is ready without it.
         events = Cache(session, EVENTS, PrepareEvent, fields=f"reason={REASON}", keep_raw=False)
         self.events = self.add(events, required=False)
+        # A role of an earlier release may not read these groups. Their members count then.
+        self._groups = (
+            self.add(
+                Cache(session, COSCHEDULING_GROUPS, CoschedulingGroup, keep_raw=False),
+                required=False,
+            )
+            if groups
+            else None
+        )
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self.claims.subscribe(self._wake_waiting)
 
@@ -64,7 +86,14 @@ class AllocatorCaches(CacheSet):
     async def create(cls, session: Session, namespace: str) -> "AllocatorCaches":
         """Create the caches of the resources that the API server serves; raises ApiError."""
         found = await find_served(session, TAINT_RULES, _TAINT_RULE_VERSIONS)
-        return cls(session, namespace, taint_rules=found.version if found else "")
+        groups = await find_served(session, COSCHEDULING_GROUPS, (COSCHEDULING_GROUPS.version,))
+        rules = found.version if found else ""
+        return cls(session, namespace, taint_rules=rules, groups=groups is not None)
+
+    def min_member(self, namespace: str, name: str) -> int:
+        """Return how many members of a group of Coscheduling must run together; 0 if not known."""
+        found = self._groups.get(name, namespace) if self._groups else None
+        return 0 if found is None else read_min_member(found.value.spec)
 
     # --- claims, as the write path reads them ---
 

@@ -21,9 +21,10 @@ from allocator.state.reserved_pods import ReservedPods
 from drawbridge.bounded_cache import BoundedCache
 
 # How long the scheduler may take from one member to the next, and for all of them. The first is
-# longer, by this factor, if it recently took long to come to groups that were woken: one of many
-# that wait must not pause because the scheduler is busy.
-STEP_SECONDS: Final = 10.0
+# longer than its longest back-off of 10 s, because members of its own groups are not tried before.
+# It is this factor longer than groups that were woken took recently: one of many that wait must not
+# pause because the scheduler is busy.
+STEP_SECONDS: Final = 15.0
 STEPS_PER_DELAY: Final = 3.0
 RECENT_DELAYS: Final = 16
 MAX_HOLD_SECONDS: Final = 60.0
@@ -93,7 +94,7 @@ class GroupHolds:
         self._failures: BoundedCache[str, _Failures] = BoundedCache(MAX_GROUPS)
         self._namespaces: BoundedCache[str, _Failures] = BoundedCache(MAX_GROUPS)
         self._ended: deque[EndedHold] = deque(maxlen=MAX_GROUPS)
-        # When groups were woken that the scheduler has not come to, and how long others waited.
+        # When groups were woken that are not reserved, and how long it took for others.
         self._woken: BoundedCache[str, float] = BoundedCache(MAX_GROUPS)
         self._delays: deque[float] = deque(maxlen=RECENT_DELAYS)
 
@@ -123,10 +124,13 @@ class GroupHolds:
         self._put(GroupHold(key, uids, uids, since, self._deadline(since, now)))
 
     def note_turn(self, key: str, now: float) -> None:
-        """Remember how long the scheduler took to come to a group that was woken."""
-        woken = self._woken.get(key)
+        """Remember how late the scheduler comes to a group whose hold has ended."""
+        if key not in self._holds:
+            self._note_delay(key, now)
+
+    def _note_delay(self, key: str, now: float) -> None:
+        woken = self._woken.pop(key)
         if woken is not None:
-            self._woken.pop(key)
             self._delays.append(now - woken)
 
     def note_asked(self, hold: GroupHold, uid: str) -> None:
@@ -145,6 +149,7 @@ class GroupHolds:
             self._put(msgspec.structs.replace(hold, left=left, until=until, asked=asked))
         else:
             del self._holds[key]
+            self._note_delay(key, now)
 
     def take_back(self, key: str, uid: str, now: float) -> bool:
         """Add the part of a reserved member to its hold again; False if there is no hold."""

@@ -33,8 +33,8 @@ func groupOf(pod *v1.Pod) string {
 	return ""
 }
 
-// minCount returns how many members of the group of a pod must run together; 0 if only the members
-// that exist say so.
+// minCount returns how many members of the group of a pod must run together; 0 if the pod does not
+// say it. The allocator then reads the PodGroup of Coscheduling, or counts the members that exist.
 func (p *Plugin) minCount(pod *v1.Pod) (int, error) {
 	if framework.GroupName(pod) != "" {
 		return p.groups.MinCount(pod)
@@ -85,7 +85,8 @@ func (p *Plugin) groupReference(pod *v1.Pod) (*group, error) {
 			found.waiting = append(found.waiting, member)
 		}
 	}
-	if len(found.waiting) == 0 && minCount <= found.scheduled+1 {
+	// Without a number here, the allocator may know one.
+	if len(found.waiting) == 0 && minCount > 0 && minCount <= found.scheduled+1 {
 		return nil, nil
 	}
 	slices.SortStableFunc(found.waiting, func(one, other *v1.Pod) int {
@@ -102,7 +103,7 @@ func (p *Plugin) groupReference(pod *v1.Pod) (*group, error) {
 // isMember returns whether a pod is scheduled as a member of a gang.
 func (p *Plugin) isMember(pod *v1.Pod) bool {
 	found, err := p.groupReference(pod)
-	return found != nil || err != nil
+	return err != nil || found != nil && (len(found.waiting) > 1 || found.minCount > 0)
 }
 
 // groupRequest describes all members that wait; their claims exist.

@@ -74,6 +74,8 @@ PRIORITY_CLASSES: Final = Resource(
 DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 # Of Kueue, where it is installed.
 LOCAL_QUEUES: Final = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
+# Of the scheduler plugin Coscheduling, where it is installed.
+COSCHEDULING_GROUPS: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 MUTATING_WEBHOOKS: Final = Resource(
     _ADMISSION,
     "v1",

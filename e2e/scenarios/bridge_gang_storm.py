@@ -12,7 +12,7 @@ from itertools import count
 from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.runner import print_line
 from e2e.scenarios.bridge_gangs import GPU, RIG, create_gang
-from e2e.scenarios.bridge_preemption import create_priority
+from e2e.scenarios.bridge_preemption import create_priority, run_all
 from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -50,6 +50,10 @@ class Storm:
 
     def play(self) -> None:
         """Play until every gang has run."""
+        self._fill({})
+        running = run_all(self.stage, "filler-", self.fillers)
+        self.stage.wait("the pods with a lower priority run", running, RECOVERY_SECONDS)
+        self.started = self.ran = time.monotonic()
         while self.left or self.active:
             now = time.monotonic()
             assert now - self.started < LIMIT_SECONDS, f"gangs are left: {sorted(self.active)}"

@@ -15,6 +15,7 @@ from e2e.installed.installation import set_mode, wait_for_facts
 from e2e.runner import print_line
 from e2e.scenarios.bridge_gangs import (
     GPU,
+    GROUP_LABEL,
     MINIMUM_LABEL,
     PATIENCE_SECONDS,
     RIG,
@@ -24,6 +25,7 @@ from e2e.scenarios.bridge_gangs import (
     create_group,
     create_member,
     delete_pods,
+    told,
 )
 from e2e.scenarios.bridge_preemption import create_pods, create_priority, run_all
 from e2e.scenarios.objects import claim_spec, request
@@ -35,6 +37,8 @@ OTHER_GROUP: Final = "rig.drawbridge.dev/group"
 # Longer than a reservation that the scheduler does not renew.
 PERMIT_SECONDS: Final = 45.0
 CONTENDERS: Final = 10
+DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+COSCHEDULING: Final = "scheduling.x-k8s.io"
 
 
 def quorum_options(version: str) -> Options:
@@ -96,6 +100,43 @@ def members_that_wait_at_permit_keep_their_devices(stage: BridgeStage) -> None:
     stage.wait("the gang is bound", all_bound(stage, gang), PATIENCE_SECONDS)
     print_line(f"      all 5 members are bound {time.monotonic() - freed:.1f} s after the devices")
     stage.wait("others are bound", lambda: count_bound(stage, singles) == 3, PATIENCE_SECONDS)
+
+
+@bridge_scenario("full")
+def the_pod_group_of_coscheduling_says_how_many_members_must_run(stage: BridgeStage) -> None:
+    """The allocator reads PodGroups where they are served when it starts."""
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1alpha1", "served": True, "storage": True}
+    stage.cluster_object(
+        DEFINITIONS,
+        {
+            "metadata": {"name": f"podgroups.{COSCHEDULING}"},
+            "spec": {
+                "group": COSCHEDULING,
+                "names": names,
+                "scope": "Namespaced",
+                "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+            },
+        },
+    )
+    path = stage.path("podgroups", "", f"/apis/{COSCHEDULING}/v1alpha1")
+    stage.wait("PodGroups are served", lambda: stage.exists(path))
+    group = {"metadata": {"name": "train"}, "spec": {"minMember": 2}}
+    stage.client.create(
+        path, {"apiVersion": f"{COSCHEDULING}/v1alpha1", "kind": "PodGroup", **group}
+    )
+    for pair in stage.placement.pairs:
+        pair.restart_allocator()
+    stage.leader()
+    member = {"metadata": {"labels": {GROUP_LABEL: "train"}}}
+    create_member(stage, stage.pod_object("g-0", templates={"gpu": "gpu"}), member)
+    missing = "1 of 2 members of the group exist"
+    stage.wait("the member waits", lambda: missing in told(stage, "g-0"), PATIENCE_SECONDS)
+    create_member(stage, stage.pod_object("g-1", templates={"gpu": "gpu"}), member)
+    stage.wait("both are bound", all_bound(stage, ["g-0", "g-1"]), PATIENCE_SECONDS)
 
 
 @bridge_scenario("full", rig=RIG)

@@ -6,7 +6,7 @@ the API, as plain values.
 
 import itertools
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -148,6 +148,7 @@ class Cluster:
         strategy: NodeStrategy = NodeStrategy.NONE,
         nodes_per_call: int = 1000,
         limits: HoldLimits = DEFAULT_LIMITS,
+        min_members: Mapping[tuple[str, str], int] = {},
         **gpus: int,
     ) -> None:
         self.state = AllocatorState(Planner(), Ledger(), owns_all)
@@ -158,6 +159,7 @@ class Cluster:
             strategy=strategy,
             nodes_per_call=nodes_per_call,
             limits=limits,
+            min_member=lambda namespace, name: min_members.get((namespace, name), 0),
         )
         self.now = 0.0
         self.add(gpu_class(), *(Node(name, {"name": name}) for name in gpus))
@@ -168,6 +170,15 @@ class Cluster:
         """Apply added objects, or changed ones whose earlier state is irrelevant."""
         for obj in objects:
             self.state.apply(None, obj)
+
+    def schedule_group(self, *uids: str) -> list[str]:
+        """Ask about each member and reserve it, as the scheduler does; return the nodes."""
+        nodes = []
+        for uid in uids:
+            reply = self.ask_group("default/g", *uids, asking=uid)
+            nodes.append(reply.fit[0].node)
+            assert not self.reserve(uid, nodes[-1])
+        return nodes
 
     def add_claim(self, plain: Plain) -> None:
         """Apply a claim from a watch."""

@@ -18,12 +18,7 @@ from allocator.scheduler.protocol import (
 )
 from allocator.state.caches import without_unused_parts
 from allocator.state.group_holds import (
-    MAX_HOLD_SECONDS,
-    MAX_PAUSE_SECONDS,
-    RECENT_DELAYS,
     STEP_SECONDS,
-    STEPS_PER_DELAY,
-    HoldEnd,
 )
 from drawbridge.agreement import allocator_codes
 from drawbridge.ledger.pods import Pod, pod_reader
@@ -31,16 +26,6 @@ from drawbridge.pod_groups import COSCHEDULING_LABEL
 from tests.allocator.clusters import Cluster, allocation_on, claim, codes, gpu_slice, pod
 
 FOUR = ("m0", "m1", "m2", "m3")
-
-
-def schedule_all(cluster: Cluster, *uids: str) -> list[str]:
-    """Ask about each member and reserve it, as the scheduler does; return the nodes."""
-    nodes = []
-    for uid in uids:
-        reply = cluster.ask_group("default/g", *uids, asking=uid)
-        nodes.append(reply.fit[0].node)
-        assert not cluster.reserve(uid, nodes[-1])
-    return nodes
 
 
 def test_all_members_get_devices_together() -> None:
@@ -53,7 +38,7 @@ def test_all_members_get_devices_together() -> None:
 
 def test_each_member_gets_its_part() -> None:
     cluster = Cluster(n1=3, n2=1)
-    assert sorted(schedule_all(cluster, *FOUR)) == ["n1", "n1", "n1", "n2"]
+    assert sorted(cluster.schedule_group(*FOUR)) == ["n1", "n1", "n1", "n2"]
 
 
 def test_a_group_that_does_not_fit_holds_nothing_and_is_told_what_is_missing() -> None:
@@ -91,6 +76,23 @@ def test_a_group_without_a_number_needs_all_members_that_exist() -> None:
     assert Cluster(n1=3).ask_group("default/g", *FOUR).message == "3 of 4 members of the group fit"
 
 
+@pytest.mark.parametrize(
+    ("minimum", "said", "message"),
+    [
+        (4, 0, "2 of 4 members of the group exist"),
+        (2, 0, ""),
+        (0, 0, ""),
+        (4, 2, ""),  # what the pod says counts first
+    ],
+)
+def test_the_pod_group_of_coscheduling_says_how_many_members_must_run(
+    minimum: int, said: int, message: str
+) -> None:
+    cluster = Cluster(n1=4, min_members={("default", "g"): minimum, ("other", "g"): 9})
+    reply = cluster.ask_group(KEY, "m0", "m1", min_count=said)
+    assert (reply.message, bool(reply.fit)) == (message, not message)
+
+
 def test_a_group_whose_members_do_not_exist_yet_holds_nothing() -> None:
     cluster = Cluster(n1=8)
     reply = cluster.ask_group("default/g", *FOUR, min_count=5)
@@ -120,180 +122,6 @@ def test_a_pod_that_is_no_member_is_a_mistake_of_the_plugin() -> None:
     group = GroupReference(key="default/g")
     with pytest.raises(ProtocolError):
         cluster.decisions.prefilter_group(PreFilterGroupRequest(pod_uid="x", group=group), 0.0)
-
-
-# --- the end of a hold ---
-
-
-def test_a_hold_ends_as_a_whole() -> None:
-    cluster = Cluster(n1=4)
-    cluster.ask_group("default/g", *FOUR, min_count=4)
-    cluster.decisions.expire(STEP_SECONDS - 0.1)
-    assert len(cluster.held()) == 4
-    cluster.decisions.expire(STEP_SECONDS)
-    assert cluster.held() == []
-
-
-def test_each_reserved_member_moves_the_deadline_within_a_limit() -> None:
-    uids = [f"m{number}" for number in range(9)]
-    cluster = Cluster(n1=9)
-    cluster.ask_group("default/g", *uids)
-    for uid in uids[:-1]:
-        assert not cluster.reserve(uid, "n1")
-        cluster.now += STEP_SECONDS - 1
-        cluster.decisions.reservations.renew(uids, cluster.now)
-        cluster.decisions.expire(cluster.now)
-    assert cluster.now > MAX_HOLD_SECONDS
-    assert cluster.decisions.reservations.find("m8") is None
-
-
-def test_a_member_that_gives_its_devices_back_ends_the_hold() -> None:
-    cluster = Cluster(n1=4)
-    cluster.ask_group("default/g", *FOUR, min_count=4)
-    cluster.reserve("m0", "n1")
-    cluster.decisions.unreserve("m0", cluster.now)
-    assert cluster.held() == []
-
-
-def test_at_the_end_of_a_cycle_for_the_group_a_part_goes_back_to_the_hold() -> None:
-    """A hold can begin in the middle of a cycle, whose first members are refused already."""
-    cluster = Cluster(n1=4)
-    cluster.ask_group("default/g", *FOUR, min_count=4, asking="m3")
-    cluster.reserve("m3", "n1")
-    cluster.decisions.unreserve("m3", cluster.now, cycle=True)
-    assert len(cluster.held()) == 4
-    assert schedule_all(cluster, *FOUR) == ["n1"] * 4
-    cluster.decisions.unreserve("m3", cluster.now, cycle=True)
-    assert len(cluster.held()) == 3
-
-
-def test_a_hold_ends_that_lost_a_part_to_a_pod_with_a_higher_priority() -> None:
-    cluster = Cluster(n1=4)
-    cluster.ask_group("default/g", *FOUR, min_count=4)
-    assert cluster.nodes("high", claim("d"), priority=1000) == ["n1"]
-    cluster.decisions.expire(cluster.now)
-    assert cluster.held() == ["n1/gpu-0"]
-
-
-def test_a_group_that_could_not_use_its_devices_pauses_before_it_gets_them_again() -> None:
-    cluster = Cluster(n1=4)
-    pauses = []
-    for _ in range(10):
-        cluster.ask_group("default/g", *FOUR, min_count=4)
-        cluster.now += STEP_SECONDS
-        cluster.decisions.expire(cluster.now)
-        reply = cluster.ask_group("default/g", *FOUR, min_count=4)
-        assert codes(reply) == [allocator_codes.GANG_PAUSES.name]
-        assert cluster.held() == []
-        until = cluster.decisions.groups.holds.paused_until("default/g")
-        pauses.append(until - cluster.now)
-        cluster.now = until
-    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, MAX_PAUSE_SECONDS]
-
-
-def test_groups_of_one_namespace_that_never_complete_do_not_hold_devices_all_the_time() -> None:
-    cluster = Cluster(n1=4)
-    held = 0
-    for second in range(1000):
-        cluster.now = float(second)
-        cluster.decisions.expire(cluster.now)
-        held += bool(cluster.held())
-        uids = [f"{each}-{second}" for each in FOUR]
-        if not cluster.held():
-            cluster.ask_group(f"default/g{second}", *uids, min_count=4)
-    assert held < 300
-    cluster.decisions.expire(2000.0)
-    cluster.now = 1000.0
-    assert cluster.ask_group("other/g", *FOUR, min_count=4).fit
-
-
-def test_a_group_of_which_a_member_is_bound_pauses_no_more() -> None:
-    cluster = Cluster(n1=4)
-    holds = cluster.decisions.groups.holds
-    cluster.ask_group("default/g", *FOUR, min_count=4)
-    cluster.now = STEP_SECONDS
-    cluster.decisions.expire(cluster.now)
-    cluster.add(pod("m0", "c-m0", node="n1"))
-    cluster.decisions.forget("m0")
-    assert holds.paused_until("default/g") == 0
-
-
-def test_a_new_member_is_added_to_what_is_held() -> None:
-    cluster = Cluster(n1=4)
-    cluster.ask_group("default/g", "m0", "m1", "m2")
-    cluster.reserve("m0", "n1")
-    assert cluster.ask_group("default/g", "m3", "m1", "m2", scheduled=1).fit
-    assert len(cluster.held()) == 4
-
-
-def test_a_busy_scheduler_has_more_time_for_groups_that_were_woken() -> None:
-    cluster = Cluster(n1=4)
-    decisions = cluster.decisions
-
-    def wake() -> float:
-        """Wake the group and return how long its hold lasts if nobody asks about it."""
-        cluster.now = max(cluster.now, decisions.groups.holds.paused_until("default/g"))
-        assert decisions.groups.answer_again("default/g", cluster.now) is not None
-        hold = decisions.groups.holds.find("default/g")
-        assert hold is not None
-        return hold.until - cluster.now
-
-    cluster.ask_group("default/g", *FOUR, min_count=4)
-    decisions.groups.holds.end("default/g", cluster.now)
-    assert wake() == STEP_SECONDS
-    # The scheduler comes to it after the end of the hold.
-    cluster.now += STEP_SECONDS + 5
-    decisions.expire(cluster.now)
-    group = GroupReference(key="default/g", min_count=4)
-    for member in FOUR:
-        decisions.prefilter(
-            replace(cluster.request(member, claim(f"c-{member}")), group=group), cluster.now
-        )
-    assert wake() == STEPS_PER_DELAY * (STEP_SECONDS + 5)
-    decisions.groups.holds.end("default/g", cluster.now)
-    for _ in range(RECENT_DELAYS):
-        assert wake() >= STEP_SECONDS
-        cluster.now += 1
-        decisions.prefilter(replace(cluster.request("m0", claim("c-m0")), group=group), cluster.now)
-        decisions.groups.holds.end("default/g", cluster.now)
-    assert wake() == STEP_SECONDS
-
-
-@pytest.mark.parametrize("end", [each for each in HoldEnd if each is not HoldEnd.LEADER_CHANGED])
-def test_a_hold_that_ends_says_why(end: HoldEnd) -> None:
-    cluster = Cluster(n1=4)
-    cluster.ask_group("default/g", *FOUR, min_count=4)
-    match end:
-        case HoldEnd.DEADLINE:
-            cluster.decisions.expire(STEP_SECONDS)
-        case HoldEnd.GIVEN_BACK:
-            cluster.reserve("m0", "n1")
-            cluster.decisions.unreserve("m0", cluster.now)
-        case HoldEnd.UNUSED:
-            cluster.ask_group("default/g", *FOUR, min_count=4)
-        case HoldEnd.LOST:
-            assert cluster.nodes("high", claim("d"), priority=1000) == ["n1"]
-            cluster.decisions.expire(cluster.now)
-    ((pod, ended),) = cluster.decisions.take_ended_holds()
-    assert (pod.uid in FOUR, ended.end, ended.members) == (True, end, 4)
-    assert cluster.decisions.take_ended_holds() == ()
-
-
-def test_a_hold_that_is_used_or_replaced_did_not_end_in_vain() -> None:
-    cluster = Cluster(n1=4)
-    cluster.ask_group("default/g", "m0", "m1", "m2")
-    assert cluster.ask_group("default/g", "m3", "m0", "m1", "m2").fit
-    for uid in FOUR:
-        assert not cluster.reserve(uid, "n1")
-    assert cluster.decisions.take_ended_holds() == ()
-
-
-def test_a_change_of_the_leader_ends_a_hold() -> None:
-    cluster = Cluster(n1=4)
-    cluster.ask_group("default/g", *FOUR, min_count=4)
-    cluster.decisions.begin_term()
-    ((_, ended),) = cluster.decisions.take_ended_holds()
-    assert (ended.end, ended.left) == (HoldEnd.LEADER_CHANGED, 4)
 
 
 # --- waking ---
