@@ -109,14 +109,29 @@ func TestAllMembersThatWaitAreSentIfTheAllocatorAsksForThem(t *testing.T) {
 	}
 }
 
-func TestAPodWithoutOthersInItsGroupIsAPodAlone(t *testing.T) {
+func TestAPodWithoutOthersInItsGroupIsAloneIfTheGroupNeedsNoMore(t *testing.T) {
+	for minimum, alone := range map[string]bool{"1": true, "2": false, "": false} {
+		s := newStage(t, claim("a", ""))
+		s.fits(true, "n1")
+		pod, _ := gangOf(s)
+		pod.Labels[minAvailableLabel] = minimum
+		s.cluster.pods = s.cluster.pods[:1]
+		s.preFilter(t, pod)
+		var request protocol.PreFilterRequest
+		if err := json.Unmarshal(s.server.Take()[0].Body, &request); err != nil || (request.Group == nil) != alone {
+			t.Errorf("minimum %q: got %+v, %v", minimum, request.Group, err)
+		}
+	}
+}
+
+func TestALoneMemberCanEvictForWhatIsNotADevice(t *testing.T) {
 	s := newStage(t, claim("a", ""))
-	s.fits(true, "n1")
 	pod, _ := gangOf(s)
+	if !s.isMember(pod) {
+		t.Error("a member beside others is not one")
+	}
 	s.cluster.pods = s.cluster.pods[:1]
-	s.preFilter(t, pod)
-	var request protocol.PreFilterRequest
-	if err := json.Unmarshal(s.server.Take()[0].Body, &request); err != nil || request.Group != nil {
-		t.Errorf("got %+v, %v", request.Group, err)
+	if s.isMember(pod) {
+		t.Error("the only member of a group without a minimum waits for others")
 	}
 }

@@ -158,6 +158,7 @@ def one_of_two_gangs_gets_all_devices(stage: BridgeStage) -> None:
         winner = max(gangs, key=lambda each: count_bound(stage, gangs[each]))
         (other,) = gangs.keys() - {winner}
         assert count_bound(stage, gangs[other]) == 0, "the other gang is partly bound"
+        stage.wait("it runs", run_all(stage, f"{winner}-", 8))
         delete_pods(stage, gangs[winner])
         freed = time.monotonic()
         stage.wait("the other gang is bound", all_bound(stage, gangs[other]), PATIENCE_SECONDS)
@@ -165,6 +166,7 @@ def one_of_two_gangs_gets_all_devices(stage: BridgeStage) -> None:
             f"      round {number}: one gang is bound after {first:.1f} s, the other one "
             f"{time.monotonic() - freed:.1f} s after the first was deleted"
         )
+        stage.wait("it runs", run_all(stage, f"{other}-", 8))
         delete_pods(stage, gangs[other])
 
 
