@@ -238,10 +238,16 @@ def test_the_length_of_a_line_is_limited() -> None:
 
 
 @asynchronous
-async def test_an_idle_stream_is_closed(api: FakeApi, session: Session) -> None:
-    async with session.stream(PATH, query={"watch": "true"}, idle_seconds=0.05) as chunks:
-        with pytest.raises(UnreachableError):
+async def test_an_idle_stream_is_closed(
+    api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with session.stream(PATH, query={"watch": "true"}, idle_seconds=3600) as chunks:
+        later = loop.time() + 3601
+        monkeypatch.setattr(loop, "time", lambda: later)
+        with pytest.raises(UnreachableError, match="no data arrived in time"):
             await anext(chunks)
+        monkeypatch.undo()
 
     await api.until(lambda: not api.store.watchers)
 

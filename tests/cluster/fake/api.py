@@ -10,6 +10,7 @@ many objects as they are. The server does not validate objects, set defaults or 
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -58,6 +59,7 @@ class FakeApi:
         self._troubles: list[Trouble] = []
         self._news = asyncio.Event()
         self._runner: web.AppRunner | None = None
+        self._listener: socket.socket
         for name in ("default", "kube-system"):
             self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
@@ -83,8 +85,8 @@ class FakeApi:
             application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", port, ssl_context=self._tls)
-        await site.start()
+        self._listener = socket.create_server(("127.0.0.1", port))
+        await web.SockSite(self._runner, self._listener, ssl_context=self._tls).start()
         scheme = "https" if self._tls else "http"
         self.url = f"{scheme}://127.0.0.1:{self._runner.addresses[0][1]}"
 
@@ -93,6 +95,11 @@ class FakeApi:
         self.heal()
         self.end_watches()
         if self._runner:
+            # A connection accepted just now gets its handler in the next rounds of the loop.
+            # A server that closes before would leave the connection open.
+            asyncio.get_running_loop().remove_reader(self._listener)
+            for _ in range(3):
+                await asyncio.sleep(0)
             await self._runner.cleanup()
             self._runner = None
 

@@ -2,19 +2,16 @@
 
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 JSON = dict[str, Any]
 T = TypeVar("T")
 
 
 def copied(value: T) -> T:
-    """Copy a JSON value; much faster than `copy.deepcopy`."""
-    copy: Any = value
-    if isinstance(value, dict):
-        copy = {key: copied(inner) for key, inner in value.items()}
-    elif isinstance(value, list):
-        copy = [copied(inner) for inner in value]
-    result: T = copy
-    return result
+    """Copy a JSON value; through its text, because the codec is in C."""
+    copy: T = msgspec.json.decode(msgspec.json.encode(value))
+    return copy
 
 
 class Kind(NamedTuple):
