@@ -1,6 +1,6 @@
 """Builds the images, or renews the lock of the Debian packages.
 
-python -m tools.image build [--architecture amd64|arm64] [--into FOLDER]
+python -m tools.image build [--architecture amd64|arm64] [--into FOLDER] [--anew]
 python -m tools.image scheduler [--kubernetes 1.36|1.35|1.34] [--into FOLDER]
 python -m tools.image tree --into FOLDER    # the files of the image, for the Dockerfile
 python -m tools.image lock
@@ -29,11 +29,11 @@ _FAILURES = (
 )
 
 
-def build_image(architecture: str, into: Path) -> None:
+def build_image(architecture: str, into: Path, kept: Path | None) -> None:
     """Write the archive of the image, and print what it contains."""
     found = build.gather(architecture)
-    parts = build.assemble(found)
-    archive = build.compose(found, parts)
+    parts = build.assemble(found, kept)
+    archive = build.compose(found, parts, kept)
     into.mkdir(parents=True, exist_ok=True)
     path = into / f"drawbridge-{found.version}-{architecture}.tar"
     path.write_bytes(archive.data)
@@ -87,6 +87,7 @@ def main() -> int:
     parser.add_argument("--architecture", choices=debian.ARCHITECTURES, default=own)
     parser.add_argument("--kubernetes", choices=scheduler.VERSIONS, default=scheduler.NEWEST)
     parser.add_argument("--into", type=Path, default=build.ROOT / "build" / "image")
+    parser.add_argument("--anew", action="store_true", help="use no layer of an earlier build")
     options = parser.parse_args()
     try:
         if options.what == "lock":
@@ -96,7 +97,7 @@ def main() -> int:
         elif options.what == "tree":
             write_tree(options.architecture, options.into)
         else:
-            build_image(options.architecture, options.into)
+            build_image(options.architecture, options.into, None if options.anew else build.KEPT)
     except _FAILURES as failure:
         print(f"{failure}", file=sys.stderr)
         return 1

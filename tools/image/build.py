@@ -1,17 +1,26 @@
-"""Builds the image: packages and wheels to trees, trees to layers, layers to an archive."""
+"""Builds the image: packages and wheels to trees, trees to layers, layers to an archive.
 
+The layers of locked packages are the same for all commits, so their bytecode and their compressed
+form are kept in a folder.
+"""
+
+import sys
 import tempfile
 import tomllib
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tools.commit import Commit, read_commit
 from tools.image import bytecode, contents, debian, elf, oci, sbom, wheels
-from tools.image.tree import File, Node, Tree, join, pack
+from tools.image.kept import keep
+from tools.image.tree import File, Node, Tree, compress, join, pack, read_archive
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache" / "image"
+KEPT = CACHE / "kept"
+LOCKED_EPOCH = 0  # of the files of locked packages, which no commit changes
 DEBIAN_LOCK = ROOT / "debian.lock"
 PYTHON_LOCK = ROOT / "requirements-runtime.lock"
 NAME = "drawbridge.dev/drawbridge"
@@ -69,7 +78,7 @@ def read_version() -> str:
     return str(project["version"])
 
 
-def assemble(found: Ingredients) -> Parts:
+def assemble(found: Ingredients, kept: Path | None = KEPT) -> Parts:
     """Return the file systems of the layers; IncompleteError if a library is missing."""
     system = join((contents.select_files(found.system), contents.system_files(found.system)))
     scanned = {
@@ -83,9 +92,9 @@ def assemble(found: Ingredients) -> Parts:
     if missing:
         raise IncompleteError("\n".join(missing))
     return Parts(
-        _with_bytecode({**system, **scanned}),
-        _with_bytecode(dependencies),
-        _with_bytecode(project),
+        _with_bytecode({**system, **scanned}, kept),
+        _with_bytecode(dependencies, kept),
+        _with_bytecode(project, None),
     )
 
 
@@ -104,7 +113,7 @@ def _describe_wheel(wheel: wheels.Wheel) -> sbom.Component:
     return sbom.describe_python(wheel.name, wheel.version, wheel.sha256, wheel.metadata)
 
 
-def compose(found: Ingredients, parts: Parts) -> oci.Archive:
+def compose(found: Ingredients, parts: Parts, kept: Path | None = KEPT) -> oci.Archive:
     """Return the archive of the image."""
     commit = found.commit
     annotations = annotate("drawbridge", PURPOSE, found.version, commit)
@@ -116,8 +125,8 @@ def compose(found: Ingredients, parts: Parts) -> oci.Archive:
         annotations=annotations,
     )
     layers = [
-        oci.Layer(pack(parts.system, commit.epoch), f"Debian {contents.RELEASE} packages"),
-        oci.Layer(pack(parts.dependencies, commit.epoch), "Python packages"),
+        _locked_layer(parts.system, f"Debian {contents.RELEASE} packages", kept),
+        _locked_layer(parts.dependencies, "Python packages", kept),
         oci.Layer(pack(parts.project, commit.epoch), f"Drawbridge {found.version}"),
     ]
     return oci.compose(image, layers, commit.epoch)
@@ -136,5 +145,17 @@ def annotate(title: str, description: str, version: str, commit: Commit) -> dict
     }
 
 
-def _with_bytecode(tree: Tree) -> dict[str, Node]:
-    return {**tree, **bytecode.compile_modules(tree)}
+def _locked_layer(tree: Tree, purpose: str, kept: Path | None) -> oci.Layer:
+    data = pack(tree, LOCKED_EPOCH)
+    return oci.Layer(data, purpose, keep(kept, f"gzip-{zlib.ZLIB_RUNTIME_VERSION}", data, compress))
+
+
+def _with_bytecode(tree: Tree, kept: Path | None) -> dict[str, Node]:
+    sources = {path: node for path, node in tree.items() if path.endswith(".py")}
+    kind = f"bytecode-{sys.version.split()[0]}"
+    compiled = keep(kept, kind, pack(sources, LOCKED_EPOCH), _compile_archive)
+    return {**tree, **read_archive(compiled)}
+
+
+def _compile_archive(sources: bytes) -> bytes:
+    return pack(bytecode.compile_modules(read_archive(sources)), LOCKED_EPOCH)

@@ -30,6 +30,7 @@ class Layer(NamedTuple):
 
     data: bytes
     purpose: str
+    compressed: bytes | None = None
 
 
 class Archive(NamedTuple):
@@ -43,7 +44,10 @@ class Archive(NamedTuple):
 def compose(image: Image, layers: Sequence[Layer], epoch: int) -> Archive:
     """Return the archive of an image."""
     blobs: dict[str, bytes] = {}
-    packed = [_add(blobs, compress(each.data), f"{_OCI}.layer.v1.tar+gzip") for each in layers]
+    packed = [
+        _add(blobs, layer.compressed or compress(layer.data), f"{_OCI}.layer.v1.tar+gzip")
+        for layer in layers
+    ]
     platform = {"architecture": image.architecture, "os": "linux"}
     configuration = {
         "created": image.created,

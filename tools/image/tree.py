@@ -1,7 +1,8 @@
 """File systems as data, and layers with the same bytes for the same files. Pure.
 
-Every file belongs to root and has the modification time of the commit. A file is readable for all,
-because the processes of the image run as another user.
+Every file belongs to root, and all files of a layer have one modification time: in that of the
+project the time of the commit. A file is readable for all, because the processes of the image run
+as another user.
 """
 
 import gzip
