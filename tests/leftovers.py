@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-_OF_PYTEST = "PYTEST_CURRENT_TEST"  # the name of the running test
+_OF_PYTEST = b"PYTEST_CURRENT_TEST"  # the name of the running test
 LOGGERS = ("aiohttp.access", "asyncio")  # whose levels our processes set
 _SIGNALS = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
@@ -18,7 +18,7 @@ class ProcessState(NamedTuple):
 
     children: frozenset[str]
     directory: str
-    environment: frozenset[tuple[str, str]]
+    environment: frozenset[tuple[bytes, bytes]]
     logging: tuple[object, ...]
     signals: tuple[object, ...]
     socket_timeout: float | None
@@ -31,11 +31,11 @@ def process_state() -> ProcessState:
     """
     root = logging.getLogger()
     levels = (logging.getLogger(name).level for name in LOGGERS)
-    variables = os.environ.items()
+    variables = os.environ._data.items()  # type: ignore[attr-defined]  # noqa: SLF001  # decodes nothing
     return ProcessState(
         children=children(),
         directory=os.getcwd(),  # noqa: PTH109  # faster
-        environment=frozenset(each for each in variables if each[0] != _OF_PYTEST),
+        environment=frozenset(pair for pair in variables if pair[0] != _OF_PYTEST),
         logging=(root.level, root.manager.disable, *levels, *root.handlers),
         signals=tuple(map(signal.getsignal, _SIGNALS)),
         socket_timeout=socket.getdefaulttimeout(),

@@ -1,14 +1,17 @@
-"""Tables of test cases in YAML, with a shorthand for long values.
+"""Tables of test cases: in YAML, with a shorthand for long values, and as one test.
 
 `{$text: 65}` is a text of 65 letters. `{$list: 33, of: ...}` is a list of 33 copies, and
 `{$map: 33, key: ..., of: ...}` a map of 33 copies. `$i` in their texts and keys is
 the number of the copy.
 """
 
-from collections.abc import Iterator
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pytest
 import yaml
 
 # A decoded YAML or JSON value. Tests access its parts without type checks.
@@ -49,3 +52,53 @@ def expand(value: YamlValue, number: int | None = None) -> YamlValue:  # noqa: P
             return value.replace("$i", str(number))
         case _:
             return value
+
+
+def every_row(
+    names: str | tuple[str, ...], rows: Iterable[Any], ids: Callable[[Any], Any] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test with every row of a table, as one test that names all rows that fail.
+
+    The arguments are those of `pytest.mark.parametrize`, for which it stands in at tables of many
+    short rows: a test of its own takes some milliseconds, before it begins. The rows share the
+    fixtures of the test.
+    """
+    parameters = (names,) if isinstance(names, str) else names
+    parameters = tuple(each.strip() for name in parameters for each in name.split(","))
+    table = [_labelled(row, len(parameters), ids) for row in rows]
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(**fixtures: object) -> None:
+            failures: list[BaseException] = []
+            for label, values in table:
+                try:
+                    test(**dict(zip(parameters, values, strict=True)), **fixtures)
+                except (Exception, pytest.fail.Exception) as failure:  # noqa: BLE001  # reported below
+                    failure.add_note(f"row: {label}")
+                    failures.append(failure)
+            if failures:
+                raise BaseExceptionGroup(f"{len(failures)} of {len(table)} rows", failures)
+
+        signature = inspect.signature(test)
+        others = [each for name, each in signature.parameters.items() if name not in parameters]
+        run.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _labelled(
+    row: Any,  # noqa: ANN401  # a value, a tuple or a `pytest.param`
+    parameters: int,
+    ids: Callable[[Any], Any] | None,
+) -> tuple[str, tuple[Any, ...]]:
+    """Return the name of a row, and its values."""
+    if isinstance(row, pytest.ParameterSet):
+        assert not row.marks, "a row is no test, so marks have no effect"
+        values, label = row.values, row.id  # of pytest, not of pandas
+    else:
+        values, label = (row,) if parameters == 1 else tuple(row), None
+    if label is None:
+        label = "-".join(str(ids(value) if ids else value) for value in values)
+    return str(label)[:200], tuple(values)

@@ -8,7 +8,7 @@ tests/cel/cases/differences.json lists with a reason.
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,22 +48,35 @@ class Difference(NamedTuple):
         return f"{self.version} {self.case['id']} {self.case['list_attributes']} {self.field}"
 
 
-def cases(version: str) -> Iterator[Case]:
-    """Yield each case once per setting of the list gate, with the results of this version."""
-    golden = json.loads((GOLDEN / "cel_device.json").read_text())
-    changes: dict[tuple[str, str], Case] = {}
-    path = GOLDEN / f"cel_device_{version}.json"
-    if path.exists():
-        for change in json.loads(path.read_text())["changes"]:
-            for gate in _gates(change["list_attributes"]):
-                changes[change["id"], gate] = change
+def varying() -> set[str]:
+    """Return the names of the cases whose results differ between versions."""
+    return {name for version in VERSIONS for name, _ in _changes(version)}
+
+
+def cases(version: str, names: Container[str] | None = None) -> Iterator[Case]:
+    """Yield the named cases, or all, once per setting of the list gate, with their results."""
+    golden, changes = json.loads((GOLDEN / "cel_device.json").read_text()), _changes(version)
     for case in golden["cases"]:
+        if names is not None and case["id"] not in names:
+            continue
         for gate in _gates(case["list_attributes"]):
             if gate == "on" and version in ("1.34", "1.35"):
                 continue
             change = changes.get((case["id"], gate), {})
             shown = golden["devices"][case["device"]]
             yield {**_apply_change(case, change), "list_attributes": gate, "shown": shown}
+
+
+def _changes(version: str) -> dict[tuple[str, str], Case]:
+    """Return the results that a version changes, by case and list gate."""
+    path = GOLDEN / f"cel_device_{version}.json"
+    if not path.exists():
+        return {}
+    return {
+        (change["id"], gate): change
+        for change in json.loads(path.read_text())["changes"]
+        for gate in _gates(change["list_attributes"])
+    }
 
 
 def _apply_change(case: Case, change: Case) -> Case:
@@ -115,10 +128,12 @@ def _is_unbounded(cost: object) -> bool:
     return isinstance(cost, int) and cost > UNKNOWN_COST
 
 
-def compare(version: str) -> Iterator[tuple[Case, list[Difference]]]:
-    """Evaluate every case of one version."""
+def compare(
+    version: str, names: Container[str] | None = None
+) -> Iterator[tuple[Case, list[Difference]]]:
+    """Evaluate the named cases of one version, or all."""
     selectors = {gate: Selectors(version, list_attributes=gate == "on") for gate in ("on", "off")}
-    for case in cases(version):
+    for case in cases(version, names):
         question = convert_question({"device": case["shown"], "expression": case["expression"]})
         result = selectors[case["list_attributes"]].evaluate(
             question.expression, question.driver, question.device

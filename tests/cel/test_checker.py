@@ -12,7 +12,7 @@ from drawbridge.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIA
 from drawbridge.cel.parser import ParserOptions, parse
 from drawbridge.cel.types import ANY, BOOL, DYN, INT, STRING, Type, describe, list_of, map_of
 from drawbridge.cel.validate import KUBERNETES, validate
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = Path(__file__).parent / "cases"
 OPTIONS = ParserOptions({**STANDARD, **BINDINGS, **OPTIONAL, **TWO_VARIABLE, **LISTS})
@@ -69,7 +69,7 @@ def rows(column: str) -> list[tuple[str, YamlValue]]:
     ]
 
 
-@pytest.mark.parametrize(("source", "first"), rows("refused"))
+@every_row(("source", "first"), rows("refused"))
 def test_the_first_error_has_the_expected_kind_and_position(
     source: str, first: tuple[str, int, int]
 ) -> None:
@@ -77,12 +77,12 @@ def test_the_first_error_has_the_expected_kind_and_position(
     assert [problem.kind, problem.line, problem.column] == first
 
 
-@pytest.mark.parametrize(("source", "type_"), rows("fine"))
+@every_row(("source", "type_"), rows("fine"))
 def test_a_valid_expression_has_the_expected_type(source: str, type_: str) -> None:
     assert of_type(source) == type_
 
 
-@pytest.mark.parametrize(("source", "type_"), rows("fine"))
+@every_row(("source", "type_"), rows("fine"))
 def test_no_type_variable_remains_after_the_check(source: str, type_: str) -> None:  # noqa: ARG001  # shared rows
     assert "_var" not in " ".join(describe(each) for each in checked(source).types.values())
 

@@ -10,7 +10,7 @@ from drawbridge.cel.library.versions import functions, libraries
 from drawbridge.cel.numbers import format_shortest
 from drawbridge.cel.types import DYN
 from drawbridge.cel.values import Map, NamedFormat, Optional, TypeValue, type_name
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 TABLE: dict[str, list[dict[str, YamlValue]]] = load_cases(
     Path(__file__).parent / "cases" / "library.yaml"
@@ -55,7 +55,7 @@ def outcome(expression: str, version: str = "1.36") -> object:
         return error.kind
 
 
-@pytest.mark.parametrize("case", CASES)
+@every_row("case", CASES)
 def test_results_and_costs_equal_those_of_kubernetes(case: dict[str, YamlValue]) -> None:
     program = BASE.compile(case["expression"])
     if "error" in case:

@@ -11,7 +11,7 @@ from drawbridge.cel.errors import CompileError, Problem
 from drawbridge.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE
 from drawbridge.cel.parser import ParserOptions, parse
 from tests.cel.trees import show
-from tests.tables import load_cases
+from tests.tables import every_row, load_cases
 from tests.thorough import drawn
 
 CASES = Path(__file__).parent / "cases"
@@ -44,7 +44,7 @@ def kind(source: str, options: ParserOptions = OPTIONS) -> str | None:
     return found[0].kind if found else None
 
 
-@pytest.mark.parametrize(("source", "tree"), trees())
+@every_row(("source", "tree"), trees())
 def test_an_expression_parses_to_the_expected_tree(source: str, tree: str) -> None:
     assert show(parse(source, OPTIONS)) == tree
 
@@ -114,13 +114,13 @@ def test_the_offset_of_an_entry_is_its_colon() -> None:
     assert [entry.offset for entry in getattr(node, "entries", ())] == [2, 9]
 
 
-@pytest.mark.parametrize("source", [source for source, _ in trees()])
+@every_row("source", [source for source, _ in trees()])
 def test_node_ids_are_unique_in_a_tree(source: str) -> None:
     nodes = walk(parse(source, OPTIONS))
     assert len({node.id for node in nodes}) == len(nodes)
 
 
-@pytest.mark.parametrize("source", [source for source, _ in trees()])
+@every_row("source", [source for source, _ in trees()])
 def test_a_copy_is_an_equal_tree_with_new_ids(source: str) -> None:
     node = parse(source, OPTIONS)
     ids = iter(range(1000, 2000))

@@ -3,8 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator
 
-import pytest
-
 from bench.cel_prices import calls, price_of
 from drawbridge.cel.declare import Overload
 from drawbridge.cel.errors import EvaluationError
@@ -12,6 +10,7 @@ from drawbridge.cel.frame import Cancelled
 from drawbridge.cel.library.authz import AUTHORIZATION
 from drawbridge.cel.library.versions import functions, libraries
 from drawbridge.cel.meter import ABSORBED, MOST_WORK_OF_CALL
+from tests.tables import every_row
 
 SIZES = (1, 64, 400)
 # A call takes about a unit; some calls in C take a third of it.
@@ -45,9 +44,7 @@ def counted(call: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize(
-    ("name", "overload"), tuple(overloads()), ids=lambda value: getattr(value, "id", "")
-)
+@every_row(("name", "overload"), tuple(overloads()), ids=lambda value: getattr(value, "id", ""))
 def test_a_call_does_not_call_more_functions_than_its_price(name: str, overload: Overload) -> None:
     for size in SIZES:
         for shapes, arguments in calls(overload, size):

@@ -16,7 +16,7 @@ from drawbridge.config.schema import PLACES, unavailable_rows
 from drawbridge.dra.compatibility import Declaration
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import API_VERSION
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 
 KNOWN = {"PoolIncomplete": "PoolIncomplete", "NameTwice": "NameTwice"}
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
@@ -35,7 +35,7 @@ def answer(result: Configuration | tuple[Finding, ...]) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_table(case: dict[str, Any]) -> None:
     value = case["input"] if case.get("whole") else {**HEAD, **case["input"]}
     built = EVERYTHING if case.get("built") == "all" else AVAILABLE_FIELDS

@@ -16,7 +16,7 @@ from e2e.differential.compare import differences
 from e2e.differential.ours import answer
 from e2e.differential.theirs import Oracle
 from tests.solver.short import scenario
-from tests.tables import load_cases
+from tests.tables import every_row, load_cases
 
 TABLES = sorted((Path(__file__).parent.parent / "solver" / "cases").glob("*.yaml"))
 BEYOND = ("compatibility", "unsetGroups", "compatibleOnlyWith", "partitions")
@@ -29,7 +29,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES)
+@every_row("case", CASES)
 def test_upstream_answers_the_case_as_we_do_without_our_deviations(
     case: dict[str, Any], oracle: Oracle, expressions: Expressions
 ) -> None:

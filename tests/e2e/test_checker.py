@@ -4,11 +4,9 @@ import copy
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from e2e.checker import RULES, check
 from e2e.checker.expressions import Expressions
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 
 TABLE = read_yaml((Path(__file__).parent / "cases" / "checker.yaml").read_text("utf-8"))
 SHORT = {
@@ -48,7 +46,7 @@ def rules(situation: dict[str, Any], expressions: Expressions) -> set[str]:
     return {violation.rule for violation in found}
 
 
-@pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["rule"])
+@every_row("case", TABLE["cases"], ids=lambda case: case["rule"])
 def test_a_broken_rule_is_named_and_its_neighbour_is_valid(
     case: dict[str, Any], expressions: Expressions
 ) -> None:

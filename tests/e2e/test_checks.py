@@ -11,7 +11,7 @@ from e2e.nodes.family import FAMILIES
 from e2e.nodes.layout import Device, Layout, Sheet
 from e2e.nodes.order import Order, Result, effective, read
 from e2e.scenarios import driver_checks
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 
 CASES = read_yaml((Path(__file__).parent / "cases" / "checks.yaml").read_text())
 CHECKS = checks.COMMON | checks.SHARES | checks.NVIDIA | checks.HAMI
@@ -43,7 +43,7 @@ def ask(name: str, results: list[dict[str, Any]], config: dict[str, Any] | None 
     return Order("n", "space", name, f"uid-{name}", made, configs)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['check']}: {case['name']}")
+@every_row("case", CASES, ids=lambda case: f"{case['check']}: {case['name']}")
 def test_a_check_names_the_devices_that_break_its_rule(case: dict[str, Any]) -> None:
     devices = tuple(device(name, data) for name, data in case["devices"].items())
     sets = tuple(

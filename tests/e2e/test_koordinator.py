@@ -14,6 +14,7 @@ from e2e.koordinator.ours import Answer
 from e2e.koordinator.request import DeviceRequest
 from e2e.koordinator.steps import ChosenHardware, place
 from e2e.nodes.machine import machine
+from tests.tables import every_row
 
 JOINT = ("gpu", "rdma")
 SEEDS = range(600)
@@ -82,7 +83,7 @@ def overrides_scope(on: OccupiedMachine, request: DeviceRequest) -> bool:
     return bool(request.scope) and on.partitions is not None
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@every_row("seed", SEEDS)
 def test_what_koordinator_takes_satisfies_the_hints_and_is_enumerated(seed: int) -> None:
     on, request = generate(seed)
     found = place(on, request)

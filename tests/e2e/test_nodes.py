@@ -17,6 +17,7 @@ from e2e.nodes.machine import machine, shapes
 from e2e.nodes.node import node
 from e2e.nodes.plugin import Plugin, replicas
 from e2e.nodes.record import Record, Violation
+from tests.tables import every_row
 
 GPU = "gpu.nvidia.com"
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -51,7 +52,7 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.parametrize(("driver", "mode", "shape"), PUBLISHED)
+@every_row(("driver", "mode", "shape"), PUBLISHED)
 def test_slices_are_within_the_limits_of_the_api(driver: str, mode: str | None, shape: str) -> None:
     layout = FAMILIES[driver].publish(machine("n", shape), mode)
     assert len(layout.devices) == sum(len(sheet.devices) for sheet in layout.sheets)
@@ -69,7 +70,7 @@ def test_slices_are_within_the_limits_of_the_api(driver: str, mode: str | None, 
             assert all(IDENTIFIER.fullmatch(name) for name in names), names
 
 
-@pytest.mark.parametrize(("driver", "mode", "shape"), PUBLISHED)
+@every_row(("driver", "mode", "shape"), PUBLISHED)
 def test_counters_that_are_drawn_on_exist_and_suffice_for_each_device_alone(
     driver: str, mode: str | None, shape: str
 ) -> None:

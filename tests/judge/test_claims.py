@@ -19,7 +19,7 @@ from drawbridge.judge.judgement import judge_file
 from drawbridge.judge.subject import claim_subject
 from drawbridge.solver.world import World
 from tests.judge.contexts import SELECTORS, class_context, read_classes
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "claims.yaml")
 
@@ -39,7 +39,7 @@ FORMS = {"v1": newer_request, "v1beta2": newer_request, "v1beta1": oldest_reques
 
 
 @pytest.mark.parametrize("version", FORMS)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_claim_in_a_file(case: YamlValue, version: str) -> None:
     requests = [FORMS[version](name, spec) for name, spec in case["requests"].items()]
     claim = read_claim(

@@ -15,7 +15,7 @@ from drawbridge.finding import Finding
 from drawbridge.judge.slices import checks as slices
 from drawbridge.judge.slices import classes, codes
 from drawbridge.judge.slices.validation import check_api_limits
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 TABLES = Path(__file__).parent / "cases"
 LIMITS = load_cases(TABLES / "limits.yaml")
@@ -53,7 +53,7 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize("case", LIMITS, ids=lambda case: case["name"])
+@every_row("case", LIMITS, ids=lambda case: case["name"])
 def test_api_limits_of_a_slice(case: YamlValue) -> None:
     inside = ""
     spec = GOOD | case.get("spec", {})
@@ -98,7 +98,7 @@ def short_slice(short: YamlValue, count: int) -> Slice:
     return sliced(spec | short, name, annotations)
 
 
-@pytest.mark.parametrize("case", SLICES, ids=lambda case: case["name"])
+@every_row("case", SLICES, ids=lambda case: case["name"])
 def test_checks_across_slices(case: YamlValue) -> None:
     read = [short_slice(each, len(case["slices"])) for each in case["slices"]]
     found = slices.judge_slices(read, UnsetGroups(case.get("unset", "alone")))

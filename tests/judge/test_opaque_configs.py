@@ -11,7 +11,7 @@ from drawbridge.finding import Severity
 from drawbridge.judge.claims.opaque_configs import check_class_configs, check_opaque_configs
 from drawbridge.judge.driver_configs import DRIVERS
 from tests.judge.contexts import class_context, findings, subject_of
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 TABLES = Path(__file__).parent / "cases"
 CONFIGS = load_cases(TABLES / "driver_configs.yaml")
@@ -32,7 +32,7 @@ def full_path(path: str) -> str:
     return f"config[0].{inside}"
 
 
-@pytest.mark.parametrize("case", CONFIGS, ids=lambda case: case["name"])
+@every_row("case", CONFIGS, ids=lambda case: case["name"])
 def test_configuration_in_a_claim(case: YamlValue) -> None:
     requests = [{"name": "gpu", "exactly": request(case.get("class", NVIDIA))}]
     subject = subject_of(requests, configs=[config(case["driver"], case["parameters"])])
@@ -44,7 +44,7 @@ def test_configuration_in_a_claim(case: YamlValue) -> None:
         assert found[0].message == case["says"]
 
 
-@pytest.mark.parametrize("case", CONFIGS, ids=lambda case: case["name"])
+@every_row("case", CONFIGS, ids=lambda case: case["name"])
 def test_configuration_in_a_class(case: YamlValue) -> None:
     spec = {"config": [{"opaque": {"driver": case["driver"], "parameters": case["parameters"]}}]}
     device_class = read_class({"metadata": {"name": "a"}, "spec": spec})

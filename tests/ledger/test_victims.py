@@ -16,6 +16,7 @@ from drawbridge.ledger.disruption_budgets import (
     split_by_budgets,
 )
 from drawbridge.ledger.victims import NodeVictims, RunningPod, choose_victims, find_victims
+from tests.tables import every_row
 
 
 def running(name: str, priority: int = 0, started: str = "", **labels: str) -> RunningPod:
@@ -158,7 +159,7 @@ def test_without_a_node_there_is_no_choice() -> None:
     assert choose_victims([]) is None
 
 
-@pytest.mark.parametrize("seed", range(200))
+@every_row("seed", range(200))
 def test_no_victim_is_superfluous_and_a_solution_is_always_found(seed: int) -> None:
     chance = random.Random(seed)  # test data
     pods = [

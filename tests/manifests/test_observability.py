@@ -10,7 +10,7 @@ import pytest
 from drawbridge.process import metrics
 from drawbridge.process.usage_metrics import UsageCollector
 from tests.manifests.rendering import MANIFESTS, ROOT, Json
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 
 FOLDER = MANIFESTS / "components" / "monitoring"
 DASHBOARDS: dict[str, Json] = {
@@ -147,7 +147,7 @@ def test_the_metrics_of_the_code_are_found() -> None:
     assert METRICS["drawbridge_controller_leading"] == set()
 
 
-@pytest.mark.parametrize(("title", "expression"), list(list_expressions()))
+@every_row(("title", "expression"), list(list_expressions()))
 def test_an_expression_names_only_metrics_and_labels_that_exist(
     title: str, expression: str
 ) -> None:

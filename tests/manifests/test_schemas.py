@@ -10,7 +10,7 @@ from kubernetes_validate import utils
 
 from tests.manifests import rendering
 from tests.manifests.rendering import MANIFESTS, Json
-from tests.tables import read_yaml_documents
+from tests.tables import every_row, read_yaml_documents
 
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 # kubernetes-validate has no schemas of these, so the fields that are used are listed here, from the
@@ -40,9 +40,7 @@ def list_objects() -> list[Json]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(
-    "obj", list_objects(), ids=lambda each: f"{each['kind']}/{each['metadata']['name']}"
-)
+@every_row("obj", list_objects(), ids=lambda each: f"{each['kind']}/{each['metadata']['name']}")
 def test_an_object_has_the_schema_of_kubernetes(obj: Json, version: str) -> None:
     if obj["kind"] in CUSTOM:
         version_of_kind, required, optional = CUSTOM[obj["kind"]]

@@ -3,6 +3,7 @@
 import pytest
 
 from e2e.mutations import ROOT, Mutation, applies, read_lists
+from tests.tables import every_row
 
 LISTS = read_lists()
 MUTATIONS = [
@@ -28,7 +29,7 @@ def test_the_tests_that_catch_them_exist() -> None:
     assert all((ROOT / path).exists() for listed in LISTS for path in listed.suite)
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS)
+@every_row("mutation", MUTATIONS)
 def test_each_mistake_can_be_made(mutation: Mutation) -> None:
     assert mutation.old != mutation.new
     assert applies(mutation), f"the text to replace is not once in {mutation.file}"

@@ -12,7 +12,7 @@ from drawbridge.solver.memo import Memo
 from drawbridge.solver.search import STEPS
 from tests.solver.scenario import answers
 from tests.solver.short import picked, scenario
-from tests.tables import load_cases
+from tests.tables import every_row, load_cases
 
 TABLES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
 CASES = [
@@ -36,14 +36,14 @@ def as_expected(answer: SolverResult, expected: Any) -> Any:  # noqa: ANN401  # 
     return written
 
 
-@pytest.mark.parametrize("case", CASES)
+@every_row("case", CASES)
 def test_the_result_is_as_the_table_states(case: dict[str, Any]) -> None:
     found = answers(scenario(case), OURS, steps=case.get("steps", STEPS))
     expected = case["expect"]
     assert {node: as_expected(found[node], each) for node, each in expected.items()} == expected
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "upstream" in c.values[0]])
+@every_row("case", [c for c in CASES if "upstream" in c.values[0]])
 def test_deviations_can_be_turned_off(case: dict[str, Any]) -> None:
     found = answers(scenario(case), UPSTREAM)
     expected = case["upstream"]

@@ -9,8 +9,6 @@ requests, `codes` the findings.
 
 from pathlib import Path
 
-import pytest
-
 from drawbridge.config.model import Configuration, Fleet
 from drawbridge.documents.patch import apply_edits
 from drawbridge.dra.gates import Gates, gates_of_version
@@ -20,7 +18,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.finding import Severity
 from drawbridge.translate.pods import make_context, translate
 from tests.facts import clusters
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import worlds
 
 CASES = load_cases(Path(__file__).parent / "cases" / "clusters.yaml")
@@ -68,14 +66,14 @@ def pod(case: YamlValue) -> YamlValue:
     }
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_second_translation_changes_nothing(case: YamlValue) -> None:
     context = make_context(Configuration(), facts(case))
     once = apply_edits(pod(case), translate(pod(case), context).edits)
     assert translate(once, context).edits == ()
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_pod_is_left_only_to_what_serves_it(case: YamlValue) -> None:
     found = translate(pod(case), make_context(Configuration(), facts(case)))
     requests: list[YamlValue] = [

@@ -26,7 +26,7 @@ from drawbridge.translate.legacy.asks import (
 )
 from drawbridge.translate.legacy.codes import CODES
 from drawbridge.translate.legacy.read import DIALECTS, read_pod
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 TABLES = sorted(Path(__file__).parent.glob("cases/dialects/*.yaml"))
 CASES = [
@@ -125,7 +125,7 @@ def _decode(kind: type, value: object) -> object:
     return from_json(value) if kind is Quantity else kind(value)
 
 
-@pytest.mark.parametrize("case", CASES)
+@every_row("case", CASES)
 def test_asks_findings_and_source_fields_match_the_table(case: YamlValue) -> None:
     found = read_case(case)
     assert [describe_ask(ask) for ask in found.asks] == case.get("asks", [])
@@ -143,7 +143,7 @@ def test_asks_findings_and_source_fields_match_the_table(case: YamlValue) -> Non
         assert any(part in f"{f.path}: {f.message} {f.remedy}" for f in found.findings), part
 
 
-@pytest.mark.parametrize("case", CASES)
+@every_row("case", CASES)
 def test_source_fields_exist_in_the_pod_and_codes_are_registered(case: YamlValue) -> None:
     pod, found = build_pod(case), read_case(case)
     names = {ask.name for ask in found.asks}
@@ -158,7 +158,7 @@ def test_source_fields_exist_in_the_pod_and_codes_are_registered(case: YamlValue
         assert finding.path
 
 
-@pytest.mark.parametrize("case", CASES)
+@every_row("case", CASES)
 def test_the_remaining_pod_has_no_asks(case: YamlValue) -> None:
     """A pod without the source fields of its asks has no asks."""
     pod, found = build_pod(case), read_case(case)
@@ -222,10 +222,11 @@ def test_requests_that_a_project_rejects_have_a_finding(case: YamlValue) -> None
     assert refused != bool(warned & set(case["findings"]))
 
 
-@pytest.mark.parametrize("case", CASES)
+@every_row("case", CASES)
 def test_untriggered_dialects_do_not_change_the_result(
     case: YamlValue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = read_case(case)
-    monkeypatch.setattr("drawbridge.translate.legacy.read._triggered", lambda *_: DIALECTS)
-    assert read_case(case) == found
+    with monkeypatch.context() as every:
+        every.setattr("drawbridge.translate.legacy.read._triggered", lambda *_: DIALECTS)
+        assert read_case(case) == found

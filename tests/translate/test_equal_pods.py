@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +11,7 @@ from drawbridge.documents.patch import apply_edits
 from drawbridge.facts.model import Facts
 from drawbridge.translate.essence import reduce_to_essence
 from drawbridge.translate.pods import TranslationContext, make_context, translate
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
 
 TABLES = Path(__file__).parent
@@ -74,7 +73,7 @@ def check_equal_translations(pod: YamlValue, by: TranslationContext) -> None:
     apply_edits(pod, reduced.edits)  # they apply to the complete pod
 
 
-@pytest.mark.parametrize("case", PODS, ids=lambda case: case["name"])
+@every_row("case", PODS, ids=lambda case: case["name"])
 def test_a_pod_and_its_essence_have_equal_translations(case: YamlValue) -> None:
     for by in (WITHOUT_FACTS, WITH_FACTS):
         check_equal_translations(build_pod(case), by)

@@ -1,13 +1,11 @@
 """Known resource names: each is read, none is similar to another one, and mistakes find them."""
 
-import pytest
-
 from drawbridge.translate.legacy.misspelt_names import KNOWN_NAMES, find_resource_name
 from drawbridge.translate.legacy.read import read_pod
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 
 
-@pytest.mark.parametrize("name", KNOWN_NAMES)
+@every_row("name", KNOWN_NAMES)
 def test_a_known_name_is_read_and_not_misspelt(name: str) -> None:
     container: YamlValue = {"name": "main", "resources": {"limits": {name: "1"}}}
     found = read_pod({"spec": {"containers": [container]}})
@@ -16,7 +14,7 @@ def test_a_known_name_is_read_and_not_misspelt(name: str) -> None:
     assert find_resource_name(name) == ""
 
 
-@pytest.mark.parametrize("name", KNOWN_NAMES)
+@every_row("name", KNOWN_NAMES)
 def test_a_known_name_with_another_separator_is_found(name: str) -> None:
     domain, _, bare = name.partition("/")
     assert find_resource_name(f"{domain}/{bare.replace('-', '_').replace('.', '_')}_") == name

@@ -27,7 +27,7 @@ from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests.workloads import find_places
 from drawbridge.translate.pods import Translation, TranslationContext, make_context, translate
 from drawbridge.translate.work_budget import WorkBudget
-from tests.tables import YamlValue, read_yaml_documents
+from tests.tables import YamlValue, every_row, read_yaml_documents
 from tests.thorough import drawn
 from tests.translate import worlds
 from tests.translate.test_dialects import CASES, build_pod, load_configuration
@@ -143,7 +143,7 @@ def test_generated_pods_keep_their_fields_and_get_their_requests(
         assert got["nic"] >= wanted["nic"]
 
 
-@pytest.mark.parametrize("pod", EXAMPLES)
+@every_row("pod", EXAMPLES)
 def test_the_examples_have_the_same_properties(pod: YamlValue) -> None:
     for by in CLUSTERS:
         done = holds(pod, by)
@@ -151,7 +151,7 @@ def test_the_examples_have_the_same_properties(pod: YamlValue) -> None:
             assert supplied(done)["gpu"] == demand(pod, by)["gpu"]
 
 
-@pytest.mark.parametrize(("pod", "case"), DIALECTS)
+@every_row(("pod", "case"), DIALECTS)
 def test_the_pods_of_the_tables_have_the_same_properties(
     pod: YamlValue, case: Configuration
 ) -> None:

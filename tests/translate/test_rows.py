@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from drawbridge.config.model import Configuration, Decisions, Legacy
 from drawbridge.config.string_formats import NetworkName, ResourceName
@@ -22,7 +21,7 @@ from drawbridge.translate.decisions.rows import ROWS
 from drawbridge.translate.legacy.asks import Kind
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.pods import Translation, make_context, translate
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import worlds
 
 CASES = load_cases(Path(__file__).parent / "cases" / "rows.yaml")
@@ -90,7 +89,7 @@ def wanted(of: YamlValue) -> str:
     return text
 
 
-@pytest.mark.parametrize("case", CASES, ids=name)
+@every_row("case", CASES, ids=name)
 def test_the_claims_and_findings_of_a_row(case: YamlValue) -> None:
     found = done(case)
     assert [list(lines(each)) for each in found.templates] == case.get("claims", [])

@@ -22,7 +22,7 @@ from drawbridge.translate.targets import codes
 from drawbridge.translate.targets.choose import express_asks
 from drawbridge.translate.targets.claims import assemble_claims
 from drawbridge.translate.targets.plan import Expressibility, TargetResult
-from tests.tables import YamlValue, load_cases, read_yaml_documents
+from tests.tables import YamlValue, every_row, load_cases, read_yaml_documents
 from tests.translate import worlds
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "targets.yaml")
@@ -73,7 +73,7 @@ def said(case: YamlValue) -> TargetResult:
     return result
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
+@every_row("case", TABLE, ids=lambda case: case["name"])
 def test_the_claim_of_a_target(case: YamlValue) -> None:
     result = said(case)
     if "not_expressible" in case:
@@ -93,7 +93,7 @@ def test_the_claim_of_a_target(case: YamlValue) -> None:
     assert told == set(case.get("told", []))
 
 
-@pytest.mark.parametrize("case", SAYABLE, ids=lambda case: case["name"])
+@every_row("case", SAYABLE, ids=lambda case: case["name"])
 def test_the_api_server_accepts_the_claim(case: YamlValue) -> None:
     claim = claim_of(case)
     assert validate_claim(claim) == ()
@@ -133,7 +133,7 @@ def test_every_expression_compiles_within_the_cost_limit(version: str) -> None:
         assert selectors.check_admission(text) == (True, None), text
 
 
-@pytest.mark.parametrize("case", SAYABLE, ids=lambda case: case["name"])
+@every_row("case", SAYABLE, ids=lambda case: case["name"])
 def test_no_expression_fails_on_a_device_of_its_class_and_one_device_matches(
     case: YamlValue,
 ) -> None:

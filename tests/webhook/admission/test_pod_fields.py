@@ -2,11 +2,13 @@
 
 import asyncio
 import copy
+import itertools
 from pathlib import Path
 
 import pytest
 
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
+from tests.thorough import THOROUGH
 from tests.webhook.admission.harness import AdmissionHarness
 
 FACTS = {
@@ -62,9 +64,16 @@ def change(pod: YamlValue, path: str, value: YamlValue) -> YamlValue:
     return changed
 
 
-@pytest.mark.parametrize("limits", LEGACY)
-@pytest.mark.parametrize("owner", OWNERS)
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+# Each field of pods with every owner and every kind of limits; otherwise with one of them in turn.
+PODS = [*itertools.product(OWNERS, LEGACY)]
+ROWS = [
+    pytest.param(case, owner, limits, id=f"{name} {owner} {limits}")
+    for number, (name, case) in enumerate(CASES.items())
+    for owner, limits in (PODS if THOROUGH else [PODS[number % len(PODS)]])
+]
+
+
+@every_row("case, owner, limits", ROWS)
 def test_pods_that_differ_in_one_field_get_their_own_response(
     case: YamlValue, owner: str, limits: str
 ) -> None:
