@@ -1,7 +1,8 @@
 """Builds CDI specs: what containerd gives a container for each prepared device. Pure.
 
-A real driver gives variables, device nodes and mounts. Here every device gives one variable, whose
-value names the device and its hardware, and one device node, which is /dev/null beneath.
+A real driver gives variables, device nodes and mounts. Here every device gives one device node,
+which is /dev/null beneath, and one variable, whose value names the device and its hardware. A GPU
+of NVIDIA has no variable, because NVIDIA's driver gives it none.
 """
 
 import re
@@ -13,6 +14,9 @@ JSON = dict[str, Any]
 VERSION = "0.6.0"
 VARIABLE = "DEVICE_"
 FOLDER = "/dev/rig"
+# What NVIDIA's driver gives instead, so that a runtime of NVIDIA adds no other GPU.
+NVIDIA = "gpu.nvidia.com"
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -34,15 +38,13 @@ class InjectedDevice:
         return re.sub(r"[^A-Za-z0-9]+", "_", "_".join(parts)).lower()
 
     @property
-    def variable(self) -> str:
-        """Return the name of the variable."""
-        return f"{VARIABLE}{self.label.upper()}"
-
-    @property
-    def value(self) -> str:
-        """Return the value of the variable: the device, its hardware, and consumed amounts."""
+    def variables(self) -> dict[str, str]:
+        """Return the variables: of the device, its hardware, and consumed amounts."""
+        if self.driver == NVIDIA:
+            return {VISIBLE: "void"}
         amounts = [f"{name}={text}" for name, text in sorted((self.consumed or {}).items())]
-        return " ".join([f"{self.driver}/{self.pool}/{self.device}", self.physical, *amounts])
+        value = " ".join([f"{self.driver}/{self.pool}/{self.device}", self.physical, *amounts])
+        return {f"{VARIABLE}{self.label.upper()}": value}
 
     @property
     def node(self) -> str:
@@ -52,7 +54,7 @@ class InjectedDevice:
     def edits(self) -> JSON:
         """Return what the runtime changes in the container."""
         return {
-            "env": [f"{self.variable}={self.value}"],
+            "env": [f"{name}={value}" for name, value in self.variables.items()],
             "deviceNodes": [{"path": self.node, "hostPath": "/dev/null"}],
         }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from e2e.installed.installation import NAMESPACE
 from e2e.installed.kubectl import Kubectl
-from e2e.realnodes.cdi import FOLDER, VARIABLE
+from e2e.realnodes.cdi import FOLDER, VARIABLE, VISIBLE
 from e2e.realnodes.device_plugin import VARIABLE as UNITS
 from e2e.realnodes.fleet import RealFleet
 from e2e.realnodes.images import BUSYBOX
@@ -17,10 +17,8 @@ from e2e.scenarios.stage import Stage
 
 END = "printed everything"
 # What a container prints: the variables, device nodes and consumed amounts that it was given.
-PRINT = (
-    f"env | grep -E '^({VARIABLE}|{UNITS})'; "
-    f"ls {FOLDER} 2>/dev/null | sed 's#^#{FOLDER}/#'; echo {END}"
-)
+PRINTED = f"({VARIABLE}|{UNITS}|{VISIBLE}=)"
+PRINT = f"env | grep -E '^{PRINTED}'; ls {FOLDER} 2>/dev/null | sed 's#^#{FOLDER}/#'; echo {END}"
 # Who would create a scenario's pods again.
 OWNERS = {"deployments": "/apis/apps/v1", "jobs": "/apis/batch/v1"}
 OURS = "--selector=app.kubernetes.io/name=drawbridge"
@@ -48,7 +46,7 @@ def read_output(text: str) -> Printed | None:
     lines = text.splitlines()
     if END not in lines:
         return None
-    pairs = [line.partition("=") for line in lines if re.match(f"({VARIABLE}|{UNITS})", line)]
+    pairs = [line.partition("=") for line in lines if re.match(PRINTED, line)]
     nodes = tuple(sorted(line for line in lines if line.startswith(f"{FOLDER}/")))
     return Printed({name: value for name, _, value in pairs}, nodes)
 

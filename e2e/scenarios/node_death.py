@@ -49,7 +49,8 @@ def devices(nodes: RealStage, pods: list[JSON]) -> set[str]:
     """Return what the containers of pods printed, one device each, none twice."""
     found: list[str] = []
     for pod in pods:
-        found += nodes.printed(pod["metadata"]["name"]).variables.values()
+        seen = nodes.printed(pod["metadata"]["name"]).nodes
+        found += [f"{pod['spec']['nodeName']}{each}" for each in seen]
     assert len(set(found)) == len(found) == len(pods), found
     return set(found)
 

@@ -151,7 +151,7 @@ class Load:
         assert len(printed) == len(found), f"{sorted(printed)} of {len(found)} pods"
         for source, lines in printed.items():
             output = read_output("\n".join(lines))
-            assert output is None or len(output.variables) == 1, f"{source}: {lines}"
+            assert output is None or len(output.nodes) == 1, f"{source}: {lines}"
 
 
 @contextlib.contextmanager

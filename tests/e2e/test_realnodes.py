@@ -290,21 +290,33 @@ def test_podresources_tell_units_and_devices_of_each_container(socket_folder: Pa
 
 def test_shares_of_one_device_have_different_variables_and_nodes() -> None:
     whole, one, two = (
-        cdi.InjectedDevice(f"uid-gpu-0-{share}", "gpu.nvidia.com", "a", "gpu-0", "GPU-1", share)
+        cdi.InjectedDevice(f"uid-gpu-0-{share}", "gpu.example.com", "a", "gpu-0", "GPU-1", share)
         for share in ("", "1", "2")
     )
-    assert whole.variable == "DEVICE_GPU_NVIDIA_COM_GPU_0"
-    assert whole.node == "/dev/rig/gpu_nvidia_com_gpu_0"
-    assert len({each.variable for each in (whole, one, two)}) == 3
+    assert whole.variables == {"DEVICE_GPU_EXAMPLE_COM_GPU_0": "gpu.example.com/a/gpu-0 GPU-1"}
+    assert whole.node == "/dev/rig/gpu_example_com_gpu_0"
+    assert len({name for each in (whole, one, two) for name in each.variables}) == 3
     assert len({each.node for each in (whole, one, two)}) == 3
-    spec = cdi.spec("k8s.gpu.nvidia.com/claim", [one, two])
+    spec = cdi.spec("k8s.gpu.example.com/claim", [one, two])
     assert [device["name"] for device in spec["devices"]] == [one.name, two.name]
 
 
+def test_a_gpu_of_nvidia_has_no_variable_of_its_own() -> None:
+    several = [
+        cdi.InjectedDevice(f"uid-{name}", "gpu.nvidia.com", "a", name, f"GPU-{name}")
+        for name in ("gpu-0", "gpu-1")
+    ]
+    edits = [each.edits() for each in several]
+    assert [each["env"] for each in edits] == [["NVIDIA_VISIBLE_DEVICES=void"]] * 2
+    assert len({each["deviceNodes"][0]["path"] for each in edits}) == 2
+
+
 def test_output_counts_only_when_it_is_complete() -> None:
-    text = "DEVICE_A=driver/pool/a GPU-1 memory=1Gi\nPATH=/bin\n/dev/rig/a\n"
+    variables = {"DEVICE_A": "driver/pool/a GPU-1 memory=1Gi", "NVIDIA_VISIBLE_DEVICES": "void"}
+    lines = [f"{name}={value}" for name, value in variables.items()]
+    text = "\n".join([*lines, "PATH=/bin", "/dev/rig/a", ""])
     assert read_output(text) is None
-    complete = Printed({"DEVICE_A": "driver/pool/a GPU-1 memory=1Gi"}, ("/dev/rig/a",))
+    complete = Printed(variables, ("/dev/rig/a",))
     assert read_output(f"{text}{END}\n") == complete
 
 
