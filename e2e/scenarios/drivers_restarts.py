@@ -1,7 +1,7 @@
 """Scenarios with NVIDIA's own driver: driver, kubelet and node end under a pod and start again."""
 
 from e2e.controlplane.client import JSON
-from e2e.drivers.nvidia import GPUS, NEWEST, NvidiaDriver
+from e2e.drivers.nvidia import GPUS, NEWEST, NvidiaDriver, Settings
 from e2e.drivers.nvml import Partition
 from e2e.drivers.stage import with_drivers
 from e2e.scenarios.objects import claim_spec, request
@@ -9,6 +9,7 @@ from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
 SECONDS = 90.0
+DYNAMIC = Settings(gates=("DynamicMIG=true",))
 
 
 @scenario("drivers", rig="nodes", needs=(NEWEST,))
@@ -83,3 +84,27 @@ def _runs(pod: JSON) -> bool:
 def _restarts(pod: JSON) -> bool:
     found = pod["status"].get("containerStatuses", ())
     return any(one["restartCount"] and "running" in one["state"] for one in found)
+
+
+@scenario("drivers", rig="nodes", needs=(NEWEST,))
+def partitions_made_on_demand_outlive_nvidias_driver(stage: Stage) -> None:
+    """A pod keeps its partition when the driver starts anew; the partition goes with the pod."""
+    nodes = with_drivers(stage)
+    machine = nodes.node("a", "hgx-h100")
+    driver = nodes.install(machine, DYNAMIC)
+    profile = f"device.attributes['{GPUS}'].profile == '1g.10gb'"
+    nodes.template("part", claim_spec(request("part", "mig.nvidia.com", profile)))
+    nodes.pod("first", templates={"gpu": "part"})
+    nodes.wait_running("first")
+    had = nodes.check_devices("first")
+    made = driver.root.partitions()
+    assert len(made) == 1, made
+    driver.restart()
+    nodes.pod("second", templates={"gpu": "part"})
+    nodes.wait("the second pod runs", lambda: _runs(nodes.get_pod("second")), SECONDS)
+    assert nodes.check_devices("first") == had
+    assert set(made) < set(driver.root.partitions())
+    for name in ("first", "second"):
+        nodes.delete_pod(name)
+    nodes.wait_unprepared(machine.name)
+    assert not driver.root.partitions()
