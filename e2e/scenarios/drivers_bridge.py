@@ -32,7 +32,8 @@ SHARES = Settings(gates=("ConsumableShares=true",), options=("--consumable-share
 
 
 @contextmanager
-def _installed(nodes: DriverStage, owned: str) -> Iterator[BridgeInstallation]:
+def installed_with_bridge(nodes: DriverStage, owned: str) -> Iterator[BridgeInstallation]:
+    """Install bridge placement with one owned node, in a namespace that is opted in."""
     remove_installation(nodes)
     with bridge_installed(nodes.rig, owned) as cluster:
         nodes.wait("Drawbridge is ready", cluster.rolled_out, READY_SECONDS)
@@ -43,7 +44,7 @@ def _installed(nodes: DriverStage, owned: str) -> Iterator[BridgeInstallation]:
         yield cluster
 
 
-def _place(nodes: DriverStage, name: str, resource: str, count: int = 1) -> list[JSON]:
+def place(nodes: DriverStage, name: str, resource: str, count: int = 1) -> list[JSON]:
     """Let Drawbridge place a legacy pod, and check what its container has."""
     body = nodes.pod_object(name, limits={resource: f"{count}"})
     nodes.client.create(nodes.pod_path(), body)
@@ -59,10 +60,10 @@ def nvidias_driver_prepares_what_the_allocator_chose(stage: Stage) -> None:
     nodes = with_drivers(stage)
     machine = nodes.node("a", "hgx-h100")
     nodes.install(machine, DYNAMIC)
-    nodes.enter(_installed(nodes, machine.name))
-    parts = _place(nodes, "parts", "nvidia.com/mig-3g.40gb", 2)
-    small = _place(nodes, "small", "nvidia.com/mig-1g.10gb")
-    whole = _place(nodes, "whole", LEGACY, 6)
+    nodes.enter(installed_with_bridge(nodes, machine.name))
+    parts = place(nodes, "parts", "nvidia.com/mig-3g.40gb", 2)
+    small = place(nodes, "small", "nvidia.com/mig-1g.10gb")
+    whole = place(nodes, "whole", LEGACY, 6)
     broken = {one["device"].split("-mig")[0] for one in (*parts, *small)}
     assert broken.isdisjoint(one["device"] for one in whole)
     assert len(nodes.drivers[machine.name].root.partitions()) == 3
@@ -104,8 +105,8 @@ def what_drivers_prepare_twice_is_reported(stage: Stage) -> None:
     nodes.install(second, SHARES)
     example_driver(nodes, third)
     define_class(nodes, EXAMPLE)
-    nodes.enter(_installed(nodes, first.name))
-    small = _place(nodes, "small", "nvidia.com/mig-1g.10gb")[0]
+    nodes.enter(installed_with_bridge(nodes, first.name))
+    small = place(nodes, "small", "nvidia.com/mig-1g.10gb")[0]
     whole = forged.device(GPUS, first.name, small["device"].split("-mig")[0])
     _plant(nodes, "parent", first.name, whole, "CounterOverdrawn")
     nodes.wait_running("parent")
