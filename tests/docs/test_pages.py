@@ -49,6 +49,9 @@ FOREIGN = {
     "IfNeeded",
     "NotIn",
     "TimeSlicing",
+    "GpuConfig",
+    "MigDeviceConfig",
+    "VfConfig",
 }
 TELLING = ["configuration", "drivers", "installing", "joint", "migrating", "operating"]
 
