@@ -195,7 +195,7 @@ def the_driver_for_processors_counts_its_processors(stage: Stage) -> None:
     assert _processors(own).isdisjoint(_processors(stolen)), (own, stolen)
     # Processors of the same number have the same name and attributes on every node.
     far = one.forged(other.devices()[0]["name"], other.node.name)
-    one.planted("foreign", far, RUNS)
+    one.planted("alike", far, RUNS)
     _foreign(one, "not found in device to CPU ID map", grouped, grouped.devices()[0]["name"])
 
 
