@@ -1,5 +1,6 @@
 """Groups: their members get devices together or not at all, and holds end."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -317,3 +318,46 @@ def test_the_search_continues_in_the_turns_of_waking() -> None:
     waiting.note_answer("m0", 0, [], 0.0, complete=reply.complete)
     turns = [waiting.wake(2.0 + turn, out_of_time=lambda: True) for turn in range(40)]
     assert {tuple(sorted(turn.woken)) for turn in turns} == {(), FOUR}
+
+
+@pytest.mark.parametrize("earlier", [0, 1, 3])
+def test_a_pod_alone_waits_for_the_groups_before_it_and_for_no_later_one(earlier: int) -> None:
+    """All devices become free at once each time, and another group arrives whenever one ends."""
+    cluster = Cluster(n1=4)
+    waiting = WaitingPods(cluster.decisions)
+    numbers = itertools.count()
+
+    def members(number: int) -> tuple[str, ...]:
+        return tuple(f"g{number}-{each}" for each in FOUR)
+
+    def arrive() -> None:
+        number = next(numbers)
+        for uid in members(number):
+            key = f"default/g{number}"
+            reply = cluster.ask_group(key, *members(number), min_count=4, asking=uid)
+            waiting.note_answer(uid, 0, [], cluster.now, complete=reply.complete)
+
+    def end(uids: Sequence[str]) -> None:
+        for uid in uids:
+            cluster.decisions.forget(uid)
+        cluster.now += 100.0
+
+    assert cluster.schedule("holder", claim("h", 4))
+    for _ in range(earlier):
+        arrive()
+    cluster.now += 1.0
+    assert not cluster.prefilter("alone", claim("d")).fit
+    waiting.note_answer("alone", 0, [], cluster.now)
+    cluster.now += 1.0
+    running: Sequence[str] = ("holder",)
+    for number in range(earlier):
+        arrive()
+        end(running)
+        running = waiting.wake(cluster.now).woken
+        assert running == members(number)
+        for uid in running:
+            assert not cluster.reserve(uid, "n1")
+            waiting.note_reservation(uid, reserved=True)
+    arrive()
+    end(running)
+    assert waiting.wake(cluster.now).woken[0] == "alone"
