@@ -11,7 +11,7 @@ import contextlib
 import gc
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -145,11 +145,16 @@ async def _measure(delays: list[_Delay]) -> AsyncIterator[None]:
 
 
 async def _row(title: str, reconciler: Reconciler) -> None:
+    await measure_loop(title, reconciler.reconcile)
+
+
+async def measure_loop(title: str, work: Callable[[], Awaitable[object]]) -> None:
+    """Print how long the work takes, and for how long it holds the event loop."""
     delays: list[_Delay] = []
     gc.collect()  # what was built for the row
     async with _measure(delays):
         started = time.perf_counter()
-        await reconciler.reconcile()
+        await work()
         seconds = time.perf_counter() - started
     late = max((each.seconds for each in delays), default=seconds) * 1000
     cpu = max((each.cpu for each in delays), default=seconds) * 1000

@@ -17,12 +17,12 @@ from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
 from drawbridge.usage.accounts import UNKNOWN, Account
 from drawbridge.usage.claims import ClaimHolding, measure_part, to_fraction
-from drawbridge.usage.meter import HeldClaim, Meter
+from drawbridge.usage.meter import HeldClaim, Meter, correct_sums, sum_claims
 
 # Pods that were scheduled before their claim was seen, and pods that were looked up.
 MAX_POD_OWNERS: Final = 20_000
 CHECK_SECONDS: Final = 5.0
-_CLAIMS_PER_STEP: Final = 500
+_CLAIMS_PER_STEP: Final = 100
 _POD: Final = "Pod"
 # Begins an owner that is not known yet; the uid of the pod follows.
 _WAITING: Final = "(pod) "
@@ -86,11 +86,17 @@ class UsageObserver:
             held[claim.uid] = self._read(claim.value)
             if number % _CLAIMS_PER_STEP == 0:
                 await asyncio.sleep(0)  # others run
+        # Exact sums of many claims take long.
+        sums = await asyncio.to_thread(sum_claims, tuple(held.values()))
         current = {claim.uid: claim for claim in self._claims.all()}
+        before = [held.pop(uid) for uid in held.keys() - current.keys()]
+        after = []
         for claim in current.values():
             if (claim.namespace, claim.name) in self._changed or claim.uid not in held:
+                before += [held[claim.uid]] if claim.uid in held else []
                 held[claim.uid] = self._read(claim.value)
-        self.meter.begin({uid: held[uid] for uid in current}, self.now())
+                after.append(held[claim.uid])
+        self.meter.begin(held, self.now(), correct_sums(sums, before, after))
 
     def now(self) -> int:
         """Return the time of the API server in whole seconds."""

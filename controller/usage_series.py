@@ -1,12 +1,13 @@
 """What the metrics show of usage, within bounds."""
 
+import asyncio
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from controller.usage_observer import UsageObserver, is_waiting
 from drawbridge.dra.device import Attribute
-from drawbridge.process.usage_metrics import AccountUse, UsageStatistics
+from drawbridge.process.usage_metrics import AccountUse, Usage, UsageStatistics
 from drawbridge.usage.accounts import UNKNOWN, Account, UsedAmount
 from drawbridge.usage.claims import ClaimHolding, HeldPart, measure_part
 
@@ -16,6 +17,7 @@ MAX_ACCOUNTS: Final = 500
 MAX_GROUPS: Final = 500
 OTHER: Final = "other"
 _UUID: Final = "uuid"
+_CLAIMS_PER_STEP: Final = 200
 
 
 class UsageSeries:
@@ -35,13 +37,20 @@ class UsageSeries:
         self._is_leading = is_leading
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
 
-    @property
-    def _shows(self) -> bool:
-        return self._is_leading() and self._observer.is_observing
+    async def read(self) -> Usage:
+        """Return the series. Other tasks run meanwhile, so claims can change between two devices.
 
-    def held(self) -> Iterable[AccountUse]:
+        What is summed up is a copy, which a thread reads.
+        """
+        shows = self._is_leading() and self._observer.is_observing
+        rates = self._observer.meter.held_now() if shows else {}
+        totals = dict(self._totals())
+        held, used = await asyncio.to_thread(lambda: (self._sum_held(rates), self._sum(totals)))
+        described, left_out = await self._describe_devices() if shows else ([], 0)
+        return Usage(held, used, described, left_out)
+
+    def _sum_held(self, rates: Mapping[Account, UsedAmount]) -> list[AccountUse]:
         """Return the accounts that hold most now, and the sums of the others."""
-        rates = self._observer.meter.held_now() if self._shows else {}
         held = {account: float(amount.devices) for account, amount in rates.items()}
         largest = set(heapq.nlargest(MAX_ACCOUNTS, held, key=lambda each: (held[each], each)))
         sums: dict[Account, float] = {}
@@ -51,10 +60,10 @@ class UsageSeries:
             sums[named] = sums.get(named, 0.0) + devices
         return [AccountUse(*account, devices) for account, devices in sums.items()]
 
-    def used(self) -> Iterable[AccountUse]:
+    def _sum(self, totals: Mapping[tuple[str, str], UsedAmount]) -> list[AccountUse]:
         """Return what the books have since this process leads, by namespace and class."""
         sums: dict[tuple[str, str], UsedAmount] = {}
-        for group, amount in self._totals().items():
+        for group, amount in totals.items():
             named = self._name(group)
             sums[named] = sums[named].plus(amount) if named in sums else amount
         return [
@@ -69,24 +78,17 @@ class UsageSeries:
             named = self._names[group] = group
         return named or (OTHER, OTHER)
 
-    def devices(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Return the first devices that claims hold, whole or in part."""
-        if not self._shows:
-            return
-        left = self._max_devices
-        for holding in self._observer.holdings():
-            for part in holding.parts[:left]:
-                left -= 1
-                yield self._describe(holding, part)
-            if not left:
-                return
-
-    def left_out(self) -> int:
-        """Return how many devices have no series."""
-        if not self._shows:
-            return 0
-        held = sum(len(holding.parts) for holding in self._observer.holdings())
-        return max(0, held - self._max_devices)
+    async def _describe_devices(self) -> tuple[list[tuple[tuple[str, ...], float]], int]:
+        """Return the first devices that claims hold, whole or in part, and how many others."""
+        described: list[tuple[tuple[str, ...], float]] = []
+        held = 0
+        for number, holding in enumerate(self._observer.holdings(), 1):
+            held += len(holding.parts)
+            shown = holding.parts[: self._max_devices - len(described)]
+            described += [self._describe(holding, part) for part in shown]
+            if number % _CLAIMS_PER_STEP == 0:
+                await asyncio.sleep(0)
+        return described, held - len(described)
 
     def _describe(self, holding: ClaimHolding, part: HeldPart) -> tuple[tuple[str, ...], float]:
         found = self._observer.find_device(part.driver, part.pool, part.device)

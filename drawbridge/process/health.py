@@ -5,16 +5,16 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from drawbridge.process.addresses import Address, parse_address
 from drawbridge.process.http_server import HTTPServer
 from drawbridge.process.logs import connection_logger, log_event
-from drawbridge.process.metrics import REGISTRY
+from drawbridge.process.metrics import write_metrics
 
 _LOG: Final = logging.getLogger("drawbridge.process")
 # What a kernel without IPv6, and an interface without an IPv6 address, report.
@@ -23,7 +23,7 @@ _METHODS: Final = ("GET", "HEAD")
 __all__ = ["Address", "open_listening_socket", "parse_address", "serve_operations"]
 # Returns the reasons why the process is not ready.
 ReadinessCheck = Callable[[], Sequence[str]]
-_Handler = Callable[[web.BaseRequest], web.Response]
+_Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
 def open_listening_socket(at: Address, name: str) -> socket.socket:
@@ -86,7 +86,7 @@ async def _serve(at: Address, name: str, handler: _Handler) -> AsyncIterator[Non
     async def handle(request: web.BaseRequest) -> web.Response:
         if request.method not in _METHODS:
             return web.Response(status=405, headers={"Allow": "GET, HEAD"})
-        return handler(request)
+        return await handler(request)
 
     server = HTTPServer(handle, logger=connection_logger(), access_log=None, keepalive_timeout=75)
     loop = asyncio.get_running_loop()
@@ -99,7 +99,7 @@ async def _serve(at: Address, name: str, handler: _Handler) -> AsyncIterator[Non
 
 
 def _health_handler(check_ready: ReadinessCheck) -> _Handler:
-    def handle(request: web.BaseRequest) -> web.Response:
+    async def handle(request: web.BaseRequest) -> web.Response:
         # Any response proves that the event loop runs, which is all that liveness checks.
         if request.path in ("/healthz", "/livez"):
             return web.Response(text="ok\n")
@@ -112,8 +112,8 @@ def _health_handler(check_ready: ReadinessCheck) -> _Handler:
     return handle
 
 
-def _handle_metrics(request: web.BaseRequest) -> web.Response:
+async def _handle_metrics(request: web.BaseRequest) -> web.Response:
     if request.path != "/metrics":
         return web.Response(status=404, text="the valid path is /metrics\n")
     headers = {"Content-Type": CONTENT_TYPE_LATEST}
-    return web.Response(body=generate_latest(REGISTRY), headers=headers)
+    return web.Response(body=await write_metrics(), headers=headers)

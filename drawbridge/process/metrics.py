@@ -4,9 +4,10 @@ Label values are bounded: of what users write, only the first namespaces. Each p
 registry.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
 from prometheus_client import (
     CollectorRegistry,
@@ -14,6 +15,7 @@ from prometheus_client import (
     Gauge,
     PlatformCollector,
     ProcessCollector,
+    generate_latest,
 )
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -422,6 +424,17 @@ class EventCollector(Collector):
         )
 
 
+@runtime_checkable
+class PreparedCollector(Protocol):
+    """A collector that reads so much that others run meanwhile; then it has its metrics."""
+
+    async def prepare(self) -> None:
+        """Read what `collect` returns."""
+
+
+_PREPARED: Final[list[PreparedCollector]] = []
+
+
 @contextlib.contextmanager
 def registered(*collectors: Collector) -> Iterator[None]:
     """Report what the collectors read while the context is open."""
@@ -429,7 +442,28 @@ def registered(*collectors: Collector) -> Iterator[None]:
         for collector in collectors:
             REGISTRY.register(collector)
             stack.callback(REGISTRY.unregister, collector)
+            if isinstance(collector, PreparedCollector):
+                _PREPARED.append(collector)
+                stack.callback(_PREPARED.remove, collector)
         yield
+
+
+class _Collected(NamedTuple):
+    """Metrics as they were at one time."""
+
+    metrics: tuple[Metric, ...]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics."""
+        return self.metrics
+
+
+async def write_metrics() -> bytes:
+    """Return all metrics as Prometheus reads them. Others run while they are written."""
+    for collector in _PREPARED:
+        await collector.prepare()
+    collected = _Collected(tuple(REGISTRY.collect()))
+    return await asyncio.to_thread(generate_latest, collected)
 
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ Tenants decide how many owners, claims and pods there are, so each metric has a 
 beyond it is summed up as other, or left out and counted.
 """
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -36,27 +37,37 @@ class AccountUse(NamedTuple):
     unknown: float = 0.0
 
 
+class Usage(NamedTuple):
+    """What accounts hold now, what namespaces used of each class, and the devices that are held.
+
+    A device has its labels and the fraction that is held. `left_out` counts those beyond the bound.
+    """
+
+    held: Sequence[AccountUse] = ()
+    used: Sequence[AccountUse] = ()
+    devices: Sequence[tuple[tuple[str, ...], float]] = ()
+    left_out: int = 0
+
+
 class UsageStatistics(Protocol):
     """What claims hold now, and what they used since this process leads."""
 
-    def held(self) -> Iterable[AccountUse]:
-        """Return what accounts hold now."""
-
-    def used(self) -> Iterable[AccountUse]:
-        """Return what namespaces used of each class."""
-
-    def devices(self) -> Iterable[tuple[tuple[str, ...], float]]:
-        """Return the labels and the fraction of each device that is held."""
-
-    def left_out(self) -> int:
-        """Return how many devices `devices` leaves out."""
+    async def read(self) -> Usage:
+        """Return it; others run meanwhile."""
 
 
 class UsageCollector(Collector):
-    """Reads at scrape time who holds devices."""
+    """Reads at scrape time who holds devices: `prepare` reads, `collect` has the result."""
 
-    def __init__(self, usage: UsageStatistics) -> None:
-        self._usage = usage
+    def __init__(self, statistics: UsageStatistics) -> None:
+        self._statistics = statistics
+        self._usage = Usage()
+        self._reading = asyncio.Lock()
+
+    async def prepare(self) -> None:
+        """Read who holds devices now."""
+        async with self._reading:
+            self._usage = await self._statistics.read()
 
     def collect(self) -> Iterator[Metric]:
         """Return what is held and what was used."""
@@ -66,7 +77,7 @@ class UsageCollector(Collector):
             " its fraction.",
             labels=["namespace", "class", "owner"],
         )
-        for each in self._usage.held():
+        for each in self._usage.held:
             held.add_metric([each.namespace, each.class_name, each.owner], each.devices)
         used = CounterMetricFamily(
             "drawbridge_device_seconds",
@@ -78,7 +89,7 @@ class UsageCollector(Collector):
             "Devices multiplied by the seconds of which it is unknown whether claims held them.",
             labels=["namespace", "class"],
         )
-        for each in self._usage.used():
+        for each in self._usage.used:
             used.add_metric([each.namespace, each.class_name], each.devices)
             unknown.add_metric([each.namespace, each.class_name], each.unknown)
         yield from (held, used, unknown, *self._collect_devices())
@@ -89,11 +100,11 @@ class UsageCollector(Collector):
             "The fraction of a device that a claim holds: 1, or less for a share.",
             labels=DEVICE_LABELS,
         )
-        for labels, fraction in self._usage.devices():
+        for labels, fraction in self._usage.devices:
             devices.add_metric(labels, fraction)
         yield devices
         yield GaugeMetricFamily(
             "drawbridge_devices_left_out",
             "Held devices without a series in drawbridge_device_held, because there are too many.",
-            self._usage.left_out(),
+            self._usage.left_out,
         )

@@ -7,7 +7,7 @@ time. The changes up to a time are folded into the start once a book has them.
 A time never goes back here. If the clock does, changes have the time of the last one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from drawbridge.usage.accounts import NOTHING, Account, UsedAmount, sum_usage
@@ -103,13 +103,18 @@ class Meter:
         self._changes: list[_Change] = []
         self._last = 0
 
-    def begin(self, held: Mapping[str, HeldClaim], now: int) -> None:
-        """Start with these claims, by uid; everything before is forgotten."""
+    def begin(
+        self,
+        held: Mapping[str, HeldClaim],
+        now: int,
+        sums: Mapping[Account, UsedAmount] | None = None,
+    ) -> None:
+        """Start with these claims, by uid; everything before is forgotten. `sums` is their sum."""
         self.start = self._began = self._last = max(now, self._last)
         self._held = {uid: each for uid, each in held.items() if each.charges}
         self._since = dict.fromkeys(self._held, self.start)
         self._first = tuple(self._held.values())
-        self._rates = sum_usage(charge for each in self._first for charge in each.charges)
+        self._rates = sum_claims(self._first) if sums is None else dict(sums)
         self._now = dict(self._rates)
         self._changes.clear()
 
@@ -137,7 +142,7 @@ class Meter:
 
     def restart(self, now: int) -> None:
         """Start again with the claims that are held now."""
-        self.begin(self._held, now)
+        self.begin(self._held, now, self._now)
 
     def rename(self, names: Mapping[Account, Account]) -> None:
         """Charge other accounts instead, also for what is not in a book yet."""
@@ -174,6 +179,22 @@ class Meter:
                 kept.append(each)
         self._changes = kept
         self.start, self._first = before, None
+
+
+def sum_claims(claims: Iterable[HeldClaim]) -> dict[Account, UsedAmount]:
+    """Return what accounts hold by these claims."""
+    return sum_usage(charge for each in claims for charge in each.charges)
+
+
+def correct_sums(
+    sums: dict[Account, UsedAmount], gone: Iterable[HeldClaim], new: Iterable[HeldClaim]
+) -> dict[Account, UsedAmount]:
+    """Take claims from sums and add others, in place."""
+    for claims, sign in ((gone, -1), (new, 1)):
+        for each in claims:
+            for account, amount in each.charges:
+                _add_to(sums, account, amount.times(sign))
+    return sums
 
 
 def _add_to(rates: dict[Account, UsedAmount], account: Account, amount: UsedAmount) -> None:

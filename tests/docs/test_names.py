@@ -19,7 +19,7 @@ from drawbridge.config import load as reading
 from drawbridge.config.model import Configuration
 from drawbridge.config.schema import PLACES, ROWS
 from drawbridge.process import metrics
-from drawbridge.process.usage_metrics import UsageCollector
+from drawbridge.process.usage_metrics import Usage, UsageCollector
 from drawbridge.translate.targets.codes import GUARDED
 from tests.docs.test_commands import PAGES, ROOT, Step, blocks, console, run, steps
 from tests.tables import read_yaml, read_yaml_documents
@@ -95,9 +95,9 @@ class Nothing:
     def __len__(self) -> int:
         return 0
 
-    def left_out(self) -> int:
+    async def read(self) -> Usage:
         """Return no device."""
-        return 0
+        return Usage()
 
     def held(self) -> tuple[()]:
         """Return no account and no device."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drawbridge.process import metrics
-from drawbridge.process.usage_metrics import UsageCollector
+from drawbridge.process.usage_metrics import Usage, UsageCollector
 from tests.manifests.rendering import MANIFESTS, ROOT, Json
 from tests.tables import every_row, read_yaml
 
@@ -85,9 +85,9 @@ class Nothing:
     def __len__(self) -> int:
         return 0
 
-    def left_out(self) -> int:
+    async def read(self) -> Usage:
         """Return no device."""
-        return 0
+        return Usage()
 
     def held(self) -> tuple[()]:
         """Return no account and no device."""

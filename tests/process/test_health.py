@@ -8,8 +8,10 @@ import socket
 from typing import Any
 
 import pytest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from drawbridge.process import logs
+from drawbridge.process import logs, metrics
 from drawbridge.process.health import (
     Address,
     open_listening_socket,
@@ -264,3 +266,28 @@ def test_a_port_in_use_is_not_taken_for_missing_ipv6() -> None:
         pytest.raises(OSError, match="metrics cannot listen on :"),
     ):
         open_listening_socket(Address("", first.getsockname()[1]), "metrics")
+
+
+def test_others_run_while_a_collector_prepares_its_metrics() -> None:
+    steps: list[str] = []
+
+    class Slow(Collector):
+        async def prepare(self) -> None:
+            steps.append("begins")
+            await asyncio.sleep(0)
+            steps.append("ends")
+
+        def collect(self) -> list[Metric]:
+            return [GaugeMetricFamily("prepared", "Steps so far.", len(steps))]
+
+    async def play() -> bytes:
+        writing = asyncio.create_task(metrics.write_metrics())
+        await asyncio.sleep(0)  # it begins
+        steps.append("another task")
+        return await writing
+
+    with metrics.registered(Slow()):
+        written = asyncio.run(play())
+    assert steps == ["begins", "another task", "ends"]
+    assert b"prepared 3.0" in written
+    assert b"prepared" not in asyncio.run(metrics.write_metrics())
