@@ -14,6 +14,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 MODULE_LINES = 500
 FUNCTION_LINES = 50
@@ -31,14 +32,27 @@ def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1 - doc
 
 
-def violations(path: Path) -> Iterator[str]:
-    """Yield a line for each limit that the file at `path` exceeds."""
+class Module(NamedTuple):
+    """A Python file, parsed."""
+
+    path: Path
+    lines: list[str]
+    tree: ast.Module
+
+
+def read_module(path: Path) -> Module:
+    """Read and parse a file."""
     text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
+    return Module(path, text.splitlines(), ast.parse(text))
+
+
+def violations(module: Module) -> Iterator[str]:
+    """Yield a line for each limit that a file exceeds."""
+    path, lines, tree = module
     excused = any("# house: long module, " in line for line in lines[:10])
     if len(lines) > MODULE_LINES and not excused:
         yield f"{path}:1: {len(lines)} lines, at most {MODULE_LINES}"
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         length = body_lines(node)
@@ -49,11 +63,11 @@ def violations(path: Path) -> Iterator[str]:
             yield f"{path}:{node.lineno}: {node.name} needs no exception"
 
 
-def duplicate_classes(paths: Iterable[Path]) -> Iterator[str]:
+def duplicate_classes(modules: Iterable[Module]) -> Iterator[str]:
     """Yield a line for each public class whose name another file defines, too."""
     defined: dict[str, Path] = {}
-    for path in sorted(paths):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for path, _, tree in sorted(modules, key=lambda module: module.path):
+        for node in tree.body:
             if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
                 continue
             other = defined.setdefault(node.name, path)
@@ -75,14 +89,14 @@ def main() -> int:
         capture_output=True,
         text=True,
     ).stdout.split()
-    paths = [Path(name) for name in listed if Path(name).exists()]
+    modules = [read_module(Path(name)) for name in listed if Path(name).exists()]
     packages = product_packages()
-    product = [path for path in paths if path.parts[0] in packages]
-    found = [line for path in paths for line in violations(path)]
-    found += duplicate_classes(product)
-    for line in found:
+    product = [module for module in modules if module.path.parts[0] in packages]
+    broken = [line for module in modules for line in violations(module)]
+    broken += duplicate_classes(product)
+    for line in broken:
         print(line)
-    return 1 if found else 0
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

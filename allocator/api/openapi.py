@@ -20,6 +20,7 @@ from allocator.api.messages import (
     NamespaceName,
     ObjectName,
 )
+from allocator.schemas import describe_types
 
 Json = dict[str, Any]
 _JSON: Final = "application/json"
@@ -64,11 +65,7 @@ def openapi_document() -> Json:
     """Return the document."""
     types = [kind for call in _CALLS for kind in (call.request, call.reply) if kind is not None]
     types = [kind for kind in types if kind is not msgspec.Raw]
-    _, schemas = msgspec.json.schema_components(
-        [*dict.fromkeys(types), ApiFailure],
-        schema_hook=_schema_of_other_types,
-        ref_template="#/components/schemas/{name}",
-    )
+    schemas = describe_types([*types, ApiFailure], "#/components/schemas/{name}")
     paths: Json = {}
     for call in _CALLS:
         paths.setdefault(call.path, {})[call.method.lower()] = _describe_call(call)
@@ -145,9 +142,3 @@ def _describe_failures(call: ApiCall) -> Json:
 
 def _reference(kind: type) -> Json:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
-
-
-def _schema_of_other_types(kind: type) -> Json:
-    if kind is msgspec.Raw:
-        return {"type": "object"}
-    raise NotImplementedError(kind)

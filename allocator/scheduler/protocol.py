@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import Meta, field
 
+from allocator.schemas import describe_types
 from drawbridge.dra.taints import Toleration
 from drawbridge.ledger.pods import NodeAffinity
 
@@ -410,11 +411,6 @@ def shorten_message(text: str) -> str:
 def protocol_schema() -> dict[str, Any]:
     """Return the JSON Schema of all messages, and the list of calls."""
     messages = [kind for call in CALLS for kind in (call.request, call.reply) if kind is not None]
-    _, definitions = msgspec.json.schema_components(
-        [*dict.fromkeys(messages), ErrorReply],
-        schema_hook=_schema_of_other_types,
-        ref_template="#/$defs/{name}",
-    )
     return {
         "$schema": _SCHEMA_DIALECT,
         "title": f"Messages of the Drawbridge protocol {VERSION[0]}",
@@ -428,7 +424,7 @@ def protocol_schema() -> dict[str, Any]:
             }
             for call in CALLS
         ],
-        "$defs": definitions,
+        "$defs": describe_types([*messages, ErrorReply], "#/$defs/{name}"),
     }
 
 
@@ -437,9 +433,3 @@ def render_schema() -> str:
     return msgspec.json.format(msgspec.json.encode(protocol_schema(), order="sorted")).decode() + (
         "\n"
     )
-
-
-def _schema_of_other_types(kind: type) -> dict[str, Any]:
-    if kind is msgspec.Raw:
-        return {"type": "object"}
-    raise NotImplementedError(kind)
