@@ -1,0 +1,111 @@
+"""Measures how long the meter of usage and scrapes of it hold the controller's event loop.
+
+40,000 claims in 1,000 namespaces hold a GPU each, of 5,000 nodes; each has an owner of its own. A
+task on the same loop measures how late it wakes, as `python -m bench controller` does; the worst
+delay has to stay below 50 ms.
+"""
+
+import asyncio
+import gc
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from bench._scale import scaled
+from bench.controller import SilentReporter, measure_loop
+from controller.usage_books import UsageReconciler
+from controller.usage_observer import UsageObserver
+from controller.usage_series import UsageSeries
+from controller.watched_objects import WatchedPod
+from drawbridge.cluster.store import CachedObject
+from drawbridge.dra.slices import Slice, slice_reader
+from drawbridge.process import metrics
+from drawbridge.process.usage_metrics import UsageCollector
+from drawbridge.usage.claims import ClaimHolding, ClaimOwner, HeldPart
+from tests.cluster.memory_store import MemoryStore
+
+NODES: Final = scaled(5_000, 20)
+NAMESPACES: Final = scaled(1_000, 10)
+GPUS: Final = 8
+SERIES: Final = 1_000
+NOW: Final = 1_790_000_000
+
+
+class _Cache:
+    """Objects by namespace and name, as a cache of the controller."""
+
+    fresh = True
+
+    def __init__(self, objects: Iterable[CachedObject[Any]]) -> None:
+        self.objects = {(each.namespace, each.name): each for each in objects}
+
+    def get(self, name: str, namespace: str = "") -> CachedObject[Any] | None:
+        return self.objects.get((namespace, name))
+
+    def all(self, namespace: str | None = None) -> list[CachedObject[Any]]:
+        return [e for e in self.objects.values() if namespace in (None, e.namespace)]
+
+
+def _slices() -> Iterator[CachedObject[Any]]:
+    reader = slice_reader()
+    for number in range(NODES):
+        node = f"node-{number:05}"
+        devices = [
+            {"name": f"gpu-{n}", "attributes": {"uuid": {"string": f"GPU-{number}-{n}"}}}
+            for n in range(GPUS)
+        ]
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "gpu.nvidia.com", "nodeName": node, "pool": pool, "devices": devices}
+        read = reader.read({"metadata": {"name": node}, "spec": spec})
+        if not isinstance(read, Slice):
+            raise SystemExit(f"{read}")
+        yield CachedObject("", node, f"slice-{number}", "1", b"", read)
+
+
+def _claims() -> Iterator[CachedObject[Any]]:
+    for number in range(NODES * GPUS):
+        node, gpu = divmod(number, GPUS)
+        name, namespace = f"claim-{number}", f"team-{number % NAMESPACES}"
+        part = HeldPart("gpu.nvidia.com", "gpu.nvidia.com", f"node-{node:05}", f"gpu-{gpu}")
+        owner = ClaimOwner("Job", f"job-{number}", f"job-{number}", controller=True)
+        holding = ClaimHolding(
+            namespace, name, f"uid-{number}", NOW - 60, NOW - 60, (part,), (f"pod-{number}",), owner
+        )
+        yield CachedObject(namespace, name, f"uid-{number}", "1", b"", holding)
+
+
+async def _scrape() -> bytes:
+    return await metrics.write_metrics()
+
+
+async def _measure_all() -> None:
+    claims, slices = _Cache(_claims()), _Cache(_slices())
+    pods: MemoryStore[WatchedPod] = MemoryStore(WatchedPod)
+    observer = UsageObserver(claims, pods, slices, lambda: NOW, lambda: True)
+    for each in slices.all():
+        observer.slice_changed(None, each)
+    books = UsageReconciler(
+        observer, MemoryStore(WatchedPod), "drawbridge-system", pods=pods, reporter=SilentReporter()
+    )
+    series = UsageSeries(
+        observer, lambda: books.totals, max_devices=SERIES, is_leading=lambda: True
+    )
+    with metrics.registered(UsageCollector(series)):
+        await _measure_rows(observer, books, len(claims.objects))
+
+
+async def _measure_rows(observer: UsageObserver, books: UsageReconciler, claims: int) -> None:
+    number = f"{claims:,} claims"
+    gc.freeze()  # as the caches of the process are
+    await measure_loop(f"begin to observe {number}", observer.check)
+    await measure_loop(f"a scrape with {number}", _scrape)
+    text = (await _scrape()).decode()
+    wanted = f"drawbridge_devices_left_out {max(0, claims - SERIES):.1f}"
+    if wanted not in text:
+        raise SystemExit(f"the scrape lacks: {wanted}")
+    await measure_loop(f"the first book of {number}", books.reconcile)
+    await measure_loop(f"a scrape with the book of {number}", _scrape)
+
+
+def run() -> None:
+    """Print a row for each part."""
+    asyncio.run(_measure_all())
