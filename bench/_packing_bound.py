@@ -35,7 +35,7 @@ def _families(parts: Iterable[int]) -> Iterator[Prices]:
     shares = [*parts]
     for limit in sorted({0, *(each for each in shares if 2 * each <= WHOLE)}):
         yield _priced(shares, partial(_round_large, limit=limit))
-        yield _priced(shares, partial(_round_large, limit=limit + 1))
+        yield _priced(shares, partial(_round_large, limit=min(limit + 1, WHOLE // 2)))
     for steps in range(1, 21):
         yield _priced(shares, partial(_in_steps, steps=steps))
 
@@ -45,7 +45,10 @@ def _priced(shares: Iterable[int], price: Callable[[int], Fraction]) -> Prices:
 
 
 def _round_large(share: int, limit: int) -> Fraction:
-    """A part that leaves less than the limit fills a device; parts below the limit are free."""
+    """A part that leaves less than the limit fills a device; parts below the limit are free.
+
+    The limit is at most half of a device.
+    """
     if share > WHOLE - limit:
         return Fraction(1)
     return Fraction(share, WHOLE) if share >= limit else Fraction(0)
