@@ -1,0 +1,62 @@
+"""The typical tasks, learned from what has been asked for lately.
+
+What exists when a process starts says enough: the tasks of the pods that run and wait. No
+namespace determines the strategy for all others, however many tasks it creates.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from drawbridge.choice.amounts import Task
+from drawbridge.choice.typical import TypicalTasks, typical_tasks
+
+# A namespace has at most a third of the weight, if there are three.
+_FEWEST_NAMESPACES: Final = 3
+# The most common tasks count; the number of kinds is what a judgement costs.
+_MAX_KINDS: Final = 128
+_PRECISION: Final = 1000
+
+
+class AskedTask(NamedTuple):
+    """A task and the namespace that asked for it."""
+
+    namespace: str
+    task: Task
+
+
+def recent_tasks(asked: Iterable[AskedTask]) -> TypicalTasks:
+    """Return the distribution of the tasks, with the weight of large namespaces limited."""
+    by_namespace: dict[str, Counter[Task]] = {}
+    for namespace, task in asked:
+        by_namespace.setdefault(namespace, Counter())[task] += 1
+    limit = _limit([each.total() for each in by_namespace.values()])
+    weights: Counter[Task] = Counter()
+    for counts in by_namespace.values():
+        total = counts.total()
+        for task, count in counts.items():
+            weights[task] += _PRECISION * count * min(total, limit) // total
+    return typical_tasks(_most_common(weights))
+
+
+def _limit(totals: Collection[int]) -> int:
+    """Return how many tasks of a namespace count: at most a third of those that count."""
+    parts = min(_FEWEST_NAMESPACES, len(totals))
+    low, high = 0, max(totals, default=0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if middle * parts <= sum(min(each, middle) for each in totals):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _most_common(weights: Mapping[Task, int]) -> list[tuple[Task, int]]:
+    """Return the tasks with the largest weights; of equal ones those that ask for least."""
+
+    def rank(item: tuple[Task, int]) -> tuple[object, ...]:
+        task, weight = item
+        return (-weight, task[:4], sorted(task.labels or ()))
+
+    return sorted(weights.items(), key=rank)[:_MAX_KINDS]

@@ -1,0 +1,54 @@
+"""What has been asked for lately becomes the typical tasks."""
+
+from drawbridge.choice.amounts import Task
+from drawbridge.choice.recent import AskedTask, recent_tasks
+
+_WHOLE, _HALF, _EIGHT = Task(1, 1000, 8, 8), Task(1, 500, 4, 4), Task(8, 1000, 64, 64)
+
+
+def _asked(**counts: dict[Task, int]) -> list[AskedTask]:
+    return [
+        AskedTask(namespace, task)
+        for namespace, tasks in counts.items()
+        for task, count in tasks.items()
+        for _ in range(count)
+    ]
+
+
+def test_the_weights_of_one_namespace_are_its_counts() -> None:
+    typical = recent_tasks(_asked(a={_WHOLE: 3, _HALF: 1}))
+    assert typical.weights[_WHOLE] == 3 * typical.weights[_HALF]
+    assert typical.total == sum(typical.weights.values())
+
+
+def test_a_namespace_has_at_most_a_third_of_the_weight() -> None:
+    typical = recent_tasks(_asked(a={_HALF: 10_000}, b={_WHOLE: 10}, c={_EIGHT: 12}))
+    assert 3 * typical.weights[_HALF] <= typical.total
+    assert 3 * typical.weights[_EIGHT] <= typical.total
+
+
+def test_of_two_namespaces_none_has_more_than_the_other() -> None:
+    typical = recent_tasks(_asked(a={_HALF: 10_000}, b={_WHOLE: 10}))
+    assert typical.weights[_HALF] == typical.weights[_WHOLE]
+
+
+def test_a_small_namespace_counts_as_it_is() -> None:
+    typical = recent_tasks(_asked(a={_HALF: 10}, b={_WHOLE: 10}, c={_EIGHT: 10}, d={_EIGHT: 1}))
+    assert typical.weights[_EIGHT] * 10 == typical.weights[_HALF] * 11
+
+
+def test_a_namespace_keeps_its_mix_when_its_weight_is_limited() -> None:
+    mix = {_HALF: 9_000, _WHOLE: 1_000}
+    typical = recent_tasks(_asked(a=mix, b={_EIGHT: 30}, c={_EIGHT: 30}))
+    assert typical.weights[_HALF] == 9 * typical.weights[_WHOLE]
+
+
+def test_the_number_of_kinds_is_bounded_and_the_common_ones_stay() -> None:
+    rare = {Task(1, 1000, cpu, 1): 1 for cpu in range(500)}
+    typical = recent_tasks(_asked(a={**rare, _EIGHT: 2}))
+    assert len(typical.weights) == 128
+    assert _EIGHT in typical.weights
+
+
+def test_without_tasks_there_are_no_typical_ones() -> None:
+    assert recent_tasks([]).weights == {}
