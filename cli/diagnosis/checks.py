@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from cli.diagnosis import cluster, codes, installation
+from cli.diagnosis import cluster, codes, installation, neighbours
 from cli.diagnosis.checked_state import Check, CheckedState, Result
 from cli.diagnosis.line import DoctorLine, found, passed
 from cli.diagnosis.state import PURPOSES, Unread
@@ -90,6 +90,8 @@ CLUSTER_CHECKS: Final[dict[str, Check]] = {
     "nodes": cluster.check_nodes,
     "owned nodes": cluster.check_fence,
     "Kueue": cluster.check_queues,
+    "autoscalers": neighbours.check_autoscalers,
+    "GPU Operator": neighbours.check_gpu_operator,
 }
 INSTALLATION_CHECKS: Final[dict[str, Check]] = {
     "webhook registration": installation.check_registration,

@@ -46,6 +46,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Object = Mapping[str, Value]
+# The Deployments of autoscalers and of GPU Operator, by the labels of their charts and examples.
+_NEIGHBOUR_NAMES: Final = (
+    "aws-cluster-autoscaler,azure-cluster-autoscaler,cluster-autoscaler,"
+    "clusterapi-cluster-autoscaler,gce-cluster-autoscaler,gpu-operator,karpenter"
+)
+_NEIGHBOURS: Final = (
+    f"app.kubernetes.io/name in ({_NEIGHBOUR_NAMES})",
+    f"app in ({_NEIGHBOUR_NAMES})",
+)
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 # The status of a request without the permission, or for a kind that the server does not have.
 _NOT_READABLE: Final = (401, 403, 404)
@@ -144,6 +153,14 @@ class Installed:
         return any(each is not None for each in (*parts, *self.deployments.values()))
 
 
+class Neighbours(NamedTuple):
+    """Objects of other products: Deployments, and ClusterPolicies and GPUClusters."""
+
+    deployments: Sequence[dict[str, Value]]
+    policies: Sequence[dict[str, Value]]
+    clusters: Sequence[dict[str, Value]]
+
+
 @dataclass(frozen=True)
 class ClusterState:
     """Everything that the checks need."""
@@ -159,6 +176,7 @@ class ClusterState:
     trial: WebhookTrial | None
     missing_rights: Mapping[str, tuple[Right, ...]]  # by purpose
     operates: bool  # whether the caller may change the installation
+    neighbours: Neighbours | Unread
     kueue: Object | Unread | None = None  # the ConfigMap with its configuration
     waiting_pods: Sequence[dict[str, Value]] | Unread = ()  # without a node, in bridge placement
 
@@ -204,6 +222,7 @@ async def read_state(
         missing_rights=await _find_missing_rights(session, namespace),
         operates=await _is_allowed(session, _OPERATE, installed.namespace),
         kueue=await _read_kueue(session, namespaces),
+        neighbours=await _read_neighbours(session),
         waiting_pods=await _if_readable(
             live_cluster.list_objects(session, resources.PODS, fields="spec.nodeName="),
             "list",
@@ -231,6 +250,26 @@ async def _read_kueue(
         return None
     reading = live_cluster.read_object(session, resources.CONFIG_MAPS, KUEUE_CONFIG_MAP, KUEUE)
     return await _if_readable(reading, "get", resources.CONFIG_MAPS)
+
+
+async def _read_neighbours(session: "Session") -> Neighbours | Unread:
+    """Read the Deployments of autoscalers and of GPU Operator, and the objects of the latter."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    deployments: dict[str, dict[str, Value]] = {}
+    for selector in _NEIGHBOURS:
+        listing = live_cluster.list_objects(session, resources.DEPLOYMENTS, labels=selector)
+        found = await _if_readable(listing, "list", resources.DEPLOYMENTS)
+        if isinstance(found, Unread):
+            return found
+        deployments |= {f"{get_value(each, ('metadata', 'uid'))}": each for each in found}
+    kinds = (resources.CLUSTER_POLICIES, resources.GPU_CLUSTERS)
+    custom = [
+        await _if_readable(live_cluster.list_objects(session, kind), "list", kind) for kind in kinds
+    ]
+    # A cluster without GPU Operator does not have the kinds.
+    policies, clusters = ([] if isinstance(each, Unread) else each for each in custom)
+    return Neighbours([*deployments.values()], policies, clusters)
 
 
 async def _if_readable(reading: Awaitable[T], verb: str, resource: "Resource") -> T | Unread:

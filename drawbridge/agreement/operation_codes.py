@@ -43,6 +43,80 @@ PROBE_REFUSED = CODES.define(
         "Fix the cause that the message names. Another admission webhook may reject the template."
     ),
 )
+OPERANDS_ON_DRIVER_NODES = CODES.define(
+    "OperandsOnDriverNodes",
+    Severity.WARNING,
+    text=(
+        "Operands of NVIDIA's GPU Operator run on nodes of the DRA driver. The device plugin hands "
+        "out the same GPUs, and the MIG manager changes their partitions while claims have them."
+    ),
+    example=(
+        "operand device-plugin (2) of GPU Operator runs on 2 nodes with devices of gpu.nvidia.com: "
+        "gpu-1, gpu-2"
+    ),
+    remedy=(
+        "Drain the nodes, and set the labels nvidia.com/gpu.deploy.* of these operands to false."
+    ),
+)
+TWO_GPU_MODELS = CODES.define(
+    "TwoGpuModels",
+    Severity.WARNING,
+    text=(
+        "A ClusterPolicy and a GPUCluster of NVIDIA's GPU Operator exist together. NVIDIA supports "
+        "one of them in a cluster, and does not move one to the other."
+    ),
+    example=(
+        "ClusterPolicy cluster-policy, GPUCluster gpu-cluster exist together, and NVIDIA supports "
+        "one"
+    ),
+    remedy=(
+        "Keep the ClusterPolicy and install the DRA driver by its own chart, node group by node "
+        "group, or use a GPUCluster in a new cluster."
+    ),
+)
+AUTOSCALER_IGNORES_CLAIMS = CODES.define(
+    "AutoscalerIgnoresClaims",
+    Severity.WARNING,
+    text=(
+        "The autoscaler does not simulate claims: it adds no node for a translated pod that waits "
+        "for devices. Karpenter ignores claims by default, Cluster Autoscaler before 1.35 too."
+    ),
+    example="Karpenter 1.15.0 ignores claims, so it adds no node for translated pods",
+    remedy="Let the autoscaler simulate claims, or keep enough nodes for the translated pods.",
+)
+AUTOSCALER_IGNORES_NAMES = CODES.define(
+    "AutoscalerIgnoresNames",
+    Severity.WARNING,
+    text=(
+        "Karpenter adds a node for an extended resource and waits until a device plugin serves it. "
+        "Where a DeviceClass serves it instead, the new node is never initialized."
+    ),
+    example=(
+        "Karpenter 1.15.0 waits until a device plugin serves nvidia.com/gpu on a new node, but "
+        "DeviceClass gpu.nvidia.com serves it"
+    ),
+    remedy=(
+        "Set `decisions.nativeExtendedNames: translate`, so that pods with whole devices get "
+        "claims, which Karpenter simulates."
+    ),
+)
+AUTOSCALER_IGNORES_RULES = CODES.define(
+    "AutoscalerIgnoresRules",
+    Severity.WARNING,
+    text=(
+        "The autoscaler simulates as the scheduler of Kubernetes allocates. It can add a node that "
+        "a rule of a claim refuses, or that no entry of `ownedPools` selects, and none where "
+        "preemption would help."
+    ),
+    example=(
+        "Cluster Autoscaler 1.36.1 simulates claims without rules, owned pools and the scheduler "
+        "drawbridge"
+    ),
+    remedy=(
+        "Give the templates of node groups the label that `ownedPools` selects and the taint "
+        "drawbridge.dev/owned. Use constraints of the claim instead of rules where they suffice."
+    ),
+)
 NAME_NOT_ACTIVE = CODES.define(
     "NameNotActive",
     Severity.WARNING,

@@ -76,6 +76,13 @@ DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "Po
 LOCAL_QUEUES: Final = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 # Of the scheduler plugin Coscheduling, where it is installed.
 COSCHEDULING_GROUPS: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
+# Of NVIDIA's GPU Operator, where it is installed.
+CLUSTER_POLICIES: Final = Resource(
+    "nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False
+)
+GPU_CLUSTERS: Final = Resource(
+    "nvidia.com", "v1alpha1", "gpuclusters", "GPUCluster", namespaced=False
+)
 MUTATING_WEBHOOKS: Final = Resource(
     _ADMISSION,
     "v1",

@@ -9,21 +9,32 @@ from drawbridge.dra.decode_errors import describe_value
 from drawbridge.finding import Finding
 from drawbridge.translate.decisions.codes import PLACE_TAKEN, POD_BOUND, POD_MIRRORED
 from drawbridge.translate.legacy.asks import Ask
+from drawbridge.translate.legacy.codes import SCHEDULER_WITHOUT_CLAIMS
 from drawbridge.translate.legacy.pod_view import annotation_path, as_mapping
 
 _OBJECT: Final = (dict, type(None))
 _LIST: Final = (list, type(None))
 _MIRROR: Final = "kubernetes.io/config.mirror"
+# Read in Slurm bridge 1.2, whose webhook denies pods with claims, and YuniKorn 1.9, which binds a
+# pod without the steps in which a scheduler writes allocations.
+_WITHOUT_CLAIMS: Final = {
+    "slurm-bridge-scheduler": "denies pods with claims",
+    "yunikorn": "allocates no claims",
+}
 
 
 def check_changeable(pod: Value) -> tuple[Finding, ...]:
-    """Report a pod that the scheduler never handles, so that claims would not be allocated."""
+    """Report a pod that no scheduler handles with claims, so that none would be allocated."""
     fields = as_mapping(pod)
     if as_mapping(as_mapping(fields.get("metadata")).get("annotations")).get(_MIRROR) is not None:
         return (POD_MIRRORED.at(annotation_path(_MIRROR), "the pod is the mirror of a static pod"),)
     node = as_mapping(fields.get("spec")).get("nodeName")
     if node:
         return (POD_BOUND.at("spec.nodeName", f"the pod is already assigned to node {node}"),)
+    scheduler = as_mapping(fields.get("spec")).get("schedulerName")
+    if isinstance(scheduler, str) and scheduler in _WITHOUT_CLAIMS:
+        message = f"{scheduler} {_WITHOUT_CLAIMS[scheduler]}, so the pod stays as it is"
+        return (SCHEDULER_WITHOUT_CLAIMS.at("spec.schedulerName", message),)
     return ()
 
 

@@ -78,6 +78,8 @@ discovery.k8s.io/v1              endpointslices                  EndpointSlice
 events.k8s.io/v1                 events                          Event
 policy/v1                        poddisruptionbudgets            PodDisruptionBudget            status
 kueue.x-k8s.io/v1beta2           localqueues                     LocalQueue                     status
+nvidia.com/v1                    clusterpolicies                 ClusterPolicy                  cluster status
+nvidia.com/v1alpha1              gpuclusters                     GPUCluster                     cluster status
 scheduling.k8s.io/v1             priorityclasses                 PriorityClass                  cluster
 resource.k8s.io/v1               resourceslices                  ResourceSlice                  cluster
 resource.k8s.io/v1               deviceclasses                   DeviceClass                    cluster

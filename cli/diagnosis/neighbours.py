@@ -1,0 +1,66 @@
+"""The checks of `drawbridge doctor` of products beside Drawbridge: autoscalers and GPU Operator."""
+
+from collections.abc import Iterable, Iterator
+
+from cli.diagnosis.checked_state import CheckedState, Result
+from cli.diagnosis.state import Unread
+from drawbridge.agreement.autoscalers import find_autoscalers, report_autoscalers
+from drawbridge.agreement.gpu_operator import DRIVER, OperatorObjects, report_operator
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+
+_OPERATOR = "/gpu-operator:"
+
+
+def check_autoscalers(checked: CheckedState) -> Iterator[Result]:
+    """Say which autoscaler runs, and what it does not see of translated pods."""
+    neighbours = checked.state.neighbours
+    if isinstance(neighbours, Unread):
+        yield neighbours
+        return
+    found = [*find_autoscalers(neighbours.deployments)]
+    told = [*report_autoscalers(found, checked.configuration, checked.gathered.facts)]
+    yield from told
+    if found and not told:
+        yield f"{', '.join(map(str, found))} simulates claims"
+
+
+def check_gpu_operator(checked: CheckedState) -> Iterator[Result]:
+    """Say what GPU Operator runs on nodes of NVIDIA's DRA driver."""
+    neighbours = checked.state.neighbours
+    if isinstance(neighbours, Unread):
+        yield neighbours
+        return
+    if missing := checked.unread("Node", "ResourceSlice"):
+        yield from missing
+        return
+    nodes = checked.state.published["Node"]
+    labels = {
+        f"{get_value(node, ('metadata', 'name'))}": {
+            key: f"{text}"
+            for key, text in as_mapping(get_value(node, ("metadata", "labels"))).items()
+        }
+        for node in ([] if isinstance(nodes, Unread) else nodes)
+    }
+    slices = checked.objects.slices
+    driver_nodes = {each.node_name for each in slices if each.driver == DRIVER and each.node_name}
+    row = checked.gathered.facts.find_class(DRIVER)
+    yield from report_operator(
+        OperatorObjects(
+            neighbours.policies, neighbours.clusters, _find_version(neighbours.deployments)
+        ),
+        labels,
+        driver_nodes,
+        None if row is None else row.extended,
+    )
+
+
+def _find_version(deployments: Iterable[Value]) -> str:
+    for deployment in deployments:
+        containers = as_list(get_value(deployment, ("spec", "template", "spec", "containers")))
+        for container in map(as_mapping, containers):
+            _, found, version = f"{container.get('image')}".partition("@")[0].rpartition(_OPERATOR)
+            if found:
+                return version.lstrip("v")
+    return ""

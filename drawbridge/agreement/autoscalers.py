@@ -1,0 +1,147 @@
+"""Which autoscaler adds nodes for pods, and what it does not know of claims.
+
+An autoscaler adds a node if a pod would fit it, by a simulation of its own. Cluster Autoscaler
+simulates with the plugins of kube-scheduler. Karpenter has an allocator of its own. Neither knows
+the rules, owned pools and the scheduler of bridge placement. Read in Cluster Autoscaler 1.32 to
+1.36 and Karpenter 1.14 and 1.15. The autoscaler of a managed cluster shows no Deployment.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from drawbridge.agreement.operation_codes import (
+    AUTOSCALER_IGNORES_CLAIMS,
+    AUTOSCALER_IGNORES_NAMES,
+    AUTOSCALER_IGNORES_RULES,
+)
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.counted import list_some
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding
+from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+
+_MAX_NAMES: Final = 3
+_VERSION: Final = re.compile(r":v?(\d+)\.(\d+)(?:\.\d+)?[^/]*$")
+_ALWAYS: Final = (1, 35)  # the first Cluster Autoscaler that always simulates claims
+_FALSE: Final = frozenset({"false", "f", "0"})
+
+
+class _Product(NamedTuple):
+    """An autoscaler, and the setting that lets it simulate claims."""
+
+    name: str
+    image: re.Pattern[str]
+    flag: str
+    variable: str
+    ignores: bool  # whether a true value lets it ignore claims
+
+
+_PRODUCTS: Final = (
+    _Product(
+        "Cluster Autoscaler",
+        re.compile(r"(^|/)cluster-autoscaler[^/]*$"),
+        "enable-dynamic-resource-allocation",
+        "",
+        ignores=False,
+    ),
+    _Product(
+        "Karpenter",
+        re.compile(r"(^|/)karpenter[^/]*(/controller)?$"),
+        "ignore-dra-requests",
+        "IGNORE_DRA_REQUESTS",
+        ignores=True,
+    ),
+)
+KARPENTER: Final = _PRODUCTS[1].name
+
+
+class Autoscaler(NamedTuple):
+    """An autoscaler that runs in the cluster, and whether it simulates claims."""
+
+    product: str
+    version: str
+    object: str
+    simulates_claims: bool
+    setting: str  # what lets it simulate claims
+
+    def __str__(self) -> str:
+        return f"{self.product} {self.version}".strip()
+
+
+def find_autoscalers(deployments: Iterable[Value]) -> Iterator[Autoscaler]:
+    """Return the autoscalers among Deployments, by the images of their containers."""
+    for deployment in deployments:
+        containers = as_list(get_value(deployment, ("spec", "template", "spec", "containers")))
+        for container in map(as_mapping, containers):
+            image = f"{container.get('image') or ''}".partition("@")[0]
+            for product in _PRODUCTS:
+                if product.image.search(image.rpartition(":")[0] or image):
+                    yield _read(product, image, container, deployment)
+
+
+def _read(
+    product: _Product, image: str, container: Mapping[str, Value], deployment: Value
+) -> Autoscaler:
+    found = _VERSION.search(image)
+    version = found[0][1:].lstrip("v") if found else ""
+    number = (int(found[1]), int(found[2])) if found else (0, 0)
+    value = _read_setting(product, container)
+    if product.ignores:
+        simulates = value in _FALSE
+        setting = f"--{product.flag}=false"
+    else:
+        simulates = number >= _ALWAYS or bool(value and value not in _FALSE)
+        setting = f"--{product.flag}=true, or use version 1.35 or newer"
+    names = (get_value(deployment, ("metadata", key)) for key in ("namespace", "name"))
+    return Autoscaler(
+        product.name, version, "/".join(("Deployment", *map(str, names))), simulates, setting
+    )
+
+
+def _read_setting(product: _Product, container: Mapping[str, Value]) -> str:
+    """Return the value of the setting in lower case; empty without one."""
+    words = [f"{each}" for part in ("command", "args") for each in as_list(container.get(part))]
+    for number, word in enumerate(words):
+        name, equals, value = word.lstrip("-").partition("=")
+        if name == product.flag:
+            # A flag of Go without a value is true; a value may be the next word for others.
+            following = words[number + 1 : number + 2]
+            bare = following[0] if following and following[0] in {"true", "false"} else "true"
+            return (value if equals else bare).lower()
+    for entry in map(as_mapping, as_list(container.get("env"))):
+        if product.variable and entry.get("name") == product.variable:
+            return f"{entry.get('value')}".lower()
+    return ""
+
+
+def report_autoscalers(
+    autoscalers: Iterable[Autoscaler], configuration: Configuration, facts: Facts | None
+) -> Iterator[Finding]:
+    """Report what an autoscaler does not see of the pods that Drawbridge translates or leaves."""
+    named = [row for row in facts.classes if row.extended and row.devices] if facts else []
+    leaves = configuration.decisions.native_extended_names == "leave"
+    for each in autoscalers:
+        if not each.simulates_claims:
+            yield AUTOSCALER_IGNORES_CLAIMS.at(
+                "",
+                f"{each} ignores claims, so it adds no node for translated pods",
+                object=each.object,
+                remedy=f"Set {each.setting}, or keep enough nodes for the translated pods.",
+            )
+        elif each.product == KARPENTER and leaves and named:
+            listed = list_some([row.extended for row in named], _MAX_NAMES, "name")
+            yield AUTOSCALER_IGNORES_NAMES.at(
+                "",
+                f"{each} waits until a device plugin serves {listed} on a new node, but "
+                f"DeviceClass {named[0].name} serves it",
+                object=each.object,
+            )
+        if configuration.placement is Placement.BRIDGE and each.simulates_claims:
+            yield AUTOSCALER_IGNORES_RULES.at(
+                "",
+                f"{each} simulates claims without rules, owned pools and the scheduler drawbridge",
+                object=each.object,
+            )

@@ -1,0 +1,71 @@
+"""Which operands of GPU Operator must leave the nodes of a DRA driver."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from drawbridge.agreement.gpu_operator import OperatorObjects, report_operator
+from drawbridge.finding import Finding
+
+POLICY: Any = {"metadata": {"name": "cluster-policy"}}
+CLUSTER: Any = {"metadata": {"name": "gpu-cluster"}}
+BEFORE = OperatorObjects([POLICY], [], "26.3.3")
+DEPLOY = "nvidia.com/gpu.deploy."
+
+
+def labels(**operands: str) -> Mapping[str, str]:
+    """Return the labels that GPU Operator gives a node."""
+    named = {name.replace("_", "-"): value for name, value in operands.items()}
+    return {f"{DEPLOY}{name}": value for name, value in named.items()}
+
+
+def test_without_gpu_operator_nothing_is_said() -> None:
+    nodes = {"a": labels(device_plugin="true")}
+    assert report_operator(OperatorObjects(), nodes, ["a"], "") == []
+
+
+def test_operands_that_allocate_must_leave_a_node_of_the_driver() -> None:
+    nodes = {
+        "a": labels(device_plugin="true", mig_manager="true", dcgm="true"),
+        "b": labels(device_plugin="true"),
+        "c": labels(device_plugin="false", mig_manager="paused-for-driver-upgrade"),
+        "d": labels(device_plugin="true"),  # the driver does not run here
+    }
+    (found,) = report_operator(BEFORE, nodes, ["a", "b", "c"], "")
+    assert isinstance(found, Finding)
+    assert found.code == "OperandsOnDriverNodes"
+    assert "device-plugin (2), mig-manager (1)" in found.message
+    assert "2 nodes with devices of gpu.nvidia.com: a, b" in found.message
+    assert f"{DEPLOY}device-plugin=false {DEPLOY}mig-manager=false" in found.remedy
+
+
+def test_a_node_that_moved_is_right() -> None:
+    nodes = {"a": labels(device_plugin="false", mig_manager="false"), "b": {}}
+    (told,) = report_operator(BEFORE, nodes, ["a", "b"], "")
+    assert told == (
+        "GPU Operator 26.3.3: no operand of ClusterPolicy cluster-policy allocates devices on a "
+        "node of gpu.nvidia.com"
+    )
+
+
+@pytest.mark.parametrize(
+    ("class_name", "expected"),
+    [
+        (None, "there is no DeviceClass yet"),
+        ("", "its class serves no resource name, so whole GPUs are translated"),
+        ("nvidia.com/gpu", "its class serves nvidia.com/gpu"),
+    ],
+)
+def test_a_gpu_cluster_says_who_serves_whole_gpus(class_name: str | None, expected: str) -> None:
+    found = OperatorObjects([], [CLUSTER], "26.7.0")
+    (told,) = report_operator(found, {}, ["a"], class_name)
+    assert told == f"GPU Operator 26.7.0: GPUCluster gpu-cluster runs gpu.nvidia.com; {expected}"
+
+
+def test_both_models_in_one_cluster_are_reported() -> None:
+    found = OperatorObjects([POLICY], [CLUSTER], "26.7.0")
+    (told,) = report_operator(found, {}, [], "")
+    assert isinstance(told, Finding)
+    assert told.code == "TwoGpuModels"
+    assert told.message.startswith("ClusterPolicy cluster-policy, GPUCluster gpu-cluster exist")
