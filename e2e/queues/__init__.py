@@ -1,1 +1,1 @@
-"""Kueue's real manager beside Drawbridge: `python -m e2e queues`."""
+"""Builds the manager of Kueue, to run it beside Drawbridge."""
