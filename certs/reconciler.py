@@ -164,8 +164,8 @@ def _describe_step(
     step: Step, authorities: Authorities, reading: SecretReading
 ) -> Iterable[Finding]:
     if step is Step.WAIT_FOR_OWNER:
-        known = authorities.current
-        ends = known and f"; the CA that is in use expires at {_format_end(known)}"
+        current = authorities.current
+        ends = current and f"; the CA that is in use expires at {_format_end(current)}"
         yield SECRET_NOT_OWNED.at("", f"{reading.problem}{ends or ''}", object=_ABOUT)
     if step is Step.RETIRE:
         text = "a CA expired, and the webhook configurations do not trust it any more"

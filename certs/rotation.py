@@ -78,8 +78,8 @@ def combine(reading: SecretReading, remembered: Authorities, now: float) -> Auth
     stored = reading.stored
     if reading.state is SecretState.FOREIGN:
         return _drop_expired(remembered, now)
-    known = remembered.current.certificate if remembered.current else None
-    is_continued = stored.current is not None and known in (None, *stored.trusted)
+    last_used = remembered.current.certificate if remembered.current else None
+    is_continued = stored.current is not None and last_used in (None, *stored.trusted)
     if reading.state is SecretState.VALID and is_continued:
         return _drop_expired(stored, now)
     current, upcoming = stored.current, stored.upcoming
@@ -157,8 +157,10 @@ def _trust(authorities: Authorities, more: Iterable[Certificate]) -> Authorities
 
 
 def _drop_expired(authorities: Authorities, now: float) -> Authorities:
-    def keep(each: Authority | None) -> Authority | None:
-        return each if each is not None and each.certificate.not_after > now else None
+    def keep(authority: Authority | None) -> Authority | None:
+        return (
+            authority if authority is not None and authority.certificate.not_after > now else None
+        )
 
     trusted = (each for each in authorities.trusted if each.not_after > now)
     kept = Authorities(keep(authorities.current), keep(authorities.upcoming))

@@ -82,8 +82,8 @@ class ControllerCaches(CacheSet):
     def injected_configurations(self) -> list[Unstructured]:
         """Return the webhook configurations whose webhooks need the bundle of the CA."""
         names = (WEBHOOK_CONFIGURATION, JUDGE_CONFIGURATION)
-        found = (self.own_webhook_configuration(), *map(self._read_validating, names))
-        return [each for each in found if each is not None]
+        configurations = (self.own_webhook_configuration(), *map(self._read_validating, names))
+        return [each for each in configurations if each is not None]
 
     def _read_validating(self, name: str) -> Unstructured | None:
         cached = self.validating.get(name)

@@ -197,8 +197,8 @@ def _is_served(name: str, context: TranslationContext) -> bool:
     """Whether the resource may count devices that ResourceSlices publish."""
     if "/" not in name:
         return False
-    known = known_families(context.configuration).values()
+    families = known_families(context.configuration).values()
     classes = context.facts.classes if context.facts else ()
-    return any(serves_name(each, name) for each in known) or any(
+    return any(serves_name(each, name) for each in families) or any(
         c.extended == name for c in classes
     )

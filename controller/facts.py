@@ -97,10 +97,10 @@ def _select_versions(
 def _parse_version(serialized_facts: str) -> tuple[frozenset[str], Facts] | None:
     """Return the accepted hashes of facts and the facts; None if they are invalid."""
     try:
-        found = serialized.read_facts(msgspec.json.decode(serialized_facts))
+        facts = serialized.read_facts(msgspec.json.decode(serialized_facts))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return (serialized.accepted_hashes(found), found) if isinstance(found, Facts) else None
+    return (serialized.accepted_hashes(facts), facts) if isinstance(facts, Facts) else None
 
 
 class ParsedVersions:
@@ -123,8 +123,8 @@ class ParsedVersions:
             entry = (text, _parse_version(text))
             kept = {name: each for name, each in self._parsed.items() if name in data}
             self._parsed = {**kept, key: entry}
-        found = entry[1]
-        return found[1] if found is not None and digest in found[0] else None
+        version = entry[1]
+        return version[1] if version is not None and digest in version[0] else None
 
 
 # An object as its reader reads it: decoded, or the findings about what cannot be read.

@@ -53,9 +53,9 @@ class MatchConditionReconciler:
         configuration = self._configuration()
         served = serves_guard(await self._live.read_deployment())
         mutating, validating = self._live.read_mutating(), self._live.read_validating()
-        found = find_inactive(mutating, configuration)
-        self._report(found, mutating)
-        self._reporter.set_gauge(Gauge.MATCH_CONDITIONS_INACTIVE, len(found))
+        inactive = find_inactive(mutating, configuration)
+        self._report(inactive, mutating)
+        self._reporter.set_gauge(Gauge.MATCH_CONDITIONS_INACTIVE, len(inactive))
         changes = plan_applies(mutating, validating, configuration, guard_served=served)
         for change in changes:
             await self._stores[change["kind"]].apply(change)

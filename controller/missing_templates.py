@@ -242,8 +242,8 @@ class MissingTemplateReconciler:
         )
         if not rebuilt:
             return (describe_unknown(pod.value, missing),)
-        found = [await self._create(one, pod.namespace) for one in rebuilt]
-        return tuple(filter(None, found))
+        problems = [await self._create(one, pod.namespace) for one in rebuilt]
+        return tuple(filter(None, problems))
 
     def _set_unresolved(
         self,

@@ -66,9 +66,9 @@ def list_contexts(
     annotations = pod.metadata.annotations or {}
     noted = [Placement.BRIDGE] if annotations.get(PLACEMENT_LABEL) == Placement.BRIDGE else []
     others = list(Placement) if current.configuration.owned_pools else []
-    for each in dict.fromkeys((*noted, placement, *others)):
+    for candidate in dict.fromkeys((*noted, placement, *others)):
         for context in _list_by_facts(pod, current, find_facts):
-            yield context.placed(each)
+            yield context.placed(candidate)
 
 
 def _list_by_facts(

@@ -46,9 +46,9 @@ def compute_charge(name: str, context: TranslationContext) -> NameCharge:
     return NameCharge()
 
 
-def _is_proportional(name: str, one: Mapping[str, int], two: Mapping[str, int]) -> bool:
+def _is_proportional(name: str, single: Mapping[str, int], double: Mapping[str, int]) -> bool:
     key = f"{name}{DEVICES}"
-    return (one.get(key), two.get(key)) == (1, 2)
+    return (single.get(key), double.get(key)) == (1, 2)
 
 
 def _sample_pod(name: str, count: int) -> Value:

@@ -94,9 +94,9 @@ class TemplateGarbageCollector:
     async def reconcile(self) -> None:
         """Delete the templates that are unused now."""
         templates = tuple(self._templates.all())
-        found = await asyncio.to_thread(find_unused, templates, self._now())
+        collected = await asyncio.to_thread(find_unused, templates, self._now())
         unused: dict[str, _Templates] = {}
-        for template in found:
+        for template in collected:
             unused.setdefault(template.namespace, []).append(template)
         await process_each(sorted(unused.items()), self._collect_namespace)
 

@@ -116,9 +116,9 @@ class UsageReconciler:
 
     def _add_totals(self, before: Book | None, after: Book) -> None:
         same_day = before is not None and before.day == after.day
-        known = before.rows if before is not None and same_day else {}
+        counted = before.rows if before is not None and same_day else {}
         for account, row in after.rows.items():
-            old = known[account].used if account in known else NOTHING
+            old = counted[account].used if account in counted else NOTHING
             group = account[:2]
             self.totals[group] = self.totals.get(group, NOTHING).plus(row.used).plus(old.times(-1))
 

@@ -159,9 +159,9 @@ class UsageObserver:
             return f"ResourceClaim/{use.name}"
         if owner.kind != _POD:
             return f"{owner.kind}/{owner.name}"
-        known = self._owners.get(owner.uid)
-        if known is not None:
-            return known
+        owner_name = self._owners.get(owner.uid)
+        if owner_name is not None:
+            return owner_name
         pending = self._pods.get(owner.name, use.namespace)
         if pending is not None and pending.uid == owner.uid:
             return _root_owner(pending.value)
@@ -171,24 +171,24 @@ class UsageObserver:
 
     def find_device(self, driver: str, pool: str, name: str) -> tuple[Slice, Device] | None:
         """Return a device and its slice; of several generations, the newest one."""
-        found: tuple[Slice, Device] | None = None
+        newest: tuple[Slice, Device] | None = None
         for slice_name in self._pools.get((driver, pool), ()):
             cached = self._slices.get(slice_name)
             published = None if cached is None else cached.value
             if not isinstance(published, Slice):
                 continue
-            if found is not None and found[0].generation >= published.generation:
+            if newest is not None and newest[0].generation >= published.generation:
                 continue
             device = next((each for each in published.devices if each.name == name), None)
-            found = found if device is None else (published, device)
-        return found
+            newest = newest if device is None else (published, device)
+        return newest
 
     def find_capacity(self, driver: str, pool: str, name: str) -> Mapping[str, Fraction] | None:
         """Return the capacities of a device; None if no slice has it."""
-        found = self.find_device(driver, pool, name)
-        if found is None:
+        published = self.find_device(driver, pool, name)
+        if published is None:
             return None
-        return {key: to_fraction(each.value) for key, each in found[1].capacity.items()}
+        return {key: to_fraction(each.value) for key, each in published[1].capacity.items()}
 
     # --- owners --------------------------------------------------------------------------------
 
@@ -211,9 +211,9 @@ class UsageObserver:
         observed = self.meter.observed()
         accounts = () if observed is None else observed.accounts()
         renamed = {
-            each: each._replace(owner=names[each.owner])
-            for each in accounts
-            if each.namespace == namespace and each.owner in names
+            account: account._replace(owner=names[account.owner])
+            for account in accounts
+            if account.namespace == namespace and account.owner in names
         }
         self.meter.rename(renamed)
         for owner in names:
@@ -236,8 +236,12 @@ def _root_owner(pod: WatchedPod) -> str:
 def _find_root_owner_of(metadata: Unstructured) -> str:
     references = metadata.get("ownerReferences") or ()
     owners = tuple(
-        PodOwner(f"{each.get('kind')}", f"{each.get('name')}", each.get("controller") is True)
-        for each in references
+        PodOwner(
+            f"{reference.get('kind')}",
+            f"{reference.get('name')}",
+            reference.get("controller") is True,
+        )
+        for reference in references
     )
     name, base = metadata.get("name") or "", metadata.get("generateName") or ""
     labels = metadata.get("labels") or {}

@@ -91,11 +91,11 @@ class UsageSeries:
         return described, held - len(described)
 
     def _describe(self, holding: ClaimHolding, part: HeldPart) -> tuple[tuple[str, ...], float]:
-        found = self._observer.find_device(part.driver, part.pool, part.device)
+        published = self._observer.find_device(part.driver, part.pool, part.device)
         node, uuid = "", ""
-        if found is not None:
-            node = found[1].node_name or found[0].node_name or ""
-            uuid = _find_uuid(found[1].attributes)
+        if published is not None:
+            node = published[1].node_name or published[0].node_name or ""
+            uuid = _find_uuid(published[1].attributes)
         owner = self._observer.find_owner(holding)
         labels = (
             holding.namespace,

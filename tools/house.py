@@ -1,7 +1,9 @@
 """Checks the rules of this repository that no linter has.
 
 A module has at most 500 lines, and a function at most 50. No two modules of the product define a
-public class with the same name.
+public class with the same name. Functions, parameters and variables have nouns of the domain as
+names: `each`, `found`, `known` and `one` say nothing, and are for loops of one line. `PLAIN` lists
+the packages that keep this rule; the others are to follow.
 
 An exception states its reason in place: `# house: long, <reason>` on the line of the `def`, or
 `# house: long module, <reason>` within the first ten lines of a file. An exception of a function
@@ -18,6 +20,12 @@ from typing import NamedTuple
 
 MODULE_LINES = 500
 FUNCTION_LINES = 50
+FILLERS = {"each", "found", "known", "one"}
+PLAIN = (
+    "certs", "controller", "drawbridge/agreement", "drawbridge/cel", "drawbridge/cluster",
+    "drawbridge/config", "drawbridge/documents", "drawbridge/process", "drawbridge/report",
+    "webhook",
+)  # fmt: skip
 
 
 def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -63,6 +71,33 @@ def violations(module: Module) -> Iterator[str]:
             yield f"{path}:{node.lineno}: {node.name} needs no exception"
 
 
+def fillers(module: Module) -> Iterator[str]:
+    """Yield a line for each name that says nothing, and lives longer than one line."""
+    for node in ast.walk(module.tree):
+        bound: list[tuple[int, str]] = []
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            parameters = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            bound = [(node.lineno, node.name), *((arg.lineno, arg.arg) for arg in parameters)]
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            bound = [name for target in targets for name in _names(target)]
+        elif isinstance(node, ast.For | ast.AsyncFor) and _body_lines(node) > 1:
+            bound = _names(node.target)
+        for line, name in bound:
+            if name in FILLERS:
+                yield f"{module.path}:{line}: {name} says nothing, use a noun of the domain"
+
+
+def _names(target: ast.expr) -> list[tuple[int, str]]:
+    """Return the names that an assignment binds; not those in `x[name]` and `name.x`."""
+    names = (node for node in ast.walk(target) if isinstance(node, ast.Name))
+    return [(node.lineno, node.id) for node in names if isinstance(node.ctx, ast.Store)]
+
+
+def _body_lines(loop: ast.For | ast.AsyncFor) -> int:
+    return (loop.body[-1].end_lineno or 0) - loop.body[0].lineno + 1
+
+
 def duplicate_classes(modules: Iterable[Module]) -> Iterator[str]:
     """Yield a line for each public class whose name another file defines, too."""
     defined: dict[str, Path] = {}
@@ -94,6 +129,8 @@ def main() -> int:
     product = [module for module in modules if module.path.parts[0] in packages]
     broken = [line for module in modules for line in violations(module)]
     broken += duplicate_classes(product)
+    plain = (each for each in product if each.path.as_posix().startswith(PLAIN))
+    broken += [line for module in plain for line in fillers(module)]
     for line in broken:
         print(line)
     return 1 if broken else 0

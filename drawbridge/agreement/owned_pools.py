@@ -134,9 +134,12 @@ def find_local_pool(pool: PoolID, slices: Iterable[Slice]) -> LocalPool | None:
     return LocalPool(node, local) if node and local else None
 
 
-def _is_shared(each: Slice) -> bool:
+def _is_shared(slice_: Slice) -> bool:
     """Whether fields other than the node name select nodes for a slice or its devices."""
-    return bool(each.all_nodes or each.per_device_node_selection) or each.node_selector is not None
+    return (
+        bool(slice_.all_nodes or slice_.per_device_node_selection)
+        or slice_.node_selector is not None
+    )
 
 
 def select_owned_slices(
@@ -152,10 +155,10 @@ def select_owned_slices(
     owned = owned_pools(configuration)
     if not owned:
         return tuple(slices)
-    known, extended = known_families(configuration), drivers_by_resource(classes)
+    families, extended = known_families(configuration), drivers_by_resource(classes)
     by_name = {each.name: each for each in nodes}
     withheld = {
-        name: find_withheld_drivers(node, known, extended) for name, node in by_name.items()
+        name: find_withheld_drivers(node, families, extended) for name, node in by_name.items()
     }
     pools: dict[PoolID, list[Slice]] = {}
     for slice_ in slices:

@@ -89,7 +89,7 @@ def membership(elements: Sequence[object]) -> Callable[[object], bool] | None:
     texts = frozenset(element for element in elements if type(element) is str)
     exact = frozenset(pair for element in elements for pair in _kinds(element))
 
-    def found(value: object) -> bool:
+    def is_listed(value: object) -> bool:
         kind = type(value)
         if kind is str:
             return value in texts
@@ -99,7 +99,7 @@ def membership(elements: Sequence[object]) -> Callable[[object], bool] | None:
             raise EvaluationError("internal", "a value of this kind cannot be looked up")
         return False
 
-    return found
+    return is_listed
 
 
 def _kinds(element: object) -> list[tuple[type, object]]:

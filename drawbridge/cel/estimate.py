@@ -127,7 +127,7 @@ class Estimator:
         size = Range(UNBOUNDED if node.elements else 0, 0)
         for element in node.elements:
             total = add(total, self.cost(element))
-            size = union(size, self.known(element))
+            size = union(size, self.size_or_any(element))
         self.entries[node.id] = EntrySizes("list", ONE, size)
         return total
 
@@ -138,8 +138,8 @@ class Estimator:
         for entry in node.entries:
             assert not isinstance(entry.key, str)  # noqa: S101  # only messages have names for keys
             total = add(add(total, self.cost(entry.key)), self.cost(entry.value))
-            key = union(key, self.known(entry.key))
-            value = union(value, self.known(entry.value))
+            key = union(key, self.size_or_any(entry.key))
+            value = union(value, self.size_or_any(entry.value))
         self.entries[node.id] = EntrySizes("map", key, value)
         return total
 
@@ -164,7 +164,7 @@ class Estimator:
             self.locals[node.second_variable].pop()
         total = add(total, self.cost(node.result))
         self.locals[node.accumulator].pop()
-        count = self.known(node.range)
+        count = self.size_or_any(node.range)
         if isinstance(node.initial, ast.Literal):
             self.set_size(node, self.size(node.initial))
         elif isinstance(node.initial, ast.ListLiteral | ast.MapLiteral):
@@ -312,7 +312,7 @@ class Estimator:
                 return local.path
         return self.paths.get(node.id, ())
 
-    def known(self, node: ast.CelNode) -> Range:
+    def size_or_any(self, node: ast.CelNode) -> Range:
         """Return the size of `node`, or the full range."""
         return self.size(node) or ANY_SIZE
 

@@ -26,10 +26,10 @@ class DeepDecoder(Generic[T]):
     def decode(self, raw: bytes | msgspec.Raw) -> T:
         """Decode JSON; raises an error of msgspec if it is not valid."""
         try:
-            found: T = self._decoder.decode(raw)
+            decoded: T = self._decoder.decode(raw)
         except RecursionError:
-            found = self._decoder.decode(without_deep_parts(bytes(raw)))
-        return found
+            decoded = self._decoder.decode(without_deep_parts(bytes(raw)))
+        return decoded
 
 
 def without_deep_parts(raw: bytes, levels: int = MAX_LEVELS) -> bytes:

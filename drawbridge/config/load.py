@@ -41,7 +41,7 @@ def load_configuration(
 ) -> Configuration | tuple[Finding, ...]:
     """Return the Configuration, or all findings.
 
-    `known` has the accepted names of finding codes, with the current name of each.
+    `known_codes` has the accepted names of finding codes, with the current name of each.
     """
     findings: list[Finding] = []
     kept = _available(_read_policies(value, known_codes), built, findings)
@@ -77,7 +77,7 @@ def _without_unset(value: object) -> object:
     return [_without_unset(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _read_policies(value: object, known: Mapping[str, str]) -> object:
+def _read_policies(value: object, known_codes: Mapping[str, str]) -> object:
     """Replace former names of codes, which current ones override, and the policy `false` by `off`.
 
     The YAML 1.1 parser of Kubernetes reads `off` as false.
@@ -85,10 +85,10 @@ def _read_policies(value: object, known: Mapping[str, str]) -> object:
     if not isinstance(value, Mapping) or not isinstance(value.get("findings"), Mapping):
         return value
     former_first = sorted(
-        value["findings"].items(), key=lambda entry: known.get(entry[0], entry[0]) == entry[0]
+        value["findings"].items(), key=lambda entry: known_codes.get(entry[0], entry[0]) == entry[0]
     )
     policies = {
-        known.get(code, code): Policy.OFF.value if policy is False else policy
+        known_codes.get(code, code): Policy.OFF.value if policy is False else policy
         for code, policy in former_first
     }
     return {**value, "findings": policies}
@@ -128,12 +128,13 @@ def _unavailable_reason(field: str, item: object, built: AvailableFields) -> str
     return ""
 
 
-def _reader(known: Mapping[str, str]) -> Hook:
-    """Return a hook that reads strings of a format and accepts only `known` finding codes."""
+def _reader(known_codes: Mapping[str, str]) -> Hook:
+    """Return a hook that reads strings of a format and accepts only these finding codes."""
 
     def read(kind: type, value: object) -> object:
-        if kind is string_formats.FindingCode and isinstance(value, str) and value not in known:
-            raise ValueError(f"no finding has this code{suggest(value, known.values())}")
+        is_code = kind is string_formats.FindingCode
+        if is_code and isinstance(value, str) and value not in known_codes:
+            raise ValueError(f"no finding has this code{suggest(value, known_codes.values())}")
         return string_formats.read_text(kind, value)
 
     return read

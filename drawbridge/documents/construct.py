@@ -133,9 +133,9 @@ class _Constructor:
         value: dict[str, Value] = {}
         # If several objects have a key, the first of them wins.
         for source in reversed(sources):
-            one = self.value(source, path)
-            if isinstance(one, dict):
-                value.update(one)
+            merged = self.value(source, path)
+            if isinstance(merged, dict):
+                value.update(merged)
             else:
                 message = "<< requires an object or a list of objects"
                 self.report(codes.MERGE_WRONG, message, path, source)

@@ -56,9 +56,9 @@ class SyntaxNode:
 
 def compose(text: str) -> SyntaxNode | None:
     """Parse the single document in `text`; None if it has only comments. Raises UnreadableError."""
-    if found := _UNPRINTABLE.search(text):
-        message = f"the character U+{ord(found[0]):04X} is not allowed in YAML"
-        raise UnreadableError(DocumentProblem(codes.YAML_SYNTAX, message, offset=found.start()))
+    if match := _UNPRINTABLE.search(text):
+        message = f"the character U+{ord(match[0]):04X} is not allowed in YAML"
+        raise UnreadableError(DocumentProblem(codes.YAML_SYNTAX, message, offset=match.start()))
     composer = _Composer(text)
     try:
         composer.run()

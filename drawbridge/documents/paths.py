@@ -26,8 +26,8 @@ def format_path(path: Path) -> str:
 
 def parse_path(text: str) -> tuple[str, ...]:
     """Parse a written path; the value decides whether `[0]` is a key or an index."""
-    found = (match.groups() for match in _TOKEN.finditer(text))
-    return tuple(next(part for part in groups if part is not None) for groups in found)
+    parts = (match.groups() for match in _TOKEN.finditer(text))
+    return tuple(next(part for part in groups if part is not None) for groups in parts)
 
 
 def parse_pointer(pointer: str) -> tuple[str, ...]:

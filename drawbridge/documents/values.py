@@ -93,14 +93,16 @@ def _as_32_bits(value: float) -> float:
     return narrow
 
 
-def equal_json(one: Value, other: Value) -> bool:
+def equal_json(value: Value, other: Value) -> bool:
     """Whether two values are equal as JSON: true is not 1, and 1 is not 1.0."""
-    if one is other:
+    if value is other:
         return True
-    if type(one) is not type(other):
+    if type(value) is not type(other):
         return False
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(equal_json(v, other[k]) for k, v in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(equal_json, one, other))
-    return one == other
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(
+            equal_json(v, other[k]) for k, v in value.items()
+        )
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(equal_json, value, other))
+    return value == other

@@ -139,9 +139,9 @@ class Settings:
         last = self.watched[-1:]
         return tuple(
             finding
-            for each in self.watched
-            if each.reading.exists or each in last
-            for finding in each.reading.findings
+            for setting in self.watched
+            if setting.reading.exists or setting in last
+            for finding in setting.reading.findings
         )
 
     def _update(self) -> None:

@@ -89,9 +89,9 @@ class UsageCollector(Collector):
             "Devices multiplied by the seconds of which it is unknown whether claims held them.",
             labels=["namespace", "class"],
         )
-        for each in self._usage.used:
-            used.add_metric([each.namespace, each.class_name], each.devices)
-            unknown.add_metric([each.namespace, each.class_name], each.unknown)
+        for amount in self._usage.used:
+            used.add_metric([amount.namespace, amount.class_name], amount.devices)
+            unknown.add_metric([amount.namespace, amount.class_name], amount.unknown)
         yield from (held, used, unknown, *self._collect_devices())
 
     def _collect_devices(self) -> Iterator[Metric]:

@@ -56,8 +56,8 @@ def describe_claim(claim: Value, selectors: SelectorText = full_selectors) -> It
         text = _describe_request(request, selectors)
         names_by_text.setdefault(text, []).append(f"{request.get('name')}")
     for text, names in names_by_text.items():
-        each = "each " if len(names) > 1 else ""
-        yield text if len(requests) == 1 else f"{', '.join(names)}: {each}{text}"
+        prefix = "each " if len(names) > 1 else ""
+        yield text if len(requests) == 1 else f"{', '.join(names)}: {prefix}{text}"
     members: dict[str, list[str]] = {}
     for rule, names in (*_constraints(claim), *_rules(claim)):
         members.setdefault(rule, []).append(" and ".join(names) or "all requests")

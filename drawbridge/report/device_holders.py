@@ -84,11 +84,11 @@ def find_holders(objects: HeldObjects) -> list[DeviceUse]:
 
 def list_devices(slices: Iterable[Value], node: str) -> Iterator[tuple[str, str, str]]:
     """Yield driver, pool and name of the devices that slices of a node publish."""
-    for each in slices:
-        if _text(each, ("spec", "nodeName")) != node:
+    for slice_ in slices:
+        if _text(slice_, ("spec", "nodeName")) != node:
             continue
-        driver, pool = _text(each, ("spec", "driver")), _text(each, ("spec", "pool", "name"))
-        for device in as_list(get_value(each, ("spec", "devices"))):
+        driver, pool = _text(slice_, ("spec", "driver")), _text(slice_, ("spec", "pool", "name"))
+        for device in as_list(get_value(slice_, ("spec", "devices"))):
             yield driver, pool, _text(device, ("name",))
 
 
@@ -104,9 +104,9 @@ def _sort_key(held: DeviceUse) -> tuple[object, ...]:
 
 
 def _nodes_of_pools(slices: Iterable[Value]) -> Iterator[tuple[tuple[str, str], str]]:
-    for each in slices:
-        if node := _text(each, ("spec", "nodeName")):
-            yield (_text(each, ("spec", "driver")), _text(each, ("spec", "pool", "name"))), node
+    for slice_ in slices:
+        if node := _text(slice_, ("spec", "nodeName")):
+            yield (_text(slice_, ("spec", "driver")), _text(slice_, ("spec", "pool", "name"))), node
 
 
 def _held_by(

@@ -57,8 +57,8 @@ class ClaimSummaries:
     def summarize(self, template: ClaimTemplate, context: TranslationContext) -> ClaimSummary:
         """Return the summary of a template."""
         facts, configuration = context.facts, context.configuration
-        known = self._inputs
-        if known is None or known[0] is not facts or known[1] is not configuration:
+        inputs = self._inputs
+        if inputs is None or inputs[0] is not facts or inputs[1] is not configuration:
             self._summaries.clear()
             self._inputs, self._classes = (facts, configuration), _charged_classes(facts)
             self._judging = None if facts is None else self._make_context(facts, configuration)
@@ -73,8 +73,8 @@ class ClaimSummaries:
         yield context
         facts, configuration, kept = context.facts, context.configuration, self._find_older()
         inputs = (facts, configuration, kept)
-        known = self._older[0]
-        if any(new is not old for new, old in zip(inputs, known, strict=True)):
+        previous = self._older[0]
+        if any(new is not old for new, old in zip(inputs, previous, strict=True)):
             others = () if facts is None else (f for f in kept if f.offers != facts.offers)
             self._older = (
                 inputs,

@@ -48,8 +48,8 @@ def judge_pod(
     `decision` is what the current configuration and facts do with the pod.
     """
     errors = (each for each in decision.findings if each.severity is Severity.ERROR)
-    found = apply_policies([_describe(decision)], context.configuration.findings)
-    findings = (*found, *errors)
+    reported = apply_policies([_describe(decision)], context.configuration.findings)
+    findings = (*reported, *errors)
     if (
         recent.is_complete
         and _is_sent(guarded, recent)

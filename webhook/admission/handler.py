@@ -356,12 +356,12 @@ class AdmissionHandler:
         """Wait for the templates. Deny the pod if one has a conflict or cannot be created."""
         request, context = pod_request.request, pod_request.context
         namespace = request.namespace
-        found = [
+        problems = [
             state if isinstance(state, Finding) else _report_template(namespace, template, state)
             for template, state in zip(decision.templates, await await_states(states), strict=True)
             if state not in EXISTING and not (request.dry_run and state is TemplateStatus.PENDING)
         ]
-        findings = tuple(apply_policies(found, context.configuration.findings))
+        findings = tuple(apply_policies(problems, context.configuration.findings))
         if not findings:
             return reply
         ranges = self._cluster.limit_ranges(namespace)
@@ -382,12 +382,12 @@ class AdmissionHandler:
             return compose_reply(request, _ALLOWED)
         context = self._cluster.translation_context() or TranslationContext()
         try:
-            edits, found = updates.preserve_translation(
+            edits, reported = updates.preserve_translation(
                 old, new, context.configuration, context.inline_units
             )
         except RecursionError:
             return reply_invalid(request, _TOO_DEEP)
-        findings = tuple(apply_policies(found, context.configuration.findings))
+        findings = tuple(apply_policies(reported, context.configuration.findings))
         decision = PodDecision(edits, findings=findings, operations=to_operations(edits))
         command = build_command(request.name, request.namespace, Mode.ENFORCE)
         response = compose_response(decision, ResponseOptions(Mode.ENFORCE, "", command))

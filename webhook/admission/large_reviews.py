@@ -170,8 +170,8 @@ class _KnownTemplates:
 
 def _find_namespace(body: bytes) -> str:
     """Find the namespace without decoding a large body. Only the order of reviews depends on it."""
-    found = _NAMESPACE.search(body, 0, _MAX_HEAD_BYTES)
-    return found[1].decode("utf-8", "replace") if found else ""
+    match = _NAMESPACE.search(body, 0, _MAX_HEAD_BYTES)
+    return match[1].decode("utf-8", "replace") if match else ""
 
 
 def decode_envelope(body: bytes) -> RequestEnvelope | Malformed:

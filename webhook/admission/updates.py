@@ -79,10 +79,10 @@ def _find_read_names(
     original: Value, configuration: Configuration, budget: WorkBudget
 ) -> Mapping[Path, tuple[str, ...]]:
     """Return the annotations, labels and node labels that dialects read in the original pod."""
-    found: dict[Path, list[str]] = {}
+    fields: dict[Path, list[str]] = {}
     for field in read_pod(original, configuration, budget).source_fields:
-        found.setdefault(field.path, []).append(str(field.name))
-    return {path: tuple(names) for path, names in found.items()}
+        fields.setdefault(field.path, []).append(str(field.name))
+    return {path: tuple(names) for path, names in fields.items()}
 
 
 def merge(old: OptionalValue, original: OptionalValue, new: OptionalValue) -> OptionalValue:
@@ -98,10 +98,10 @@ def merge(old: OptionalValue, original: OptionalValue, new: OptionalValue) -> Op
     return new
 
 
-def _equal(one: OptionalValue, other: OptionalValue) -> bool:
-    if isinstance(one, _Absent) or isinstance(other, _Absent):
-        return one is other
-    return equal_json(one, other)
+def _equal(value: OptionalValue, other: OptionalValue) -> bool:
+    if isinstance(value, _Absent) or isinstance(other, _Absent):
+        return value is other
+    return equal_json(value, other)
 
 
 def _to_mapping(value: OptionalValue) -> Mapping[str, Value]:

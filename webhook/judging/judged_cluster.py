@@ -216,9 +216,9 @@ class JudgedCluster:
             slices = (each for each in self._published.values() if isinstance(each, Slice))
             return frozenset((each.driver, each.node_name) for each in slices)
 
-        def is_absent(each: Slice) -> bool:
-            has_node = each.node_name in self._planner.nodes
-            return has_node and (each.driver, each.node_name) not in publishing()
+        def is_absent(slice_: Slice) -> bool:
+            has_node = slice_.node_name in self._planner.nodes
+            return has_node and (slice_.driver, slice_.node_name) not in publishing()
 
         return is_absent
 

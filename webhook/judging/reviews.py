@@ -49,8 +49,8 @@ def judge_review(request: AdmissionRequest, context: JudgeContext) -> tuple[Find
         unchanged, judge = has_same_pods(request, new), _judge_workload
     else:
         unchanged = _has_same_spec(request, new)
-    found = () if unchanged else judge(new, request, context)
-    return tuple(each for each in found if each.severity is not Severity.INFO)
+    judged = () if unchanged else judge(new, request, context)
+    return tuple(each for each in judged if each.severity is not Severity.INFO)
 
 
 def _is_deleted(new: dict[str, Value]) -> bool:
@@ -103,9 +103,9 @@ def _judge_class(
     own = _CLASSES.read(new)
     if isinstance(own, DeviceClass):
         others = (each for name, each in context.world.classes.items() if name != own.metadata.name)
-        found = (*judge_classes((*others, own)), *check_class_configs(own))
+        judged = (*judge_classes((*others, own)), *check_class_configs(own))
         about = f"{CLASS}/{own.metadata.name}"
-        mine = (each for each in found if each.object == about)
+        mine = (each for each in judged if each.object == about)
         yield from apply_policies(mine, context.policies)
 
 

@@ -74,17 +74,17 @@ class WithdrawnDevices:
         doubts: tuple[str, ...] = ()
         if now < self._incomplete_until:
             doubts = (f"more than {MAX_SLICES} slices were withdrawn a short time ago",)
-        found = RecentlyWithdrawn(tuple(each.before for _, each in self._slices.items()), doubts)
-        if found != self._recent:
-            self._recent = found
+        recent = RecentlyWithdrawn(tuple(each.before for _, each in self._slices.items()), doubts)
+        if recent != self._recent:
+            self._recent = recent
         return self._recent
 
     def _record(self, withdrawn: Slice) -> None:
         key = (withdrawn.driver, withdrawn.name)
         now = self._now()
         # What was there first is kept: a driver can publish a pool in several steps.
-        known = self._slices.pop(key)
-        before = withdrawn if known is None else known.before
+        entry = self._slices.pop(key)
+        before = withdrawn if entry is None else entry.before
         if len(self._slices) == MAX_SLICES:
             self._incomplete_until = now + self._seconds
         self._slices.put(key, _Entry(now, now, before))
@@ -98,10 +98,10 @@ def _keeps_devices(before: Slice, after: Slice) -> bool:
     )
 
 
-def _without_devices(each: Slice) -> Slice:
+def _without_devices(slice_: Slice) -> Slice:
     """Return what all devices of a slice share. A pool of another generation can be incomplete."""
-    return replace(each, devices=(), annotations={}, generation=0, slice_count=0)
+    return replace(slice_, devices=(), annotations={}, generation=0, slice_count=0)
 
 
-def _untainted(each: Slice) -> Mapping[str, Device]:
-    return {device.name: replace(device, taints=()) for device in each.devices}
+def _untainted(slice_: Slice) -> Mapping[str, Device]:
+    return {device.name: replace(device, taints=()) for device in slice_.devices}
