@@ -134,12 +134,32 @@ def _judge_choice(choice: Choice, facts: Facts, context: FactsContext) -> Device
     fitting = [each for each in matching if _has_room(each, amounts)]
     if not fitting:
         return _report(codes.CAPACITY_NEVER_FITS, name, _describe_room(name, amounts, matching))
-    most = sum(each.most for each in fitting)
+    most = _most_on_one_node(fitting, facts, context.families)
     is_counted = wanted.allocation_mode == EXACT_COUNT and not any(x.shared for x in fitting)
     if not is_counted or wanted.count <= most:
         return None
     message = f"{wanted.count} {name} devices requested, but no node has more than {most}"
     return _report(codes.COUNT_NEVER_FITS, name, message)
+
+
+def _most_on_one_node(rows: Sequence[Product], facts: Facts, families: Mapping[str, Family]) -> int:
+    """Return how many devices of these rows a node has at most.
+
+    Rows can be of different nodes, and a shape has all whole GPUs of a driver on one node.
+    """
+    by_driver: dict[str, list[Product]] = {}
+    for row in rows:
+        by_driver.setdefault(row.driver, []).append(row)
+    most = 0
+    for driver, listed in by_driver.items():
+        total = sum(each.most for each in listed)
+        family = families.get(driver, _UNKNOWN_FAMILY)
+        shapes = [each.gpus for each in facts.shapes if each.gpu == driver]
+        whole = family.whole_types
+        is_whole = not whole or all(each.type in whole for each in listed)
+        is_known = shapes and is_whole and "shapes" not in facts.omitted
+        most += min(total, max(shapes)) if is_known else total
+    return most
 
 
 def _report(code: Code, name: str, message: str) -> DeviceFinding:

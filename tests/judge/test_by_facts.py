@@ -9,7 +9,7 @@ from drawbridge.config.model import Policy
 from drawbridge.config.string_formats import FindingCode
 from drawbridge.dra.claim import Template, read_template
 from drawbridge.facts.families import Family
-from drawbridge.facts.model import Amount, ClassFacts, Driver, Facts, Product
+from drawbridge.facts.model import Amount, ClassFacts, Driver, Facts, NodeShape, Product
 from drawbridge.judge.by_facts import FactsContext, judge_by_facts
 from drawbridge.judge.context import JudgeCaches
 from drawbridge.judge.subject import Subject
@@ -43,6 +43,7 @@ def build_facts(case: YamlValue, most: int = 8, nic: int = 0) -> Facts:
         drivers=(
             Driver(DRIVER, attributes=case.get("types", {f"{DRIVER}/productName": "string"})),
         ),
+        shapes=tuple(NodeShape(DRIVER, gpus=gpus) for gpus in case.get("shapes", ())),
         omitted=case.get("omitted", {}),
     )
 
