@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from drawbridge.agreement.scope import Mode
 from drawbridge.audit.model import NamespaceAudit, WorkloadAudit
 from drawbridge.audit.node_groups import HOST_LABEL, Group
 from drawbridge.audit.servers import Plugin
@@ -16,10 +17,15 @@ from drawbridge.names import DEVICES_LABEL, TRANSLATE_LABEL
 # GPU Operator's own label keeps its plugin off a node.
 _OPERATOR: Final = "gpu-operator"
 _OPERAND: Final = "nvidia.com/gpu.deploy.device-plugin"
-_RESTARTED: Final = ("Deployment", "StatefulSet", "DaemonSet")
+_RESTARTED: Final = ("Deployment", "StatefulSet")
+# No driver has this name: plugins leave nodes with it, and no driver comes.
+_NO_DRIVER: Final = "none"
+_PLUGIN_GONE: Final = "10m"
 _DRAIN: Final = "--ignore-daemonsets --delete-emptydir-data"
 _VALUE: Final = DEVICES_LABEL.replace(".", "\\.")
 MAX_NAMES: Final = 20
+# DaemonSets with their namespace.
+Daemons = Sequence[tuple[str, WorkloadAudit]]
 
 
 def set_mode(namespaces: Iterable[str], mode: str) -> str:
@@ -71,26 +77,71 @@ def remove_plugin(plugin: Plugin) -> str:
     return f"kubectl -n {shlex.quote(plugin.namespace)} delete {_typed(plugin.owner)}"
 
 
-def move_nodes(group: Group, nodes: Sequence[str]) -> tuple[str, ...]:
-    """Return the commands that move nodes of a group from their plugin to the driver."""
+def move_nodes(group: Group, nodes: Sequence[str], daemons: Daemons) -> tuple[str, ...]:
+    """Return the commands that move nodes of a group from their plugin to the driver.
+
+    Drain leaves pods of DaemonSets, with devices of the plugin. Deleted while the plugin runs, they
+    get others from it; while the driver runs, it can give away devices of those not deleted yet. So
+    they are deleted between the two.
+    """
     named = _select(group, nodes)
     label = f"{DEVICES_LABEL}={group.driver}"
-    if any(map(is_operators, group.plugins)):
-        label += f" {_OPERAND}=false"
+    operators = f" {_OPERAND}=false" if any(map(is_operators, group.plugins)) else ""
+    between: list[str] = []
+    if daemons:
+        between = [
+            f"kubectl label nodes {named} {DEVICES_LABEL}={_NO_DRIVER}{operators} --overwrite",
+            *_wait_for_plugin(group, named),
+            *_delete_daemons(group, nodes, daemons),
+        ]
+    else:
+        label += operators
     return (
         f"kubectl drain {named} {_DRAIN}",
+        *between,
         f"kubectl label nodes {named} {label} --overwrite",
         *_uncordon(group, nodes),
         "drawbridge audit",
     )
 
 
-def move_back(group: Group, nodes: Sequence[str]) -> tuple[str, ...]:
-    """Return the commands that give the nodes back to their plugin."""
+def _wait_for_plugin(group: Group, named: str) -> Iterator[str]:
+    for name in sorted(group.replaced):
+        path = "{.status.allocatable." + name.replace(".", "\\.") + "}"
+        yield f"kubectl wait nodes {named} --for=jsonpath='{path}'=0 --timeout={_PLUGIN_GONE}"
+
+
+def _delete_daemons(group: Group, nodes: Sequence[str], daemons: Daemons) -> Iterator[str]:
+    """Yield the commands that delete the pods of DaemonSets on nodes of a group."""
+    listed = f"printf '%s\\n' {shlex.join(nodes)}"
+    if (named := _select(group, nodes)).startswith("-l "):
+        listed = f"kubectl get nodes {named} -o name | cut -d/ -f2"
+    for namespace, each in daemons:
+        if not each.pod_selector:
+            continue
+        delete = f"{_delete_pods(namespace, each)} --field-selector spec.nodeName"
+        if len(nodes) == 1:
+            yield f"{delete}={shlex.quote(nodes[0])}"
+        else:
+            yield f"{listed} | xargs -I{{}} {delete}={{}}"
+
+
+def _delete_pods(namespace: str, daemon: WorkloadAudit) -> str:
+    return f"kubectl -n {shlex.quote(namespace)} delete pods -l {shlex.quote(daemon.pod_selector)}"
+
+
+def move_back(group: Group, nodes: Sequence[str], daemons: Daemons) -> tuple[str, ...]:
+    """Return the commands that give the nodes back to their plugin.
+
+    The pods of DaemonSets go while the driver runs, which they need to end, and ask the plugin.
+    """
+    namespaces = dict.fromkeys(where for where, _ in daemons)
     named, operators = _select(group, nodes), any(map(is_operators, group.plugins))
     label = f"{DEVICES_LABEL}-" + (f" {_OPERAND}=true --overwrite" if operators else "")
     return (
+        *(set_mode([each], Mode.OFF) for each in namespaces),
         f"kubectl drain {named} {_DRAIN}",
+        *_delete_daemons(group, nodes, daemons),
         f"kubectl label nodes {named} {label}",
         *_uncordon(group, nodes),
     )
@@ -120,13 +171,17 @@ def _select(group: Group, nodes: Sequence[str]) -> str:
 def restart(namespace: str, again: Iterable[WorkloadAudit]) -> Iterator[str]:
     """Yield the commands that create the pods of workloads again."""
     for each in again:
-        if _is_restarted(each):
+        if each.is_daemon and each.pod_selector:
+            # The others have claims, or are on nodes that have not moved.
+            yield f"{_delete_pods(namespace, each)} --field-selector status.phase=Pending"
+        elif _is_restarted(each):
             yield f"kubectl -n {shlex.quote(namespace)} rollout restart {_typed(each.owner)}"
 
 
 def _is_restarted(workload: WorkloadAudit) -> bool:
     """Whether a command restarts it. Pods name their owners, so only one that was read counts."""
-    return workload.owner.startswith(_KINDS) and workload.wanted is not None
+    is_named = workload.owner.startswith(_KINDS) and workload.wanted is not None
+    return is_named or bool(workload.pod_selector)
 
 
 _KINDS: Final = tuple(f"{kind}/" for kind in _RESTARTED)

@@ -115,7 +115,9 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     decider = Decider(*decide, configuration, future.facts, sizes, objects.claim_specs, most)
     namespaces = tuple(_audit_namespaces(objects, decider, where, progress))
     every = [entry for each in namespaces for entry in each.workloads]
-    part = Audit(gates.version, _summarize(every, objects), tuple(map(_shorten, namespaces)))
+    # What has finished asks for nothing, but was asked in the time that `--since` names.
+    counted = every if ask_fit is None else [each for each in every if not each.is_over]
+    part = Audit(gates.version, _summarize(counted, objects), tuple(map(_shorten, namespaces)))
     if ask_fit is None:
         return part
     known = {each.name: each for each in objects.namespaces}
@@ -124,7 +126,10 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
         part,
         node_groups=tuple(_describe(each, every, objects) for each in groups),
         steps=make_plan(namespaces, groups),
-        notes=(*_notes(objects, future.prediction), *_note_queues(objects, decider.mappings)),
+        notes=(
+            *_notes(objects, future.prediction, every),
+            *_note_queues(objects, decider.mappings),
+        ),
         fit=summarize_fit(ask_fit(running), running),
     )
 
@@ -285,7 +290,15 @@ def _note_group(
                 f"The pods that run there need {each.held:g} devices of class {each.name}, and"
                 f" {each.offered:g} are expected: some need another node."
             )
-    if not group.units and not group.now.classes and group.expects:
+    if group.units or group.now.classes:
+        return
+    if group.lost:
+        names, serving = ", ".join(sorted(group.lost)), [e.text for e in group.plugins]
+        yield (
+            f"The nodes offer 0 of {names}, so no devices are expected there. Repair"
+            f" {' and '.join(serving) or 'the device plugin'}, and audit again."
+        )
+    elif group.expects:
         gpus = count_gpus(group.nodes[0], objects.annotations.get(group.nodes[0].name, {}))
         number = f"{gpus} GPUs each" if gpus else "GPUs"
         yield f"Labels say that the nodes have {number}, but no plugin and no driver offers them."
@@ -294,7 +307,9 @@ def _note_group(
 # --- notes ---------------------------------------------------------------------------------------
 
 
-def _notes(objects: AuditedObjects, prediction: Prediction) -> Iterator[str]:
+def _notes(
+    objects: AuditedObjects, prediction: Prediction, entries: Iterable[WorkloadAudit]
+) -> Iterator[str]:
     if prediction.drivers:
         counts = Counter(prediction.drivers.values())
         listed = ", ".join(f"{name} on {count_noun(n, 'node')}" for name, n in counts.items())
@@ -311,5 +326,7 @@ def _notes(objects: AuditedObjects, prediction: Prediction) -> Iterator[str]:
     yield from (f"Not read: {each}." for each in objects.missing)
     if objects.unread:
         yield f"{count_noun(objects.unread, 'object')} could not be read, and are not counted."
+    if finished := sum(each.finished for each in entries):
+        yield f"No devices are held by {count_noun(finished, 'finished pod')}."
     yield _SIMULATED
     yield _OTHER_KINDS

@@ -48,9 +48,10 @@ class PodDemand(AuditPart, frozen=True):
 class WorkloadAudit(AuditPart, frozen=True):
     """The alike pods of one owner: what they ask, who serves them, and what becomes of it.
 
-    `pods` exist and `running` of them have a node. `wanted` is what the owner asks for, if it was
-    read. `reasons` say why a request stays or is refused, as `Code: message`; `codes` are those of
-    all findings that a person should know.
+    `pods` are alive and `running` of them have a node; `finished` ones hold nothing. `wanted` is
+    what the owner asks for, if it was read; 0 of a finished Job. `pod_selector` selects the pods of
+    a DaemonSet. `reasons` say why a request stays or is refused, as `Code: message`; `codes` are
+    those of all findings that a person should know.
     """
 
     owner: str
@@ -62,13 +63,26 @@ class WorkloadAudit(AuditPart, frozen=True):
     codes: tuple[str, ...] = ()
     pods: int = 0
     running: int = 0
+    finished: int = 0
     wanted: int | None = None
+    pod_selector: str = ""
     last: str = ""
     each: PodDemand = PodDemand()
     nodes: Mapping[str, int] = {}  # running pods by node group; "" is unknown
     on_cordoned: Mapping[str, int] = {}  # those of them that run on cordoned nodes
     allowed_nodes: Mapping[str, int] = {}  # nodes by group where new pods may start
     kept: tuple[str, ...] = ()  # the nodes of pods that stay with their plugin
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all pods have finished, and nobody creates others."""
+        ends = self.owner.startswith(("Pod/", "Job/"))
+        return ends and bool(self.finished) and not self.pods and not self.wanted
+
+    @property
+    def is_daemon(self) -> bool:
+        """Whether the pods are those of a DaemonSet, which stay on a node that is drained."""
+        return self.owner.startswith("DaemonSet/")
 
 
 class NamespaceAudit(AuditPart, frozen=True):

@@ -25,6 +25,7 @@ from drawbridge.facts.served_names import (
     count_selected,
     find_dual_nodes,
 )
+from drawbridge.translate.legacy.pod_view import is_device_resource
 
 HOST_LABEL: Final = "kubernetes.io/hostname"
 # The labels by which people know their nodes, the most telling first.
@@ -67,6 +68,7 @@ class Group(NamedTuple):
     driver: str  # the driver that the nodes are expected to get
     replaced: frozenset[str]  # the names that go with the plugin
     expects: bool  # labels say that the nodes have GPUs
+    lost: frozenset[str]  # names that a plugin offered, and of which it offers 0
 
     @property
     def product(self) -> tuple[str, ...]:
@@ -107,6 +109,7 @@ def group_nodes(
             prediction.drivers.get(first.name, ""),
             prediction.replaced.get(first.name, frozenset()),
             any(label in first.labels for label in _EXPECTING),
+            _lost(first),
         )
         name = _name(group)
         names[name] += 1
@@ -144,21 +147,32 @@ def _key(
 ) -> object:
     units = advertised_resources(node)
     expects = any(label in node.labels for label in _EXPECTING)
-    if not (units or now.classes or after.classes or expects):
+    if not (units or now.classes or after.classes or expects or _lost(node)):
         return "without devices"
     labels = tuple(node.labels.get(each, "") for each in (*_POOLS, *_PRODUCTS))
     return (
         labels,
         tuple(sorted(units.items())),
+        _lost(node),
         tuple(sorted(now.classes.items())),
         tuple(sorted(after.classes.items())),
         frozenset(plugins),
     )
 
 
+def _lost(node: Node) -> frozenset[str]:
+    """Return the names of plugins that are gone: the kubelet says 0 until it starts again."""
+    return frozenset(
+        name
+        for name, quantity in node.allocatable.items()
+        if is_device_resource(name) and not quantity.sign()
+    )
+
+
 def _name(group: Group) -> str:
     """Return what a person calls the group: its pool, its product, or its nodes."""
-    if not (group.units or group.now.classes or group.after.classes or group.expects):
+    has_devices = group.units or group.now.classes or group.after.classes
+    if not (has_devices or group.expects or group.lost):
         return "nodes without devices"
     labels = group.nodes[0].labels
     named = next((labels[each] for each in (*_POOLS, *_PRODUCTS) if labels.get(each)), "")

@@ -7,6 +7,8 @@ order within a node, CPU and memory are not looked at.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import commands
 from drawbridge.audit.model import Fate, MigrationStep, NamespaceAudit
@@ -21,6 +23,7 @@ def make_plan(
     namespaces: Sequence[NamespaceAudit], groups: Sequence[Group]
 ) -> tuple[MigrationStep, ...]:
     """Return the steps from the cluster as it is to one without replaceable plugins."""
+    namespaces = [*map(_without_finished, namespaces)]
     kept = frozenset(n for each in namespaces for entry in each.workloads for n in entry.kept)
     pods = PlannedPods(namespaces, groups, kept)
     to_move = [each for each in groups if each.has_plugin and pods.movable(each)]
@@ -34,9 +37,18 @@ def make_plan(
         steps += [_enforce(by_name[each], pods, only_waiting=True) for each in waiting]
         pods.retry()
         steps += _enforce_what_fits(pods, namespaces)
-    steps += [_enforce(each, pods) for each in namespaces if pods.remains(each)]
-    steps += _finish(pods, namespaces, groups, kept)
+    left = [each for each in namespaces if pods.remains(each)]
+    without = [each.namespace for each in left if not pods.has_devices(each)]
+    steps += [_enforce(each, pods) for each in left if each.namespace not in without]
+    if without:
+        steps.append(_hold_back(without, pods))
+    steps += _finish(pods, namespaces, groups, without)
     return tuple(steps)
+
+
+def _without_finished(namespace: NamespaceAudit) -> NamespaceAudit:
+    live = tuple(each for each in namespace.workloads if not each.is_over)
+    return replace(namespace, workloads=live)
 
 
 # --- the first steps -----------------------------------------------------------------------------
@@ -109,11 +121,11 @@ def _move(group: Group, pods: PlannedPods, waiting: Sequence[str]) -> MigrationS
         _why(group, moved),
         (
             *(commands.set_mode([each], Mode.ENFORCE) for each in first),
-            *commands.move_nodes(group, nodes),
+            *commands.move_nodes(group, nodes, moved.daemons),
         ),
         (*_waits(waiting), *_notes(group, nodes, first, moved)),
         pods.expected(),
-        commands.move_back(group, nodes),
+        commands.move_back(group, nodes, moved.daemons),
     )
 
 
@@ -139,6 +151,17 @@ def _notes(group: Group, nodes: Sequence[str], first: Sequence[str], moved: Move
         yield (
             f"Pods of {commands.enumerate_names(first)} find no room with a plugin on other nodes"
             " of this kind. They are translated, and wait until the driver runs."
+        )
+    if daemons := [f"{where}/{entry.owner}" for where, entry in moved.daemons]:
+        yield (
+            f"Drain leaves the pods of {commands.enumerate_names(daemons)}, and they keep devices"
+            " that the driver would give to others. They are deleted when the plugin has gone, and"
+            " before the driver comes."
+        )
+    if by_hand := [f"{where}/{e.owner}" for where, e in moved.daemons if not e.pod_selector]:
+        yield (
+            f"Delete the pods of {commands.enumerate_names(by_hand)} on these nodes by hand before"
+            " the label names the driver: what selects them was not read."
         )
     if bare := [entry.owner for entry, _ in moved.entries if entry.owner.startswith("Pod/")]:
         named = commands.enumerate_names(bare)
@@ -183,6 +206,20 @@ def _enforce(
     )
 
 
+def _hold_back(without: Sequence[str], pods: PlannedPods) -> MigrationStep:
+    """Say which namespaces wait until somebody offers their devices."""
+    return MigrationStep(
+        f"Do not translate yet: {commands.enumerate_names(without)}",
+        "No driver is expected to have devices for these pods, so new pods with claims would wait.",
+        ("drawbridge audit",),
+        (
+            "A node group offers nothing, or keeps its plugin for pods that stay.",
+            "When that has changed, audit again.",
+        ),
+        pods.expected(),
+    )
+
+
 # --- the last step -------------------------------------------------------------------------------
 
 
@@ -190,7 +227,7 @@ def _finish(
     pods: PlannedPods,
     namespaces: Sequence[NamespaceAudit],
     groups: Sequence[Group],
-    kept: frozenset[str],
+    without: Sequence[str],
 ) -> Iterator[MigrationStep]:
     names = dict.fromkeys(
         f"{each.namespace}/{entry.owner}"
@@ -201,6 +238,7 @@ def _finish(
     plugins = _replaceable_plugins(groups)
     if names:
         listed = commands.enumerate_names([*names])
+        kept = {node for e in namespaces for entry in e.workloads for node in entry.kept}
         nodes = commands.enumerate_names(sorted(kept))
         yield MigrationStep(
             "Decide about what stays",
@@ -210,7 +248,7 @@ def _finish(
             ("The reason of each workload is listed with it.",),
             pods.expected(),
         )
-    elif any(each.has_plugin for each in groups):
+    elif not without and any(each.has_plugin for each in groups):
         yield MigrationStep(
             "Remove the device plugins",
             "No pod needs them.",

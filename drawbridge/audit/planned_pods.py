@@ -17,9 +17,13 @@ _SLACK: Final = 1e-9
 
 
 class Moved(NamedTuple):
-    """The entries whose pods left their nodes, with the number of pods."""
+    """The entries whose pods left their nodes, with the number of pods.
+
+    `daemons` are those of DaemonSets, with their namespace.
+    """
 
     entries: tuple[tuple[WorkloadAudit, int], ...]
+    daemons: tuple[tuple[str, WorkloadAudit], ...] = ()
 
     @property
     def pods(self) -> int:
@@ -130,7 +134,10 @@ class PlannedPods:
                 pods -= room  # noqa: PLW2901  # the rest
             self._waiting += pods
             self._pending[key] += pods
-        return Moved(tuple((entry, pods) for *_, entry, pods, _ in leaving))
+        return Moved(
+            tuple((entry, pods) for *_, entry, pods, _ in leaving),
+            tuple((where, entry) for where, _, entry, *_ in leaving if entry.is_daemon),
+        )
 
     def _is_translated(self, namespace: str, group: Group) -> bool:
         """Whether the pods of a namespace get claims when they leave a group.
@@ -149,7 +156,12 @@ class PlannedPods:
     def _find_room(
         self, group: Group, entry: WorkloadAudit, pods: int, free: Mapping[str, Counter[str]]
     ) -> Iterator[tuple[str, int]]:
-        """Yield other groups of the same kind with the pods that fit there, and take the units."""
+        """Yield other groups of the same kind with the pods that fit there, and take the units.
+
+        A pod of a DaemonSet belongs to its node.
+        """
+        if entry.is_daemon:
+            return
         for name, other in self._by_plugin.items():
             if name == group.name or _kind(other) != _kind(group) or not pods:
                 continue
@@ -175,12 +187,13 @@ class PlannedPods:
         again = []
         for number, entry in enumerate(namespace.workloads):
             key = where, number
-            pods = self._without_claims(key)
+            pods = self._without_claims(key, entry)
             if entry.fate is not Fate.TO_TRANSLATE or not pods:
                 continue
             if only_waiting and not self._pending[key]:
                 continue
-            for group, held in self._held.pop(key, Counter()).items():
+            held_by_group = Counter() if entry.is_daemon else self._held.pop(key, Counter())
+            for group, held in held_by_group.items():
                 self._on_plugins -= held
                 self._free[group].update(_open_units(entry, group, held))
             self._waiting -= self._pending.pop(key, 0)
@@ -207,8 +220,19 @@ class PlannedPods:
         where = namespace.namespace
         return any(
             entry.fate is Fate.TO_TRANSLATE
-            and (where not in self.enforced or self._held.get((where, number), Counter()).total())
+            and (where not in self.enforced or self._can_restart((where, number), entry))
             for number, entry in enumerate(namespace.workloads)
+        )
+
+    def has_devices(self, namespace: NamespaceAudit) -> bool:
+        """Whether any pod of a namespace that waits for its translation finds a driver's node."""
+        return any(
+            entry.fate is Fate.TO_TRANSLATE
+            and any(
+                all(_fit(self._each[name], key, n) for key, n in entry.each.devices.items() if n)
+                for name in self._devices.keys() & entry.allowed_nodes
+            )
+            for entry in namespace.workloads
         )
 
     def has_room(self, namespace: NamespaceAudit) -> bool:
@@ -217,13 +241,23 @@ class PlannedPods:
         for number, entry in enumerate(namespace.workloads):
             if entry.fate is Fate.TO_TRANSLATE:
                 idle = 1 if not entry.running else 0
-                pods = self._without_claims((namespace.namespace, number)) or idle
+                key = namespace.namespace, number
+                if entry.is_daemon and self._held.get(key, Counter()).total():
+                    return False  # its nodes have to move first
+                pods = self._without_claims(key, entry) or idle
                 if self._give(entry, pods, devices) < pods:
                     return False
         return True
 
-    def _without_claims(self, key: tuple[str, int]) -> int:
-        return self._held.get(key, Counter()).total() + self._pending[key]
+    def _without_claims(self, key: tuple[str, int], entry: WorkloadAudit) -> int:
+        return self._can_restart(key, entry) + self._pending[key]
+
+    def _can_restart(self, key: tuple[str, int], entry: WorkloadAudit) -> int:
+        """Return the pods with devices of a plugin that can start elsewhere.
+
+        Those of a DaemonSet start again when their node moves.
+        """
+        return 0 if entry.is_daemon else self._held.get(key, Counter()).total()
 
     def _place(self, key: tuple[str, int], entry: WorkloadAudit, pods: int) -> None:
         """Give pods devices of drivers, as far as there are any."""

@@ -32,6 +32,8 @@ _REFUSED: Final = re.compile(
     re.DOTALL,
 )
 _MAX_NOTE: Final = 300
+_MAX_SELECTOR: Final = 2_000
+_ENDS: Final = ("Complete", "Failed")  # conditions of a Job
 # Waits for a node, was given to one, or has ended.
 _WAITS, _RUNS, _ENDED = range(3)
 
@@ -57,12 +59,16 @@ def collect_pods(
 ) -> dict[_Key, WorkloadAudit]:
     """Return the alike pods of each owner."""
     found: dict[_Key, WorkloadAudit] = {}
-    for pod in pods:
+    alike: dict[object, _Key] = {}
+    # Finished pods belong to the others of their owner, whoever serves those.
+    for pod in sorted(pods, key=lambda each: _state(each) == _ENDED):
         outcome = decider.decide(pod, namespace)
         if outcome is None:
             continue
         entry = _read(pod, namespace, outcome, where)
         key = _Key(entry.owner, entry.asks, entry.served_by, entry.fate)
+        first = alike.setdefault((entry.owner, entry.asks, entry.fate), key)
+        key = first if entry.finished else key
         found[key] = _add(found[key], entry) if key in found else entry
     return found
 
@@ -83,7 +89,8 @@ def _read(
         outcome.becomes,
         outcome.reasons,
         outcome.codes,
-        pods=1,
+        pods=int(state != _ENDED),
+        finished=int(state == _ENDED),
         running=int(state == _RUNS),
         last=text_at(pod, "metadata", "creationTimestamp"),
         each=outcome.demand,
@@ -102,6 +109,8 @@ def _state(pod: Value) -> int:
 
 def _find_server(pod: Value, node: str, outcome: PodOutcome, where: Where) -> str:
     """Return who serves the devices of a pod, in words."""
+    if _state(pod) == _ENDED:
+        return NOBODY
     if outcome.fate in (Fate.TRANSLATED, Fate.OWN_CLAIMS):
         return CLAIMS
     path = ("status", "extendedResourceClaimStatus", "requestMappings")
@@ -119,6 +128,7 @@ def _add(first: WorkloadAudit, second: WorkloadAudit) -> WorkloadAudit:
         first,
         pods=first.pods + second.pods,
         running=first.running + second.running,
+        finished=first.finished + second.finished,
         last=max(first.last, second.last),
         codes=tuple(dict.fromkeys((*first.codes, *second.codes))),
         nodes=dict(Counter(first.nodes) + Counter(second.nodes)),
@@ -152,9 +162,13 @@ def add_owners(
             continue
         owner = f"{text_at(workload, 'kind')}/{text_at(workload, 'metadata', 'name')}"
         places = find_places(workload)
-        wanted = sum(count_pods(workload, each).number for each in places)
+        is_over = _is_over(workload)
+        wanted = 0 if is_over else sum(count_pods(workload, each).number for each in places)
         if owner in first:
-            entries[first[owner]] = replace(entries[first[owner]], wanted=wanted)
+            known = entries[first[owner]]
+            selector = _select_pods(workload)
+            entries[first[owner]] = replace(known, wanted=wanted, pod_selector=selector)
+        if owner in first or is_over:
             continue
         for place in places:
             outcome = decider.decide(place.pod, namespace)
@@ -170,6 +184,22 @@ def _is_owned(workload: Value) -> bool:
     """Whether another object made the workload, which then stands for it."""
     owners = as_list(get_value(workload, ("metadata", "ownerReferences")))
     return any(as_mapping(each).get("controller") is True for each in owners)
+
+
+def _is_over(workload: Value) -> bool:
+    """Whether a Job has ended, and creates no more pods."""
+    conditions = map(as_mapping, as_list(get_value(workload, ("status", "conditions"))))
+    ended = any(e.get("type") in _ENDS and e.get("status") == "True" for e in conditions)
+    return ended and text_at(workload, "kind") == "Job"
+
+
+def _select_pods(workload: Value) -> str:
+    """Return the labels of the pods of a DaemonSet as kubectl takes them; empty if unknown."""
+    selector = as_mapping(get_value(workload, ("spec", "selector")))
+    labels = as_mapping(selector.get("matchLabels"))
+    if text_at(workload, "kind") != "DaemonSet" or selector.get("matchExpressions"):
+        return ""
+    return ",".join(f"{key}={text}" for key, text in labels.items())[:_MAX_SELECTOR]
 
 
 def _without_pods(

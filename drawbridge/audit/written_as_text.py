@@ -103,9 +103,10 @@ def describe_change(entry: WorkloadAudit) -> str:
 
 def describe_pods(entry: WorkloadAudit) -> str:
     """Return the pods of an entry: how many there are, and how many are wanted."""
+    ended = f", {entry.finished:,} finished" if entry.finished else ""
     if entry.wanted is None or entry.wanted == entry.pods:
-        return count_noun(entry.pods, "pod")
-    return f"{entry.pods:,} of {entry.wanted:,} pods"
+        return f"{count_noun(entry.pods, 'pod')}{ended}"
+    return f"{entry.pods:,} of {entry.wanted:,} pods{ended}"
 
 
 # --- node groups ---------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ DRIVER = "gpu.nvidia.com"
 IMAGES = {"nvidia": "nvidia/k8s-device-plugin", "hami": "projecthami/hami"}
 FOLDER = "/var/lib/kubelet/device-plugins"
 ANSWERS = (
-    "workloads", "groups", "steps", "leaves", "says", "fit", "refusals", "quotas", "commands",
+    "workloads", "groups", "steps", "leaves", "says", "fit", "reasons", "refusals", "quotas",
+    "commands",
 )  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def pod_object(pod: dict[str, Any]) -> dict[str, Any]:
     if claims := pod.get("claims"):
         spec["resourceClaims"] = claims
         spec["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
-    status: dict[str, Any] = {"phase": "Running"}
+    status: dict[str, Any] = {"phase": pod.get("phase", "Running")}
     if pod.get("by class"):
         mapping = {"containerName": "main", "resourceName": "nvidia.com/gpu", "requestName": "x"}
         status["extendedResourceClaimStatus"] = {
@@ -161,6 +162,12 @@ def told(audit: dict[str, Any]) -> dict[str, Any]:
         "leaves": {e["title"]: leaves_text(e["expected"]) for e in audit["steps"] if e["expected"]},
         "says": [*notes, *audit["notes"]],
         "fit": {key: fit[key] for key in ("pods", "inPlace", "packed")},
+        "reasons": {
+            f"{namespace['namespace']}/{each['owner']}": each["reasons"]
+            for namespace in namespaces
+            for each in namespace["workloads"]
+            if each["reasons"]
+        },
         "refusals": {
             f"{e['namespace']}/{o}": text for e in namespaces for o, text in e["refusals"].items()
         },

@@ -93,7 +93,8 @@ CLUSTER = [
 def audited(folder: Path, *words: str, forbidden: str = "") -> Printed:
     def prepare(api: FakeApi) -> None:
         if forbidden:
-            api.fail(403, method="GET", part=forbidden, times=9)
+            message = f"{forbidden} is forbidden"
+            api.fail(403, method="GET", part=forbidden, times=9, message=message)
 
     return on_api(folder, CLUSTER, "audit", *words, prepare=prepare)
 
@@ -173,6 +174,24 @@ def test_a_part_that_the_caller_may_not_read_is_said(
     printed = audited(tmp_path, "-o", "json", forbidden=part)
     assert "[PartUnreadable]" in printed.err
     assert counts(printed) == expected
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["pods", "nodes", "namespaces", "deviceclasses", "resourceslices", "resourceclaims",
+     "resourceclaimtemplates", "deployments", "daemonsets", "batch/v1/jobs", "resourcequotas",
+     "events"],
+)  # fmt: skip
+def test_the_notes_say_what_was_not_read(tmp_path: Path, part: str) -> None:
+    audit = json.loads(audited(tmp_path, "-o", "json", forbidden=f"/{part}").out)
+    missing = [note for note in audit["notes"] if note.startswith("Not read: ")]
+    assert [part in note for note in missing] == [True], audit["notes"]
+
+
+def test_no_namespace_is_translated_by_a_plan_without_nodes(tmp_path: Path) -> None:
+    audit = json.loads(audited(tmp_path, "-o", "json", forbidden="/nodes").out)
+    commands = [command for step in audit["steps"] for command in step["commands"]]
+    assert not [command for command in commands if "translate=enforce" in command]
 
 
 def test_without_a_cluster_the_command_says_so() -> None:
