@@ -85,9 +85,9 @@ def find_autoscalers(deployments: Iterable[Value]) -> Iterator[Autoscaler]:
 def _read(
     product: _Product, image: str, container: Mapping[str, Value], deployment: Value
 ) -> Autoscaler:
-    found = _VERSION.search(image)
-    version = found[0][1:].lstrip("v") if found else ""
-    number = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _VERSION.search(image)
+    version = match[0][1:].lstrip("v") if match else ""
+    number = (int(match[1]), int(match[2])) if match else (0, 0)
     value = _read_setting(product, container)
     if product.ignores:
         simulates = value in _FALSE
@@ -123,25 +123,26 @@ def report_autoscalers(
     """Report what an autoscaler does not see of the pods that Drawbridge translates or leaves."""
     named = [row for row in facts.classes if row.extended and row.devices] if facts else []
     leaves = configuration.decisions.native_extended_names == "leave"
-    for each in autoscalers:
-        if not each.simulates_claims:
+    for autoscaler in autoscalers:
+        if not autoscaler.simulates_claims:
             yield AUTOSCALER_IGNORES_CLAIMS.at(
                 "",
-                f"{each} ignores claims, so it adds no node for translated pods",
-                object=each.object,
-                remedy=f"Set {each.setting}, or keep enough nodes for the translated pods.",
+                f"{autoscaler} ignores claims, so it adds no node for translated pods",
+                object=autoscaler.object,
+                remedy=f"Set {autoscaler.setting}, or keep enough nodes for the translated pods.",
             )
-        elif each.product == KARPENTER and leaves and named:
+        elif autoscaler.product == KARPENTER and leaves and named:
             listed = list_some([row.extended for row in named], _MAX_NAMES, "name")
             yield AUTOSCALER_IGNORES_NAMES.at(
                 "",
-                f"{each} waits until a device plugin serves {listed} on a new node, but "
+                f"{autoscaler} waits until a device plugin serves {listed} on a new node, but "
                 f"DeviceClass {named[0].name} serves it",
-                object=each.object,
+                object=autoscaler.object,
             )
-        if configuration.placement is Placement.BRIDGE and each.simulates_claims:
+        if configuration.placement is Placement.BRIDGE and autoscaler.simulates_claims:
             yield AUTOSCALER_IGNORES_RULES.at(
                 "",
-                f"{each} simulates claims without rules, owned pools and the scheduler drawbridge",
-                object=each.object,
+                f"{autoscaler} simulates claims without rules, owned pools and the scheduler"
+                " drawbridge",
+                object=autoscaler.object,
             )

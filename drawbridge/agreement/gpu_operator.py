@@ -32,7 +32,7 @@ class OperatorObjects(NamedTuple):
 
 
 def report_operator(
-    found: OperatorObjects,
+    operator: OperatorObjects,
     node_labels: Mapping[str, Mapping[str, str]],
     driver_nodes: Iterable[str],
     class_name: str | None,
@@ -42,17 +42,17 @@ def report_operator(
     `driver_nodes` are the nodes on which the DRA driver publishes devices, `class_name` is the
     resource name that the DeviceClass of the driver serves: empty without one, None without class.
     """
-    if not found.policies and not found.clusters:
+    if not operator.policies and not operator.clusters:
         return []
     told: list[Finding | str] = []
-    if found.policies and found.clusters:
+    if operator.policies and operator.clusters:
         names = ", ".join(
-            (*_names(CLUSTER_POLICY, found.policies), *_names(GPU_CLUSTER, found.clusters))
+            (*_names(CLUSTER_POLICY, operator.policies), *_names(GPU_CLUSTER, operator.clusters))
         )
         told.append(TWO_GPU_MODELS.at("", f"{names} exist together, and NVIDIA supports one"))
     if rivals := _find_rivals(node_labels, driver_nodes):
         told.append(_report_rivals(rivals))
-    return told or [_describe(found, class_name)]
+    return told or [_describe(operator, class_name)]
 
 
 def _names(kind: str, objects: Iterable[Value]) -> list[str]:
@@ -85,10 +85,10 @@ def _report_rivals(rivals: Mapping[str, Sequence[str]]) -> Finding:
     )
 
 
-def _describe(found: OperatorObjects, class_name: str | None) -> str:
-    name = f"GPU Operator {found.version}".strip()
-    if found.policies:
-        policy = _names(CLUSTER_POLICY, found.policies)[0]
+def _describe(operator: OperatorObjects, class_name: str | None) -> str:
+    name = f"GPU Operator {operator.version}".strip()
+    if operator.policies:
+        policy = _names(CLUSTER_POLICY, operator.policies)[0]
         return f"{name}: no operand of {policy} allocates devices on a node of {DRIVER}"
     whole = "there is no DeviceClass yet"
     if class_name is not None:
@@ -97,4 +97,4 @@ def _describe(found: OperatorObjects, class_name: str | None) -> str:
             if class_name
             else "its class serves no resource name, so whole GPUs are translated"
         )
-    return f"{name}: {_names(GPU_CLUSTER, found.clusters)[0]} runs {DRIVER}; {whole}"
+    return f"{name}: {_names(GPU_CLUSTER, operator.clusters)[0]} runs {DRIVER}; {whole}"
