@@ -115,8 +115,9 @@ def test_a_class_is_mapped_to_one_name() -> None:
         "nvidia.com/gpu": ("a.example.com", "gpu.nvidia.com"),
         "example.com/gpu": ("b.example.com",),
     }
-    assert format_mappings({"": ("a",)}) == (
-        "deviceClassMappings: [{name: NAME, deviceClassNames: [a]}]"
+    assert format_mappings({"": ("a", "b")}) == (
+        "deviceClassMappings: [{name: NAME, deviceClassNames: [a]}, "
+        "{name: NAME, deviceClassNames: [b]}]"
     )
 
 

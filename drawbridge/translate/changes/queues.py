@@ -175,10 +175,14 @@ def merge_mappings(several: Iterable[Mappings]) -> Mappings:
 
 
 def format_mappings(mappings: Mappings) -> str:
-    """Write mappings as the field of Kueue's Configuration, in one line."""
+    """Write mappings as the field of Kueue's Configuration, in one line.
+
+    Classes without a legacy name are one mapping each: one quota would count a NIC as a GPU.
+    """
+    listed = [(name, classes) for name, classes in mappings.items() if name]
+    listed += [("NAME", (class_,)) for class_ in mappings.get("", ())]
     rows = ", ".join(
-        f"{{name: {name or 'NAME'}, deviceClassNames: [{', '.join(classes)}]}}"
-        for name, classes in mappings.items()
+        f"{{name: {name}, deviceClassNames: [{', '.join(classes)}]}}" for name, classes in listed
     )
     return f"deviceClassMappings: [{rows}]"
 
