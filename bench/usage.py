@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from bench._scale import scaled
 from bench.controller import SilentReporter, measure_loop
-from controller.usage_books import UsageReconciler
+from controller.protocols import Unstructured
+from controller.usage_books import DELAY, UsageReconciler
 from controller.usage_observer import UsageObserver
 from controller.usage_series import UsageSeries
 from controller.watched_objects import WatchedPod
@@ -45,6 +46,24 @@ class _Cache:
         return [e for e in self.objects.values() if namespace in (None, e.namespace)]
 
 
+class _Clock:
+    """The time of the API server."""
+
+    now = NOW
+
+
+class _Pods(MemoryStore[WatchedPod]):
+    """The pods of the claims of a namespace, which were scheduled before they were observed."""
+
+    async def list(self, namespace: str = "", *, fields: str = "") -> list[Unstructured]:
+        first = int(namespace.removeprefix("team-"))
+        return [
+            {"metadata": {"name": f"pod-{number}", "uid": f"pod-{number}"}}
+            for number in range(first, NODES * GPUS, NAMESPACES)
+            if not fields
+        ]
+
+
 def _slices() -> Iterator[CachedObject[Any]]:
     reader = slice_reader()
     for number in range(NODES):
@@ -66,7 +85,7 @@ def _claims() -> Iterator[CachedObject[Any]]:
         node, gpu = divmod(number, GPUS)
         name, namespace = f"claim-{number}", f"team-{number % NAMESPACES}"
         part = HeldPart("gpu.nvidia.com", "gpu.nvidia.com", f"node-{node:05}", f"gpu-{gpu}")
-        owner = ClaimOwner("Job", f"job-{number}", f"job-{number}", controller=True)
+        owner = ClaimOwner("Pod", f"pod-{number}", f"pod-{number}", controller=True)
         holding = ClaimHolding(
             namespace, name, f"uid-{number}", NOW - 60, NOW - 60, (part,), (f"pod-{number}",), owner
         )
@@ -80,20 +99,27 @@ async def _scrape() -> bytes:
 async def _measure_all() -> None:
     claims, slices = _Cache(_claims()), _Cache(_slices())
     pods: MemoryStore[WatchedPod] = MemoryStore(WatchedPod)
-    observer = UsageObserver(claims, pods, slices, lambda: NOW, lambda: True)
+    clock = _Clock()
+    observer = UsageObserver(claims, pods, slices, lambda: clock.now, lambda: True)
     for each in slices.all():
         observer.slice_changed(None, each)
     books = UsageReconciler(
-        observer, MemoryStore(WatchedPod), "drawbridge-system", pods=pods, reporter=SilentReporter()
+        observer,
+        MemoryStore(WatchedPod),
+        "drawbridge-system",
+        pods=_Pods(WatchedPod),
+        reporter=SilentReporter(),
     )
     series = UsageSeries(
         observer, lambda: books.totals, max_devices=SERIES, is_leading=lambda: True
     )
     with metrics.registered(UsageCollector(series)):
-        await _measure_rows(observer, books, len(claims.objects))
+        await _measure_rows(observer, books, clock, len(claims.objects))
 
 
-async def _measure_rows(observer: UsageObserver, books: UsageReconciler, claims: int) -> None:
+async def _measure_rows(
+    observer: UsageObserver, books: UsageReconciler, clock: _Clock, claims: int
+) -> None:
     number = f"{claims:,} claims"
     gc.freeze()  # as the caches of the process are
     await measure_loop(f"begin to observe {number}", observer.check)
@@ -102,7 +128,14 @@ async def _measure_rows(observer: UsageObserver, books: UsageReconciler, claims:
     wanted = f"drawbridge_devices_left_out {max(0, claims - SERIES):.1f}"
     if wanted not in text:
         raise SystemExit(f"the scrape lacks: {wanted}")
+    clock.now += 120
     await measure_loop(f"the first book of {number}", books.reconcile)
+    if sum(used.devices for used in books.totals.values()) != claims * (120 - DELAY):
+        raise SystemExit(f"the book lacks: {books.totals}")
+    while observer.waiting:
+        await books.reconcile()
+    clock.now += 600
+    await measure_loop(f"the second book, owners of {number}", books.reconcile)
     await measure_loop(f"a scrape with the book of {number}", _scrape)
 
 

@@ -5,13 +5,14 @@ that fails, or whose result is unknown, is repeated without counting anything tw
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured
 from controller.reconcile import process_each
-from controller.usage_observer import UsageObserver, is_waiting
+from controller.usage_observer import UsageObserver, name_owner
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
-from drawbridge.usage.accounts import NOTHING, UNKNOWN, UsedAmount
+from drawbridge.usage.accounts import NOTHING, UsedAmount
 from drawbridge.usage.book import DAY, Book, BookError
 from drawbridge.usage.bookkeeping import continue_book
 from drawbridge.usage.meter import Observed
@@ -96,7 +97,9 @@ class UsageReconciler:
             meter.restart(self._observer.now())
             return True
         before = None if stored is None else stored.book
-        following = await asyncio.to_thread(_continue, before, observed, until)
+        names = self._observer.names()
+        following, unused = await asyncio.to_thread(_continue, before, observed, until, names)
+        self._observer.forget_names(unused)
         if following is None:
             return False
         await self._write(following)
@@ -160,12 +163,19 @@ class UsageReconciler:
         self._reporter.count(NAME, "owners")
 
 
-def _continue(before: Book | None, observed: Observed, until: int) -> Book | None:
-    """Continue a book, in which owners that are not known yet are unknown."""
-    waiting = {
-        each: each._replace(owner=UNKNOWN) for each in observed.accounts() if is_waiting(each.owner)
-    }
-    return continue_book(before, observed.renamed(waiting) if waiting else observed, until)
+def _continue(
+    before: Book | None, observed: Observed, until: int, names: Mapping[str, str]
+) -> tuple[Book | None, set[str]]:
+    """Continue a book with the names of owners, and return the names that nobody uses.
+
+    Owners that are not known yet are unknown.
+    """
+    accounts = observed.accounts()
+    named = {each: each._replace(owner=name_owner(each.owner, names)) for each in accounts}
+    renamed = {account: name for account, name in named.items() if account != name}
+    unused = names.keys() - {each.owner for each in renamed}
+    following = continue_book(before, observed.renamed(renamed) if renamed else observed, until)
+    return following, unused
 
 
 def _minutes(stored: _Stored) -> int:

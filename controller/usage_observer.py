@@ -4,7 +4,7 @@ Only the leader writes books, but a replica that becomes the leader knows what h
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Final, Protocol
 
@@ -62,6 +62,10 @@ class UsageObserver:
         self._owners: BoundedCache[str, str] = BoundedCache(MAX_POD_OWNERS)
         self._pools: dict[tuple[str, str], set[str]] = {}
         self._changed: set[PodKey] = set()
+        self._checking = asyncio.Lock()
+        # The owners that were found after their claims were charged, by what these are charged to.
+        # Charging each claim again would take long.
+        self._names: dict[str, str] = {}
 
     async def run(self) -> None:
         """Observe until cancelled."""
@@ -74,29 +78,37 @@ class UsageObserver:
 
         What happened in between is not observed, as if this process had not run.
         """
-        follows = self._is_synced() and self._claims.fresh
-        if follows and not self.is_observing:
-            await self._begin()
-        self.is_observing = follows
+        async with self._checking:
+            follows = self._is_synced() and self._claims.fresh
+            if follows and not self.is_observing:
+                await self._begin()
+            self.is_observing = follows
 
     async def _begin(self) -> None:
         self._changed.clear()
         held: dict[str, HeldClaim] = {}
+        uids: dict[PodKey, str] = {}
         for number, claim in enumerate(self._claims.all()):
             held[claim.uid] = self._read(claim.value)
+            uids[claim.namespace, claim.name] = claim.uid
             if number % _CLAIMS_PER_STEP == 0:
                 await asyncio.sleep(0)  # others run
         # Exact sums of many claims take long.
         sums = await asyncio.to_thread(sum_claims, tuple(held.values()))
-        current = {claim.uid: claim for claim in self._claims.all()}
-        before = [held.pop(uid) for uid in held.keys() - current.keys()]
-        after = []
-        for claim in current.values():
-            if (claim.namespace, claim.name) in self._changed or claim.uid not in held:
-                before += [held[claim.uid]] if claim.uid in held else []
-                held[claim.uid] = self._read(claim.value)
-                after.append(held[claim.uid])
-        self.meter.begin(held, self.now(), correct_sums(sums, before, after))
+        while self._changed:
+            number = min(_CLAIMS_PER_STEP, len(self._changed))
+            changed = [self._changed.pop() for _ in range(number)]
+            before = [held.pop(uids.pop(key)) for key in changed if key in uids]
+            after = []
+            for namespace, name in changed:
+                if (current := self._claims.get(name, namespace)) is not None:
+                    uids[namespace, name] = current.uid
+                    held[current.uid] = self._read(current.value)
+                    after.append(held[current.uid])
+            correct_sums(sums, before, after)
+            if self._changed:
+                await asyncio.sleep(0)
+        self.meter.begin(held, self.now(), sums)
 
     def now(self) -> int:
         """Return the time of the API server in whole seconds."""
@@ -166,6 +178,8 @@ class UsageObserver:
         if pending is not None and pending.uid == owner.uid:
             return _root_owner(pending.value)
         waiting = f"{_WAITING}{owner.uid}"
+        if waiting in self._names:
+            return self._names[waiting]
         self.waiting[waiting] = use.namespace, owner.name
         return waiting
 
@@ -205,24 +219,23 @@ class UsageObserver:
             if waiting in wanted:
                 names[waiting] = _find_root_owner_of(metadata)
                 self._owners.put(f"{metadata.get('uid')}", names[waiting])
-        self._rename(namespace, names)
-
-    def _rename(self, namespace: str, names: Mapping[str, str]) -> None:
-        observed = self.meter.observed()
-        accounts = () if observed is None else observed.accounts()
-        renamed = {
-            account: account._replace(owner=names[account.owner])
-            for account in accounts
-            if account.namespace == namespace and account.owner in names
-        }
-        self.meter.rename(renamed)
+        self._names |= names
         for owner in names:
             self.waiting.pop(owner, None)
 
+    def names(self) -> Mapping[str, str]:
+        """Return the owners that were found later, as they are now."""
+        return dict(self._names)
 
-def is_waiting(owner: str) -> bool:
-    """Return whether the owner of a pod is not known yet."""
-    return owner.startswith(_WAITING)
+    def forget_names(self, owners: Iterable[str]) -> None:
+        """Forget owners found later, to which nothing is charged any more."""
+        for owner in owners:
+            self._names.pop(owner, None)
+
+
+def name_owner(owner: str, names: Mapping[str, str]) -> str:
+    """Return the owner that an account is charged to, with those that were found later."""
+    return names.get(owner, UNKNOWN) if owner.startswith(_WAITING) else owner
 
 
 def _root_owner(pod: WatchedPod) -> str:

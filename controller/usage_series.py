@@ -5,10 +5,10 @@ import heapq
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from controller.usage_observer import UsageObserver, is_waiting
+from controller.usage_observer import UsageObserver, name_owner
 from drawbridge.dra.device import Attribute
 from drawbridge.process.usage_metrics import AccountUse, Usage, UsageStatistics
-from drawbridge.usage.accounts import UNKNOWN, Account, UsedAmount
+from drawbridge.usage.accounts import Account, UsedAmount
 from drawbridge.usage.claims import ClaimHolding, HeldPart, measure_part
 
 # Series of drawbridge_held_devices: the accounts that hold most.
@@ -44,18 +44,25 @@ class UsageSeries:
         """
         shows = self._is_leading() and self._observer.is_observing
         rates = self._observer.meter.held_now() if shows else {}
-        totals = dict(self._totals())
-        held, used = await asyncio.to_thread(lambda: (self._sum_held(rates), self._sum(totals)))
+        totals, names = dict(self._totals()), self._observer.names()
+        held, used = await asyncio.to_thread(
+            lambda: (self._sum_held(rates, names), self._sum(totals))
+        )
         described, left_out = await self._describe_devices() if shows else ([], 0)
         return Usage(held, used, described, left_out)
 
-    def _sum_held(self, rates: Mapping[Account, UsedAmount]) -> list[AccountUse]:
+    def _sum_held(
+        self, rates: Mapping[Account, UsedAmount], names: Mapping[str, str]
+    ) -> list[AccountUse]:
         """Return the accounts that hold most now, and the sums of the others."""
-        held = {account: float(amount.devices) for account, amount in rates.items()}
+        held: dict[Account, float] = {}
+        for account, amount in rates.items():
+            owned = account._replace(owner=name_owner(account.owner, names))
+            held[owned] = held.get(owned, 0.0) + float(amount.devices)
         largest = set(heapq.nlargest(MAX_ACCOUNTS, held, key=lambda each: (held[each], each)))
         sums: dict[Account, float] = {}
         for account, devices in held.items():
-            owner = _owner(account) if account in largest else OTHER
+            owner = account.owner if account in largest else OTHER
             named = Account(*self._name(account[:2]), owner)
             sums[named] = sums.get(named, 0.0) + devices
         return [AccountUse(*account, devices) for account, devices in sums.items()]
@@ -101,7 +108,7 @@ class UsageSeries:
             holding.namespace,
             holding.pods[0] if len(holding.pods) == 1 else "",
             holding.name,
-            UNKNOWN if is_waiting(owner) else owner,
+            name_owner(owner, {}),
             part.class_name,
             node,
             part.driver,
@@ -112,10 +119,6 @@ class UsageSeries:
             "true" if holding.extended else "false",
         )
         return labels, float(measure_part(part, self._observer.find_capacity).devices)
-
-
-def _owner(account: Account) -> str:
-    return UNKNOWN if is_waiting(account.owner) else account.owner
 
 
 def _find_uuid(attributes: Mapping[str, Attribute]) -> str:

@@ -144,15 +144,6 @@ class Meter:
         """Start again with the claims that are held now."""
         self.begin(self._held, now, self._now)
 
-    def rename(self, names: Mapping[Account, Account]) -> None:
-        """Charge other accounts instead, also for what is not in a book yet."""
-        self._held = {uid: held.renamed(names) for uid, held in self._held.items()}
-        if self._first is not None:
-            self._first = tuple(held.renamed(names) for held in self._first)
-        self._changes = [change.renamed(names) for change in self._changes]
-        self._rates = sum_usage((names.get(each, each), rate) for each, rate in self._rates.items())
-        self._now = sum_usage((names.get(each, each), rate) for each, rate in self._now.items())
-
     def held_now(self) -> dict[Account, UsedAmount]:
         """Return what accounts hold after all changes."""
         return dict(self._now)

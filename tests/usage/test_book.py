@@ -169,11 +169,11 @@ def test_a_renamed_account_keeps_what_is_not_in_a_book_yet() -> None:
     meter = Meter()
     meter.begin({"a": held(account=unknown)}, START)
     meter.change("b", held(account=unknown), START + 10)
-    meter.rename({unknown: TRAIN})
     meter.change("a", None, START + 20)
     observed = meter.observed()
     assert observed is not None
-    assert observed.measure(START + 30) == {TRAIN: ONE.times(40)}
+    renamed = observed.renamed({unknown: TRAIN})
+    assert renamed.measure(START + 30) == {TRAIN: ONE.times(40)}
 
 
 def test_a_gap_longer_than_the_ring_of_books_begins_a_new_one() -> None:
