@@ -81,7 +81,7 @@ def find_kueue_queue(value: Value, default_queue: str = "") -> str:
 
 def find_queue_of_pods(owner: Value, default_queue: str = "") -> str:
     """Return the queue that charges the pods of an object one by one, after their translation."""
-    is_whole = as_mapping(owner).get("kind") in _CHARGED_WHOLE
+    is_whole = f"{as_mapping(owner).get('kind')}" in _CHARGED_WHOLE
     return "" if is_whole else find_kueue_queue(owner, default_queue)
 
 
