@@ -7,9 +7,13 @@ from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.decode_errors import describe_value
 from drawbridge.finding import Finding
-from drawbridge.translate.decisions.codes import PLACE_TAKEN, POD_BOUND, POD_MIRRORED
+from drawbridge.translate.decisions.codes import (
+    PLACE_TAKEN,
+    POD_BOUND,
+    POD_MIRRORED,
+    SCHEDULER_WITHOUT_CLAIMS,
+)
 from drawbridge.translate.legacy.asks import Ask
-from drawbridge.translate.legacy.codes import SCHEDULER_WITHOUT_CLAIMS
 from drawbridge.translate.legacy.pod_view import annotation_path, as_mapping
 
 _OBJECT: Final = (dict, type(None))

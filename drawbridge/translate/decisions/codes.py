@@ -175,6 +175,20 @@ SERVER_UNKNOWN = CODES.define(
     ),
     remedy="Pass the cluster with --context or --cluster, or its facts with --facts.",
 )
+SCHEDULER_WITHOUT_CLAIMS = CODES.define(
+    "SchedulerWithoutClaims",
+    Severity.WARNING,
+    text=(
+        "The pod's scheduler cannot run pods with claims and reads the resource names itself, so "
+        "the pod is not translated. Slurm bridge denies such pods, because it makes the claims "
+        "from what Slurm allocates. YuniKorn binds them without an allocation."
+    ),
+    example="spec.schedulerName: yunikorn allocates no claims, so the pod stays as it is",
+    remedy=(
+        "Nothing is needed while a device plugin serves the names. Do not enforce the translation "
+        "in a namespace whose pods get this scheduler from a webhook that runs after Drawbridge."
+    ),
+)
 POD_BOUND = CODES.define(
     "PodBound",
     Severity.WARNING,
