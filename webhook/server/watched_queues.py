@@ -21,6 +21,7 @@ from drawbridge.translate.changes.queues import DEFAULT_QUEUE
 
 _LOG: Final = logging.getLogger("drawbridge.webhook.queues")
 _PAUSE_SECONDS: Final = 60.0
+_RETRY_SECONDS: Final = 1.0  # while the API server has not answered: the process is not ready
 
 
 class _QueueObject(msgspec.Struct, frozen=True):
@@ -58,7 +59,7 @@ class WatchedQueues:
     async def run(self) -> None:
         """Wait until Kueue is installed, and then keep its queues in sync."""
         while not await self._ask():
-            await self._pause(_PAUSE_SECONDS)
+            await self._pause(_RETRY_SECONDS if self._is_served is None else _PAUSE_SECONDS)
         await self.cache.run()
 
     async def _ask(self) -> bool:

@@ -381,3 +381,26 @@ def test_queues_are_watched_from_the_time_that_kueue_is_installed(tmp_path: Path
         assert pauses == [60.0, 60.0]
 
     asyncio.run(play())
+
+
+def test_an_error_while_kueue_is_looked_for_is_soon_asked_again(tmp_path: Path) -> None:
+    async def play() -> None:
+        pauses: list[float] = []
+        async with FakeApi() as api:
+            api.put(default_queue("ml"))
+            api.fail(503, part="kueue.x-k8s.io", times=1)
+
+            async def pause(seconds: float) -> None:
+                pauses.append(seconds)
+                assert queues.find_missing()
+
+            async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
+                queues = WatchedQueues(session, pause)
+                task = asyncio.create_task(queues.run())
+                await queues.cache.wait_until_synced()
+                assert (queues.find_missing(), queues.find("ml")) == ([], "default")
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        assert pauses == [1.0]
+
+    asyncio.run(play())
