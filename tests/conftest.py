@@ -46,7 +46,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     draw = random.Random(seed)  # an order, no secret
     draw.shuffle(items)
-    workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
+    if not hasattr(config, "workerinput"):  # one process, without groups
+        return
+    workers = config.workerinput["workercount"]
     for test in items:
         test.add_marker(pytest.mark.xdist_group(str(draw.randrange(workers))))
 
