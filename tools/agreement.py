@@ -40,7 +40,7 @@ class Difference(NamedTuple):
     case: Case
     field: str
     expected: object
-    found: object
+    actual: object
 
     @property
     def name(self) -> str:
@@ -109,7 +109,7 @@ def expected(case: Case, field: str) -> object:
 def differences(version: str, case: Case, result: SelectorResult) -> Iterator[Difference]:
     """Compare one result with that of Kubernetes."""
     for field in FIELDS:
-        expected_value, found = expected(case, field), getattr(result, field)
+        expected_value, actual = expected(case, field), getattr(result, field)
         if field == "cost" and case.get("cost_varies"):
             continue
         if field == "error_kind" and (
@@ -118,10 +118,14 @@ def differences(version: str, case: Case, result: SelectorResult) -> Iterator[Di
             continue
         if field == "error_position" and (expected_value is None or case["compile"] == "ok"):
             continue
-        if field == "estimated_max_cost" and _is_unbounded(expected_value) and _is_unbounded(found):
+        if (
+            field == "estimated_max_cost"
+            and _is_unbounded(expected_value)
+            and _is_unbounded(actual)
+        ):
             continue
-        if expected_value != found:
-            yield Difference(version, case, field, expected_value, found)
+        if expected_value != actual:
+            yield Difference(version, case, field, expected_value, actual)
 
 
 def _is_unbounded(cost: object) -> bool:
@@ -145,21 +149,21 @@ def report(version: str) -> int:
     """Print the differences of one version by category; return their number."""
     total: Counter[str] = Counter()
     wrong: Counter[tuple[str, str]] = Counter()
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for case, differing in compare(version):
         total[case["category"]] += 1
         for row in differing:
             wrong[case["category"], row.field] += 1
-        found += differing
+        differences += differing
     print(f"Kubernetes {version}: cases, and differences by field")
     print(f"{'category':12}{'cases':>7}" + "".join(f"{field[:11]:>12}" for field in FIELDS))
     for category in sorted(total):
         counts = "".join(f"{wrong[category, field]:12}" for field in FIELDS)
         print(f"{category:12}{total[category]:7}{counts}")
-    for row in found:
-        print(f"{row.name}: {row.expected!r}, not {row.found!r}: {row.case['expression'][:120]}")
-    print(f"{len(found)} differences in {sum(total.values())} results")
-    return len(found)
+    for row in differences:
+        print(f"{row.name}: {row.expected!r}, not {row.actual!r}: {row.case['expression'][:120]}")
+    print(f"{len(differences)} differences in {sum(total.values())} results")
+    return len(differences)
 
 
 def main(versions: list[str]) -> int:

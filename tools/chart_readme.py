@@ -23,7 +23,7 @@ def render(values: str) -> str:
 
 def read_comments(values: str) -> list[tuple[str, str]]:
     """Return the path and the comment of each value that has a comment, in order."""
-    found: list[tuple[str, str]] = []
+    rows: list[tuple[str, str]] = []
     path: list[str] = []
     comment: list[str] = []
     for line in values.splitlines():
@@ -37,9 +37,9 @@ def read_comments(values: str) -> list[tuple[str, str]]:
         depth = len(key["indent"]) // 2
         path = [*path[:depth], key["key"]]
         if comment:
-            found.append((".".join(path), " ".join(comment)))
+            rows.append((".".join(path), " ".join(comment)))
         comment = []
-    return found
+    return rows
 
 
 def find_uncommented(values: str) -> set[str]:

@@ -69,15 +69,15 @@ class Placeholders:
         return text
 
     def _expand(self, line: str) -> str:
-        found = _TOKEN.match(line)
-        if found is None or found["token"] not in self._lines:
+        token = _TOKEN.match(line)
+        if token is None or token["token"] not in self._lines:
             return line
-        indent = found["indent"]
+        indent = token["indent"]
 
         def shift(number: re.Match[str]) -> str:
             return f"{len(indent) + int(number[1])}"
 
-        text = re.sub(r"%(\d+)", shift, self._lines[found["token"]])
+        text = re.sub(r"%(\d+)", shift, self._lines[token["token"]])
         return "\n".join(f"{indent}{each}" for each in text.splitlines())
 
     def _new(self) -> str:

@@ -14,11 +14,11 @@ Row = tuple[str, str, str]  # the option, its values, its meaning
 
 def command_parsers() -> dict[str, CommandParser]:
     """Return the parser of each command and subcommand by its words."""
-    found: dict[str, CommandParser] = {}
+    parsers: dict[str, CommandParser] = {}
     for name, parser in parser_for(COMMANDS, "drawbridge").subparsers().items():
         inner = parser.subparsers()
-        found |= {f"{name} {word}": each for word, each in inner.items()} or {name: parser}
-    return found
+        parsers |= {f"{name} {word}": each for word, each in inner.items()} or {name: parser}
+    return parsers
 
 
 def render_page() -> str:

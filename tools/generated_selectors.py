@@ -145,18 +145,18 @@ def outcomes(count: int, seed: int = 0) -> Iterator[Outcome]:
 
 def main(count: int, seed: int) -> int:
     """Print what was refused, and the most expensive selectors; 1 if more than 0.1 % is refused."""
-    found = list(outcomes(count, seed))
-    refused = [outcome for outcome in found if outcome.refused]
-    known = sorted((o for o in found if o.work > 0), key=lambda o: o.work)
+    drawn = list(outcomes(count, seed))
+    refused = [outcome for outcome in drawn if outcome.refused]
+    priced = sorted((o for o in drawn if o.work > 0), key=lambda o: o.work)
     for outcome in refused:
         print(f"refused: {outcome.source}")
-    for outcome in known[-3:]:
+    for outcome in priced[-3:]:
         print(f"{outcome.work} units, {outcome.seconds * 1000:.1f} ms: {outcome.source}")
-    price = sum(outcome.work for outcome in known) * UNIT_SECONDS
-    spent = sum(outcome.seconds for outcome in known)
-    print(f"{len(found)} selectors, {len(refused)} refused, {len(known)} with a result")
+    price = sum(outcome.work for outcome in priced) * UNIT_SECONDS
+    spent = sum(outcome.seconds for outcome in priced)
+    print(f"{len(drawn)} selectors, {len(refused)} refused, {len(priced)} with a result")
     print(f"CPU time relative to the price of all: {spent / price:.2f}")
-    return int(len(refused) * 1000 > len(found))
+    return int(len(refused) * 1000 > len(drawn))
 
 
 if __name__ == "__main__":

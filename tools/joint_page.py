@@ -53,8 +53,8 @@ def build_page() -> str:
 
 def compare() -> str:
     """Describe how the numbers differ from Koordinator's."""
-    if found := list(find_differences()):
-        return "On an empty machine the numbers differ for " + "; ".join(found) + "."
+    if differences := list(find_differences()):
+        return "On an empty machine the numbers differ for " + "; ".join(differences) + "."
     return (
         "On an empty machine the results are equal: every line of the first two tables has the\n"
         "same GPUs and NICs on each root, and the same machines refuse the pod."
@@ -63,8 +63,8 @@ def compare() -> str:
 
 def compare_bridge() -> str:
     """Describe how bridge placement differs from Koordinator on empty machines."""
-    if found := list(find_bridge_differences()):
-        return "The numbers differ from Koordinator for " + "; ".join(found) + "."
+    if differences := list(find_bridge_differences()):
+        return "The numbers differ from Koordinator for " + "; ".join(differences) + "."
     return (
         "Every other cell, and every cell with `rdma: 100`, has the same numbers of devices on\n"
         "each root as Koordinator. No choice of devices satisfies a pod that is refused."
@@ -80,13 +80,13 @@ def _table(shapes: tuple[str, ...], cell: Callable[[str, int], str]) -> str:
 
 
 def _native(shape: str, gpus: int, rdma: int, *, numa: bool = False) -> str:
-    found = translate_joint(shape, gpus, rdma, numa=numa)
-    if not found.groups:
-        return f"refused: {found.findings[0].partition(': ')[2].rpartition(' [')[0]}"
-    nics = sum(number for _, number in found.groups)
-    if found.groups == (count_devices(shape),):
+    translated = translate_joint(shape, gpus, rdma, numa=numa)
+    if not translated.groups:
+        return f"refused: {translated.findings[0].partition(': ')[2].rpartition(' [')[0]}"
+    nics = sum(number for _, number in translated.groups)
+    if translated.groups == (count_devices(shape),):
         return f"all ({nics} NICs)"
-    return f"{_runs(found.groups)} ({nics} NIC{'s' if nics > 1 else ''})"
+    return f"{_runs(translated.groups)} ({nics} NIC{'s' if nics > 1 else ''})"
 
 
 def _bridge(shape: str, gpus: int) -> str:

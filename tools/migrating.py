@@ -101,8 +101,8 @@ def _omit_defaults(value: Any) -> Any:  # noqa: ANN401  # any part of a claim
     return [_omit_defaults(each) for each in value] if isinstance(value, list) else value
 
 
-def _render_findings(document: Document, one: TranslatedObject) -> Iterator[str]:
-    for finding in one.findings:
+def _render_findings(document: Document, translated: TranslatedObject) -> Iterator[str]:
+    for finding in translated.findings:
         if finding.severity is not Severity.INFO or finding.code == LEFT_TO_CLASS.name:
             yield f"- {document.name.partition('/')[0]}: {finding.message} (`{finding.code}`)"
 
@@ -114,13 +114,11 @@ def render_rows(name: str) -> str:
     return "\n".join(lines)
 
 
-def _render_row(each: Row) -> str:
-    expressibility = _EXPRESSIBILITY[each.expressibility] + (
-        ", left to a device plugin" if each.stays_with_plugin else ""
+def _render_row(row: Row) -> str:
+    expressibility = _EXPRESSIBILITY[row.expressibility] + (
+        ", left to a device plugin" if row.stays_with_plugin else ""
     )
-    return (
-        f"| `{each.legacy}` | {each.becomes} | {expressibility} | {', '.join(each.lost) or '-'} |"
-    )
+    return f"| `{row.legacy}` | {row.becomes} | {expressibility} | {', '.join(row.lost) or '-'} |"
 
 
 def _example_file(name: str) -> Path:

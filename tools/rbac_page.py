@@ -56,12 +56,12 @@ def _split_rules(text: str) -> Iterator[list[str]]:
 
 def _read_comment(lines: list[str]) -> str:
     """Return the last paragraph of the comment at the start."""
-    found: list[str] = []
+    comment: list[str] = []
     for line in lines:
         if not line.startswith("#"):
             break
-        found = [] if line == "#" else [*found, line.removeprefix("#").strip()]
-    return " ".join(found)
+        comment = [] if line == "#" else [*comment, line.removeprefix("#").strip()]
+    return " ".join(comment)
 
 
 def list_roles() -> list[Role]:

@@ -42,10 +42,10 @@ def main(arguments: Sequence[str]) -> int:
     """Print the differences; the exit code is 1 if there are any."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    found = list(differences(version, changelog, arguments or tags_of_head()))
-    for line in found:
+    violations = list(differences(version, changelog, arguments or tags_of_head()))
+    for line in violations:
         print(line)
-    return 1 if found else 0
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def find_attribute(device: Device, driver: str, name: str) -> Attribute | None:
 def attribute_value(attribute: Attribute) -> Scalar | tuple[Scalar, ...] | None:
     """Return the value of an attribute. Versions are strings."""
     for name in Attribute.__struct_fields__:
-        found: Scalar | tuple[Scalar, ...] | None = getattr(attribute, name)
-        if found is not None:
-            return found
+        typed: Scalar | tuple[Scalar, ...] | None = getattr(attribute, name)
+        if typed is not None:
+            return typed
     return None

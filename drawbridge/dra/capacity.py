@@ -153,8 +153,8 @@ def _allowed(name: str, amount: Quantity, policy: RequestPolicy, *, fractional: 
 
 def _unit(valid: ValidRange, *, fractional: bool) -> int:
     """Return thousandths as the unit if the whole range is exact in them, else integers."""
-    known = (each for each in (valid.min, valid.max, valid.step) if each is not None)
-    if not fractional or any(_units(each, _MILLI) is None for each in known):
+    limits = (each for each in (valid.min, valid.max, valid.step) if each is not None)
+    if not fractional or any(_units(each, _MILLI) is None for each in limits):
         return _WHOLE
     return _MILLI if valid.step is not None and valid.step.sign() > 0 else _WHOLE
 

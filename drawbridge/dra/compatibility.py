@@ -263,11 +263,11 @@ def check_direction(
     return Incompatibility(asking.peer, other.peer, expression, error)
 
 
-def _on_one_device(attribute: str, one: Peer, other: Peer) -> bool:
+def _on_one_device(attribute: str, peer: Peer, other: Peer) -> bool:
     """Tell whether two devices may be on one physical device: true unless values differ."""
     if not attribute:
         return True
-    mine, others = _values(attribute, one), _values(attribute, other)
+    mine, others = _values(attribute, peer), _values(attribute, other)
     return not mine or not others or bool(mine & others)
 
 
@@ -279,8 +279,10 @@ def _values(name: str, peer: Peer) -> frozenset[tuple[str, object]]:
         return frozenset()
     values = set()
     for scalar, several in _TYPES:
-        one, many = getattr(attribute, scalar), getattr(attribute, several)
-        values |= {(scalar, value) for value in (*(many or ()), *(() if one is None else (one,)))}
+        single, many = getattr(attribute, scalar), getattr(attribute, several)
+        values |= {
+            (scalar, value) for value in (*(many or ()), *(() if single is None else (single,)))
+        }
     return frozenset(values)
 
 

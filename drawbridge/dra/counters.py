@@ -101,8 +101,8 @@ def unknown_counters(device: Device, sets: Mapping[str, CounterSet]) -> Iterator
         if use.counter_set not in sets:
             yield index, ""
             continue
-        known = sets[use.counter_set].counters
-        yield from ((index, name) for name in use.counters if name not in known)
+        published = sets[use.counter_set].counters
+        yield from ((index, name) for name in use.counters if name not in published)
 
 
 def _subtract(left: dict[CounterKey, int], consumed: ConsumedCounters) -> None:

@@ -333,8 +333,8 @@ def describe_value(value: object) -> str:  # noqa: PLR0911  # one per kind of va
 
 def _misspelt(name: str, value: Mapping[Any, object], info: inspect.StructType) -> str:
     """Return a hint if an unknown field is similar to the missing one."""
-    known = {field.encode_name for field in info.fields}
-    unknown = [f"{each}" for each in value if each not in known]
+    names = {field.encode_name for field in info.fields}
+    unknown = [f"{each}" for each in value if each not in names]
     near = find_similar(name, unknown)
     return f"; is it the unknown field {near}?" if near else ""
 

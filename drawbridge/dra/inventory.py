@@ -113,13 +113,13 @@ class PoolCache:
 
     def alike(self, inventory: "Inventory") -> tuple[Pool, ...]:
         """Return the pools that are the same for all nodes, in the scheduler's order."""
-        known, pools = self._alike
-        if known is not inventory.alike:
-            found = (
+        grouped, pools = self._alike
+        if grouped is not inventory.alike:
+            nonempty = (
                 self.pool(pool_slices, pool_slices.members_for(_NO_NODE), inventory.gates)
                 for pool_slices in inventory.alike.values()
             )
-            pools = _ordered(pool for pool in found if pool is not None)
+            pools = _ordered(pool for pool in nonempty if pool is not None)
             self._alike = (inventory.alike, pools)
         return pools
 
@@ -144,8 +144,8 @@ class Inventory(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def slices(self) -> tuple[Slice, ...]:
         """All slices, by name."""
-        found = [each for pool in self.pools.values() for each in pool.slices]
-        return tuple(sorted(found, key=lambda each: (each.name, each.driver, each.pool)))
+        slices = [each for pool in self.pools.values() for each in pool.slices]
+        return tuple(sorted(slices, key=lambda each: (each.name, each.driver, each.pool)))
 
     def published_slices(self, pool: PoolID) -> tuple[Slice, ...]:
         """Return all slices of a pool, of every generation, by name."""
@@ -176,11 +176,11 @@ class Inventory(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return the inventory without some slices, by their names, and with others."""
         changed: dict[PoolID, dict[str, Slice]] = {}
 
-        def slices_of_pool(each: Slice) -> dict[str, Slice]:
-            pool = PoolID(each.driver, each.pool)
+        def slices_of_pool(published: Slice) -> dict[str, Slice]:
+            pool = PoolID(published.driver, published.pool)
             if pool not in changed:
-                known = self.pools.value(pool).untainted
-                changed[pool] = {each.name: each for each in known}
+                earlier = self.pools.value(pool).untainted
+                changed[pool] = {each.name: each for each in earlier}
             return changed[pool]
 
         for resource_slice in removed:
@@ -360,9 +360,9 @@ def _ignored(resource_slice: Slice, gates: Gates) -> bool:
     return gates.ignores_grouped_slices and _grouped(resource_slice)
 
 
-def _grouped(each: Slice) -> bool:
+def _grouped(published: Slice) -> bool:
     return any(
-        use.compatibility_groups for device in each.devices for use in device.consumes_counters
+        use.compatibility_groups for device in published.devices for use in device.consumes_counters
     )
 
 

@@ -108,8 +108,8 @@ def selects_node(
         return True
     if selector is None:
         return False
-    if found := selector_problems(selector):
-        raise NodeSelectorError("; ".join(found))
+    if problems := selector_problems(selector):
+        raise NodeSelectorError("; ".join(problems))
     return matches_selector(selector, node)
 
 

@@ -357,9 +357,9 @@ def _rounded(mantissa: int, scale: int) -> tuple[int, int]:
 
 
 def _exponent(text: str, suffix: str) -> tuple[int, Format]:
-    known = _DECIMAL.get(suffix)
-    if known is not None:
-        return known, Format.DECIMAL_SI
+    multiplier = _DECIMAL.get(suffix)
+    if multiplier is not None:
+        return multiplier, Format.DECIMAL_SI
     match = _EXPONENT.fullmatch(suffix)
     if match is None:
         raise _error(text, _EXPECTED)

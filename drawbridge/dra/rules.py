@@ -117,10 +117,10 @@ def read_rules(text: str) -> Rules | tuple[Finding, ...]:
     header = value if isinstance(value, dict) else {}
     if (header.get("apiVersion"), header.get("kind")) != (API_VERSION, KIND):
         return (_unreadable(f"must have kind {KIND} and apiVersion {API_VERSION}"),)
-    found = convert(value, _SCHEMA, object=KIND)
-    if isinstance(found, tuple):
-        return tuple(_unreadable(f"{each.path}: {each.message}") for each in found)
-    rules: Rules = found
+    decoded = convert(value, _SCHEMA, object=KIND)
+    if isinstance(decoded, tuple):
+        return tuple(_unreadable(f"{each.path}: {each.message}") for each in decoded)
+    rules: Rules = decoded
     problem = _problem(rules)
     return (_unreadable(problem),) if problem else rules
 

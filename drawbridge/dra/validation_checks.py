@@ -109,14 +109,14 @@ class ObjectValidator:
             message = f"has {join_words(chosen, 'and')}, which exclude each other"
             self.add(codes.EITHER_OR, path, message, "Keep one of these fields.")
 
-    def check_enum(self, path: str, value: str, known: Sequence[str]) -> None:
+    def check_enum(self, path: str, value: str, accepted: Sequence[str]) -> None:
         """Check that a value is one of the known values."""
         if not value:
             self.add(codes.FIELD_MISSING, path, "must not be empty")
-        elif value not in known:
-            word = find_similar(value, known) or join_words(known, "or")
+        elif value not in accepted:
+            word = find_similar(value, accepted) or join_words(accepted, "or")
             remedy = f"Set {last_path_element(path)} to {word}."
-            self.add(codes.NOT_ALLOWED, path, describe_choice(value, known), remedy)
+            self.add(codes.NOT_ALLOWED, path, describe_choice(value, accepted), remedy)
 
 
 def check_selectors(validator: ObjectValidator, path: str, entries: Sequence[Selector]) -> None:

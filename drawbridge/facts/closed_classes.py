@@ -31,9 +31,11 @@ def mark_closed_classes(  # noqa: PLR0913, PLR0917  # everything that shows that
     families: Mapping[str, Family],
 ) -> list[ClassFacts]:
     """Return the rows with `closed` set. `cluster` counts the devices that some node can use."""
-    listed, known = list(rows), list(nodes)
-    published = _find_published(listed, known, _find_doubt(inventory, cluster), cluster, families)
-    coming = find_autoscaler(known) or find_silent_node(known, inventory.slices)
+    listed, machines = list(rows), list(nodes)
+    published = _find_published(
+        listed, machines, _find_doubt(inventory, cluster), cluster, families
+    )
+    coming = find_autoscaler(machines) or find_silent_node(machines, inventory.slices)
     verdicts = fleet_verdicts(fleet, published, coming)
     return [
         replace(

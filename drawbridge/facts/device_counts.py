@@ -100,7 +100,7 @@ class ClusterDevices:
 def count_devices(
     inventory: Inventory,
     nodes: tuple[Node, ...],
-    known: Mapping[str, Family],
+    families: Mapping[str, Family],
     projections: "DeviceProjections",
 ) -> ClusterDevices:
     """Count the devices that each node can use."""
@@ -116,7 +116,7 @@ def count_devices(
         locations = []
         for pool, slice_name, device in devices:
             at = (pool, device.name)
-            family = known.get(pool.driver)
+            family = families.get(pool.driver)
             if at not in keys:
                 keys[at] = product_key(pool.driver, device, family)
                 cluster.used_devices[slice_name] += 1
@@ -225,9 +225,9 @@ def device_location(driver: str, device: Device, family: Family) -> DeviceLocati
 
 def _standard(device: Device, driver: str, name: str) -> str | None:
     attribute = find_attribute(device, driver, name)
-    found = attribute_value(attribute) if attribute else None
+    value = attribute_value(attribute) if attribute else None
     # The first entry of a list belongs to the device itself.
-    first = found[0] if isinstance(found, tuple) and found else found
+    first = value[0] if isinstance(value, tuple) and value else value
     return None if first is None or first == () else f"{first}"
 
 
@@ -237,10 +237,10 @@ def attribute_text(device: Device, driver: str, name: str) -> str:
         return ""
     full = name if "/" in name else f"{driver}/{name}"
     attribute = find_attribute(device, driver, full)
-    found = attribute_value(attribute) if attribute else None
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    return "" if found is None or isinstance(found, tuple) else f"{found}"
+    value = attribute_value(attribute) if attribute else None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None or isinstance(value, tuple) else f"{value}"
 
 
 def attribute_type(attribute: Attribute) -> str:

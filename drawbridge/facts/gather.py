@@ -253,8 +253,8 @@ def _fit(
     return tuple(row for _, row in sorted(kept, key=_encoding))
 
 
-def _encoding(each: tuple[bytes, object]) -> bytes:
-    return each[0]
+def _encoding(pair: tuple[bytes, object]) -> bytes:
+    return pair[0]
 
 
 def _findings(cluster: ClusterDevices, omitted: Mapping[str, int]) -> tuple[Finding, ...]:

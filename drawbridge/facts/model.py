@@ -227,8 +227,8 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
         implied = name.removeprefix(IMPLICIT_PREFIX)
         if implied == name or resource.classes or len(implied) > MAX_IMPLICIT_LENGTH:
             return resource
-        known = self.find_class(implied)
-        return msgspec.structs.replace(resource, classes=(implied,)) if known else resource
+        exists = self.find_class(implied)
+        return msgspec.structs.replace(resource, classes=(implied,)) if exists else resource
 
     @property
     def knows_offers(self) -> bool:
@@ -295,7 +295,7 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
 
     @functools.cached_property
     def _products(self) -> Mapping[str, tuple[Product, ...]]:
-        found: dict[str, list[Product]] = {}
+        products: dict[str, list[Product]] = {}
         for product in self.products:
-            found.setdefault(product.driver, []).append(product)
-        return {driver: tuple(rows) for driver, rows in found.items()}
+            products.setdefault(product.driver, []).append(product)
+        return {driver: tuple(rows) for driver, rows in products.items()}

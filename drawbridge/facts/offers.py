@@ -58,8 +58,8 @@ def served_resources(node: Node, legacy: Legacy) -> tuple[str, ...]:
     shows by an annotation of the node, or by another name, that they apply there.
     """
     advertised = advertised_resources(node)
-    known = {f"{legacy.renames.get(ResourceName(name), name)}" for name in advertised}
-    companions = set(_companions({*known, *node.registrations}))
+    resources = {f"{legacy.renames.get(ResourceName(name), name)}" for name in advertised}
+    companions = set(_companions({*resources, *node.registrations}))
     renamed = {f"{name}" for name, known in legacy.renames.items() if known in companions}
     return tuple(sorted({*advertised, *companions, *renamed}))
 

@@ -88,10 +88,10 @@ def read_facts(value: object, base: Facts | None = None) -> Facts | tuple[Findin
     if isinstance(value, Mapping):
         recorded = value.get(HASH)
         value = {name: item for name, item in value.items() if name != HASH}
-    found = convert(value, _SCHEMA, object=KIND)
-    if isinstance(found, tuple):
-        return found
-    own: Facts = found
+    decoded = convert(value, _SCHEMA, object=KIND)
+    if isinstance(decoded, tuple):
+        return decoded
+    own: Facts = decoded
     if recorded is not None and not has_hash(own, f"{recorded}"):
         message = f"hash is {recorded}, but the content has {facts_hash(own)}"
         return (codes.FACTS_HASH_DIFFERS.at(HASH, message, object=KIND),)

@@ -206,13 +206,13 @@ def _products_of_plugin(
     node_devices: NodeDevices,
     name: str,
     selections: Iterable[Mapping[ProductKey, int]],
-    known: Mapping[str, Family],
+    families: Mapping[str, Family],
 ) -> frozenset[ProductKey]:
     """Return the products on a node that a device plugin also offers as resource `name`."""
     drivers = {
         driver
         for driver in node_devices.drivers
-        if driver in known and serves_name(known[driver], name)
+        if driver in families and serves_name(families[driver], name)
     }
     return frozenset(
         key
@@ -222,10 +222,10 @@ def _products_of_plugin(
 
 
 def _whole_devices(
-    keys: frozenset[ProductKey], known: Mapping[str, Family]
+    keys: frozenset[ProductKey], by_driver: Mapping[str, Family]
 ) -> frozenset[ProductKey]:
     """Return the whole devices if there are any: partitions belong to the same hardware."""
-    families = {key: known.get(key.driver) for key in keys}
+    families = {key: by_driver.get(key.driver) for key in keys}
     whole = frozenset(
         key for key, family in families.items() if family is None or key.type in family.whole_types
     )

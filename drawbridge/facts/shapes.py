@@ -12,10 +12,10 @@ from drawbridge.facts.model import Neighbourhood, NodeShape
 
 def shape_table(nodes: Iterable[NodeDevices]) -> list[NodeShape]:
     """Count the shapes of all nodes, for each pair of a GPU driver and a NIC driver."""
-    found: Counter[NodeShape] = Counter()
+    counts: Counter[NodeShape] = Counter()
     for node in nodes:
-        found.update(_shapes(node.locations))
-    return [msgspec.structs.replace(shape, nodes=count) for shape, count in found.items()]
+        counts.update(_shapes(node.locations))
+    return [msgspec.structs.replace(shape, nodes=count) for shape, count in counts.items()]
 
 
 def _shapes(locations: tuple[DeviceLocation, ...]) -> list[NodeShape]:

@@ -113,9 +113,9 @@ def find_excessive_marks(record: ClaimRecord, inventory: Inventory) -> Iterator[
             yield codes.MARK_EXCEEDS_DEVICE.at(path, message, object=f"{CLAIM}/{record.name}")
 
 
-def _placed_device(each: Candidate) -> PlacedDevice:
-    node = each.slice.node_name or each.device.node_name or ""
-    return PlacedDevice(node, Peer(each.pool, each.device), each.rule)
+def _placed_device(candidate: Candidate) -> PlacedDevice:
+    node = candidate.slice.node_name or candidate.device.node_name or ""
+    return PlacedDevice(node, Peer(candidate.pool, candidate.device), candidate.rule)
 
 
 def _check_rules(

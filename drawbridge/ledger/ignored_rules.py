@@ -56,7 +56,7 @@ def find_ignored_rules(pod: object) -> tuple[str, ...]:
     affinity = spec.affinity or _Affinity()
     containers = (*(spec.containers or ()), *(spec.init_containers or ()))
     spread = spec.topology_spread_constraints or ()
-    found = {
+    rules = {
         "podAffinity": _is_required(affinity.pod_affinity),
         "podAntiAffinity": _is_required(affinity.pod_anti_affinity),
         "topologySpreadConstraints": any(
@@ -68,7 +68,7 @@ def find_ignored_rules(pod: object) -> tuple[str, ...]:
         "hostPort": any(port.host_port for each in containers for port in each.ports or ()),
         "schedulingGates": bool(spec.scheduling_gates),
     }
-    return tuple(sorted(name for name, is_set in found.items() if is_set))
+    return tuple(sorted(name for name, is_set in rules.items() if is_set))
 
 
 def _is_required(terms: _Terms | None) -> bool:

@@ -299,8 +299,8 @@ class Ledger:
 
     def holders(self, device: DeviceID) -> Mapping[str, tuple[Hold, ...]]:
         """Return the claims that hold a device or shares of it, by UID."""
-        found = self._holders.get(device.pool, {}).get(device.name, {})
-        return {uid: tuple(found[uid]) for uid in sorted(found)}
+        holders = self._holders.get(device.pool, {}).get(device.name, {})
+        return {uid: tuple(holders[uid]) for uid in sorted(holders)}
 
     def holders_in(self, pool: PoolID) -> Mapping[str, Mapping[str, Sequence[Hold]]]:
         """Return what is held of a pool, by device and UID or key; valid until the next change."""
@@ -390,14 +390,14 @@ class Ledger:
         return any(len(shared) > 1 and not all(shared) for shared in taken.values())
 
 
-def _is_same_allocation(one: Allocation, other: Allocation) -> bool:
+def _is_same_allocation(ours: Allocation, other: Allocation) -> bool:
     """Return whether two allocations give the same devices to the same requests."""
     first, second = (
         [
             (r.request, r.driver, r.pool, r.device, r.share_id, r.admin_access)
             for r in side.devices.results
         ]
-        for side in (one, other)
+        for side in (ours, other)
     )
     return first == second
 

@@ -87,7 +87,7 @@ def _tolerated_nodes(
     pod: Pod, nodes: list[Node], cluster: ClusterNodes
 ) -> tuple[list[Node], tuple[Reason, ...]]:
     """Return the nodes without a taint that the pod does not tolerate, and the other reasons."""
-    found: list[Node] = []
+    fitting: list[Node] = []
     excluded: dict[Taint, int] = {}
     for node in nodes:
         is_fenced = node.name in cluster.fenced
@@ -95,14 +95,14 @@ def _tolerated_nodes(
         tainted = is_fenced or bool(node.taints)
         taint = _first_untolerated(pod, node, is_fenced=is_fenced) if tainted else None
         if taint is None:
-            found.append(node)
+            fitting.append(node)
         else:
             excluded[taint] = excluded.get(taint, 0) + 1
     reasons = [
         _node_reason(f"excluded by the taint {_format_taint(taint)}", len(nodes), count)
         for taint, count in excluded.items()
     ]
-    return found, tuple(reasons)
+    return fitting, tuple(reasons)
 
 
 def _first_untolerated(pod: Pod, node: Node, *, is_fenced: bool) -> Taint | None:

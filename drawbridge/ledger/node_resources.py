@@ -89,7 +89,7 @@ class NodeResources:
         left = self._left.get(node)
         if left is None:
             return ()
-        found: tuple[str, ...] = ()
+        short: tuple[str, ...] = ()
         for name, amount in requested.items():
             have = left.get(name)
             if have is None:
@@ -97,8 +97,8 @@ class NodeResources:
                     continue
                 have = 0
             if amount > have:
-                found = (*found, name)
-        return found
+                short = (*short, name)
+        return short
 
     def counts(self, node: str, requested: Amounts) -> bool:
         """Tell whether a node has less left after a pod was added."""
@@ -236,10 +236,10 @@ def _resized(
     refused: bool,
 ) -> _Exact:
     """Return the largest of what is asked, used and allocated; a refused resize is not asked."""
-    found: _Exact = {} if refused else dict(asked)
-    _raise(found, _exact(has))
-    _raise(found, _exact(allocated))
-    return found
+    requests: _Exact = {} if refused else dict(asked)
+    _raise(requests, _exact(has))
+    _raise(requests, _exact(allocated))
+    return requests
 
 
 def _exact(amounts: Mapping[str, Quantity]) -> _Exact:

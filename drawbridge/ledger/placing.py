@@ -126,10 +126,10 @@ class Placer:
         _, answers, _ = self._answer(pod, self.ledger.view_without(uids), nodes)
         for node, amounts in ended:
             self._resources.add(node, amounts)
-        found = {node: answer for node, (_, answer) in answers.items()}
-        if any(_is_error(each) for each in found.values()):
+        by_node = {node: answer for node, (_, answer) in answers.items()}
+        if any(_is_error(each) for each in by_node.values()):
             return ()
-        return [node for node, each in found.items() if isinstance(each, Solution)]
+        return [node for node, each in by_node.items() if isinstance(each, Solution)]
 
     def release(self, names: Iterable[str]) -> None:
         """Deallocate claims, as after all their pods ended."""
@@ -166,16 +166,16 @@ class Placer:
         There are none if the question cannot be shared with other pods: the claims depend on the
         node, or another pod can have one of them.
         """
-        found = find_pod_claims(pod, self._claims, self._templates)
+        asked = find_pod_claims(pod, self._claims, self._templates)
         nodes, _ = node_fit.selected_nodes(pod, self._cluster)
         served = node_fit.group_nodes_by_service(pod, nodes, self._cluster)
         by_name = any(each.resource_claim_name for each in pod.spec.resource_claims)
-        is_held = any(each.status.allocation for each in found.claims)
-        if found.problems or by_name or is_held or list(served.groups) != [()]:
+        is_held = any(each.status.allocation for each in asked.claims)
+        if asked.problems or by_name or is_held or list(served.groups) != [()]:
             return (), ()
         fitting, _ = self._resources.fitting(requested_amounts(pod), served.groups[()])
-        reachable, _ = node_fit.reachable_nodes(found.claims, fitting)
-        return found.claims, reachable
+        reachable, _ = node_fit.reachable_nodes(asked.claims, fitting)
+        return asked.claims, reachable
 
     def solve(self, claims: Sequence[Claim], names: Sequence[str]) -> Mapping[str, SolverResult]:
         """Solve for claims as if they were those of one pod, on these nodes."""
@@ -211,8 +211,8 @@ class Placer:
             return claims, answers, reasons
         for names, of_group in groups:
             fitting, insufficient = self._resources.fitting(requested, served.groups[names])
-            found, elsewhere = self._solve(of_group, fitting, view)
-            answers |= {node: (of_group, answer) for node, answer in found.items()}
+            solved, elsewhere = self._solve(of_group, fitting, view)
+            answers |= {node: (of_group, answer) for node, answer in solved.items()}
             reasons = (*reasons, *insufficient, *elsewhere)
         return claims, answers, reasons
 
@@ -220,8 +220,8 @@ class Placer:
         """Place existing claims together, in their order, like the claims of one pod."""
         claims = tuple(self._claims[name] for name in names)
         open_nodes, unfit = node_fit.schedulable_nodes(nodes)
-        found, elsewhere = self._solve(claims, open_nodes, self.ledger.view())
-        answers = {node: (claims, answer) for node, answer in found.items()}
+        solved, elsewhere = self._solve(claims, open_nodes, self.ledger.view())
+        answers = {node: (claims, answer) for node, answer in solved.items()}
         return self._choose_node(None, None, claims, answers, (*unfit, *elsewhere))
 
     def _solve(

@@ -81,8 +81,8 @@ def remove_fewest(
         while True:
             removed = steps.send(fits_without(removed))
     except StopIteration as end:
-        found: list[T] = end.value
-        return found
+        results: list[T] = end.value
+        return results
 
 
 def search_fewest(
@@ -114,9 +114,9 @@ def _without(some: Iterable[T], others: Collection[T]) -> list[T]:
     return [each for each in some if id(each) not in identities]
 
 
-def choose_victims(found: Iterable[NodeVictims]) -> NodeVictims | None:
+def choose_victims(candidates: Iterable[NodeVictims]) -> NodeVictims | None:
     """Return the victims of the best node; of equal nodes the first by name."""
-    left = sorted(found, key=lambda each: each.node)
+    left = sorted(candidates, key=lambda each: each.node)
     if not left:
         return None
     best = min(map(_cost, left))

@@ -50,20 +50,20 @@ class CachedResult(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-def _alike(one: Node, other: Node) -> bool:
+def _alike(node: Node, other: Node) -> bool:
     """Return whether two states of a node are the same to devices."""
-    return one.labels == other.labels and one.declared_features == other.declared_features
+    return node.labels == other.labels and node.declared_features == other.declared_features
 
 
-def _same(one: Pool, other: Pool) -> bool:
+def _same(pool: Pool, other: Pool) -> bool:
     # Unchanged slices are the same objects, so this does not compare their contents.
-    return one is other or (
-        one.id == other.id
-        and one.incomplete == other.incomplete
-        and one.invalid == other.invalid
-        and one.slices == other.slices
-        and one.other_slices == other.other_slices
-        and one.counter_sets == other.counter_sets
+    return pool is other or (
+        pool.id == other.id
+        and pool.incomplete == other.incomplete
+        and pool.invalid == other.invalid
+        and pool.slices == other.slices
+        and pool.other_slices == other.other_slices
+        and pool.counter_sets == other.counter_sets
     )
 
 

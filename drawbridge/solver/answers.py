@@ -178,7 +178,7 @@ def _add_new(requirements: list[Requirement], more: Sequence[Requirement]) -> No
             requirements.append(requirement)
 
 
-def _same(one: Requirement, other: Requirement) -> bool:
-    return (one.key, one.operator, set(one.values)) == (
+def _same(first: Requirement, other: Requirement) -> bool:
+    return (first.key, first.operator, set(first.values)) == (
         other.key, other.operator, set(other.values),
     )  # fmt: skip

@@ -245,11 +245,11 @@ class ExpressionEvaluator:
         return evaluated.value
 
     def _compile(
-        self, known: BoundedCache[str, _Expression], source: str, *, of_request: bool
+        self, expressions: BoundedCache[str, _Expression], source: str, *, of_request: bool
     ) -> _Expression:
-        programs = self._programs.derived if known is self._derived else self._programs.stored
+        programs = self._programs.derived if expressions is self._derived else self._programs.stored
         run = partial(_Expression, source, programs)
-        keep = partial(known.put, source, cost=len(source))
+        keep = partial(expressions.put, source, cost=len(source))
         if of_request:
             self.interrupt()
             if self.postpone is not None and len(source) > SHORT_SOURCE:
@@ -297,9 +297,9 @@ class ExpressionEvaluator:
         self._outcomes += 1
         if self._outcomes > MAX_OUTCOMES:
             self._outcomes = 1
-            for _, known in (*self._selectors.items(), *self._derived.items()):
-                known.outcomes.clear()
-                known.expensive.clear()
+            for _, kept in (*self._selectors.items(), *self._derived.items()):
+                kept.outcomes.clear()
+                kept.expensive.clear()
         expression.outcomes[projection] = result.outcome
         if result.work >= WORK_OF_STEP:
             steps = result.work // WORK_OF_STEP

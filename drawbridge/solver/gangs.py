@@ -119,8 +119,8 @@ class GangSearch:
         except OutOfTimeError:
             pass
         except StopIteration as end:
-            found: GangPlacement = end.value
-            return found
+            placement: GangPlacement = end.value
+            return placement
         return GangPlacement((), (), complete=False)
 
 
@@ -189,7 +189,7 @@ def _find_largest(
     nodes: Iterable[str], kinds: Sequence[MemberKind]
 ) -> _Steps[dict[str, list[Counts]]]:
     """Ask the nodes in rounds, because equal nodes share their answers."""
-    found: dict[str, list[Counts]] = {}
+    by_node: dict[str, list[Counts]] = {}
     questions = {node: _questions_about(node, kinds) for node in nodes}
     told: dict[str, bool | None] = dict.fromkeys(questions)
     while told:
@@ -200,12 +200,12 @@ def _find_largest(
                 counts = next(following) if answer is None else following.send(answer)
                 asked.setdefault(counts, []).append(node)
             except StopIteration as end:
-                found[node] = yield from _largest(end.value)
+                by_node[node] = yield from _largest(end.value)
         told = {}
         for counts, some in asked.items():
             solutions = yield some, _claims(kinds, counts)
             told |= {node: node in solutions for node in some}
-    return {node: each for node, each in found.items() if any(map(any, each))}
+    return {node: each for node, each in by_node.items() if any(map(any, each))}
 
 
 def _questions_about(node: str, kinds: Sequence[MemberKind]) -> _Questions:
@@ -223,22 +223,22 @@ def _all_largest(limits: Counts, at: int, base: Counts) -> _Questions:
     most = yield from _most(limits, at, base)
     if at == len(limits) - 1:
         return [_with(base, at, most)]
-    found: list[Counts] = []
+    largest: list[Counts] = []
     for count in range(most, -1, -1):
-        found += yield from _all_largest(limits, at + 1, _with(base, at, count))
-    return found
+        largest += yield from _all_largest(limits, at + 1, _with(base, at, count))
+    return largest
 
 
 def _some_largest(limits: Counts, none: Counts) -> _Questions:
     """Find some largest numbers: each kind is once the first to get as many as fit."""
-    found = []
+    bases = []
     for first in range(len(limits)):
         base = none
         for at in (*range(first, len(limits)), *range(first)):
             most = yield from _most(limits, at, base)
             base = _with(base, at, most)
-        found.append(base)
-    return found
+        bases.append(base)
+    return bases
 
 
 def _most(limits: Counts, at: int, base: Counts) -> Generator[Counts, bool, int]:

@@ -40,12 +40,12 @@ def find_rule_shortage(state: State) -> RuleShortage | None:
     for rule in state.active_rules.rules:
         attribute = rule.attributes[0]
         sides = [[_free(state, at, attribute) for at in sorted(side)] for side in rule.sides]
-        known = [[each for each in side if each is not None] for side in sides]
-        if known != sides:
+        published = [[each for each in side if each is not None] for side in sides]
+        if published != sides:
             continue
-        found = (_near if len(known) == 1 else _joint)(rule, attribute, known)
-        if found is not None:
-            return found
+        shortage = (_near if len(published) == 1 else _joint)(rule, attribute, published)
+        if shortage is not None:
+            return shortage
     return None
 
 
@@ -58,8 +58,8 @@ def _free(state: State, request_index: int, attribute: str) -> _Free | None:
             devices.setdefault(candidate, option)
     groups: Counter[Hashable] = Counter()
     for candidate, option in devices.items():
-        found = state.rule_device(option, candidate).find_attribute(attribute)
-        values = typed_values(found) if found is not None else ()
+        typed = state.rule_device(option, candidate).find_attribute(attribute)
+        values = typed_values(typed) if typed is not None else ()
         if len(values) != 1:
             return None
         groups.update(values)

@@ -327,8 +327,8 @@ class State:
         def find(name: str) -> Attribute | None:
             if name not in option.derived_attributes:
                 return candidate.find_attribute(name)
-            found = self._find_attribute(option, candidate, name)
-            return None if isinstance(found, EvaluationFailure) else found
+            value = self._find_attribute(option, candidate, name)
+            return None if isinstance(value, EvaluationFailure) else value
 
         return RuleDevice(option.request_index, option.wanted.count, find)
 

@@ -153,15 +153,15 @@ def read_claim_use(raw: bytes) -> ClaimHolding:
 
 def _classes(spec: _Spec) -> list[tuple[str, str]]:
     """Return the class by the name that results have for a request or one of its alternatives."""
-    found = []
+    classes = []
     for request in spec.devices.requests or ():
         exactly = request.exactly or request
-        found.append((request.name, exactly.device_class_name))
-        found += [
+        classes.append((request.name, exactly.device_class_name))
+        classes += [
             (f"{request.name}/{each.name}", each.device_class_name)
             for each in request.first_available or ()
         ]
-    return found
+    return classes
 
 
 def _read_part(result: _Result, classes: Mapping[str, str]) -> HeldPart:
@@ -216,11 +216,11 @@ def measure_part(part: HeldPart, find_capacity: FindCapacity) -> UsedAmount:
 
 def _find_memory(amounts: Mapping[str, Fraction]) -> Fraction:
     """Return the capacity `memory`, whatever its domain."""
-    found = amounts.get(_MEMORY)
-    if found is None:
+    memory = amounts.get(_MEMORY)
+    if memory is None:
         suffix = f"/{_MEMORY}"
-        found = next((each for name, each in amounts.items() if name.endswith(suffix)), ZERO)
-    return max(ZERO, found)
+        memory = next((each for name, each in amounts.items() if name.endswith(suffix)), ZERO)
+    return max(ZERO, memory)
 
 
 def to_fraction(amount: Quantity) -> Fraction:

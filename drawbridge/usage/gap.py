@@ -76,7 +76,7 @@ def _released(
     groups: dict[_Group, set[Account]] = defaultdict(set)
     for account in (*before, *survivors):
         groups[account[:2]].add(account)
-    found: dict[Account, Fraction] = {}
+    ended: dict[Account, Fraction] = {}
     new = ZERO  # what is held in groups that held less before
     for (namespace, class_name), accounts in groups.items():
         differences = {
@@ -86,10 +86,10 @@ def _released(
         new, lost = new + max(ZERO, -difference), max(ZERO, difference)
         positive = {each: number for each, number in differences.items() if number > 0}
         if sum(positive.values(), ZERO) == lost:
-            found |= positive
+            ended |= positive
         elif lost:
-            found[Account(namespace, class_name, UNKNOWN)] = lost
-    if _OTHERS in found:
+            ended[Account(namespace, class_name, UNKNOWN)] = lost
+    if _OTHERS in ended:
         # A full book has these instead of the accounts that claims are charged to.
-        found[_OTHERS] = max(ZERO, found[_OTHERS] - new)
-    return found
+        ended[_OTHERS] = max(ZERO, ended[_OTHERS] - new)
+    return ended

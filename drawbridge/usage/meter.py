@@ -163,11 +163,11 @@ class Meter:
         if self.start is None or before <= self.start:
             return
         kept = []
-        for each in self._changes:
-            if each.at <= before and each.seen <= before + delay:
-                _add_to(self._rates, each.account, each.amount)
+        for change in self._changes:
+            if change.at <= before and change.seen <= before + delay:
+                _add_to(self._rates, change.account, change.amount)
             else:
-                kept.append(each)
+                kept.append(change)
         self._changes = kept
         self.start, self._first = before, None
 
@@ -182,8 +182,8 @@ def correct_sums(
 ) -> dict[Account, UsedAmount]:
     """Take claims from sums and add others, in place."""
     for claims, sign in ((gone, -1), (new, 1)):
-        for each in claims:
-            for account, amount in each.charges:
+        for claim in claims:
+            for account, amount in claim.charges:
                 _add_to(sums, account, amount.times(sign))
     return sums
 

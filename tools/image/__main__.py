@@ -31,17 +31,17 @@ _FAILURES = (
 
 def build_image(architecture: str, into: Path, kept: Path | None) -> None:
     """Write the archive of the image, and print what it contains."""
-    found = build.gather(architecture)
-    parts = build.assemble(found, kept)
-    archive = build.compose(found, parts, kept)
+    ingredients = build.gather(architecture)
+    parts = build.assemble(ingredients, kept)
+    archive = build.compose(ingredients, parts, kept)
     into.mkdir(parents=True, exist_ok=True)
-    path = into / f"drawbridge-{found.version}-{architecture}.tar"
+    path = into / f"drawbridge-{ingredients.version}-{architecture}.tar"
     path.write_bytes(archive.data)
-    path.with_suffix(".cdx.json").write_bytes(build.describe(found))
+    path.with_suffix(".cdx.json").write_bytes(build.describe(ingredients))
     for name, tree, size in zip(parts._fields, parts, archive.layer_sizes, strict=True):
         print(f"{name:12}  {len(tree):5} files  {size / _MIB:6.1f} MiB compressed")
     print(f"{path}  {len(archive.data) / _MIB:.1f} MiB")
-    print(f"{build.NAME}:{found.version}  {archive.digest}  commit {found.commit.name}")
+    print(f"{build.NAME}:{ingredients.version}  {archive.digest}  commit {ingredients.commit.name}")
 
 
 def build_scheduler_image(kubernetes: str, into: Path) -> None:
@@ -57,9 +57,9 @@ def build_scheduler_image(kubernetes: str, into: Path) -> None:
 
 def write_tree(architecture: str, into: Path) -> None:
     """Write the files of the image into a folder."""
-    found = build.gather(architecture)
-    for part in build.assemble(found):
-        with tarfile.open(fileobj=io.BytesIO(pack(part, found.commit.epoch))) as archive:
+    ingredients = build.gather(architecture)
+    for part in build.assemble(ingredients):
+        with tarfile.open(fileobj=io.BytesIO(pack(part, ingredients.commit.epoch))) as archive:
             archive.extractall(into)  # noqa: S202  # we packed it
 
 
@@ -71,9 +71,9 @@ def renew_lock(cache: Path) -> None:
         apt.update()
         newest += apt.offered(sorted(contents.PACKAGES), only_newest=True)
     before = build.DEBIAN_LOCK.read_text(encoding="utf-8") if build.DEBIAN_LOCK.exists() else ""
-    known = set(debian.parse_lock(before))
+    locked = set(debian.parse_lock(before))
     build.DEBIAN_LOCK.write_text(debian.format_lock(newest), encoding="utf-8")
-    changed = [each for each in newest if each not in known]
+    changed = [each for each in newest if each not in locked]
     for package in changed:
         print(f"{package.architecture}  {package.name} {package.version}")
     print(f"{build.DEBIAN_LOCK.name}: {len(changed)} of {len(newest)} packages changed")

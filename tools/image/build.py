@@ -78,16 +78,18 @@ def read_version() -> str:
     return str(project["version"])
 
 
-def assemble(found: Ingredients, kept: Path | None = KEPT) -> Parts:
+def assemble(ingredients: Ingredients, kept: Path | None = KEPT) -> Parts:
     """Return the file systems of the layers; IncompleteError if a library is missing."""
-    system = join((contents.select_files(found.system), contents.system_files(found.system)))
+    system = join(
+        (contents.select_files(ingredients.system), contents.system_files(ingredients.system))
+    )
     scanned = {
         f"var/lib/dpkg/status.d/{package.name}": File(control.encode())
-        for package, control in found.packages
+        for package, control in ingredients.packages
     }
-    dependencies = join(wheel.files for wheel in found.wheels)
-    documents = {f"{contents.DOCUMENTS}/sbom.cdx.json": File(describe(found))}
-    project = join((found.project.files, contents.commands(), documents))
+    dependencies = join(wheel.files for wheel in ingredients.wheels)
+    documents = {f"{contents.DOCUMENTS}/sbom.cdx.json": File(describe(ingredients))}
+    project = join((ingredients.project.files, contents.commands(), documents))
     missing = elf.missing_libraries(join((system, dependencies, project)))
     if missing:
         raise IncompleteError("\n".join(missing))
@@ -98,28 +100,28 @@ def assemble(found: Ingredients, kept: Path | None = KEPT) -> Parts:
     )
 
 
-def describe(found: Ingredients) -> bytes:
+def describe(ingredients: Ingredients) -> bytes:
     """Return the bill of materials."""
     described = [
-        sbom.describe_debian(debian.parse_control(control), package.sha256, found.system)
-        for package, control in found.packages
+        sbom.describe_debian(debian.parse_control(control), package.sha256, ingredients.system)
+        for package, control in ingredients.packages
     ]
-    described += [_describe_wheel(wheel) for wheel in found.wheels]
-    commit, project = found.commit, _describe_wheel(found.project)
-    return sbom.compose(found.version, commit.name, commit.time, described, project)
+    described += [_describe_wheel(wheel) for wheel in ingredients.wheels]
+    commit, project = ingredients.commit, _describe_wheel(ingredients.project)
+    return sbom.compose(ingredients.version, commit.name, commit.time, described, project)
 
 
 def _describe_wheel(wheel: wheels.Wheel) -> sbom.Component:
     return sbom.describe_python(wheel.name, wheel.version, wheel.sha256, wheel.metadata)
 
 
-def compose(found: Ingredients, parts: Parts, kept: Path | None = KEPT) -> oci.Archive:
+def compose(ingredients: Ingredients, parts: Parts, kept: Path | None = KEPT) -> oci.Archive:
     """Return the archive of the image."""
-    commit = found.commit
-    annotations = annotate("drawbridge", PURPOSE, found.version, commit)
+    commit = ingredients.commit
+    annotations = annotate("drawbridge", PURPOSE, ingredients.version, commit)
     image = oci.Image(
-        name=f"{NAME}:{found.version}",
-        architecture=found.architecture,
+        name=f"{NAME}:{ingredients.version}",
+        architecture=ingredients.architecture,
         created=commit.time,
         config={**contents.RUN, "Labels": annotations},
         annotations=annotations,
@@ -127,7 +129,7 @@ def compose(found: Ingredients, parts: Parts, kept: Path | None = KEPT) -> oci.A
     layers = [
         _locked_layer(parts.system, f"Debian {contents.RELEASE} packages", kept),
         _locked_layer(parts.dependencies, "Python packages", kept),
-        oci.Layer(pack(parts.project, commit.epoch), f"Drawbridge {found.version}"),
+        oci.Layer(pack(parts.project, commit.epoch), f"Drawbridge {ingredients.version}"),
     ]
     return oci.compose(image, layers, commit.epoch)
 

@@ -41,10 +41,10 @@ def compile_modules(tree: Tree) -> dict[str, Node]:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_bytes(node.data)
         _compile(root)
-        found = {path: importlib.util.cache_from_source(path) for path in sources}
+        compiled_paths = {path: importlib.util.cache_from_source(path) for path in sources}
         return {
             compiled: File((root / compiled).read_bytes())
-            for compiled in found.values()
+            for compiled in compiled_paths.values()
             if (root / compiled).exists()
         }
 

@@ -47,9 +47,9 @@ def describe_debian(control: Mapping[str, str], sha256: str, files: Tree) -> Com
     folder = documents.target if isinstance(documents, Link) else name
     path = f"usr/share/doc/{folder}/copyright"
     text = files.get(path)
-    found = _DEBIAN_LICENCE.findall(text.data) if isinstance(text, File) else ()
+    stated = _DEBIAN_LICENCE.findall(text.data) if isinstance(text, File) else ()
     # Some files are prose, and are in the image.
-    names = sorted({each.decode("utf-8", "replace") for each in found}) or [f"see /{path}"]
+    names = sorted({each.decode("utf-8", "replace") for each in stated}) or [f"see /{path}"]
     licences = tuple({"license": {"name": each}} for each in names)
     qualifiers = {"arch": control["Architecture"], "distro": f"debian-{RELEASE}"}
     if "Source" in control:

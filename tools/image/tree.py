@@ -45,21 +45,21 @@ class ConflictError(Exception):
 
 def read_archive(data: bytes) -> dict[str, Node]:
     """Read files and links of a tar archive; owners, times and special modes are dropped."""
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         for member in archive:
             path = posixpath.normpath(member.name).lstrip("/")
             if member.isreg():
                 stream = archive.extractfile(member)
                 content = stream.read() if stream else b""
-                found[path] = File(content, is_executable=bool(member.mode & 0o111))
+                nodes[path] = File(content, is_executable=bool(member.mode & 0o111))
             elif member.islnk():
-                found[path] = found[posixpath.normpath(member.linkname)]
+                nodes[path] = nodes[posixpath.normpath(member.linkname)]
             elif member.issym():
-                found[path] = Link(member.linkname)
+                nodes[path] = Link(member.linkname)
             elif not member.isdir():
                 raise ConflictError(f"{path} is a device or a pipe, which an image cannot have")
-    return found
+    return nodes
 
 
 def join(parts: Iterable[Tree]) -> dict[str, Node]:
