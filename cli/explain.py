@@ -29,7 +29,7 @@ from cli.terminal.streams import Streams
 from cli.who import format_holders
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Severity
 from drawbridge.report.device_holders import find_holders
@@ -53,7 +53,6 @@ from drawbridge.report.workloads import (
 )
 from drawbridge.translate.changes.scheduler import DEFAULT as DEFAULT_SCHEDULER
 from drawbridge.translate.changes.scheduler import OURS
-from drawbridge.translate.legacy.pod_view import as_mapping
 
 if TYPE_CHECKING:
     from cli.simulation.waiting_pod import WaitingPod

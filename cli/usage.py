@@ -19,11 +19,10 @@ from cli.terminal.streams import Streams
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.names import USAGE_CONFIG_MAP_PREFIX
 from drawbridge.report.tables import align_columns, escape_unprintable
-from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.usage.accounts import UsedAmount
 from drawbridge.usage.book import Book, BookError, format_time
 from drawbridge.usage.stored_books import all_names, read_config_map

@@ -9,11 +9,10 @@ from typing import Final
 import msgspec
 
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.claim import ClaimSpec
 from drawbridge.dra.decode import QuantityDecoder
 from drawbridge.dra.quota import DEVICES, REQUESTS, quota_charges
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 from drawbridge.translate.pods import TranslationContext, translate
 
 # Typical amounts: devices, percent of a device, memory in MiB and memory in bytes.

@@ -25,6 +25,7 @@ from drawbridge.config.policy import apply_policies, compatibility_declarations
 from drawbridge.documents.document import Source
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_documents
+from drawbridge.documents.values import as_mapping
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.gates import Gates, gates_of_version
@@ -40,7 +41,6 @@ from drawbridge.translate.changes.queues import (
     merge_mappings,
     read_mappings,
 )
-from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.pods import make_context
 
 _MOST_FINDINGS: Final = 20

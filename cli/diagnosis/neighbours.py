@@ -1,16 +1,16 @@
 """The checks of `drawbridge doctor` of products beside Drawbridge: autoscalers and GPU Operator."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.state import Unread
 from drawbridge.agreement.autoscalers import find_autoscalers, report_autoscalers
 from drawbridge.agreement.gpu_operator import DRIVER, OperatorObjects, report_operator
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+from drawbridge.documents.values import Value, as_list, as_mapping
 
-_OPERATOR = "/gpu-operator:"
+_OPERATOR: Final = "/gpu-operator:"
 
 
 def check_autoscalers(checked: CheckedState) -> Iterator[Result]:
@@ -19,11 +19,11 @@ def check_autoscalers(checked: CheckedState) -> Iterator[Result]:
     if isinstance(neighbours, Unread):
         yield neighbours
         return
-    found = [*find_autoscalers(neighbours.deployments)]
-    told = [*report_autoscalers(found, checked.configuration, checked.gathered.facts)]
-    yield from told
-    if found and not told:
-        yield f"{', '.join(map(str, found))} simulates claims"
+    autoscalers = [*find_autoscalers(neighbours.deployments)]
+    findings = [*report_autoscalers(autoscalers, checked.configuration, checked.gathered.facts)]
+    yield from findings
+    if autoscalers and not findings:
+        yield f"{', '.join(map(str, autoscalers))} simulates claims"
 
 
 def check_gpu_operator(checked: CheckedState) -> Iterator[Result]:
@@ -60,7 +60,8 @@ def _find_version(deployments: Iterable[Value]) -> str:
     for deployment in deployments:
         containers = as_list(get_value(deployment, ("spec", "template", "spec", "containers")))
         for container in map(as_mapping, containers):
-            _, found, version = f"{container.get('image')}".partition("@")[0].rpartition(_OPERATOR)
-            if found:
+            image = f"{container.get('image')}".partition("@")[0]
+            _, separator, version = image.rpartition(_OPERATOR)
+            if separator:
                 return version.lstrip("v")
     return ""

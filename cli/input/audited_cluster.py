@@ -17,11 +17,10 @@ from drawbridge.audit.workloads import FAILED_CREATE
 from drawbridge.config.model import Scope
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra import gates
 from drawbridge.finding import Severity
 from drawbridge.report.workloads import KINDS
-from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.manifests.workloads import TEMPLATES
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from drawbridge.agreement.configuration import read_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import format_path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra import gates
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.nodes import Node
@@ -34,7 +34,6 @@ from drawbridge.ledger.generated_claims import with_name
 from drawbridge.ledger.ignored_rules import find_ignored_rules
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
-from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import PodCount, count_pods
 from drawbridge.translate.manifests.workloads import Place, find_places, map_finding_path

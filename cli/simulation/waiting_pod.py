@@ -11,11 +11,10 @@ from cli.simulation.input import read_input
 from cli.simulation.placements import DEVICES_NOTE, format_reasons
 from cli.terminal.cluster_options import CURRENT
 from cli.terminal.streams import Streams
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Severity
 from drawbridge.ledger.placing import PodPlacement
-from drawbridge.translate.legacy.pod_view import as_mapping
 
 _MAX_REASONS: Final = 10
 

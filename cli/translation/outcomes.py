@@ -14,7 +14,7 @@ from cli.translation.edited_manifests import EditedObject, EditResult
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.names import ORIGINAL_ANNOTATION
@@ -22,7 +22,6 @@ from drawbridge.report.claim_requests import describe_claim, short_selectors
 from drawbridge.report.pod_requests import describe_requests
 from drawbridge.report.tables import escape_unprintable
 from drawbridge.translate.decisions import codes as decision_codes
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import count_pods

@@ -17,11 +17,10 @@ from drawbridge.agreement.operation_codes import (
 )
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import list_some
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 
 _MAX_NAMES: Final = 3
 _VERSION: Final = re.compile(r":v?(\d+)\.(\d+)(?:\.\d+)?[^/]*$")

@@ -44,15 +44,15 @@ def report_operator(
     """
     if not operator.policies and not operator.clusters:
         return []
-    told: list[Finding | str] = []
+    results: list[Finding | str] = []
     if operator.policies and operator.clusters:
         names = ", ".join(
             (*_names(CLUSTER_POLICY, operator.policies), *_names(GPU_CLUSTER, operator.clusters))
         )
-        told.append(TWO_GPU_MODELS.at("", f"{names} exist together, and NVIDIA supports one"))
+        results.append(TWO_GPU_MODELS.at("", f"{names} exist together, and NVIDIA supports one"))
     if rivals := _find_rivals(node_labels, driver_nodes):
-        told.append(_report_rivals(rivals))
-    return told or [_describe(operator, class_name)]
+        results.append(_report_rivals(rivals))
+    return results or [_describe(operator, class_name)]
 
 
 def _names(kind: str, objects: Iterable[Value]) -> list[str]:

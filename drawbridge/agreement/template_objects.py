@@ -6,11 +6,10 @@ from typing import Final
 
 from drawbridge.agreement.admission_codes import CLAIM_FIELD_DROPPED, TEMPLATE_REFUSED
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.translate.changes.template import ClaimTemplate, has_same_content
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 
 # Watches select templates by this label. No decision depends on it.
 MANAGED_BY: Final[Mapping[str, Value]] = {"app.kubernetes.io/managed-by": "drawbridge"}

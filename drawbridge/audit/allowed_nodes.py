@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.node_fit import ClusterNodes, selected_nodes
 from drawbridge.ledger.pods import Pod, pod_reader
-from drawbridge.translate.legacy.pod_view import as_list
 
 
 class AllowedNodes:

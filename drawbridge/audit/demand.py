@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 
 from drawbridge.audit.model import PodDemand
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.quantity import QuantityError, from_json, parse
 from drawbridge.facts.model import Facts
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping, is_device_resource
+from drawbridge.translate.legacy.pod_view import is_device_resource
 
 # More than any node has. Tenants write amounts.
 _MOST = 100_000

@@ -8,11 +8,10 @@ from drawbridge.audit.objects import AuditedNamespace, namespace_of, text_at
 from drawbridge.audit.outcomes import Decider
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.claim import Template, template_reader
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
 from drawbridge.ledger.still_fits import Fit, StillFits
-from drawbridge.translate.legacy.pod_view import as_mapping
 
 _MAX_SHOWN: Final = 50
 # In files, tenants may write what the API server would refuse.

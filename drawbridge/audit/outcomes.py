@@ -23,7 +23,7 @@ from drawbridge.audit.objects import (
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.names import ORIGINAL_ANNOTATION
@@ -33,7 +33,6 @@ from drawbridge.translate.changes.queues import Mappings
 from drawbridge.translate.decisions import codes as decision_codes
 from drawbridge.translate.decisions.codes import LEFT_TO_CLASS
 from drawbridge.translate.essence import essence_key
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 from drawbridge.translate.legacy.read import as_created, read_pod
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 

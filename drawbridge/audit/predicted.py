@@ -13,14 +13,13 @@ import msgspec
 
 from drawbridge.audit.objects import AuditedObjects
 from drawbridge.config.model import Configuration
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.classes import DeviceClass, class_reader
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.facts.families import BY_SHORT_NAME, Family, known_families, serves_name
 from drawbridge.facts.served_names import advertised_resources
 from drawbridge.names import DUAL_LABEL
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 
 _NVIDIA, _HAMI = BY_SHORT_NAME["nvidia"], BY_SHORT_NAME["hami"]
 _REGISTER: Final = re.compile(r"(?:hami\.io/node-nvidia|volcano\.sh/node-vgpu)-register")

@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 from drawbridge.audit.objects import MAX_TEXT, namespace_of, text_at
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
+from drawbridge.documents.values import Value, as_list, as_mapping
 
 _FOLDER: Final = "/device-plugins"
 _UNKNOWN: Final = "device plugin"

@@ -14,12 +14,11 @@ from drawbridge.audit.objects import AuditedNamespace, namespace_of, text_at
 from drawbridge.audit.outcomes import Decider, PodOutcome, read_metadata
 from drawbridge.audit.servers import Plugin, name_servers
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import FINISHED
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 from drawbridge.translate.manifests.replicas import count_pods
 from drawbridge.translate.manifests.workloads import find_places
 

@@ -1,4 +1,4 @@
-"""JSON values, and how Kubernetes resolves unquoted YAML scalars.
+"""JSON values of any kind, and how Kubernetes resolves unquoted YAML scalars.
 
 Kubernetes reads manifests by the rules of YAML 1.1, with exceptions of its Go library: `on`, `y`
 and `no` are booleans, `017` and `0o17` are 15, `1_000` is 1000, `1:20` and dates are text, and
@@ -8,6 +8,7 @@ integers beyond 64 bits become floats.
 import math
 import re
 import struct
+from collections.abc import Mapping
 
 Value = None | bool | int | float | str | list["Value"] | dict[str, "Value"]
 
@@ -29,6 +30,16 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 # Longer integers exceed 64 bits, except with many leading zeros.
 _INTEGER_LENGTH = 80
 _LARGEST_32_BITS = 3.4e38
+
+
+def as_mapping(value: Value) -> Mapping[str, Value]:
+    """Return the value if it is a map, else an empty map. An empty `requests:` is null."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Value) -> list[Value]:
+    """Return the value if it is a list, else an empty list."""
+    return value if isinstance(value, list) else []
 
 
 def resolve_scalar(text: str) -> Value:

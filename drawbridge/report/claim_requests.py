@@ -10,11 +10,10 @@ from itertools import groupby
 from typing import Final, TypeAlias
 
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.rules import Rules, read_rules
 from drawbridge.names import RULES_ANNOTATION
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 
 # Describes the CEL selectors of a request, or returns "".
 SelectorText: TypeAlias = Callable[[Sequence[str]], str]

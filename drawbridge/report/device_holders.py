@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from drawbridge.documents.paths import Path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.report.claim_requests import read_amounts
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping, is_device_resource
+from drawbridge.translate.legacy.pod_view import is_device_resource
 
 UNKNOWN: Final = "device unknown"
 _FINISHED: Final = ("Succeeded", "Failed")

@@ -11,7 +11,7 @@ import msgspec
 
 from drawbridge.documents.document import name_object
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.names import (
     FACTS_ANNOTATION,
@@ -26,7 +26,7 @@ from drawbridge.report import codes, gangs, scheduling
 from drawbridge.report.claim_requests import describe_claim, read_amounts
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.template import generate_name
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping, is_device_resource
+from drawbridge.translate.legacy.pod_view import is_device_resource
 from drawbridge.translate.work_budget import WorkBudget
 
 # The name of the claim that the scheduler creates. No entry of a pod can have it.

@@ -6,13 +6,12 @@ from typing import Final
 import msgspec
 
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Finding
 from drawbridge.pod_groups import Member, PodGroup, find_group, read_policies
 from drawbridge.report import codes, scheduling
 from drawbridge.translate.changes.group_members import report_split_gangs
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 
 _GATES: Final = ("spec", "schedulingGates")
 _FINISHED: Final = ("Succeeded", "Failed")

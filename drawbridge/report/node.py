@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.names import DUAL_LABEL
 from drawbridge.report.device_holders import DeviceUse
 from drawbridge.report.explain import SeenEvent, describe_events, is_about
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping, is_device_resource
+from drawbridge.translate.legacy.pod_view import is_device_resource
 
 _MAX_FREE = 8
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from drawbridge.documents.paths import Path
+from drawbridge.documents.values import as_mapping
 from drawbridge.translate.legacy.asks import PodRequests, SourceField
-from drawbridge.translate.legacy.pod_view import as_mapping
 
 _MAX_VALUE: Final = 64
 # What a person calls fields of Kubernetes.

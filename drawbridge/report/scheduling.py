@@ -3,10 +3,9 @@
 from typing import Final
 
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.names import ALLOCATION_ANNOTATION, SCHEDULER_LEASE
 from drawbridge.translate.changes.scheduler import DEFAULT, OURS
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 
 REMEDY: Final = "Run `drawbridge doctor` to check the scheduler and its allocator."
 

@@ -13,7 +13,7 @@ import msgspec
 
 from drawbridge.documents.document import name_object
 from drawbridge.documents.paths import Path, format_path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.finding import Trait, find_names
 from drawbridge.report import codes
 from drawbridge.report.explain import (
@@ -26,7 +26,6 @@ from drawbridge.report.explain import (
     explain,
     is_about,
 )
-from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import count_pods
 from drawbridge.translate.manifests.workloads import (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from drawbridge.documents.paths import Path, format_path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.decode_errors import describe_value
 from drawbridge.finding import Finding
 from drawbridge.translate.decisions.codes import (
@@ -14,7 +14,7 @@ from drawbridge.translate.decisions.codes import (
     SCHEDULER_WITHOUT_CLAIMS,
 )
 from drawbridge.translate.legacy.asks import Ask
-from drawbridge.translate.legacy.pod_view import annotation_path, as_mapping
+from drawbridge.translate.legacy.pod_view import annotation_path
 
 _OBJECT: Final = (dict, type(None))
 _LIST: Final = (list, type(None))

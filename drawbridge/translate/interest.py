@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 
 from drawbridge.config.model import Configuration, Placement, Policy
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
 from drawbridge.pod_groups import FIELDS, LABELS
 from drawbridge.translate.legacy.codes import NETWORK_UNKNOWN
 from drawbridge.translate.legacy.dialects import sriov
-from drawbridge.translate.legacy.pod_view import KOORDINATOR_PROPOSAL, as_list, as_mapping
+from drawbridge.translate.legacy.pod_view import KOORDINATOR_PROPOSAL
 from drawbridge.translate.legacy.read import DIALECTS
 
 _NATIVE: Final = "kubernetes.io/"

@@ -11,7 +11,7 @@ import msgspec
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import Path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes.patch import restore_original
@@ -20,7 +20,6 @@ from drawbridge.translate.decisions.admin_access import check_admin_access
 from drawbridge.translate.decisions.node_offers import PodAsks, decide_for_one_node
 from drawbridge.translate.decisions.partition_policy import apply_partition_policy
 from drawbridge.translate.legacy.asks import Ask, PodRequests
-from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.work_budget import WorkBudget
 

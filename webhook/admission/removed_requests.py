@@ -10,15 +10,10 @@ from typing import Final
 import msgspec
 
 from drawbridge.documents.paths import Path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.quantity import QuantityError, from_json
 from drawbridge.names import POD_ANNOTATIONS
-from drawbridge.translate.legacy.pod_view import (
-    as_list,
-    as_mapping,
-    format_value,
-    is_device_resource,
-)
+from drawbridge.translate.legacy.pod_view import format_value, is_device_resource
 
 _PARTS: Final = ("limits", "requests")
 

@@ -13,16 +13,11 @@ from drawbridge.agreement.admission_codes import DEVICES_FIXED, HINT_WITHOUT_EFF
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import Path, format_path, get_value
-from drawbridge.documents.values import Value, equal_json
+from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
 from drawbridge.finding import Finding
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_ANNOTATIONS
 from drawbridge.translate.changes.patch import restore_original
-from drawbridge.translate.legacy.pod_view import (
-    as_list,
-    as_mapping,
-    format_value,
-    is_device_resource,
-)
+from drawbridge.translate.legacy.pod_view import format_value, is_device_resource
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.work_budget import WorkBudget, WorkPostponedError
 

@@ -13,11 +13,10 @@ from drawbridge.agreement import scope
 from drawbridge.agreement.scope import Mode, PodMetadata, PodOwner
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.paths import format_path, get_value, parse_path
-from drawbridge.documents.values import Value, equal_json
+from drawbridge.documents.values import Value, as_mapping, equal_json
 from drawbridge.finding import Finding, Severity
 from drawbridge.process.review import AdmissionRequest, Malformed, compose_allowed, decode_object
 from drawbridge.translate.changes.queues import find_queue_of_pods
-from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
 from drawbridge.translate.pods import TranslationContext
 from webhook.admission import limit_ranges, pods

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import Path, format_path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.facts.families import Family, known_families, served_names
 from drawbridge.facts.model import Driver, Facts, ResourceFacts
@@ -22,7 +22,6 @@ from drawbridge.translate.changes.codes import (
 )
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.legacy.asks import Ask
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 from drawbridge.translate.targets.plan import TargetResult
 
 _REQUIRED: Final[Path] = (

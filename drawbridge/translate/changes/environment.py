@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from drawbridge.documents.paths import Path, format_path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.translate.changes.codes import (
     ALLOCATION_NOT_ENFORCED,
@@ -22,7 +22,6 @@ from drawbridge.translate.changes.codes import (
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.tolerations import add_toleration
 from drawbridge.translate.legacy.asks import Ask, EnvironmentVariable, Kind
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 from drawbridge.translate.work_budget import WorkBudget
 
 _VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"

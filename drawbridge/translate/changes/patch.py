@@ -14,7 +14,7 @@ import msgspec
 
 from drawbridge.documents.patch import Edit, EditError
 from drawbridge.documents.paths import Path, format_path, get_value, parse_index
-from drawbridge.documents.values import Value, equal_json
+from drawbridge.documents.values import Value, as_mapping, equal_json
 from drawbridge.finding import Finding
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.undo import (
@@ -29,7 +29,6 @@ from drawbridge.translate.changes.undo import (
     to_pointer,
 )
 from drawbridge.translate.codes import ANNOTATIONS_TOO_LARGE
-from drawbridge.translate.legacy.pod_view import as_mapping
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 _ENCODER: Final = msgspec.json.Encoder()

@@ -16,7 +16,7 @@ import msgspec
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import Path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_CLAIM, TEMPLATE_PREFIX
 from drawbridge.translate.changes.codes import REQUEST_RETURNED
@@ -25,13 +25,7 @@ from drawbridge.translate.changes.template import READABLE_DIGITS
 from drawbridge.translate.changes.undo import Operation
 from drawbridge.translate.legacy.asks import NO_REQUESTS, PodRequests
 from drawbridge.translate.legacy.codes import REQUESTS_CONTRADICT
-from drawbridge.translate.legacy.pod_view import (
-    Container,
-    DeviceResource,
-    as_list,
-    as_mapping,
-    view_pod,
-)
+from drawbridge.translate.legacy.pod_view import Container, DeviceResource, view_pod
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.work_budget import WorkBudget
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from drawbridge.config.model import Placement
 from drawbridge.documents.paths import Path, format_path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.finding import Finding
 from drawbridge.names import OWNED_TAINT
@@ -22,7 +22,7 @@ from drawbridge.translate.changes.codes import (
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.tolerations import add_toleration, is_tolerated
 from drawbridge.translate.legacy.codes import SCHEDULER_KEPT, SCHEDULER_LEFT, SCHEDULER_UNUSABLE
-from drawbridge.translate.legacy.pod_view import as_mapping, format_value
+from drawbridge.translate.legacy.pod_view import format_value
 
 SCHEDULER: Final[Path] = ("spec", "schedulerName")
 _WITHOUT_CLAIMS: Final = ("koord-scheduler", "hami-scheduler")

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from drawbridge.documents.paths import Path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.translate.changes.patch import Patch
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 
 _TOLERATIONS: Final[Path] = ("spec", "tolerations")
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration
 from drawbridge.config.string_formats import NetworkName, ResourceName
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.facts.model import NetworkFacts
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy import annotation_json
-from drawbridge.translate.legacy.pod_view import PodView, as_list, as_mapping, format_value
+from drawbridge.translate.legacy.pod_view import PodView, format_value
 from drawbridge.translate.work_budget import WorkBudget
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"

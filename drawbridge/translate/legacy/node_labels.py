@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from drawbridge.documents.paths import Path, format_path
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, DeviceShare, Kind, PodRequests, SourceField
 from drawbridge.translate.legacy.codes import (
@@ -22,7 +22,7 @@ from drawbridge.translate.legacy.codes import (
 )
 from drawbridge.translate.legacy.dialects import gpu_labels
 from drawbridge.translate.legacy.dialects.gpu_labels import LabelMeaning, LabelTerm
-from drawbridge.translate.legacy.pod_view import PodView, as_list, as_mapping, format_value
+from drawbridge.translate.legacy.pod_view import PodView, format_value
 from drawbridge.translate.legacy.selectors import AllOf, AnyOf, AskSelector, Memory, Not
 from drawbridge.translate.work_budget import WorkBudget
 

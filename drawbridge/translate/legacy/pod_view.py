@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from drawbridge.config.model import Legacy
 from drawbridge.documents.manifest import describe_placeholder
 from drawbridge.documents.paths import Path, format_path
-from drawbridge.documents.values import Value, equal_json
+from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
 from drawbridge.dra.decode_errors import describe_value
 from drawbridge.dra.quantity import QuantityError, from_json
 from drawbridge.finding import Finding
@@ -198,16 +198,6 @@ def view_pod(pod: Value, legacy: Legacy, budget: WorkBudget | None = None) -> Po
         readable,
         budget,
     )
-
-
-def as_mapping(value: Value) -> Mapping[str, Value]:
-    """Return the value if it is a map, else an empty map. An empty `requests:` is null."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_list(value: Value) -> list[Value]:
-    """Return the value if it is a list, else an empty list."""
-    return value if isinstance(value, list) else []
 
 
 def format_value(value: Value) -> str:

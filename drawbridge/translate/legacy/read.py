@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration, Legacy
 from drawbridge.documents.paths import Path
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.translate.codes import POD_TOO_COMPLEX
 from drawbridge.translate.legacy import misspelt_names, named_devices, rdma_tokens
@@ -35,7 +35,7 @@ from drawbridge.translate.legacy.dialects import (
 )
 from drawbridge.translate.legacy.init_containers import AskNames, share_devices
 from drawbridge.translate.legacy.node_labels import apply_node_labels
-from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, as_mapping, view_pod
+from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, view_pod
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 # They read all names of some form, unless the configuration or a class gives the name a meaning.

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from drawbridge.documents.paths import Path, format_path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping, is_device_resource
+from drawbridge.translate.legacy.pod_view import is_device_resource
 from drawbridge.translate.manifests.codes import QUOTA_COUNTS_NAMES
 from drawbridge.translate.manifests.workloads import group_kind
 

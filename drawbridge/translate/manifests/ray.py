@@ -11,10 +11,10 @@ from typing import Final
 
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import Path, format_path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.translate.changes.template import ClaimTemplate
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping, format_value
+from drawbridge.translate.legacy.pod_view import format_value
 from drawbridge.translate.manifests.codes import RAY_GPUS_LOST
 from drawbridge.translate.manifests.workloads import Place, group_kind
 from drawbridge.translate.pods import Translation

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.names import TEMPLATE_PREFIX
 from drawbridge.translate.changes.template import READABLE_DIGITS, ClaimTemplate, generate_name
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping
 from drawbridge.translate.manifests.replicas import count_pods
 from drawbridge.translate.manifests.workloads import Place
 from drawbridge.translate.pods import Translation

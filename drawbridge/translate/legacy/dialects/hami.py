@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from drawbridge.config.model import Legacy
+from drawbridge.documents.values import as_mapping
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import (
     NO_REQUESTS,
@@ -37,7 +38,6 @@ from drawbridge.translate.legacy.pod_view import (
     DeviceResource,
     PodView,
     annotation_path,
-    as_mapping,
     format_value,
 )
 from drawbridge.translate.legacy.selectors import AskSelector

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from drawbridge.config.model import Legacy
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import join_words
 from drawbridge.dra.decode_errors import describe_value
 from drawbridge.translate.legacy import annotation_json
@@ -32,7 +32,7 @@ from drawbridge.translate.legacy.codes import (
     WORD_UNKNOWN,
 )
 from drawbridge.translate.legacy.draft import RequestBuilder
-from drawbridge.translate.legacy.pod_view import annotation_path, as_list, as_mapping, format_value
+from drawbridge.translate.legacy.pod_view import annotation_path, format_value
 from drawbridge.translate.legacy.selectors import (
     AskSelector,
     DeviceLabel,

@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from drawbridge.config.model import Legacy
+from drawbridge.documents.values import as_list, as_mapping
 from drawbridge.translate.legacy.asks import (
     Ask,
     DeviceShare,
@@ -18,7 +19,7 @@ from drawbridge.translate.legacy.asks import (
 )
 from drawbridge.translate.legacy.codes import MEANING_CHANGES, REPLICAS_ARE_ONE
 from drawbridge.translate.legacy.draft import RequestBuilder
-from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, as_list, as_mapping
+from drawbridge.translate.legacy.pod_view import DeviceResource, PodView
 from drawbridge.translate.legacy.selectors import PartitionProfile
 
 NAME: Final = "nvidia"

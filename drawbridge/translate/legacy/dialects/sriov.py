@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from drawbridge.config.model import Legacy
+from drawbridge.documents.values import as_list, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import (
     NO_REQUESTS,
@@ -24,14 +25,7 @@ from drawbridge.translate.legacy.asks import (
 from drawbridge.translate.legacy.codes import MEANING_CHANGES, NETWORK_UNKNOWN
 from drawbridge.translate.legacy.draft import MAX_NICS, RequestBuilder
 from drawbridge.translate.legacy.networks import DEFAULT, NETWORKS, PodNetwork, read_networks
-from drawbridge.translate.legacy.pod_view import (
-    Container,
-    DeviceResource,
-    PodView,
-    annotation_path,
-    as_list,
-    as_mapping,
-)
+from drawbridge.translate.legacy.pod_view import Container, DeviceResource, PodView, annotation_path
 from drawbridge.translate.legacy.selectors import AskSelector, NicIs, NicKind, PluginPool
 
 NAME: Final = "sriov"

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Final
 
 from drawbridge.config.model import Legacy
+from drawbridge.documents.values import as_mapping
 from drawbridge.dra.decode_errors import describe_choice
 from drawbridge.dra.quantity import Quantity, QuantityError, parse
 from drawbridge.finding import Finding
@@ -41,7 +42,7 @@ from drawbridge.translate.legacy.dialects.tensor_fusion_settings import (
     uses_tflops,
 )
 from drawbridge.translate.legacy.draft import RequestBuilder
-from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, as_mapping, format_value
+from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, format_value
 from drawbridge.translate.legacy.selectors import (
     AskSelector,
     PartitionProfile,
