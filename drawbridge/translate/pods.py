@@ -15,7 +15,7 @@ from drawbridge.bounded_cache import BoundedCache
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.patch import Edit, EditError
 from drawbridge.documents.paths import Path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
@@ -55,7 +55,7 @@ from drawbridge.translate.legacy.asks import Ask, PodRequests, SourceField
 from drawbridge.translate.legacy.codes import HINT_LOST, LABEL_KEPT
 from drawbridge.translate.legacy.misspelt_names import accept_served
 from drawbridge.translate.legacy.networks import add_networks
-from drawbridge.translate.legacy.pod_view import annotation_path, as_list, as_mapping
+from drawbridge.translate.legacy.pod_view import annotation_path
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.original_requests import (
     PodInput,
@@ -395,7 +395,7 @@ def _compose(
         return Translation(findings=findings)
     findings += tuple(scheduler.report_divided_devices(patch.pod, outcome.classes, context.facts))
     if outcome.mappings:
-        findings += tuple(report_queue(pod, outcome.mappings, findings))
+        findings += tuple(report_queue(pod, outcome.mappings, findings, requests.asks[0].queue))
     if context.original is not Original.NONE:
         _note_inputs(patch, context)
     patch.add_undo(context.original)

@@ -91,6 +91,25 @@ def test_the_default_queue_of_a_namespace_counts() -> None:
     assert "firstAvailable" in requests(elsewhere)[0]
 
 
+def test_a_pod_in_a_default_queue_is_told_the_mapping_once() -> None:
+    case = next(each for each in CASES if each["name"] == "a whole GPU")
+    context = make_context(Configuration(), test_rows.facts(case)).with_queues({"ml": "default"})
+    pod = test_rows.pod(case)
+    template = {"metadata": {}, "spec": pod["spec"]}
+    job = {
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "ml"},
+        "spec": {"template": template},
+    }
+    for findings in (
+        translate(pod, context, "ml").findings,
+        translate_object({"apiVersion": "batch/v1", **job}, "Job/j", context).findings,
+    ):
+        messages = [each.message for each in findings if each.code == "QueueCountsNames"]
+        assert len(messages) == 1, messages
+        assert messages[0].startswith("queue default of Kueue does not admit claims of")
+
+
 def test_a_local_queue_with_the_name_default_is_the_default_queue() -> None:
     queues: list[YamlValue] = [
         {

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import format_path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import list_some
 from drawbridge.facts.families import known_families, serves_name
 from drawbridge.facts.model import Facts
@@ -21,7 +21,7 @@ from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes.codes import QUEUE_COUNTS_NAMES, QUEUE_MAPPING_MISSING
 from drawbridge.translate.legacy.asks import PodRequests
 from drawbridge.translate.legacy.codes import SCHEDULER_KEPT
-from drawbridge.translate.legacy.pod_view import as_list, as_mapping, format_value
+from drawbridge.translate.legacy.pod_view import format_value
 from drawbridge.translate.targets.codes import QUEUE_REFUSES_REQUEST
 
 _API: Final = "kueue.x-k8s.io"
@@ -124,24 +124,26 @@ def report_named_claims(pod: Value, queue: str) -> Iterator[Finding]:
 
 
 def report_queue(
-    value: Value, mappings: Mappings, findings: Iterable[Finding] = (), default_queue: str = ""
+    value: Value, mappings: Mappings, findings: Iterable[Finding] = (), queue: str = ""
 ) -> Iterator[Finding]:
-    """Report what the queue of an object needs, unless a finding reports its scheduler.
+    """Report what the queues of an object need.
 
-    `default_queue` is the queue of a namespace for objects without one.
+    `queue` is that of Kueue for objects without one: of the owner, or of the namespace. What a
+    scheduler's own queue counts is part of a finding about the scheduler, where there is one.
     """
-    if any(each.code == SCHEDULER_KEPT.name for each in findings):
-        return
     metadata = as_mapping(as_mapping(value).get("metadata"))
-    path = format_path(("metadata", "labels", KUEUE_LABEL))
-    if queue := find_kueue_queue(value) or default_queue:
+    own = find_kueue_queue(value)
+    if own or queue:
+        path = format_path(("metadata", "labels", KUEUE_LABEL)) if own else ""
         listed = ", ".join(dict.fromkeys(name for each in mappings.values() for name in each))
         yield QUEUE_COUNTS_NAMES.at(
             path,
-            f"queue {format_value(queue)} of Kueue does not admit claims of {listed} unless it "
-            f"maps the {'class' if ', ' not in listed else 'classes'}",
+            f"queue {format_value(own or queue)} of Kueue does not admit claims of {listed} unless "
+            f"it maps the {'class' if ', ' not in listed else 'classes'}",
             remedy=f"Add to `resources` of Kueue's configuration: {format_mappings(mappings)}.",
         )
+    if any(each.code == SCHEDULER_KEPT.name for each in findings):
+        return
     for part, keys in _OTHERS.items():
         texts = as_mapping(metadata.get(part))
         for key in keys:

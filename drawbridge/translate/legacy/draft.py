@@ -1,6 +1,8 @@
 """Collects the asks, source fields and findings of one dialect while it reads one pod."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -28,12 +30,27 @@ MAX_NICS = 32  # p5.48xlarge of AWS
 
 
 _NO_TOTALS: Mapping[str, int] = {}
+# Names of memory, of percentages and of access to all devices: 1 of them is not one device.
+_NO_COUNT: Final = re.compile(
+    r"aliyun\.com/gpu-.*"
+    r"|(koordinator\.sh|kubernetes\.io)/(?!gpu\.shared$).*"
+    r"|nvidia\.com/gpu(mem|mem-percentage|cores)"
+    r"|rdma/.*"
+    r"|volcano\.sh/v?gpu-(memory|memory-percentage|cores)"
+)
 
 
-def _find_amounts(totals: Mapping[str, int], count: int | None) -> tuple[str, ...]:
+def _find_amounts(
+    sources: Sequence[DeviceResource], totals: Mapping[str, int], count: int | None
+) -> tuple[str, ...]:
     """Return the names that do not count devices: all but the first one with the count."""
-    counting = next((name for name, total in totals.items() if total == count), None)
-    return tuple(name for name in totals if name != counting)
+    amounts = {**{each.original_name: each.amount for each in sources}, **totals}
+    never = {each.original_name for each in sources if _NO_COUNT.fullmatch(each.name)}
+    never |= {name for name in totals if _NO_COUNT.fullmatch(name)}
+    counting = next(
+        (name for name, amount in amounts.items() if amount == count and name not in never), None
+    )
+    return tuple(name for name in amounts if name != counting)
 
 
 class RequestBuilder:
@@ -67,10 +84,7 @@ class RequestBuilder:
             users=users or ask.users,
             resources=tuple(dict.fromkeys([resource.original_name for resource in resources]))
             or ask.resources,
-            amounts=_find_amounts(
-                {**{resource.original_name: resource.amount for resource in resources}, **totals},
-                ask.count,
-            ),
+            amounts=_find_amounts(resources, totals, ask.count),
         )
         self.asks.append(named)
         for resource in resources:

@@ -97,10 +97,12 @@ def _add_workload_findings(
     value: Mapping[str, Value], mappings: Mappings, findings: Sequence[Finding], default_queue: str
 ) -> list[Finding]:
     """Add the findings that apply to all pods of the object, instead of one for each pod."""
-    own = tuple(scheduler.report_workload(dict(value), group_kind(value)))
+    own = (
+        *scheduler.report_workload(dict(value), group_kind(value)),
+        *report_queue(dict(value), mappings, (), default_queue),
+    )
     codes = {each.code for each in own}
-    others = [each for each in findings if each.code not in codes]
-    return [*others, *own, *report_queue(dict(value), mappings, (), default_queue)]
+    return [*(each for each in findings if each.code not in codes), *own]
 
 
 def _with_namespace(template: ClaimTemplate, value: Value) -> Mapping[str, Value]:
