@@ -118,7 +118,8 @@ def find_root_owner(namespace: str, pod: PodMetadata) -> str:
     """Return `namespace/kind/name` of the root owner, as far as the pod shows it."""
     owners = pod.owner_references or ()
     first = next((each for each in owners if each.controller), owners[0] if owners else None)
-    if first is None:
+    # The node is the owner of the mirror of a static pod, and did not create it.
+    if first is None or first.kind == "Node":
         # Mutating webhooks run before the API server generates the name.
         return f"{namespace}/Pod/{pod.generate_name or pod.name}"
     kind, name = _resolve_root(first, pod.labels or {})

@@ -242,8 +242,8 @@ def _finish(
         nodes = commands.enumerate_names(sorted(kept))
         yield MigrationStep(
             "Decide about what stays",
-            f"{count_noun(len(names), 'workload')} cannot go as they are: {listed}."
-            + (f" Their nodes keep the plugin: {nodes}." if nodes else ""),
+            f"{count_noun(len(names), 'workload')} cannot go unchanged: {listed}."
+            + (f" These nodes keep the plugin: {nodes}." if nodes else ""),
             (),
             ("The reason of each workload is listed with it.",),
             pods.expected(),

@@ -20,7 +20,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import FINISHED
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK
 from drawbridge.translate.manifests.replicas import count_pods
-from drawbridge.translate.manifests.workloads import find_places
+from drawbridge.translate.manifests.workloads import Place, find_places
 
 FAILED_CREATE: Final = "FailedCreate"  # the reason of the events of owners whose pods are refused
 CLAIMS: Final = "claims"
@@ -162,21 +162,28 @@ def add_owners(
         owner = f"{text_at(workload, 'kind')}/{text_at(workload, 'metadata', 'name')}"
         places = find_places(workload)
         is_over = _is_over(workload)
-        wanted = 0 if is_over else sum(count_pods(workload, each).number for each in places)
+        wanted = 0 if is_over else sum(_count_wanted(workload, place) for place in places)
         if owner in first:
-            known = entries[first[owner]]
+            entry = entries[first[owner]]
             selector = _select_pods(workload)
-            entries[first[owner]] = replace(known, wanted=wanted, pod_selector=selector)
+            entries[first[owner]] = replace(entry, wanted=wanted, pod_selector=selector)
         if owner in first or is_over:
             continue
         for place in places:
             outcome = decider.decide(place.pod, namespace)
             if outcome is not None:
-                number = count_pods(workload, place).number
+                number = _count_wanted(workload, place)
                 key = _Key(owner, outcome.asks, NOBODY, outcome.fate)
                 nodes = allowed.count(place.pod, outcome.demand.units)
                 entries[key] = _without_pods(key, outcome, number, nodes)
     yield from entries.values()
+
+
+def _count_wanted(workload: Value, place: Place) -> int:
+    """Return how many pods an owner wants; its status tells on how many nodes it wants one."""
+    count = count_pods(workload, place)
+    on_nodes = get_value(workload, ("status", "desiredNumberScheduled"))
+    return on_nodes if count.on_each_node and isinstance(on_nodes, int) else count.number
 
 
 def _is_owned(workload: Value) -> bool:

@@ -102,8 +102,8 @@ def still_fits(  # noqa: PLR0913  # the parts of a cluster
     `sharing` is whether devices can be allocated in shares (`Gates.consumable_capacity`).
     `progress` is told how many placements of how many are done.
     """
-    devices = {name_of(each): _count_devices(each.spec.spec) for each in templates}
-    groups = _group(pods, schedulers, devices)
+    wanted = {name_of(template): _Wanted.of(template.spec.spec) for template in templates}
+    groups = _group(pods, schedulers, wanted)
     used = dict.fromkeys(each.allocator for each in groups)
     cluster = _Cluster(
         nodes,
@@ -152,6 +152,26 @@ def _node_after(
 # --- groups of equal pods ------------------------------------------------------------------------
 
 
+class _Wanted(NamedTuple):
+    """What makes claims difficult to satisfy: how many devices, and conditions for them."""
+
+    devices: int
+    selectors: int = 0
+
+    @staticmethod
+    def of(spec: ClaimSpec) -> "_Wanted":
+        """Return what a claim wants, with the first alternative of each request."""
+        firsts = (
+            request.exactly or next(iter(request.first_available), None)
+            for request in spec.devices.requests
+        )
+        wanted = [request for request in firsts if request is not None]
+        return _Wanted(
+            sum(request.count for request in wanted),
+            sum(len(request.selectors) for request in wanted),
+        )
+
+
 class _Group(NamedTuple):
     """Pods that fit on the same nodes, sorted by name. Static pods are tied to their node."""
 
@@ -159,17 +179,19 @@ class _Group(NamedTuple):
     requested: Amounts
     allocator: Allocator
     is_static: bool
-    devices: int  # as far as templates and extended resources tell
+    wanted: _Wanted  # as far as templates and extended resources tell
 
     @property
     def has_claims(self) -> bool:
-        return bool(self.pods[0].spec.resource_claims) or self.devices > 0
+        return bool(self.pods[0].spec.resource_claims) or self.wanted.devices > 0
 
 
-def _group(pods: Iterable[Pod], schedulers: Schedulers, devices: Mapping[str, int]) -> list[_Group]:
+def _group(
+    pods: Iterable[Pod], schedulers: Schedulers, templates: Mapping[str, _Wanted]
+) -> list[_Group]:
     """Group equal pods, from the most difficult to place to the easiest.
 
-    `devices` is how many devices a claim of each template needs.
+    `templates` is what a claim of each template wants.
     """
     members: dict[bytes, list[Pod]] = {}
     for pod in sorted(pods, key=_name):
@@ -180,7 +202,7 @@ def _group(pods: Iterable[Pod], schedulers: Schedulers, devices: Mapping[str, in
             requested_amounts(equal[0]),
             schedulers.choose(equal[0]),
             _is_static(equal[0]),
-            _count_pod_devices(equal[0], devices),
+            _add_wanted(equal[0], templates),
         )
         for equal in members.values()
     ]
@@ -195,21 +217,16 @@ def _key(pod: Pod) -> bytes:
     return _ENCODER.encode((pod.namespace, spec, claims))
 
 
-def _count_pod_devices(pod: Pod, devices: Mapping[str, int]) -> int:
-    names = (each.resource_claim_template_name for each in pod.spec.resource_claims)
+def _add_wanted(pod: Pod, templates: Mapping[str, _Wanted]) -> _Wanted:
+    """Return what the templates and the extended resources of a pod want together."""
+    names = (claim.resource_claim_template_name for claim in pod.spec.resource_claims)
+    of_templates = [templates.get(f"{pod.namespace}/{name}", _Wanted(0)) for name in names]
     requested = requested_amounts(pod)
-    of_templates = sum(devices.get(f"{pod.namespace}/{name}", 0) for name in names)
-    return of_templates + sum(requested[name] for name in requested_names(pod))
-
-
-def _count_devices(spec: ClaimSpec) -> int:
-    """Return the devices of a claim, with the first alternative of each request."""
-    count = 0
-    for request in spec.devices.requests:
-        exactly = request.exactly
-        wanted = exactly if exactly is not None else next(iter(request.first_available), None)
-        count += wanted.count if wanted is not None else 0
-    return count
+    return _Wanted(
+        sum(wanted.devices for wanted in of_templates)
+        + sum(requested[name] for name in requested_names(pod)),
+        sum(wanted.selectors for wanted in of_templates),
+    )
 
 
 def _is_static(pod: Pod) -> bool:
@@ -217,14 +234,14 @@ def _is_static(pod: Pod) -> bool:
 
 
 def _difficulty(group: _Group) -> tuple[object, ...]:
-    """Sort groups: tied to a node, with devices, with selectors, large; the name decides last."""
+    """Sort groups: tied to a node, devices, selectors of devices or nodes, size; then by name."""
     first = group.pods[0]
     required = first.required_nodes
     terms = required.node_selector_terms if required is not None else ()
     # The affinity of the pods of a DaemonSet names their node.
     tied = group.is_static or (bool(terms) and all(each.match_fields for each in terms))
     selects = required is not None or bool(first.spec.node_selector)
-    of_claims = not group.has_claims, -group.devices
+    of_claims = not group.has_claims, -group.wanted.devices, -group.wanted.selectors
     return not tied, *of_claims, not selects, -_weight(group.requested), _name(first)
 
 

@@ -1,6 +1,7 @@
 """Runs the real kubectl as a user does and returns exit code, output and warnings."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,17 @@ class Kubectl:
             command.append(f"--namespace={self.namespace}")
         text = stdin if isinstance(stdin, str) or stdin is None else json.dumps(stdin)
         return run([*command, *words], words, text or "")
+
+    def shell(self, line: str) -> CommandResult:
+        """Run a line of commands with pipes, as a user types it."""
+        environment = {
+            **os.environ,
+            "PATH": f"{self.program.parent}:{os.environ['PATH']}",
+            "KUBECONFIG": str(self.access),
+            "KUBECACHEDIR": str(self.cache),
+        }
+        command = ("bash", "-o", "pipefail", "-c", line)
+        return run(command, (line,), environment=environment)
 
     def apply(self, *objects: Mapping[str, Any], words: Sequence[str] = ()) -> CommandResult:
         """`kubectl apply -f -` of these objects."""

@@ -32,6 +32,7 @@ from e2e.scenarios.stage import Stage
 
 DAEMONS = f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets"
 DEVICES = "drawbridge.dev/devices"
+NOTHING = "none"  # the value of a node whose plugin ends before its driver starts
 MODE = "drawbridge.dev/translate"
 PATIENCE = 120.0
 FULL = {GPU: "full"}  # the mode of a driver that has several
@@ -199,6 +200,10 @@ class Migration:
         for name in (*PLUGGED, *DRIVEN):
             daemons = on.get(name, set())
             driven = bool(wanted[name]) or name in DRIVEN
+            if wanted[name] == NOTHING and (daemons or name in self.equipment.plugged()):
+                return False
+            if wanted[name] == NOTHING:
+                continue
             if len(daemons) != 1 or (daemons <= self.plugins) is driven:
                 return False
             if wanted[name] and {self.releases.get(each) for each in daemons} != {wanted[name]}:
@@ -269,7 +274,9 @@ class Migration:
         """Type the commands of a step, and give DaemonSets time after each one."""
         for command in commands:
             words = shlex.split(command, comments=False)
-            if words[:2] == ["kubectl", "drain"]:
+            if "|" in words:
+                self.kubectl.shell(command).check()
+            elif words[:2] == ["kubectl", "drain"]:
                 self.stage.wait(command, partial(self._drain, words[1:]), 3 * PATIENCE)
             elif words[0] == "kubectl":
                 self.kubectl(*words[1:]).check()

@@ -83,12 +83,13 @@ class Sample:
     @property
     def daemons(self) -> list[JSON]:
         """The DaemonSets of plugins and drivers."""
-        return self.of("DaemonSet")
+        return [each for each in self.of("DaemonSet") if each["metadata"]["namespace"] == SYSTEM]
 
     @cached_property
     def workloads(self) -> Mapping[tuple[str, str], JSON]:
         """The owners of pods, and the pods without an owner, by namespace and name."""
-        owners = self.of("Deployment", "StatefulSet", "Job", "CronJob")
+        daemons = [daemons for daemons in self.of("DaemonSet") if daemons not in self.daemons]
+        owners = [*self.of("Deployment", "StatefulSet", "Job", "CronJob"), *daemons]
         bare = [each for each in self.of("Pod") if "ownerReferences" not in each["metadata"]]
         return {
             (each["metadata"]["namespace"], each["metadata"]["name"]): each

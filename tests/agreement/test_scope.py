@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from drawbridge.agreement.scope import (
     Mode,
@@ -68,6 +69,8 @@ def owned_pod(kind: str, name: str, labels: dict[str, str] | None = None) -> Pod
             owned_pod("MPIJob", "a", {"training.kubeflow.org/job-name": "a"}),
             "team/MPIJob/a",
         ),
+        # The mirror of a static pod.
+        (replace(owned_pod("Node", "node-1"), name="agent-node-1"), "team/Pod/agent-node-1"),
         (
             owned_pod("PyTorchJob", "a", {"training.kubeflow.org/job-name": "a"}),
             "team/PyTorchJob/a",

@@ -84,6 +84,7 @@ class Cluster:
         pod: str = "",
         uid: str = "",
         allocated: int | None = None,
+        namespace: str = TEAM,
         **share: str,
     ) -> None:
         """Write a claim with these devices, or with shares of them."""
@@ -92,7 +93,7 @@ class Cluster:
             | ({"shareID": "a", "consumedCapacity": share} if share else {})
             for device in devices
         ]
-        metadata: dict[str, Any] = {"name": name, "namespace": TEAM}
+        metadata: dict[str, Any] = {"name": name, "namespace": namespace}
         if pod:
             metadata["ownerReferences"] = [
                 {"kind": "Pod", "name": pod, "uid": uid, "controller": True}

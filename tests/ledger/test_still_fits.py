@@ -90,7 +90,10 @@ def slice_of(node: str, devices: int) -> YamlValue:
             "driver": "gpu.example.com",
             "nodeName": node,
             "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": f"{node}-{number}"} for number in range(devices)],
+            "devices": [
+                {"name": f"{node}-{number}", "attributes": {"kind": {"string": f"kind-{node}"}}}
+                for number in range(devices)
+            ],
         },
     }
 
@@ -100,8 +103,11 @@ def gpu_class() -> DeviceClass:
     return found
 
 
-def request(devices: int) -> YamlValue:
+def request(devices: int, kind: str = "") -> YamlValue:
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": devices}
+    if kind:
+        expression = f"device.attributes['gpu.example.com'].kind == '{kind}'"
+        exactly["selectors"] = [{"cel": {"expression": expression}}]
     return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
 
 
@@ -114,10 +120,11 @@ def templates_of(pods: Iterable[Pod]) -> list[Template]:
             template_reader(),
             {
                 "metadata": {"name": name, "namespace": "default"},
-                "spec": {"spec": request(int(name.removeprefix("gpu-")))},
+                "spec": {"spec": request(int(number), kind)},
             },
         )
         for name in names
+        for _, number, kind in [name.split("-", 2)]
     ]
 
 
@@ -131,7 +138,10 @@ def pods_of(name: str, case: YamlValue) -> Iterator[Pod]:
         "containers": [{"name": "main", "resources": {"requests": requests}}],
     }
     if "gpu" in case:
-        template = {"name": "gpu", "resourceClaimTemplateName": f"gpu-{case['gpu']}"}
+        template = {
+            "name": "gpu",
+            "resourceClaimTemplateName": f"gpu-{case['gpu']}-{case.get('kind', '')}",
+        }
         spec["resourceClaims"] = [template]
     if "daemon" in case:
         field = {"key": "metadata.name", "operator": "In", "values": [case["node"]]}
