@@ -34,7 +34,7 @@ DAEMONS = f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets"
 DEVICES = "drawbridge.dev/devices"
 NOTHING = "none"  # the value of a node whose plugin ends before its driver starts
 MODE = "drawbridge.dev/translate"
-PATIENCE = 120.0
+PATIENCE = 300.0
 FULL = {GPU: "full"}  # the mode of a driver that has several
 REFUSED = ("research", "giant")  # asks for more GPUs than any node has
 # The nodes that have a plugin or a driver at the start, and at the end.
@@ -287,7 +287,7 @@ class Migration:
                 self.cluster.drawbridge(*words[1:]).check()
             self._wait_for_daemons(f"daemons follow `{command}`")
             if DEVICES in command or MODE in command:
-                self.stage.wait("admission knows the devices", self._is_translating, PATIENCE)
+                self._wait_for_admission(command)
 
     def _drain(self, words: Sequence[str]) -> bool:
         """Drain, for a part of the time: Drawbridge's own pods go one after the other."""
@@ -306,8 +306,21 @@ class Migration:
                 self.kubectl(*words, "delete", "pod", metadata["name"]).check()
                 self.kubectl.apply(self._on_rig(SAMPLE.workloads[SAMPLE.workload_of(pod)]))
 
-    def _is_translating(self) -> bool:
-        """Whether new pods of all enforced namespaces get claims, as a dry run shows."""
+    def _wait_for_admission(self, command: str) -> None:
+        """Wait until admission knows what a command changed."""
+        refusals = [""]
+
+        def is_translating() -> bool:
+            refusals.append(self._find_refusal())
+            return not refusals[-1]
+
+        try:
+            self.stage.wait(f"admission follows `{command}`", is_translating, PATIENCE)
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}: {refusals[-1]}") from problem
+
+    def _find_refusal(self) -> str:
+        """Return why new pods of enforced namespaces get no claims, as a dry run shows."""
         for (namespace, name), workload in SAMPLE.workloads.items():
             path = f"/api/v1/namespaces/{namespace}"
             labels = self.stage.client.get(path)["metadata"].get("labels", {})
@@ -316,11 +329,14 @@ class Migration:
             probe = {"metadata": {"name": f"{name}-probe"}, "spec": pod_spec_of(workload)}
             try:
                 tried = self.stage.client.create(f"{path}/pods", probe, dryRun="All")
-            except ApiError:
-                return False  # refused while admission does not know the devices
+            except ApiError as refusal:
+                # Pods that still run on the plugin use the quota that they share with claims.
+                if "denied the request: QuotaExceeded:" in str(refusal):
+                    continue
+                return f"{name}: {refusal}"
             if not tried["spec"].get("resourceClaims"):
-                return False
-        return True
+                return f"{name} has no claims"
+        return ""
 
     def untouched(self, commands: Sequence[str]) -> set[str]:
         """Return the pods that no command of a step ends: those of other nodes and owners."""
