@@ -55,6 +55,11 @@ def devices_in_use(node: NodeRoom, _: Task, __: Taken) -> int:
     return (total - sum(node.free)) * WHOLE // total if total else 0
 
 
+def free_devices(node: NodeRoom, task: Task, _: Taken) -> int:
+    """Return what is free of the devices, in hundredths of one, for tasks with devices."""
+    return sum(node.free) // 320 if task.devices else 0
+
+
 def cpu_in_use(node: NodeRoom, _: Task, __: Taken) -> int:
     """Return how much of the CPU is taken."""
     return (node.shape.cpu - node.cpu) * WHOLE // max(1, node.shape.cpu)
@@ -65,19 +70,32 @@ def memory_in_use(node: NodeRoom, _: Task, __: Taken) -> int:
     return (node.shape.memory - node.memory) * WHOLE // max(1, node.shape.memory)
 
 
-def tasks_alike(node: NodeRoom, task: Task, _: Taken) -> int:
-    """Return how many of the devices in use hold only tasks with parts as large as this one's."""
-    in_use = [WHOLE - left for left in node.free if left < WHOLE]
-    if not in_use or not task.share:
+def kinds_alike(node: NodeRoom, task: Task, _: Taken) -> int:
+    """Rate nodes with tasks of this kind above idle ones, and these above those with others.
+
+    There are two kinds, parts and whole devices. What is free on a device tells which it holds.
+    """
+    if not task.devices:
         return 0
-    return sum(used % task.share == 0 for used in in_use) * WHOLE // len(in_use)
+    kinds = {left > 0 for left in node.free if left < WHOLE}
+    if (task.share < WHOLE) in kinds:
+        return 4 - len(kinds)
+    return 0 if kinds else 1
 
 
-def occupied_first(node: NodeRoom, _: Task, taken: Taken) -> int:
-    """Rate devices in use above free devices, and these above those of an idle node."""
-    if any(node.free[number] < WHOLE for number in taken):
-        return 2 * WHOLE
-    return 0 if node.is_idle else WHOLE
+def occupied_first(node: NodeRoom, task: Task, taken: Taken) -> int:
+    """Rate devices in use above free devices, and these above those of an idle node.
+
+    Of devices in use, those with least free are best, else the fewest free devices.
+    """
+    if not task.devices:
+        return 0
+    free = [node.free[number] for number in taken]
+    if node.is_idle:
+        return max(33 - len(node.free), len(node.free))
+    if WHOLE in free:
+        return max(50 - free.count(WHOLE), 33)
+    return max(100 - sum(free) // 100, 50)
 
 
 # --- figures of the devices that are taken -------------------------------------------------------
@@ -129,18 +147,12 @@ def general(largest: Shape) -> Mapping[str, ByUse]:
         ByUse("packed-nodes", (("devices in use", 1, devices_in_use),), _EMPTIEST),
         ByUse("best-fit", (("left after it", -1, left_after(largest)),), _FULLEST),
         ByUse("dot-product", (("dot product", -1, dot_product(largest)),), _FULLEST),
-        ByUse(
-            "gpu-packing",
-            (
-                ("occupied first", 2 * WHOLE, occupied_first),
-                ("device in use", 1, use_of_taken),
-            ),
-            _FULLEST,
-        ),
+        ByUse("gpu-packing", (("occupied first", 1, occupied_first),), _FULLEST, draws=True),
         ByUse(
             "gpu-clustering",
-            (("tasks alike", 2 * WHOLE, tasks_alike), ("devices in use", 1, devices_in_use)),
+            (("kinds alike", 2 * WHOLE, kinds_alike), ("free devices", -1, free_devices)),
             _FULLEST,
+            draws=True,
         ),
     )
     return {each.name: each for each in strategies}

@@ -9,11 +9,14 @@ import zlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.choice.amounts import NodeRoom, Taken, Task, take
 from drawbridge.choice.strategy import ChoiceStrategy, JudgedNode
 
-# Tasks of so many kinds are remembered, the oldest goes.
+# Tasks of so many kinds are remembered, the least recently used goes.
 _MAX_KINDS: Final = 256
+# So many new states are remembered beside one for each that exists.
+_MAX_ENTERED: Final = 1024
 
 
 class Chosen(NamedTuple):
@@ -27,7 +30,7 @@ class _Judged:
     """The judgements about one kind of task, for the states that exist."""
 
     def __init__(self) -> None:
-        self.seen = 0  # of the log of changes
+        self.seen = -1  # of the states that came into being
         self.answers: dict[NodeRoom, JudgedNode] = {}
         self.scores: dict[NodeRoom, int] = {}
 
@@ -40,9 +43,10 @@ class NodeChooser:
         self._strategy = strategy
         # The numbers of the nodes in each state, ascending.
         self._holders: dict[NodeRoom, list[int]] = {}
-        # The states that came into being, in order.
-        self._log: list[NodeRoom] = []
-        self._judged: dict[Task, _Judged] = {}
+        # The last states that came into being, in order, and how many came before them.
+        self._entered: list[NodeRoom] = []
+        self._forgotten = 0
+        self._judged: BoundedCache[Task, _Judged] = BoundedCache(_MAX_KINDS)
         for number, state in enumerate(self.nodes):
             self._enter(number, state)
 
@@ -78,31 +82,37 @@ class NodeChooser:
 
     def _enter(self, node: int, state: NodeRoom) -> None:
         holders = self._holders.get(state)
-        if holders is None:
-            self._holders[state] = [node]
-            self._log.append(state)
-        else:
+        if holders is not None:
             bisect.insort(holders, node)
+            return
+        self._holders[state] = [node]
+        self._entered.append(state)
+        if len(self._entered) > _MAX_ENTERED + len(self._holders):
+            half = len(self._entered) // 2
+            del self._entered[:half]
+            self._forgotten += half
 
     def _current(self, task: Task) -> _Judged:
         """Return the judgements about a task, with those of new states and without those gone."""
         judged = self._judged.get(task)
         if judged is None:
-            if len(self._judged) >= _MAX_KINDS:
-                del self._judged[next(iter(self._judged))]
-            judged = self._judged[task] = _Judged()
-            new: Sequence[NodeRoom] = tuple(self._holders)
-        else:
-            new = self._log[judged.seen :]
-        judged.seen = len(self._log)
+            judged = _Judged()
+            self._judged.put(task, judged)
         for gone in [state for state in judged.scores if state not in self._holders]:
             del judged.scores[gone], judged.answers[gone]
-        for state in new:
+        for state in self._entered_since(judged.seen):
             if state in self._holders and state not in judged.scores:
                 choice = self._strategy.judge(state, task)
                 if choice is not None:
                     judged.scores[state], judged.answers[state] = choice.score, choice
+        judged.seen = self._forgotten + len(self._entered)
         return judged
+
+    def _entered_since(self, seen: int) -> Sequence[NodeRoom]:
+        """Return the states that came into being after so many; all if that is not known."""
+        if seen < self._forgotten:
+            return tuple(self._holders)
+        return self._entered[seen - self._forgotten :]
 
 
 def draw(key: str, number: int) -> int:

@@ -10,8 +10,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.choice.amounts import WHOLE, NodeRoom, Taken, Task, options, suits, take
-from drawbridge.choice.strategy import JudgedNode, Part
+from drawbridge.choice.strategy import MAX_REMEMBERED, JudgedNode, Part
 from drawbridge.choice.typical import TaskKind, TypicalTasks
 
 # The loss of a whole device or more gives about a quarter of the full score.
@@ -27,7 +28,7 @@ class FragmentationDescent:
     def __init__(self, typical: TypicalTasks) -> None:
         self._typical = typical
         self._kinds: dict[str, tuple[TaskKind, ...]] = {}
-        self._useful: dict[NodeRoom, int] = {}
+        self._useful: BoundedCache[NodeRoom, int] = BoundedCache(MAX_REMEMBERED)
         # A score of s needs a change of ln(s / (100 - s)) devices.
         self._limits = [
             math.ceil(WHOLE * typical.total * math.log(each / (_LEVELS - each)))
@@ -60,9 +61,8 @@ class FragmentationDescent:
     def _before(self, node: NodeRoom) -> int:
         found = self._useful.get(node)
         if found is None:
-            if len(self._useful) >= MAX_REMEMBERED:
-                self._useful.clear()
-            found = self._useful[node] = self._useful_amount(node)
+            found = self._useful_amount(node)
+            self._useful.put(node, found)
         return found
 
     def _useful_amount(self, node: NodeRoom) -> int:
@@ -71,9 +71,6 @@ class FragmentationDescent:
         if kinds is None:
             kinds = self._kinds[label] = self._typical.kinds(label)
         return sum(_useful_for(kind, node) for kind in kinds)
-
-
-MAX_REMEMBERED: Final = 65_536
 
 
 def _useful_for(kind: TaskKind, node: NodeRoom) -> int:

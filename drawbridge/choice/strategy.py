@@ -1,8 +1,11 @@
 """The protocol of strategies: how good a node is for a task, and with which devices."""
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from drawbridge.choice.amounts import NodeRoom, Taken, Task
+
+# A strategy remembers what it knows of so many states of nodes.
+MAX_REMEMBERED: Final = 65_536
 
 
 class Part(NamedTuple):

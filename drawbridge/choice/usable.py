@@ -11,10 +11,10 @@ remainder, and what few nodes can serve is worth most. For the last, the weight 
 divided by the part of the cluster that it could use if all nodes were idle.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.choice.amounts import (
     WHOLE,
     NodeRoom,
@@ -26,10 +26,9 @@ from drawbridge.choice.amounts import (
     suits,
     take,
 )
-from drawbridge.choice.strategy import JudgedNode, Part
+from drawbridge.choice.strategy import MAX_REMEMBERED, JudgedNode, Part
 from drawbridge.choice.typical import TaskKind, TypicalTasks
 
-_MAX_REMEMBERED: Final = 65_536
 # The weights are multiplied by this, so that little is lost when they are rounded.
 _PRECISION: Final = 1000
 # No task counts as if less than this part of the cluster could serve it.
@@ -56,7 +55,7 @@ class Usable:
         labels = {shape.label for shape in shapes}
         self._labels = {each: _read_label(typical, each) for each in labels}
         self._labels = self._by_scarcity(shapes)
-        self._values: OrderedDict[NodeRoom, int] = OrderedDict()
+        self._values: BoundedCache[NodeRoom, int] = BoundedCache(MAX_REMEMBERED)
 
     def judge(self, node: NodeRoom, task: Task) -> JudgedNode | None:
         """Return the devices after which most can be used."""
@@ -80,9 +79,8 @@ class Usable:
     def _before(self, node: NodeRoom) -> int:
         value = self._values.get(node)
         if value is None:
-            value = self._values[node] = self._value(node)
-            if len(self._values) > _MAX_REMEMBERED:
-                self._values.popitem(last=False)
+            value = self._value(node)
+            self._values.put(node, value)
         return value
 
     def _value(self, node: NodeRoom) -> int:

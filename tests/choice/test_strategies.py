@@ -46,6 +46,22 @@ def test_names_of_other_projects_are_names_of_strategies() -> None:
     assert set(OTHER_NAMES.values()) <= set(_NAMES)
 
 
+def test_a_kind_of_task_that_was_not_asked_for_long_gets_the_best_of_all_states() -> None:
+    shape = Shape("a", 100_000, 64, 1)
+    strategy = strategies({shape: 2}, typical_tasks([]))["packed"]
+    cluster, part, small = (
+        NodeChooser([idle(shape)] * 2, strategy),
+        Task(1, 300, 0, 0),
+        Task(0, 0, 1, 0),
+    )
+    assert cluster.choose(part, "") is not None
+    # More states come and go than are remembered beside those that exist.
+    for _ in range(3000):
+        cluster.place(small, 0, ())
+    cluster.place(part, 1, (0,))
+    assert cluster.choose(part, "") == NodeChooser(cluster.nodes, strategy).choose(part, "")
+
+
 # --- what holds for all strategies ---
 
 
