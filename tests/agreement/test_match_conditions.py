@@ -1,6 +1,7 @@
 """The plan of changes to the match conditions of the webhooks, and the condition of the guard."""
 # ruff: noqa: D102  # a fake of the tests
 
+import functools
 import itertools
 from typing import Any
 
@@ -14,7 +15,7 @@ from drawbridge.agreement.match_conditions import (
     derive_conditions,
     plan_applies,
 )
-from drawbridge.cel import Environment
+from drawbridge.cel import Environment, Program
 from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.types import DYN
 from drawbridge.config.model import Admission, Configuration, Legacy, Placement
@@ -78,13 +79,12 @@ class LiveWebhooks:
 
 def selects(conditions: dict[str, str], pod: YamlValue) -> bool:
     value = {"object": {"metadata": pod.get("metadata") or {}, "spec": pod.get("spec") or {}}}
-    return all(
-        Environment({"object": DYN}, libraries("1.36", stored=True))
-        .compile(text)
-        .evaluate(value)
-        .value
-        for text in conditions.values()
-    )
+    return all(compiled(text).evaluate(value).value for text in conditions.values())
+
+
+@functools.cache
+def compiled(text: str) -> Program:
+    return Environment({"object": DYN}, libraries("1.36", stored=True)).compile(text)
 
 
 MEMBERS = [case["pod"] for case in GROUPS if isinstance(case["pod"], dict)]

@@ -224,7 +224,10 @@ def fence(rig: Rig) -> None:
 
 async def _from_start_to_stop(rig: Rig) -> None:
     request = rig.add_pod("first")
-    async with process(rig) as running:
+    async with process(rig, "--api=127.0.0.1:0") as running:
+        assert running.stderr is not None
+        while b'"api"' not in (line := await running.stderr.readline()):
+            pass
         missing = await rig.status(lambda each: "taint" in "".join(each["reasons"]))
         assert not missing["ready"]
         assert (await rig.call("prefilter", **request))[0] == 503
@@ -235,6 +238,7 @@ async def _from_start_to_stop(rig: Rig) -> None:
         async with renewing(rig):
             await rig.status(lambda each: each["leading"])
             assert await rig.schedule(request) == {"bound": True, "message": ""}
+            await _check_api(f"http://{json.loads(line)['address']}")
         running.send_signal(signal.SIGTERM)
         assert await running.wait() == 0
     claim, pod = rig.claim("first"), rig.api.get("pods", "first", "a")
@@ -247,7 +251,20 @@ async def _from_start_to_stop(rig: Rig) -> None:
     assert not rig.socket.exists()
 
 
-def test_a_process_binds_pods_only_with_the_fence_and_the_lease(tmp_path: Path) -> None:
+async def _check_api(url: str) -> None:
+    async with aiohttp.ClientSession(url) as client:
+        async with client.get("/v1/allocations") as response:
+            (item,) = (await response.json())["items"]
+        async with client.get("/v1/nodes/node-1") as response:
+            node = await response.json()
+    assert (item["claim"], item["node"], len(item["devices"])) == ("first", "node-1", 1)
+    assert [each.get("held", 0) for each in node["pools"][0]["devices"]] == [1, 0]
+    assert node["leading"]
+
+
+def test_a_process_binds_pods_only_with_the_fence_and_the_lease_and_tells_others(
+    tmp_path: Path,
+) -> None:
     play(tmp_path, _from_start_to_stop)
 
 
@@ -273,25 +290,6 @@ def test_a_process_that_was_killed_leaves_nothing_half_written(tmp_path: Path) -
     play(tmp_path, _after_a_crash)
 
 
-async def _of_a_rival(rig: Rig) -> None:
-    fence(rig)
-    async with process(rig), renewing(rig):
-        await rig.status(lambda each: each["leading"])
-        assert (await rig.schedule(rig.add_pod("first")))["bound"]
-        rig.add_pod("rival")
-        rival = rig.claim("rival")
-        rival["status"] = {"allocation": rig.claim("first")["status"]["allocation"]}
-        rig.api.put(rival)
-        await rig.until(lambda: rig.api.all("events", "a"))
-        (event,) = rig.api.all("events", "a")
-        assert event["reason"] == "DeviceHeldTwice"
-        assert "held by a/first and a/rival" in event["note"]
-
-
-def test_a_double_allocation_by_somebody_else_is_reported(tmp_path: Path) -> None:
-    play(tmp_path, _of_a_rival)
-
-
 async def _of_a_new_configuration(rig: Rig) -> None:
     fence(rig)
     both = rig.add_pod("both", count=2)
@@ -307,26 +305,23 @@ async def _of_a_new_configuration(rig: Rig) -> None:
         while b"activateAll" not in await events.readline():
             pass
         assert (await rig.schedule(both))["bound"]
+        await _add_rival(rig, "both")
 
 
-def test_a_new_configuration_has_every_waiting_pod_tried_again(tmp_path: Path) -> None:
+async def _add_rival(rig: Rig, name: str) -> None:
+    """Allocate the devices of a claim to another one; wait for the event."""
+    rig.add_pod("rival")
+    rival = rig.claim("rival")
+    rival["status"] = {"allocation": rig.claim(name)["status"]["allocation"]}
+    rig.api.put(rival)
+    await rig.until(lambda: rig.api.all("events", "a"))
+    event, *_ = rig.api.all("events", "a")
+    assert event["reason"] == "DeviceHeldTwice"
+    assert f"held by a/{name} and a/rival" in event["note"]
+
+
+def test_a_process_acts_on_a_new_configuration_and_on_a_double_allocation(tmp_path: Path) -> None:
     play(tmp_path, _of_a_new_configuration)
-
-
-async def _of_another_leader(rig: Rig) -> None:
-    fence(rig)
-    async with process(rig):
-        async with renewing(rig):
-            await rig.status(lambda each: each["leading"])
-        async with renewing(rig, "host-b_9", 2):
-            lost = await rig.status(lambda each: not each["leading"])
-            assert "host-b_9 holds the Lease" in lost["reasons"][0]
-            status, reply = await rig.call("bind", podUID="u", node="node-1")
-            assert (status, reply["error"]["code"]) == (409, "NotLeading")
-
-
-def test_a_process_stops_when_another_scheduler_leads(tmp_path: Path) -> None:
-    play(tmp_path, _of_another_leader)
 
 
 async def _of_a_lost_taint(rig: Rig) -> None:
@@ -337,42 +332,26 @@ async def _of_a_lost_taint(rig: Rig) -> None:
         while not is_expected((await rig.call("prefilter", **request))[1]["fit"]):  # noqa: ASYNC110  # the process runs elsewhere
             await asyncio.sleep(0.02)
 
-    async with process(rig), renewing(rig):
-        await rig.status(lambda each: each["leading"])
-        await fitting(bool)
-        node = rig.api.get("nodes", "node-1")
-        assert node is not None
-        rig.api.put({**node, "spec": {}})
-        await fitting(lambda fit: not fit)
-        # The pools of other nodes could be used, so the allocator stays ready.
-        assert (await rig.call("status"))[1]["ready"]
-        fence(rig)
-        await fitting(bool)
+    async with process(rig):
+        async with renewing(rig):
+            await rig.status(lambda each: each["leading"])
+            await fitting(bool)
+            node = rig.api.get("nodes", "node-1")
+            assert node is not None
+            rig.api.put({**node, "spec": {}})
+            await fitting(lambda fit: not fit)
+            # The pools of other nodes could be used, so the allocator stays ready.
+            assert (await rig.call("status"))[1]["ready"]
+            fence(rig)
+            await fitting(bool)
+        async with renewing(rig, "host-b_9", 2):
+            lost = await rig.status(lambda each: not each["leading"])
+            assert "host-b_9 holds the Lease" in lost["reasons"][0]
+            status, reply = await rig.call("bind", podUID="u", node="node-1")
+            assert (status, reply["error"]["code"]) == (409, "NotLeading")
 
 
-def test_the_pools_of_a_node_are_not_used_while_it_lacks_the_taint(tmp_path: Path) -> None:
+def test_a_process_stops_without_the_taint_of_a_node_and_when_another_leads(
+    tmp_path: Path,
+) -> None:
     play(tmp_path, _of_a_lost_taint)
-
-
-async def _of_the_api(rig: Rig) -> None:
-    fence(rig)
-    pod = rig.add_pod("first")
-    async with process(rig, "--api=127.0.0.1:0") as running, renewing(rig):
-        assert running.stderr is not None
-        while b'"api"' not in (line := await running.stderr.readline()):
-            pass
-        await rig.status(lambda each: each["leading"])
-        assert (await rig.schedule(pod))["bound"]
-        url = f"http://{json.loads(line)['address']}"
-        async with aiohttp.ClientSession(url) as client:
-            async with client.get("/v1/allocations") as response:
-                (item,) = (await response.json())["items"]
-            async with client.get("/v1/nodes/node-1") as response:
-                node = await response.json()
-    assert (item["claim"], item["node"], len(item["devices"])) == ("first", "node-1", 1)
-    assert [each.get("held", 0) for each in node["pools"][0]["devices"]] == [1, 0]
-    assert node["leading"]
-
-
-def test_a_process_serves_the_api_of_its_allocations(tmp_path: Path) -> None:
-    play(tmp_path, _of_the_api)

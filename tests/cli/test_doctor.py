@@ -333,7 +333,8 @@ def test_a_problem_has_a_line_with_its_code(tmp_path: Path, name: str) -> None:
     found = doctor(tmp_path, "-o", "json", change=change)
     assert expected in [each["code"] for each in found.of(check)], found.lines
     assert found.code == exit_code
-    assert doctor(tmp_path, "--strict", change=change).code == 1
+    if not exit_code:
+        assert doctor(tmp_path, "--strict", change=change).code == 1
 
 
 def test_each_webhook_that_is_switched_off_is_named(tmp_path: Path) -> None:

@@ -13,17 +13,17 @@ import pytest
 from tests.cluster.fake.api import FakeApi
 
 
-@pytest.mark.parametrize("rounds", range(6))
 def test_a_connection_that_is_accepted_during_the_stop_is_closed(
-    rounds: int, recwarn: pytest.WarningsRecorder
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
-    async def stop_soon() -> None:
+    async def stop_soon(rounds: int) -> None:
         async with FakeApi() as api:
             address = urlsplit(api.url)
             with socket.create_connection((address.hostname, address.port)):
                 for _ in range(rounds):
                     await asyncio.sleep(0)
 
-    asyncio.run(stop_soon())
+    for rounds in range(6):
+        asyncio.run(stop_soon(rounds))
     gc.collect()
     assert [str(each.message) for each in recwarn] == []

@@ -1,6 +1,5 @@
 """docs/architecture.md: its import graphs are the real ones, and its index names existing files."""
 
-import ast
 import functools
 import re
 from collections.abc import Iterable, Mapping
@@ -15,19 +14,34 @@ INDEX = "## Where do I find ..."
 GLOSSARY = "## Glossary"
 FEWEST_WORDS, FEWEST_QUESTIONS = 30, 10
 
+# Statements at the start of a line. To parse all modules would take several seconds.
+IMPORT = re.compile(
+    r"^[ \t]*(?:from (\w[\w.]*) import (?:\(([^)]*)\)|(.*))|import (\w[\w., ]*))", re.MULTILINE
+)
+
 Graph = Mapping[str, frozenset[str]]
 
 
 @functools.cache
 def imported_modules(path: Path) -> frozenset[str]:
     """The absolute module names that a module imports, also inside functions."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(found)
+    names: set[str] = set()
+    for origin, group, line, modules in IMPORT.findall(path.read_text("utf-8")):
+        if origin:
+            imported = re.findall(r"\w+", re.sub(r"#.*|\bas \w+", "", group or line))
+            names |= {origin, *(f"{origin}.{name}" for name in imported)}
+        names |= {each.split()[0] for each in modules.split(",") if each.strip()}
+    return frozenset(names)
+
+
+@functools.cache
+def imported_parts(path: Path) -> frozenset[str]:
+    """The modules that a module imports, and the packages that they are in."""
+    return frozenset(
+        ".".join(parts[:length])
+        for parts in (name.split(".") for name in imported_modules(path))
+        for length in range(1, len(parts) + 1)
+    )
 
 
 def parts_of(folder: Path, prefix: str) -> dict[str, list[Path]]:
@@ -59,7 +73,7 @@ def real_graph(package: str = "") -> Graph:
 
 def imports(path: Path, part: str) -> bool:
     """Whether a module imports a package or something in it."""
-    return any(name == part or name.startswith(f"{part}.") for name in imported_modules(path))
+    return part in imported_parts(path)
 
 
 def mermaid_graphs(page: str) -> list[Graph]:

@@ -15,9 +15,10 @@ from e2e.koordinator.request import DeviceRequest
 from e2e.koordinator.steps import ChosenHardware, place
 from e2e.nodes.machine import machine
 from tests.tables import every_row
+from tests.thorough import drawn
 
 JOINT = ("gpu", "rdma")
-SEEDS = range(600)
+SEEDS = range(drawn(300, thorough=600))
 
 
 def occupied(shape: str, gpus: Sequence[int] = (), nics: Sequence[int] = ()) -> OccupiedMachine:
@@ -93,7 +94,7 @@ def test_what_koordinator_takes_satisfies_the_hints_and_is_enumerated(seed: int)
     assert any(set(each.gpus) == set(found.gpus) for each in enumerate_choices(on, request))
 
 
-BLOCKS = [range(first, first + 50) for first in range(0, 500, 50)]
+BLOCKS = [range(first, first + 50) for first in range(0, drawn(150, thorough=500), 50)]
 
 
 @pytest.mark.parametrize("seeds", BLOCKS, ids=lambda seeds: str(seeds[0]))

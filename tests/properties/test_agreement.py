@@ -5,6 +5,7 @@ them has the cause, by the table in `causes.yaml`. THOROUGH=1 gives 20,000 cases
 """
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from tests.thorough import drawn
 CAUSES: Any = load_cases(Path(__file__).parent / "causes.yaml")
 PODS = 14  # for each cluster
 BLOCK = 13
-CLUSTERS = drawn(52, thorough=1430)
+CLUSTERS = drawn(26, thorough=1430)
 BLOCKS = [range(first, min(first + BLOCK, CLUSTERS)) for first in range(0, CLUSTERS, BLOCK)]
 
 
+@cache
 def cases(seed: int) -> list[Case]:
     on = PreparedCluster(make_cluster(seed))
     return [Case(on, make_pod(seed * PODS + number)) for number in range(PODS)]
@@ -51,7 +53,7 @@ def test_lint_accepts_the_claims_of_translate() -> None:
 def test_the_cases_are_of_every_kind() -> None:
     """A generator that only makes pods that are refused would show nothing."""
     counts: Counter[str] = Counter()
-    for seed in range(40):
+    for seed in range(min(CLUSTERS, 40)):
         for case in cases(seed):
             counts["placed"] += case.placement.node is not None
             counts["translated"] += bool(case.translated.edits)

@@ -123,10 +123,11 @@ def test_only_expressions_of_requests_are_postponed() -> None:
     assert evaluator.selects(SLOW, "d.io", DEVICES[0]) is True
 
 
-def test_the_texts_of_all_kept_expressions_are_bounded() -> None:
+def test_the_texts_of_all_kept_expressions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "MAX_SOURCE", 64 << 10)
     evaluator = ExpressionEvaluator(DEFAULTS)
     for number in range(40):
-        long = " || ".join(TEXT.format(number * 200 + n) for n in range(200))
+        long = " || ".join(TEXT.format(number * 50 + n) for n in range(50))
         evaluator.selects(long, "d.io", DEVICES[0])
         assert 0 < evaluator._selectors.cost <= expressions.MAX_SOURCE  # noqa: SLF001  # its bound is tested
 

@@ -32,12 +32,14 @@ from drawbridge.translate.work_budget import (
     count_values,
 )
 from tests.tables import YamlValue
+from tests.thorough import drawn
 
-SIZE = 48 * 1024
+SIZE = drawn(24, thorough=48) * 1024
 # Calls of functions for each unit of work, and for each byte where nothing is charged.
 CALLS_PER_UNIT, CALLS_PER_BYTE = 6, 2
 ALONE = TranslationContext(facts=Facts())
-CLUSTER = TranslationContext(facts=contexts()["facts"].facts)
+CONTEXTS = contexts()
+CLUSTER = TranslationContext(facts=CONTEXTS["facts"].facts)
 
 
 def count_calls(value: YamlValue, context: TranslationContext) -> int:
@@ -61,7 +63,7 @@ def count_calls(value: YamlValue, context: TranslationContext) -> int:
 def test_no_shape_takes_more_work_than_its_size_allows(name: str) -> None:
     text = make_pod(SHAPES[name], SIZE)
     limit = CALLS_PER_UNIT * (BASE_UNITS + SIZE // BYTES_PER_UNIT) + CALLS_PER_BYTE * SIZE
-    for context in contexts().values():
+    for context in CONTEXTS.values():
         assert count_calls(msgspec.json.decode(text), context) <= limit
 
 
@@ -69,9 +71,10 @@ def test_no_shape_takes_more_work_than_its_size_allows(name: str) -> None:
 def test_work_that_is_postponed_ends_early(name: str) -> None:
     size = 30 * 1024
     limit = CALLS_PER_UNIT * INLINE_UNITS + size
-    for context in contexts().values():
+    text = make_pod(SHAPES[name], size)
+    for context in CONTEXTS.values():
         inline = replace(context, inline_units=INLINE_UNITS)
-        assert count_calls(msgspec.json.decode(make_pod(SHAPES[name], size)), inline) <= limit
+        assert count_calls(msgspec.json.decode(text), inline) <= limit
 
 
 def test_the_comparison_of_many_init_containers_is_charged_before_it_begins() -> None:
@@ -134,7 +137,7 @@ def test_a_pod_with_too_much_work_is_refused_before_anything_is_made() -> None:
 def test_a_pod_of_many_containers_is_translated() -> None:
     containers = [container(f"c{i}", {"nvidia.com/gpu": 1}) for i in range(100)]
     found = translate(
-        pod({"containers": containers}), TranslationContext(facts=contexts()["facts"].facts)
+        pod({"containers": containers}), TranslationContext(facts=CONTEXTS["facts"].facts)
     )
     assert len(found.templates) == 4
     assert all(finding.severity != "error" for finding in found.findings)

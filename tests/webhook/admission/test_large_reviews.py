@@ -1,6 +1,7 @@
 """Large bodies are handled outside the event loop, with the same replies as small ones."""
 
 import asyncio
+import contextlib
 import json
 import threading
 from collections.abc import Callable
@@ -114,27 +115,21 @@ METHODS: dict[str, tuple[str, YamlValue, YamlValue]] = {
 }
 
 
-@pytest.mark.parametrize("case", METHODS.values(), ids=list(METHODS))
-async def test_a_large_object_gets_the_reply_of_a_small_one(
-    case: tuple[str, YamlValue, YamlValue],
-) -> None:
-    method, object_, request = case
-    body = review(object_, **request)
-    assert len(body) > MAX_INLINE_BYTES
-    harness, inline = DispatcherHarness(), DispatcherHarness()
-    for admission in (harness, inline):
-        admission.cluster.recent = recent()
-    expected = await await_reply(getattr(inline.admission, method)(body))
-    worker = WorkerProcess()
-    harness.dispatcher = ReviewDispatcher(
-        harness.admission, harness.cluster, harness.templates, worker
-    )
-    try:
-        assert await await_reply(getattr(harness.dispatcher, method)(body)) == expected
-    finally:
-        await worker.aclose()
-    assert harness.store.calls == inline.store.calls
-    assert harness.store.stored == inline.store.stored
+async def test_a_large_object_gets_the_reply_of_a_small_one() -> None:
+    async with contextlib.aclosing(WorkerProcess()) as worker:
+        for name, (method, object_, request) in METHODS.items():
+            body = review(object_, **request)
+            assert len(body) > MAX_INLINE_BYTES
+            harness, inline = DispatcherHarness(), DispatcherHarness()
+            for admission in (harness, inline):
+                admission.cluster.recent = recent()
+            expected = await await_reply(getattr(inline.admission, method)(body))
+            dispatcher = ReviewDispatcher(
+                harness.admission, harness.cluster, harness.templates, worker
+            )
+            assert await await_reply(getattr(dispatcher, method)(body)) == expected, name
+            assert harness.store.calls == inline.store.calls, name
+            assert harness.store.stored == inline.store.stored, name
 
 
 async def test_a_translated_pod_is_updated_alike() -> None:

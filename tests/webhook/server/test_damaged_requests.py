@@ -6,8 +6,9 @@ from pathlib import Path
 from e2e.damaged.play import Outcome, send_cases
 from e2e.damaged.process import cluster, started
 from tests.cluster.fake.api import FakeApi
+from tests.thorough import drawn
 
-SEED, COUNT = 11, 250
+SEED, COUNT = 11, drawn(120, thorough=250)
 
 
 def test_damaged_requests_get_the_right_response_and_the_process_continues(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_a_judgement_that_never_ends_makes_the_process_unready(
     asyncio.run(play())
 
 
-DRIVER, DEVICES, NODES = "gpu.example.com", 8, 40
+DRIVER, DEVICES, NODES = "gpu.example.com", 8, 20
 ATTRIBUTES = f'device.attributes["{DRIVER}"]'
 EXPENSIVE = {
     "an evaluation on each device": f'{ATTRIBUTES}.uuid + {ATTRIBUTES}.row == "none"',

@@ -22,30 +22,19 @@ async def run_worker(max_waiting: int = 4) -> AsyncIterator[WorkerProcess]:
         yield worker
 
 
-async def test_a_function_runs_in_another_process() -> None:
+async def test_functions_run_in_one_other_process_whatever_they_do() -> None:
     async with run_worker() as worker:
         await worker.start()
-        first, second = await worker.run(os.getpid), await worker.run(os.getpid)
-        assert first == second != os.getpid()
-
-
-async def test_large_values_pass_in_both_directions() -> None:
-    async with run_worker() as worker:
+        first = await worker.run(os.getpid)
+        assert first != os.getpid()
         assert await worker.run(bytes.upper, b"a" * 5_000_000) == b"A" * 5_000_000
-
-
-async def test_an_exception_does_not_end_the_process() -> None:
-    async with run_worker() as worker:
-        before = await worker.run(os.getpid)
         with pytest.raises(RuntimeError, match="ValueError"):
             await worker.run(int, "x")
-        assert await worker.run(os.getpid) == before
-
-
-async def test_output_of_a_function_does_not_break_replies() -> None:
-    async with run_worker() as worker:
-        await worker.run(print, "text")
+        await worker.run(print, "output is no reply")
         assert await worker.run(len, "abc") == 3
+        for number in (signal.SIGTERM, signal.SIGINT):  # as those that stop the webhook
+            os.kill(first, number)
+        assert await worker.run(os.getpid) == first
 
 
 async def test_a_call_that_outlives_its_deadline_is_ended() -> None:
@@ -57,29 +46,16 @@ async def test_a_call_that_outlives_its_deadline_is_ended() -> None:
         assert await worker.run(os.getpid) != before
 
 
-async def test_a_lost_process_fails_one_call() -> None:
-    async with run_worker() as worker:
+async def test_a_lost_process_fails_one_call_and_waiting_calls_are_bounded() -> None:
+    async with run_worker(max_waiting=3) as worker:
         with pytest.raises(WorkerError, match="ended"):
             await worker.run(os._exit, 1)
-        assert await worker.run(len, "abc") == 3
-
-
-async def test_the_number_of_waiting_calls_is_bounded() -> None:
-    async with run_worker(max_waiting=3) as worker:
         calls = [asyncio.create_task(worker.run(len, "abc")) for _ in range(4)]
         await asyncio.sleep(0)
         with pytest.raises(WorkerError, match="too many"):
             await worker.run(len, "abc")
         assert await asyncio.gather(*calls) == [3, 3, 3, 3]
         assert await worker.run(len, "abc") == 3
-
-
-async def test_the_process_ignores_signals_that_stop_the_webhook() -> None:
-    async with run_worker() as worker:
-        pid = await worker.run(os.getpid)
-        os.kill(pid, signal.SIGTERM)
-        os.kill(pid, signal.SIGINT)
-        assert await worker.run(os.getpid) == pid
 
 
 PARENT = """
