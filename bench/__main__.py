@@ -19,22 +19,24 @@ def main(words: list[str]) -> int:
     """Run the named benchmarks, or all without names; 2 for an unknown name."""
     if "--brief" in words:
         os.environ[_scale.VARIABLE] = "1"
-    known = sorted(
+    ordered = sorted(
         module.name
         for module in pkgutil.iter_modules([str(Path(__file__).parent)])
         if not module.name.startswith("_")
     )
     files: dict[str, list[str]] = {}
     for word in (each for each in words if each != "--brief"):
-        if files and word not in known and Path(word).is_file():
+        if files and word not in ordered and Path(word).is_file():
             files[[*files][-1]].append(word)
         else:
             files[word] = []
-    unknown = [name for name in files if name not in known]
+    unknown = [name for name in files if name not in ordered]
     if unknown:
-        print(f"no bench named {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
+        print(
+            f"no bench named {', '.join(unknown)}; there are {', '.join(ordered)}", file=sys.stderr
+        )
         return 2
-    for name in files or known:
+    for name in files or ordered:
         print(f"== {name}")
         importlib.import_module(f"bench.{name}").run(*files.get(name, ()))
         print(flush=True)

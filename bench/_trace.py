@@ -47,12 +47,12 @@ def read_trace(path: Path) -> Trace:
     """Read a trace: `nodes` and `pods` with counts; a pod can name the `models` of its nodes."""
     content: dict[str, Sequence[Mapping[str, Any]]] = json.loads(path.read_text(encoding="utf-8"))
     shapes: Counter[Shape] = Counter()
-    for each in content["nodes"]:
-        shape = Shape(each["model"], each["cpu_milli"], each["memory_mib"], each["gpus"])
-        shapes[shape] += each["count"]
+    for node in content["nodes"]:
+        shape = Shape(node["model"], node["cpu_milli"], node["memory_mib"], node["gpus"])
+        shapes[shape] += node["count"]
     tasks: Counter[Task] = Counter()
-    for each in content["pods"]:
-        models = frozenset(each["models"]) if each.get("models") else None
-        amounts = (each["gpus"], each["gpu_milli"], each["cpu_milli"], each["memory_mib"])
-        tasks[Task(*amounts, models)] += each["count"]
+    for pod in content["pods"]:
+        models = frozenset(pod["models"]) if pod.get("models") else None
+        amounts = (pod["gpus"], pod["gpu_milli"], pod["cpu_milli"], pod["memory_mib"])
+        tasks[Task(*amounts, models)] += pod["count"]
     return Trace(dict(shapes), dict(tasks))

@@ -221,8 +221,8 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             for request in created:
                 uid = request["pod"]["uid"]
-                found = await self.prefilter(connection, request)
-                placed = {"podUID": uid, "node": found["fit"][0]["node"]}
+                answer = await self.prefilter(connection, request)
+                placed = {"podUID": uid, "node": answer["fit"][0]["node"]}
                 reply = await connection.call("POST", "reserve", placed)
                 if not reply["reserved"]:
                     raise SystemExit(reply["message"])
@@ -233,10 +233,10 @@ class Scheduler:
         """Ask until a node fits; on a busy machine, a search takes several calls."""
         while True:
             started = time.perf_counter()
-            found = await connection.call("POST", "prefilter", request)
+            answer = await connection.call("POST", "prefilter", request)
             self.latencies.append((time.perf_counter() - started) * 1000)
-            if found["fit"] or found["complete"]:
-                return found
+            if answer["fit"] or answer["complete"]:
+                return answer
 
     async def _bind(self, placed: Json) -> None:
         connection = self._free.pop() if self._free else await self._process.connect()
@@ -269,9 +269,9 @@ async def measure_start() -> None:
 
 def requests_of(kind: str) -> Json:
     """Return the devices that a claim of a kind requests."""
-    one = {"allocationMode": "ExactCount", "count": 1}
+    single = {"allocationMode": "ExactCount", "count": 1}
     requests = [
-        {"name": name, "exactly": {"deviceClassName": of, **one}} for name, of in KINDS[kind]
+        {"name": name, "exactly": {"deviceClassName": of, **single}} for name, of in KINDS[kind]
     ]
     match = [{"matchAttribute": PCIE_ROOT}] if len(requests) > 1 else []
     return {"requests": requests, "constraints": match}

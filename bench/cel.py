@@ -156,9 +156,9 @@ def rows(selectors: dict[str, str], device: dict[str, Any]) -> Iterator[str]:
         if go:
             times["cel-go, cost counted"] = [each[name]["evaluate_ns"] / 1000 for each in go]
         ours = min(times["ours, cost counted"])
-        for who, found in times.items():
-            if found:
-                best, noise = min(found), statistics.median(found) - min(found)
+        for who, microseconds in times.items():
+            if microseconds:
+                best, noise = min(microseconds), statistics.median(microseconds) - min(microseconds)
                 yield f"{name:9}{who:18.18}{best:10.2f}{noise:8.2f}{best / ours:15.1f}"
         compiled = seconds(partial(environment.compile, source)) * 1e6
         theirs = f", cel-go {go[0][name]['compile_ns'] / 1000:.0f}" if go else ""

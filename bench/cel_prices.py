@@ -168,7 +168,7 @@ def measure(overload: Overload, name: str, arguments: tuple[CelValue, ...]) -> f
 
 def worst(name: str, overload: Overload, sizes: tuple[int, ...] = SIZES) -> Measured | None:
     """Return the call with the greatest factor of those within the limit."""
-    found: Measured | None = None
+    worst: Measured | None = None
     for size in sizes:
         for shapes, arguments in calls(overload, size):
             try:
@@ -179,9 +179,9 @@ def worst(name: str, overload: Overload, sizes: tuple[int, ...] = SIZES) -> Meas
             except (Cancelled, EvaluationError):
                 continue  # an error has a price of its own
             measured = Measured(size, shapes, price, spent)
-            if found is None or measured.factor > found.factor:
-                found = measured
-    return found
+            if worst is None or measured.factor > worst.factor:
+                worst = measured
+    return worst
 
 
 def run() -> None:

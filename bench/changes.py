@@ -49,10 +49,10 @@ def allocated_claim(number: int) -> Claim:
         "spec": {"devices": {"requests": []}},
         "status": {"allocation": {"devices": {"results": [result]}}},
     }
-    found = read_claim(plain)
-    if not isinstance(found, Claim):
-        raise SystemExit(f"{found}")
-    return found
+    claim = read_claim(plain)
+    if not isinstance(claim, Claim):
+        raise SystemExit(f"{claim}")
+    return claim
 
 
 class Cluster:
@@ -87,8 +87,8 @@ class Cluster:
 
     def decide(self, nodes: list[str] | None) -> None:
         """Decide for these nodes, or for all."""
-        found = self.planner.solve_nodes(self.ledger.view(), REQUESTED, nodes, ids=ids)
-        check_solved(found)
+        answers = self.planner.solve_nodes(self.ledger.view(), REQUESTED, nodes, ids=ids)
+        check_solved(answers)
 
 
 def check_solved(answers: Mapping[str, object]) -> None:

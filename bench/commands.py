@@ -134,8 +134,8 @@ def make_deployments() -> Iterator[Any]:
 
 def pod_template(value: Any) -> Any:  # noqa: ANN401  # a pod or a workload
     """Return the pod template of an example; None if it has several."""
-    found = value if value["kind"] == "Pod" else value["spec"].get("template")
-    return found and {"metadata": found.get("metadata", {}), "spec": found["spec"]}
+    pod = value if value["kind"] == "Pod" else value["spec"].get("template")
+    return pod and {"metadata": pod.get("metadata", {}), "spec": pod["spec"]}
 
 
 def write_yaml(objects: Iterable[Any]) -> str:

@@ -38,10 +38,10 @@ def _slice(driver: str, pool: tuple[str, int], name: str, **spec: object) -> Sli
         "metadata": {"name": name},
         "spec": {"driver": driver, "pool": published, **spec},
     }
-    found = read_slice(plain)
-    if not isinstance(found, Slice):
-        raise SystemExit(f"{found}")
-    return found
+    decoded = read_slice(plain)
+    if not isinstance(decoded, Slice):
+        raise SystemExit(f"{decoded}")
+    return decoded
 
 
 def _counters(gpu: int, size: int, start: int) -> dict[str, object]:
@@ -83,10 +83,10 @@ def _claim(name: str, results: list[dict[str, object]], version: int = 1) -> Cla
         "spec": {"devices": {"requests": []}},
         "status": {"allocation": {"devices": {"results": results}}},
     }
-    found = read_claim(plain)
-    if not isinstance(found, Claim):
-        raise SystemExit(f"{found}")
-    return found
+    claim = read_claim(plain)
+    if not isinstance(claim, Claim):
+        raise SystemExit(f"{claim}")
+    return claim
 
 
 def _result(pool: str, device: str, driver: str = GPU, **more: object) -> dict[str, object]:
@@ -143,8 +143,8 @@ def _claims() -> Mapping[str, tuple[Claim, bool]]:
 
 def _once(state: AllocatorState, claim: Claim) -> tuple[float, int]:
     start = time.thread_time()
-    found = find_conflicts(state.ledger, state.find_pool, claim.metadata.uid)
-    count = sum(1 for _ in found)
+    conflicts = find_conflicts(state.ledger, state.find_pool, claim.metadata.uid)
+    count = sum(1 for _ in conflicts)
     return (time.thread_time() - start) * 1000, count
 
 

@@ -105,8 +105,8 @@ def _pod(number: int, args: int = 0) -> Unstructured:
 
 
 def _translated(pod: Unstructured) -> Unstructured:
-    found = translate(pod, make_context(Configuration()), pod["metadata"]["namespace"])
-    translated: Any = apply_edits(pod, found.edits)
+    translation = translate(pod, make_context(Configuration()), pod["metadata"]["namespace"])
+    translated: Any = apply_edits(pod, translation.edits)
     translated["metadata"]["uid"] = "uid"
     return {**translated}
 

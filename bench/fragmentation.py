@@ -81,8 +81,8 @@ def _size(task: Task) -> tuple[object, ...]:
     return (task.devices, task.share, task.labels is not None, task.cpu)
 
 
-def _print(name: str, found: Sequence[Allocated], paper: str, seconds: float) -> None:
-    at_100, at_130 = zip(*found, strict=True)
+def _print(name: str, runs: Sequence[Allocated], paper: str, seconds: float) -> None:
+    at_100, at_130 = zip(*runs, strict=True)
     spread = statistics.pstdev(at_100)
     row = f"{statistics.mean(at_100):6.2f} ({statistics.mean(at_130):5.2f})  {spread:5.2f}"
     print(f"{name:16} {row}  {paper:>12}  {seconds:8.1f} s", flush=True)
@@ -101,10 +101,10 @@ def measure(trace: Trace, names: Iterable[str], seeds: int, paper: dict[str, str
     means = {}
     for name in names:
         strategy, started = _known(trace)[name], time.process_time()
-        found = [play(trace, strategy, seed) for seed in range(seeds)]
+        runs = [play(trace, strategy, seed) for seed in range(seeds)]
         seconds = (time.process_time() - started) / seeds
-        means[name] = statistics.mean(each.at_100 for each in found)
-        _print(name, found, paper.get(name, ""), seconds)
+        means[name] = statistics.mean(each.at_100 for each in runs)
+        _print(name, runs, paper.get(name, ""), seconds)
     devices = sum(shape.devices * count for shape, count in trace.shapes.items())
     bounds = [
         100 * most_placeable(trace.arrivals(seed, 1000), devices) / trace.capacity

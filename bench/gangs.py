@@ -29,20 +29,20 @@ SIZES = scaled((8, 64, 512), (8, 16))
 def _claim(count: int) -> Claim:
     exactly = {"deviceClassName": GPU, "count": count}
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
-    found = read_claim({"metadata": {"name": "member"}, "spec": spec})
-    if not isinstance(found, Claim):
-        raise SystemExit(f"{found}")
-    return found
+    claim = read_claim({"metadata": {"name": "member"}, "spec": spec})
+    if not isinstance(claim, Claim):
+        raise SystemExit(f"{claim}")
+    return claim
 
 
 def _world() -> World:
     spec = {"selectors": [{"cel": {"expression": f'device.driver == "{GPU}"'}}]}
-    found = read_class({"metadata": {"name": GPU}, "spec": spec})
-    if not isinstance(found, DeviceClass):
-        raise SystemExit(f"{found}")
+    decoded = read_class({"metadata": {"name": GPU}, "spec": spec})
+    if not isinstance(decoded, DeviceClass):
+        raise SystemExit(f"{decoded}")
     published = [as_slice(slices(number)[0]) for number in range(NODES)]
     inventory = build_inventory(published, gates=known_gates())
-    return World(inventory=inventory, classes={GPU: found})
+    return World(inventory=inventory, classes={GPU: decoded})
 
 
 def _use(held: int, order: random.Random) -> PoolUse:
@@ -71,10 +71,12 @@ def _measure(label: str, held: Sequence[int], size: int, world: World) -> None:
     for _ in range(CALLS):
         ask: Any = _ask(world, View(dict(uses)), nodes, memo)
         started = time.perf_counter()
-        found = place_gang([kind], ask)
+        placement = place_gang([kind], ask)
         times.append((time.perf_counter() - started) * 1000)
-        if found.placed != min(size, free):
-            raise SystemExit(f"{found.placed} of {size} members have a place, {free} GPUs are free")
+        if placement.placed != min(size, free):
+            raise SystemExit(
+                f"{placement.placed} of {size} members have a place, {free} GPUs are free"
+            )
         changed = order.choice(pools)
         uses[changed] = _use(len(uses[changed].dedicated), order)
     later = sorted(times[1:])

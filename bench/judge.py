@@ -128,10 +128,10 @@ def run() -> None:
     few, near = (_PRODUCT, _MEMORY), (_UUID, _PRODUCT)
     for count, what in ((2, "possible"), (3, "impossible")):
         judge(claim(few, 0), context)
-        known = (claim(few, 0, count + extra % 2 * 8) for extra in range(ROUNDS))
+        repeated = (claim(few, 0, count + extra % 2 * 8) for extra in range(ROUNDS))
         if count == 2:
-            known = (claim(few, 0, 1 + extra % 2) for extra in range(ROUNDS))
-        measure(f"known expressions, {what}", context, known, 5)
+            repeated = (claim(few, 0, 1 + extra % 2) for extra in range(ROUNDS))
+        measure(f"known expressions, {what}", context, repeated, 5)
         fresh = itertools.count(1000 * count)
         new = (claim(few, next(fresh), count) for _ in range(ROUNDS))
         measure(f"new expressions over attributes of few values, {what}", context, new, 50)

@@ -101,8 +101,8 @@ def _count_instructions(tree: Path) -> dict[str, int]:
                 worker.review(_batch(kind, number))
         worker.close()
         # Every call dumps what was counted since the last one: outside, batch, outside, batch.
-        found = [_read_total(Path(f"{dump}.{4 * i + 4}")) for i in range(len(KINDS))]
-    return dict(zip(KINDS, found, strict=True))
+        totals = [_read_total(Path(f"{dump}.{4 * i + 4}")) for i in range(len(KINDS))]
+    return dict(zip(KINDS, totals, strict=True))
 
 
 def _read_total(dump: Path) -> int:

@@ -66,18 +66,18 @@ def slices(node: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def known_gates() -> Gates:
     """Return the feature gates of Kubernetes 1.37."""
-    found = gates_of_version("1.37")
-    if not isinstance(found, Gates):
-        raise SystemExit(f"{found}")
-    return found
+    gates = gates_of_version("1.37")
+    if not isinstance(gates, Gates):
+        raise SystemExit(f"{gates}")
+    return gates
 
 
 def as_slice(plain: dict[str, Any]) -> Slice:
     """Read a slice."""
-    found = read_slice(plain)
-    if not isinstance(found, Slice):
-        raise SystemExit(f"{found}")
-    return found
+    decoded = read_slice(plain)
+    if not isinstance(decoded, Slice):
+        raise SystemExit(f"{decoded}")
+    return decoded
 
 
 def fleet(nodes: int) -> Inventory:
@@ -125,9 +125,9 @@ def claim(requests: dict[str, tuple[str, int]], **constraint: str) -> Claim:
     return read
 
 
-def churn(found: Inventory, random_: random.Random) -> Iterator[View]:
+def churn(inventory: Inventory, random_: random.Random) -> Iterator[View]:
     """Yield views without end; each has one allocated device more or less than the previous one."""
-    pools = sorted(found.pools)
+    pools = sorted(inventory.pools)
     letter = {GPU: "gpu", NIC: "nic"}
     uses: dict[PoolID, PoolUse] = {}
     for pool in pools:
@@ -136,9 +136,9 @@ def churn(found: Inventory, random_: random.Random) -> Iterator[View]:
     while True:
         yield View(dict(uses))
         pool = random_.choice(pools)
-        one = f"{letter[pool.driver]}-{random_.randrange(DEVICES)}"
+        device = f"{letter[pool.driver]}-{random_.randrange(DEVICES)}"
         dedicated = uses.get(pool, UNUSED).dedicated
-        uses[pool] = PoolUse(dedicated ^ {one})
+        uses[pool] = PoolUse(dedicated ^ {device})
 
 
 def many_nodes(name: str, asked: Claim) -> None:
@@ -191,9 +191,9 @@ def _once(world: World, asked: Claim) -> float:
     node = Node("node-00000")
     solve(world, View(), [claim({"r": (GPU, 1)})], [node], ids=str, memo=memo)
     start = time.perf_counter()
-    found = solve(world, View(), [asked], [node], ids=str, memo=memo)[node.name]
+    answer = solve(world, View(), [asked], [node], ids=str, memo=memo)[node.name]
     took = (time.perf_counter() - start) * 1000
-    if isinstance(found, Solution):
+    if isinstance(answer, Solution):
         raise SystemExit("a request that cannot be satisfied was")
     return took
 

@@ -88,10 +88,10 @@ def upstream(oracle: Path, scenario: Json) -> list[Json]:
 def ours(scenario: Json, memo: Memo | None = None) -> list[Json]:
     """Return the same for the solver; as in the ledger, the use of devices is summed untimed."""
     read = [read_slice(each) for each in scenario["slices"]]
-    found = build_inventory([each for each in read if isinstance(each, Slice)], gates=DEFAULTS)
-    known = [read_class(each) for each in scenario["classes"]]
-    by_name = {each.metadata.name: each for each in known if isinstance(each, DeviceClass)}
-    world, memo = World(found, by_name), memo or Memo()
+    inventory = build_inventory([each for each in read if isinstance(each, Slice)], gates=DEFAULTS)
+    classes = [read_class(each) for each in scenario["classes"]]
+    by_name = {each.metadata.name: each for each in classes if isinstance(each, DeviceClass)}
+    world, memo = World(inventory, by_name), memo or Memo()
     claims = [each for each in map(read_claim, scenario["claims"]) if isinstance(each, Claim)]
     nodes = [Node(each["metadata"]["name"]) for each in scenario["nodes"]]
     held: dict[str, Claim] = {}

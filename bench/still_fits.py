@@ -80,8 +80,8 @@ def pods() -> Iterator[Pod]:
 
 
 def _read(reader: Reader[T], plain: Iterable[dict[str, Any]]) -> Iterator[T]:
-    for each in plain:
-        read = reader.read(each)
+    for value in plain:
+        read = reader.read(value)
         if isinstance(read, tuple):
             raise SystemExit(f"{read}")
         yield read

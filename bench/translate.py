@@ -162,17 +162,17 @@ def works(by: TranslationContext) -> dict[Row, Callable[[], object]]:
     """Return the timed calls by pod and column."""
     asked = msgspec.structs.replace(by, translations=None)
     bare = msgspec.structs.replace(asked, outcomes=None)
-    found: dict[Row, Callable[[], object]] = {}
+    calls: dict[Row, Callable[[], object]] = {}
     for name, pod in pods().items():
         text = msgspec.json.encode(pod)
-        found[name, "decode"] = partial(msgspec.json.decode, text)
-        found[name, "read"] = partial(read_pod, pod)
-        found[name, "first"] = partial(whole, text, bare)
-        found[name, "as asked before"] = partial(whole, text, asked)
-        found[name, "repeated"] = partial(again, text, by)
-        found[name, "json.loads"] = partial(json.loads, text)
-        found[name, "deepcopy"] = partial(copy.deepcopy, pod)
-    return found
+        calls[name, "decode"] = partial(msgspec.json.decode, text)
+        calls[name, "read"] = partial(read_pod, pod)
+        calls[name, "first"] = partial(whole, text, bare)
+        calls[name, "as asked before"] = partial(whole, text, asked)
+        calls[name, "repeated"] = partial(again, text, by)
+        calls[name, "json.loads"] = partial(json.loads, text)
+        calls[name, "deepcopy"] = partial(copy.deepcopy, pod)
+    return calls
 
 
 def again(text: bytes, by: TranslationContext) -> object:

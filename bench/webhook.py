@@ -132,7 +132,7 @@ def pieces(path: str, namespace: str, asked: dict[str, Any]) -> tuple[bytes, ...
 
 def kinds() -> list[Kind]:
     """Return the kinds of requests, the echo first."""
-    one = pod("web", "registry.example/serve:1.4", "7d9f8b6c5d", *SPECS[0])
+    web = pod("web", "registry.example/serve:1.4", "7d9f8b6c5d", *SPECS[0])
     number = MARK.decode()
     distinct = [
         pod(f"app-{i}", f"registry.example/serve:{number}", number, asks, notes)
@@ -140,10 +140,10 @@ def kinds() -> list[Kind]:
     ]
     plain = pod("web", "registry.example/serve:1.4", "7d9f8b6c5d", {}, {})
     return [
-        Kind("echo", [pieces(ECHO, OUT, one)]),
-        Kind("out of scope", [pieces(PODS, OUT, one)]),
+        Kind("echo", [pieces(ECHO, OUT, web)]),
+        Kind("out of scope", [pieces(PODS, OUT, web)]),
         Kind("asks nothing", [pieces(PODS, IN, plain)]),
-        Kind("repeated", [pieces(PODS, IN, one)]),
+        Kind("repeated", [pieces(PODS, IN, web)]),
         Kind("distinct", [pieces(PODS, IN, each) for each in distinct]),
     ]
 
@@ -170,14 +170,14 @@ async def play(pid: int, port: int, authority: str) -> dict[str, list[Round]]:
     connections = await connect(port, authority, HOST, CONNECTIONS)
     counter = itertools.count(1)
     await check(connections[0], counter)
-    found: dict[str, list[Round]] = {}
+    by_kind: dict[str, list[Round]] = {}
     for number in range(ROUNDS + 1):
         for kind in kinds():
             seconds = SECONDS if number else WARM
-            one = await _round(pid, connections, kind, counter, seconds)
+            measured = await _round(pid, connections, kind, counter, seconds)
             if number:
-                found.setdefault(kind.name, []).append(one)
-    return found
+                by_kind.setdefault(kind.name, []).append(measured)
+    return by_kind
 
 
 async def check(connection: Connection, counter: "itertools.count[int]") -> None:
@@ -205,11 +205,11 @@ async def _round(
     return Round(count / took, times[count // 2], times[count * 99 // 100], used / count * 1e6)
 
 
-def show(found: dict[str, list[Round]]) -> None:
+def show(by_kind: dict[str, list[Round]]) -> None:
     """Print one row for each kind."""
     print(f"{'':14} {'req/s':>14} {'p50 ms':>7} {'p99 ms':>7} {'cpu us':>7}  share of echo")
-    echo = found["echo"]
-    for name, rounds in found.items():
+    echo = by_kind["echo"]
+    for name, rounds in by_kind.items():
         rates = [each.rate for each in rounds]
         shares = [one.rate / other.rate for one, other in zip(rounds, echo, strict=True)]
         share = statistics.median(shares)

@@ -30,8 +30,11 @@ def _shapes() -> Iterator[tuple[str, dict[str, Any]]]:
     gpu = {"limits": {"nvidia.com/gpu": "1"}}
     yield "args", {"containers": [{"name": "a", "resources": gpu, "args": ["a"] * (SIZE // 4)}]}
     yield "lists", {"containers": [{"name": "a", "resources": gpu}], "x": [[]] * (SIZE // 3)}
-    one = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1}}}
-    yield "containers", {"containers": [one] * (SIZE // len(json.dumps(one)))}
+    container = {
+        "name": "c",
+        "resources": {"limits": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1}},
+    }
+    yield "containers", {"containers": [container] * (SIZE // len(json.dumps(container)))}
 
 
 def _large(spec: dict[str, Any]) -> bytes:

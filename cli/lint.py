@@ -130,10 +130,10 @@ def drop_consequences(findings: Iterable[LocatedFinding]) -> Iterator[LocatedFin
         for each in kept
         if each.finding.code == FIELD_MISPLACED.name
     }
-    for each in kept:
-        where = each.finding.object, each.finding.path
-        if each.finding.code != EITHER_OR.name or where not in misplaced:
-            yield each
+    for located in kept:
+        where = located.finding.object, located.finding.path
+        if located.finding.code != EITHER_OR.name or where not in misplaced:
+            yield located
 
 
 def _judge_claims(
@@ -146,7 +146,7 @@ def _judge_claims(
     cluster = CheckedCluster(
         input=_with_nodes(files),
         cluster=ClusterObjects(),
-        known=False,
+        is_read=False,
         gates=DEFAULTS,
         configuration=configuration,
         allocator=default_allocator(configuration),

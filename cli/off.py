@@ -133,15 +133,17 @@ async def _list_namespaces(session: "Session") -> Mapping[Mode, tuple[str, ...]]
     """Return the labelled namespaces by mode; none where they cannot be read."""
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
-    found: dict[Mode, tuple[str, ...]] = {}
+    namespaces: dict[Mode, tuple[str, ...]] = {}
     for mode in (Mode.ENFORCE, Mode.REPORT):
         selector = f"{TRANSLATE_LABEL}={mode}"
         try:
             listed = await live_cluster.list_objects(session, resources.NAMESPACES, labels=selector)
         except ApiError:
             continue
-        found[mode] = tuple(sorted(f"{get_value(each, ('metadata', 'name'))}" for each in listed))
-    return found
+        namespaces[mode] = tuple(
+            sorted(f"{get_value(each, ('metadata', 'name'))}" for each in listed)
+        )
+    return namespaces
 
 
 def describe_namespaces(switched: Switched) -> Iterator[str]:

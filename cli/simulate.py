@@ -329,8 +329,8 @@ def _place_claims(
             LocatedFinding(codes.NOTHING_TO_PLACE.at("--claims", "no claim name given"))
         )
         return
-    known = {name_of(each) for each in inputs.objects.claims}
-    missing = [name for name in names if name not in known]
+    claims = {name_of(each) for each in inputs.objects.claims}
+    missing = [name for name in names if name not in claims]
     for name in missing:
         message = f"ResourceClaim {name} does not exist"
         findings.append(LocatedFinding(codes.CLAIM_MISSING.at("--claims", message)))

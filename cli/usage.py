@@ -113,11 +113,11 @@ def _read_books(
         documents = [*read_documents(options.cluster, streams.stdin)]
         findings += [each for each in documents if isinstance(each, LocatedFinding)]
         values = [each.value for each in documents if isinstance(each, Document)]
-        found: list[Value] = [each for each in values if _has_book(each)]
+        objects: list[Value] = [each for each in values if _has_book(each)]
     else:
-        found = [*live_cluster.run_with_session(options, _read_live)]
+        objects = [*live_cluster.run_with_session(options, _read_live)]
     books = []
-    for value in found:
+    for value in objects:
         try:
             books.append(read_config_map(as_mapping(value)))
         except BookError as error:
@@ -140,12 +140,12 @@ async def _read_live(session: "Session") -> list[Value]:
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
     namespace = await installed_namespace.find(session)
-    found: list[Value] = []
+    books: list[Value] = []
     for name in all_names() if namespace else ():
         read = await live_cluster.read_object(session, resources.CONFIG_MAPS, name, namespace)
         if read is not None:
-            found.append(read)
-    return found
+            books.append(read)
+    return books
 
 
 # --- writing -------------------------------------------------------------------------------------

@@ -69,8 +69,8 @@ class CreatingClient(asyncio.Protocol):
 
 def _is_complete(answer: bytes) -> bool:
     """Return whether a response is complete."""
-    head, found, body = answer.partition(_HEAD_END)
-    if not found:
+    head, separator, body = answer.partition(_HEAD_END)
+    if not separator:
         return False
     lower = head.lower()
     at = lower.find(_LENGTH)

@@ -140,19 +140,19 @@ class RateMeasurement:
         return time.process_time(), sum(map(cpu_seconds, self.servers)), webhook
 
     def _clear(self, kind: str, made: int) -> None:
-        found = self.plane.admin.get(path_of(kind))["items"]
-        assert len(found) == made, f"{len(found)} of {made} are there"
-        assert all(_admitted(each) == kind for each in found), kind
+        admitted = self.plane.admin.get(path_of(kind))["items"]
+        assert len(admitted) == made, f"{len(admitted)} of {made} are there"
+        assert all(_admitted(each) == kind for each in admitted), kind
         self.plane.admin.call("DELETE", path_of(kind), {"gracePeriodSeconds": 0})
 
 
-def _admitted(one: JSON) -> str:
+def _admitted(pod: JSON) -> str:
     """Say by what is on a pod who saw it."""
-    namespace = one["metadata"]["namespace"]
+    namespace = pod["metadata"]["namespace"]
     (kind,) = (each for each, name in NAMESPACES.items() if name == namespace)
-    if "drawbridge.dev/original" in one["metadata"].get("annotations", {}):
+    if "drawbridge.dev/original" in pod["metadata"].get("annotations", {}):
         return kind if kind in TRANSLATED else OURS
-    if "rig.drawbridge.dev/echo" in one["metadata"]["labels"]:
+    if "rig.drawbridge.dev/echo" in pod["metadata"]["labels"]:
         return ECHO
     return kind if kind in (OUT, OUT_UNGUARDED) else NONE
 
@@ -239,16 +239,16 @@ async def play(bench: RateMeasurement) -> dict[str, list[Round]]:
     plane = bench.plane
     authority = plane.authority.read_text(encoding="ascii")
     creators = await connect(plane.port, authority, CREATORS)
-    found: dict[str, list[Round]] = {kind: [] for kind in NAMESPACES}
+    rounds: dict[str, list[Round]] = {kind: [] for kind in NAMESPACES}
     order = random.Random(1)
     for number in range(ROUNDS + 1):
         for kind in order.sample(list(NAMESPACES), len(NAMESPACES)):
-            one = await bench.turn(creators, kind, SECONDS if number else WARM_SECONDS)
+            turn = await bench.turn(creators, kind, SECONDS if number else WARM_SECONDS)
             if number:
-                found[kind].append(one)
+                rounds[kind].append(turn)
     for creator in creators:
         creator.close()
-    return found
+    return rounds
 
 
 def row(kind: str, rounds: list[Round], beside: list[list[Round]]) -> str:
@@ -269,15 +269,17 @@ def row(kind: str, rounds: list[Round], beside: list[list[Round]]) -> str:
 
 def ratio(rounds: list[Round], others: list[Round]) -> str:
     """Compare round by round."""
-    found = [100 * one.rate / other.rate for one, other in zip(rounds, others, strict=True)]
-    low, middle, high = statistics.quantiles(found, n=4)
+    shares = [100 * one.rate / other.rate for one, other in zip(rounds, others, strict=True)]
+    low, middle, high = statistics.quantiles(shares, n=4)
     return f"{middle:.0f} % ({low:.0f} to {high:.0f})"
 
 
 def costs_of(pairs: Iterable[tuple[Round, Round]]) -> str:
     """Return what 500 pods cost the API server and etcd more in the first round of each pair."""
-    found = [500 * (one.server / one.rate - other.server / other.rate) for one, other in pairs]
-    low, middle, high = statistics.quantiles(found, n=4)
+    differences = [
+        500 * (one.server / one.rate - other.server / other.rate) for one, other in pairs
+    ]
+    low, middle, high = statistics.quantiles(differences, n=4)
     return f"{middle:+.2f} s of processor for 500 pods ({low:+.2f} to {high:+.2f})"
 
 
@@ -298,13 +300,13 @@ def rates(say: Callable[[str], None]) -> None:
         say(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
         say(f"| {' | '.join((*_HEAD, *_COSTS))} |")
         say(f"|{'---|' * len((*_HEAD, *_COSTS))}")
-        found = asyncio.run(play(bench))
-        for kind, rounds in found.items():
-            say(row(kind, rounds, [found[ECHO], found[TWIN]]))
+        ran = asyncio.run(play(bench))
+        for kind, rounds in ran.items():
+            say(row(kind, rounds, [ran[ECHO], ran[TWIN]]))
         for guarded, other in ((OUT, OUT_UNGUARDED), (OURS, OURS_UNGUARDED)):
-            pairs = zip(found[guarded], found[other], strict=True)
+            pairs = zip(ran[guarded], ran[other], strict=True)
             say(f"\nthe guard, {guarded}: {costs_of(pairs)}")
         calls = bench.replica.metric(REQUESTS, webhook="guard")
-        made = sum(one.made for kind in (OUT, OURS) for one in found[kind])
+        made = sum(one.made for kind in (OUT, OURS) for one in ran[kind])
         say(f"\ncalls of the guard for {made} measured pods: {calls:.0f}")
         say(f"\nload after: {os.getloadavg()[0]:.1f}")

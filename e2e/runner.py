@@ -56,9 +56,9 @@ def run_suite(suite: str, part: str, only: str | None = None) -> Counter[str]:
     versions = registry.VERSIONS[1:] if suite == "compat" else (DEFAULT,)
     for version in (only,) if only else versions:
         able = [one for one in chosen if one.can_run_on(version)]
-        for one in chosen:
-            if one not in able:
-                print_line(f"skip  {version}  {one.name}: needs Kubernetes {one.since}")
+        for scenario in chosen:
+            if scenario not in able:
+                print_line(f"skip  {version}  {scenario.name}: needs Kubernetes {scenario.since}")
                 counts["skipped"] += 1
         for rig in dict.fromkeys(one.rig for one in able):
             counts += run_rig(rig, version, [one for one in able if one.rig == rig])
@@ -127,30 +127,30 @@ def play_all(
 ) -> Counter[str]:
     """Run scenarios one after the other, each on a stage of its own."""
     counts: Counter[str] = Counter()
-    for one in chosen:
-        if lacking := [need for need in one.needs if plane is None and need in OPTIONAL_NEEDS]:
-            print_line(f"skip  {version}  {one.name}: needs {', '.join(lacking)}")
+    for scenario in chosen:
+        if lacking := [need for need in scenario.needs if plane is None and need in OPTIONAL_NEEDS]:
+            print_line(f"skip  {version}  {scenario.name}: needs {', '.join(lacking)}")
             counts["skipped"] += 1
             continue
-        counts["passed" if run_scenario(one, make_stage(one)) else "failed"] += 1
+        counts["passed" if run_scenario(scenario, make_stage(scenario)) else "failed"] += 1
     return counts
 
 
-def run_scenario(one: Scenario, stage: Stage) -> bool:
+def run_scenario(scenario: Scenario, stage: Stage) -> bool:
     """Run one scenario; on failure print the state that helps to find the cause."""
     started = time.monotonic()
     try:
         stage.set_up()
-        one.play(stage)
+        scenario.play(stage)
         stage.clean_up()
         left = stage.violations()
         assert not left, "violations nobody expected:\n" + "\n".join(map(str, left))
     except Exception:  # noqa: BLE001  # whatever went wrong, the other scenarios still run
-        print_line(f"FAIL  {stage.version}  {time.monotonic() - started:6.2f} s  {one.name}")
+        print_line(f"FAIL  {stage.version}  {time.monotonic() - started:6.2f} s  {scenario.name}")
         print_line(traceback.format_exc())
         print_state(stage)
         return False
-    print_line(f"ok    {stage.version}  {time.monotonic() - started:6.2f} s  {one.name}")
+    print_line(f"ok    {stage.version}  {time.monotonic() - started:6.2f} s  {scenario.name}")
     return True
 
 

@@ -2,8 +2,8 @@
 
 A module has at most 500 lines, and a function at most 50. No two modules of the product define a
 public class with the same name. Functions, parameters and variables have nouns of the domain as
-names: `each`, `found`, `known` and `one` say nothing, and are for loops of one line. `PLAIN` lists
-the packages that keep this rule; the others are to follow.
+names: `each`, `found`, `known` and `one` say nothing, and are for loops of one line. `LATER` lists
+the packages that do not keep this rule yet.
 
 An exception states its reason in place: `# house: long, <reason>` on the line of the `def`, or
 `# house: long module, <reason>` within the first ten lines of a file. An exception of a function
@@ -21,11 +21,9 @@ from typing import NamedTuple
 MODULE_LINES = 500
 FUNCTION_LINES = 50
 FILLERS = {"each", "found", "known", "one"}
-PLAIN = (
-    "certs", "controller", "drawbridge/agreement", "drawbridge/cel", "drawbridge/cluster",
-    "drawbridge/config", "drawbridge/documents", "drawbridge/dra", "drawbridge/facts",
-    "drawbridge/ledger", "drawbridge/process", "drawbridge/report", "drawbridge/solver",
-    "drawbridge/usage", "tools", "webhook",
+LATER = (
+    "allocator", "cli/diagnosis", "drawbridge/audit", "drawbridge/choice", "e2e/drivers",
+    "e2e/queues", "e2e/scenarios/drivers", "e2e/scenarios/queues",
 )  # fmt: skip
 
 
@@ -130,7 +128,7 @@ def main() -> int:
     product = [module for module in modules if module.path.parts[0] in packages]
     broken = [line for module in modules for line in violations(module)]
     broken += duplicate_classes(product)
-    plain = (each for each in modules if each.path.as_posix().startswith(PLAIN))
+    plain = (each for each in modules if not each.path.as_posix().startswith(LATER))
     broken += [line for module in plain for line in fillers(module)]
     for line in broken:
         print(line)

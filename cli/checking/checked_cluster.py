@@ -50,14 +50,14 @@ class CheckedCluster:
 
     input: ClusterObjects
     cluster: ClusterObjects
-    known: bool
+    is_read: bool
     gates: Gates
     configuration: Configuration
     allocator: Allocator
 
     def gather_facts(self) -> GatheredFacts | None:
         """Return the facts that decide translations; None if no cluster is known."""
-        if not self.known:
+        if not self.is_read:
             return None
         return gather_facts(self._facts_input(), self.configuration, self.gates)
 
@@ -120,7 +120,7 @@ class CheckedCluster:
             planner.nodes.values(),
             fleet=self.configuration.fleet,
             families=known_families(self.configuration),
-            view=ledger.view() if self.known else None,
+            view=ledger.view() if self.is_read else None,
             policies=self.configuration.findings,
             lookups=self._lookups(generated),
         )
@@ -140,7 +140,7 @@ class CheckedCluster:
             find_namespace_labels=labels.get,
             find_quotas=lambda namespace: quotas.get(namespace, ()),
             is_unreadable=self._is_unreadable,
-            complete=self.known,
+            complete=self.is_read,
         )
 
     def _is_unreadable(self, kind: str, namespace: str, name: str) -> bool:
@@ -162,9 +162,9 @@ def read_cluster(
     enabled = gates.read_gates(options.kubernetes_version or version, options.feature_gates)
     if not isinstance(enabled, Gates):
         return enabled
-    known = bool(options.cluster) or options.context is not None
+    is_read = bool(options.cluster) or options.context is not None
     chosen = Allocator(options.allocator) if options.allocator else default_allocator(configuration)
-    return CheckedCluster(files, cluster, known, enabled, configuration, chosen)
+    return CheckedCluster(files, cluster, is_read, enabled, configuration, chosen)
 
 
 def _read_objects(options: argparse.Namespace, streams: Streams) -> tuple[ClusterObjects, str]:

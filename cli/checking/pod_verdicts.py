@@ -105,10 +105,10 @@ def _translate_place(
 def _read_template(template: ClaimTemplate, namespace: str) -> Template | None:
     metadata = get_value(template.object, ("metadata",))
     written: Mapping[str, Value] = metadata if isinstance(metadata, dict) else {}
-    found = template_reader().read(
+    decoded = template_reader().read(
         {**template.object, "metadata": {**written, "namespace": namespace}}
     )
-    return found if isinstance(found, Template) else None
+    return decoded if isinstance(decoded, Template) else None
 
 
 def judge_pod(
@@ -140,7 +140,7 @@ def judge_translations(
     configuration = translation.configuration
     allocator = default_allocator(configuration)
     cluster = CheckedCluster(
-        ClusterObjects(), objects, known=True, gates=enabled, configuration=configuration,
+        ClusterObjects(), objects, is_read=True, gates=enabled, configuration=configuration,
         allocator=allocator,
     )  # fmt: skip
     pods = [each for document in documents for each in translate_pods(document, translation).pods]

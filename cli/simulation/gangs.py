@@ -52,7 +52,7 @@ def place_gangs(
 
     Adds findings about gangs with several schedulers, which place none of their members.
     """
-    found: dict[int, PodPlacer] = {}
+    placer_of: dict[int, PodPlacer] = {}
     policies = read_policies(each.value for each in inputs.objects.others)
     for group, several in _find_gangs(inputs).items():
         gang = _make_gang(group, several, inputs, policies.get(group.policy))
@@ -65,8 +65,8 @@ def place_gangs(
         placer = _plain(placers[allocator])
         together = allocator is Allocator.DRAWBRIDGE
         shared = GangPlacer(_placing(gang, placer, together=together, split=bool(split)))
-        found |= {id(each): shared for each in several}
-    return found
+        placer_of |= {id(each): shared for each in several}
+    return placer_of
 
 
 def _placing(
@@ -84,10 +84,10 @@ def _placing(
 
 def _find_gangs(inputs: SimulationInput) -> dict[PodGroup, list[PodsToPlace]]:
     gangs: dict[PodGroup, list[PodsToPlace]] = {}
-    for each in inputs.pods:
-        group = each.pod.group
-        if group is not None and group.is_gang and not each.pods.on_each_node:
-            gangs.setdefault(group, []).append(each)
+    for pod in inputs.pods:
+        group = pod.pod.group
+        if group is not None and group.is_gang and not pod.pods.on_each_node:
+            gangs.setdefault(group, []).append(pod)
     return gangs
 
 
@@ -106,22 +106,22 @@ def _make_gang(
     return Gang(group, members, least)
 
 
-def _pods(each: PodsToPlace) -> Iterator[Pod]:
-    if not each.path:
-        yield each.pod
+def _pods(to_place: PodsToPlace) -> Iterator[Pod]:
+    if not to_place.path:
+        yield to_place.pod
         return
-    for number in range(min(each.pods.number, MAX_PLACED)):
-        yield number_pod(each.pod, number)
+    for number in range(min(to_place.pods.number, MAX_PLACED)):
+        yield number_pod(to_place.pod, number)
 
 
 def _list_members(
     several: Sequence[PodsToPlace], choose: Callable[[Pod], Allocator]
 ) -> Iterator[Member]:
-    for each in several:
-        ours = choose(each.pod) is Allocator.DRAWBRIDGE
-        scheduler = OURS if ours else each.pod.spec.scheduler_name or DEFAULT
-        if each.pod.group is not None:
-            yield Member(each.pod.group, each.object, scheduler)
+    for to_place in several:
+        ours = choose(to_place.pod) is Allocator.DRAWBRIDGE
+        scheduler = OURS if ours else to_place.pod.spec.scheduler_name or DEFAULT
+        if to_place.pod.group is not None:
+            yield Member(to_place.pod.group, to_place.object, scheduler)
 
 
 def _plain(placer: PodPlacer) -> Placer:

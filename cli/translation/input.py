@@ -210,14 +210,14 @@ def _find_queues(sources: Iterable[Source | LocatedFinding]) -> dict[str, str]:
 
 def read_namespace_labels(objects: Iterable[Value]) -> dict[str, Mapping[str, str]]:
     """Return the labels of each namespace among the objects."""
-    found: dict[str, Mapping[str, str]] = {}
+    networks: dict[str, Mapping[str, str]] = {}
     for obj in objects:
         name = get_value(obj, ("metadata", "name"))
         if _is_namespace(obj) and isinstance(name, str):
             labels = get_value(obj, ("metadata", "labels"))
             texts = labels if isinstance(labels, dict) else {}
-            found[name] = {key: each for key, each in texts.items() if isinstance(each, str)}
-    return found
+            networks[name] = {key: each for key, each in texts.items() if isinstance(each, str)}
+    return networks
 
 
 def _is_namespace(value: Value) -> bool:

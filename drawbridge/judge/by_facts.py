@@ -113,11 +113,11 @@ def _judge_choice(choice: Choice, facts: Facts, context: FactsContext) -> Device
     wanted = choice.requested
     name = wanted.device_class_name
     rows = [each for each in facts.products if name in each.classes]
-    known = facts.find_class(name)
-    if known is not None and not known.devices and not rows:
+    class_facts = facts.find_class(name)
+    if class_facts is not None and not class_facts.devices and not rows:
         message = f"class {name} selects none of the published devices"
         return _report(codes.CLASS_WITHOUT_DEVICES, name, message)
-    if not rows or len(rows) > MAX_ROWS or known is None:
+    if not rows or len(rows) > MAX_ROWS or class_facts is None:
         return None
     terms = [
         text
@@ -168,8 +168,8 @@ def _report(code: Code, name: str, message: str) -> DeviceFinding:
 
 def _failed_terms(row: Product, terms: Sequence[str], context: FactsContext) -> list[str]:
     """Return the terms that no device of a row satisfies."""
-    device, known = _make_device(row, context)
-    return [each for each in terms if _is_refused(each, row.driver, device, known, context)]
+    device, names = _make_device(row, context)
+    return [each for each in terms if _is_refused(each, row.driver, device, names, context)]
 
 
 def _make_device(row: Product, context: FactsContext) -> tuple[Device, frozenset[_Name]]:
@@ -189,13 +189,13 @@ def _make_device(row: Product, context: FactsContext) -> tuple[Device, frozenset
         if name and text and types.get(_qualify(name, row.driver)) == "string"
     }
     capacity = {name: Capacity(parse(each.value)) for name, each in row.capacity.items()}
-    known = {("attributes", _qualify(name, row.driver)) for name in attributes}
-    known |= {("capacity", _qualify(name, row.driver)) for name in capacity}
-    return Device("device", attributes, capacity), frozenset(known)
+    names = {("attributes", _qualify(name, row.driver)) for name in attributes}
+    names |= {("capacity", _qualify(name, row.driver)) for name in capacity}
+    return Device("device", attributes, capacity), frozenset(names)
 
 
 def _is_refused(
-    term: str, driver: str, device: Device, known: frozenset[_Name], context: FactsContext
+    term: str, driver: str, device: Device, names: frozenset[_Name], context: FactsContext
 ) -> bool:
     """Whether a term is false, as far as it reads only what is known of a device."""
     try:
@@ -205,7 +205,7 @@ def _is_refused(
     read = {("attributes", "/".join(each)) for each in reads.attributes()}
     read |= {("capacity", "/".join(each)) for each in reads.capacities()}
     paths = {each.path[0] for each in reads.accesses if each.path}
-    if reads.reads_whole_map() or not read <= known or not paths <= {"attributes", "capacity"}:
+    if reads.reads_whole_map() or not read <= names or not paths <= {"attributes", "capacity"}:
         return False
     return context.selectors.evaluate(term, driver, device).result is False
 

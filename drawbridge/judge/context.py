@@ -186,10 +186,10 @@ def build_context(  # noqa: PLR0913  # one argument for each part of a cluster
 
 def _index(world: World, objects: _IndexedObjects, caches: JudgeCaches) -> _IndexedWorld:
     """Index a world, or return the last index if nothing changed."""
-    known = caches.indexed
+    indexed = caches.indexed
     nodes, departed, families = objects
-    if known is not None and known.world is world and known.objects == objects:
-        return known
+    if indexed is not None and indexed.world is world and indexed.objects == objects:
+        return indexed
     of_proofs = relaxed(world)
     caches.proofs.bind(of_proofs)
     index = DeviceIndex(world.inventory, nodes, caches.numbers)

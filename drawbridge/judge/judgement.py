@@ -133,5 +133,5 @@ def judge_pod_of_file(subject: Subject, context: JudgeContext) -> tuple[Finding,
 
 
 def _is_rejected(judged: JudgedClaim, subject: Subject, context: JudgeContext) -> bool:
-    found = check_api_rules(replace(subject, claims=(judged,)), context)
-    return any(each.severity is Severity.ERROR for each in found)
+    findings = check_api_rules(replace(subject, claims=(judged,)), context)
+    return any(each.severity is Severity.ERROR for each in findings)

@@ -41,9 +41,9 @@ class Progress:
             self._end_part()
             self._answers.append(ask())
             self._has_gained = True
-        known: T = self._answers[self._position]
+        answer: T = self._answers[self._position]
         self._position += 1
-        return known
+        return answer
 
     def step(self, key: Hashable, take: Callable[[], T]) -> T:
         """Return a step of the question that is asked, and take it only if it is not known."""
@@ -58,8 +58,8 @@ class Progress:
             self._end_part()
             kept[key] = compute()
             self._has_gained = True
-        known: T = kept[key]
-        return known
+        answer: T = kept[key]
+        return answer
 
     def _end_part(self) -> None:
         if self._has_gained:

@@ -125,12 +125,12 @@ def _setting(classes: Iterable[str]) -> str:
     )
 
 
-def _spare_control_plane(found: Finding, subject: Subject) -> Finding:
-    if subject.origin is not Origin.CONTROL_PLANE or found.severity is not Severity.ERROR:
-        return found
-    message = f"{found.message} (not refused, because {BY_CONTROL_PLANE})"
-    return replace(found, severity=Severity.WARNING, message=message)
+def _spare_control_plane(finding: Finding, subject: Subject) -> Finding:
+    if subject.origin is not Origin.CONTROL_PLANE or finding.severity is not Severity.ERROR:
+        return finding
+    message = f"{finding.message} (not refused, because {BY_CONTROL_PLANE})"
+    return replace(finding, severity=Severity.WARNING, message=message)
 
 
-def _apply_policies(found: Finding, context: Settled) -> Iterator[Finding]:
-    return apply_policies((found,), context.policies)
+def _apply_policies(finding: Finding, context: Settled) -> Iterator[Finding]:
+    return apply_policies((finding,), context.policies)

@@ -194,8 +194,8 @@ def translate(  # noqa: PLR0913  # all but three by name
     if admin_access is None:
         admin_access = context.admin_access.get(namespace)
     if context.placements:
-        known = context.placements
-        context = context.placed(known.get(namespace, known[""]))
+        placements = context.placements
+        context = context.placed(placements.get(namespace, placements[""]))
     if _lacks_scheduler(context):
         native = context.placed(Placement.NATIVE)
         translation = translate(
@@ -272,8 +272,8 @@ def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget)
     if named := tuple(report_named_claims(pod, given.queue)):
         requests = msgspec.structs.replace(requests, findings=(*requests.findings, *named))
     if facts := context.facts:
-        known = accept_served(requests.findings, lambda name: facts.plugins_serve({name}))
-        requests = msgspec.structs.replace(requests, findings=tuple(known))
+        kept = accept_served(requests.findings, lambda name: facts.plugins_serve({name}))
+        requests = msgspec.structs.replace(requests, findings=tuple(kept))
     if not requests.asks:
         visible = environment.report_visible(pod, (), budget)
         requests = msgspec.structs.replace(requests, findings=(*requests.findings, *visible))

@@ -47,12 +47,12 @@ def main(folder: str) -> int:
         denied |= refused
     granted = read_roles()
     explained = read_explained()
-    found = compare(granted, used, denied, explained)
+    differences = compare(granted, used, denied, explained)
     print_line(f"{len(files)} logs, {len(granted)} rights granted, {len(explained)} explained")
-    for title, rights in found._asdict().items():
+    for title, rights in differences._asdict().items():
         for right in rights:
             print_line(f"{title}: {right}")
-    return 0 if found.is_equal else 1
+    return 0 if differences.is_equal else 1
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def read_granted(objects: Iterable[JSON]) -> set[Right]:
         for obj in objects
         if obj["kind"] in ("Role", "ClusterRole")
     }
-    found: set[Right] = set()
+    rights: set[Right] = set()
     for binding in objects:
         if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
             continue
@@ -55,8 +55,8 @@ def read_granted(objects: Iterable[JSON]) -> set[Right]:
         inside = binding["metadata"]["namespace"] if binding["kind"] == "RoleBinding" else ""
         for subject in binding["subjects"]:
             for rule in roles[reference["kind"], reference["name"]]["rules"]:
-                found |= _read_rule(rule, subject["name"], inside)
-    return found
+                rights |= _read_rule(rule, subject["name"], inside)
+    return rights
 
 
 def _read_rule(rule: Mapping[str, Any], account: str, namespace: str) -> set[Right]:

@@ -183,9 +183,9 @@ class BridgeStage(Stage):
 
     def leader(self) -> Pair:
         """Wait until a pair leads, and return it."""
-        found = self.wait("a scheduler leads", self.placement.find_leader, LEAD_SECONDS)
-        assert found is not None
-        return found
+        leader = self.wait("a scheduler leads", self.placement.find_leader, LEAD_SECONDS)
+        assert leader is not None
+        return leader
 
     def describe(self) -> Iterator[str]:
         """Yield the taints of the nodes and what the allocators say, for failed scenarios."""
@@ -224,11 +224,11 @@ def placement(stage: Stage) -> BridgeStage:
         _PLANES[cluster.plane].install()
         knows = functools.partial(_knows_scheduler, _PLANES[cluster.plane])
         stage.wait("admission knows the scheduler", knows, LEAD_SECONDS)
-    found = _PLANES[cluster.plane]
-    assert found.pairs, "bridge placement could not be installed, see the first scenario"
-    found.start()
-    stage.enter(found.errors_recorded(stage.fleet.record))
-    return BridgeStage(stage, found)
+    planes = _PLANES[cluster.plane]
+    assert planes.pairs, "bridge placement could not be installed, see the first scenario"
+    planes.start()
+    stage.enter(planes.errors_recorded(stage.fleet.record))
+    return BridgeStage(stage, planes)
 
 
 def bridge_scenario(

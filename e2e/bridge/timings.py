@@ -36,9 +36,9 @@ def install(plane: ControlPlane) -> Kind:
     """Start one pair, and return it when its allocator leads."""
     cluster = Installation(plane, Setup(webhooks=0, controllers=1))
     cluster.install()
-    found = Placement(cluster)
-    found.install(1, unfenced=True)
-    (pair,) = found.pairs
+    placement = Placement(cluster)
+    placement.install(1, unfenced=True)
+    (pair,) = placement.pairs
     until(lambda: '"leading":true' in pair.allocator_status())
     processes = (f"{pair.host}-scheduler", pair.allocator.name)
     return Kind("pair", SCHEDULER, processes)

@@ -62,10 +62,10 @@ def _find_version() -> str:
     """Return the version of Chromium that the package registry offers now."""
     policy = ("apt-cache", "policy", PACKAGE)
     done = subprocess.run(policy, check=False, capture_output=True, text=True)
-    found = _CANDIDATE.search(done.stdout)
-    if found is None:
+    match = _CANDIDATE.search(done.stdout)
+    if match is None:
         raise NoBrowserError(f"the package registry has no {PACKAGE}; `apt-get update` reads it")
-    return found[1]
+    return match[1]
 
 
 def _unpack(target: Path) -> None:

@@ -48,10 +48,10 @@ def open_page(browser: Browser, page: Path, folder: Path) -> OpenedPage:
 
 def read_result(dumped: str) -> OpenedPage:
     """Read the result of the checks from the document that the browser printed."""
-    found = _RESULT.search(dumped)
-    if found is None:
+    match = _RESULT.search(dumped)
+    if match is None:
         raise AssertionError(f"the checks did not run: {dumped[-500:]}")
-    result = json.loads(html.unescape(found[1]))
+    result = json.loads(html.unescape(match[1]))
     return OpenedPage(tuple(result["violations"]), tuple(result["loaded"]), result["passes"])
 
 

@@ -41,12 +41,12 @@ def tainted(slices: list[Json], rules: list[Json]) -> list[Json]:
                 continue
             selector = section(rule, "deviceSelector")
             for device in listed(spec, "devices"):
-                known = {
+                facts = {
                     "driver": spec["driver"],
                     "pool": section(spec, "pool")["name"],
                     "device": device["name"],
                 }
-                if all(known[name] == value for name, value in selector.items()):
+                if all(facts[name] == value for name, value in selector.items()):
                     device["taints"] = [*listed(device, "taints"), rule["taint"]]
     return out
 
@@ -82,19 +82,19 @@ def replay(
         yield from check_requests(claim, allocation)
         yield from check_config(claim, allocation, cluster.classes)
         devices: list[Chosen] = []
-        known = {one.name: one for one in asked(claim)}
+        requests = {one.name: one for one in asked(claim)}
         for result in results_of(allocation):
-            if str(result["request"]) not in known:
+            if str(result["request"]) not in requests:
                 continue
-            found = find(cluster, result, known[str(result["request"])])
-            if isinstance(found, BrokenRule):
-                yield found
+            chosen = find(cluster, result, requests[str(result["request"])])
+            if isinstance(chosen, BrokenRule):
+                yield chosen
                 continue
-            yield from check_device(cluster, found)
-            yield from check_use(cluster, state, found, number)
-            devices.append(found)
+            yield from check_device(cluster, chosen)
+            yield from check_use(cluster, state, chosen, number)
+            devices.append(chosen)
         yield from repeated(devices)
-        yield from check_all(cluster, known, devices)
+        yield from check_all(cluster, requests, devices)
         yield from check_constraints(cluster, constraints_of(claim), devices)
         yield from check_reach(cluster.node, allocation, devices)
     if cluster.gates["DRAPartitionableDevices"]:
@@ -112,26 +112,26 @@ def repeated(devices: list[Chosen]) -> Iterator[BrokenRule]:
 
 
 def check_all(
-    cluster: Cluster, known: dict[str, Asked], devices: list[Chosen]
+    cluster: Cluster, requests: dict[str, Asked], devices: list[Chosen]
 ) -> Iterator[BrokenRule]:
     """Mode All means every device that is wanted and large enough, of pools that are all whole."""
-    for one in known.values():
-        got = {chosen.key for chosen in devices if chosen.asked is one}
-        if one.spec.get("allocationMode") != "All" or not got:
+    for request in requests.values():
+        got = {chosen.key for chosen in devices if chosen.asked is request}
+        if request.spec.get("allocationMode") != "All" or not got:
             continue
         for pool in cluster.pools:
             if pool.incomplete or pool.faults:
-                yield BrokenRule("NotAll", f"{one.name}: pool {pool.name} is not whole")
+                yield BrokenRule("NotAll", f"{request.name}: pool {pool.name} is not whole")
                 continue
             for spec, device in pool.devices():
                 key = (pool.driver, pool.name, str(device["name"]))
-                wanted = not any(check_wanted(cluster, one, pool.driver, spec, device))
-                if wanted and fits(cluster, one, device) and key not in got:
-                    yield BrokenRule("NotAll", f"{one.name}: {'/'.join(key)} is missing")
+                wanted = not any(check_wanted(cluster, request, pool.driver, spec, device))
+                if wanted and fits(cluster, request, device) and key not in got:
+                    yield BrokenRule("NotAll", f"{request.name}: {'/'.join(key)} is missing")
 
 
-def fits(cluster: Cluster, one: Asked, device: Json) -> bool:
+def fits(cluster: Cluster, request: Asked, device: Json) -> bool:
     """Large enough when nothing is consumed, where capacity is looked at."""
     if not cluster.gates["DRAConsumableCapacity"]:
         return True
-    return not isinstance(amounts(cluster, one, device), BrokenRule)
+    return not isinstance(amounts(cluster, request, device), BrokenRule)

@@ -21,9 +21,9 @@ def attribute(cluster: Cluster, chosen: Chosen, name: str) -> Json | None:
             asking = question(
                 cluster, chosen.pool.driver, chosen.device, str(derived["expression"])
             )
-            found = cluster.expressions.value(asking | {"derived": True})
-            assert found is None or isinstance(found, dict)
-            return found
+            answer = cluster.expressions.value(asking | {"derived": True})
+            assert answer is None or isinstance(answer, dict)
+            return answer
     attributes = section(chosen.device, "attributes")
     domain, _, short = name.partition("/")
     if name not in attributes and domain == chosen.pool.driver:
@@ -31,15 +31,15 @@ def attribute(cluster: Cluster, chosen: Chosen, name: str) -> Json | None:
     return section(attributes, name) if name in attributes else None
 
 
-def values(found: Json | None, *, lists: bool) -> Values | None:
+def values(attribute: Json | None, *, lists: bool) -> Values | None:
     """Type and set of values; a scalar is a list of one. Lists are only known with their gate."""
-    if found and not lists and not any(found.get(kind) is not None for kind in SCALARS):
+    if attribute and not lists and not any(attribute.get(kind) is not None for kind in SCALARS):
         return UNKNOWN
     for kind in SCALARS:
-        if found and found.get(kind) is not None:
-            return kind, frozenset([found[kind]])
-        if found and found.get(f"{kind}s"):
-            return kind, frozenset(listed(found, f"{kind}s"))
+        if attribute and attribute.get(kind) is not None:
+            return kind, frozenset([attribute[kind]])
+        if attribute and attribute.get(f"{kind}s"):
+            return kind, frozenset(listed(attribute, f"{kind}s"))
     return None
 
 
@@ -52,7 +52,7 @@ def check_constraints(
         match = constraint.get("matchAttribute")
         name = str(match or constraint["distinctAttribute"])
         covered = [one for one in devices if names(constraint.get("requests"), one.asked)]
-        found: list[Values] = []
+        published: list[Values] = []
         for chosen in covered:
             try:
                 value = values(attribute(cluster, chosen, name), lists=lists)
@@ -62,23 +62,23 @@ def check_constraints(
             if value is None:
                 yield BrokenRule("ConstraintBroken", f"{chosen.label} has no {name}")
             else:
-                found.append(value)
-        if not (alike(found) if match else distinct(found)):
+                published.append(value)
+        if not (alike(published) if match else distinct(published)):
             yield BrokenRule("ConstraintBroken", f"{'match' if match else 'distinct'} {name}")
 
 
-def alike(found: list[Values]) -> bool:
+def alike(published: list[Values]) -> bool:
     """All of one type with a value in common."""
-    if len(found) < 2:
+    if len(published) < 2:
         return True
-    common = frozenset.intersection(*(values for _, values in found))
-    return len({kind for kind, _ in found}) == 1 and bool(common)
+    common = frozenset.intersection(*(values for _, values in published))
+    return len({kind for kind, _ in published}) == 1 and bool(common)
 
 
-def distinct(found: list[Values]) -> bool:
+def distinct(published: list[Values]) -> bool:
     """No value twice; values of different types are different."""
     seen: set[tuple[str, object]] = set()
-    for number, (kind, values) in enumerate(found):
+    for number, (kind, values) in enumerate(published):
         if number and (kind, values) == UNKNOWN:
             return False
         marked = {(kind, value) for value in values}

@@ -37,7 +37,7 @@ def asked(claim: Json) -> Iterator[Asked]:
             yield Asked(main, f"{main}/{option['name']}", option, position)
 
 
-def names(requests: object, one: Asked) -> bool:
+def names(requests: object, request: Asked) -> bool:
     """Return whether a list of request names, where empty means all, covers this one."""
     assert requests is None or isinstance(requests, list)
-    return not requests or one.main in requests or one.name in requests
+    return not requests or request.main in requests or request.name in requests

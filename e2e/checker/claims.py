@@ -16,18 +16,18 @@ def results_of(allocation: Json) -> list[Json]:
 
 def check_requests(claim: Json, allocation: Json) -> Iterator[BrokenRule]:
     """Every request is served once, by one alternative, in order, with as many as it asked."""
-    known = {one.name: one for one in asked(claim)}
+    requests = {one.name: one for one in asked(claim)}
     results = results_of(allocation)
     if len(results) > 32:
         yield BrokenRule("TooManyResults", f"{len(results)} results, at most 32")
     counts = Counter(str(result["request"]) for result in results)
-    for name in counts.keys() - known.keys():
+    for name in counts.keys() - requests.keys():
         yield BrokenRule("UnknownRequest", f"no request {name}")
-    positions = [known[str(r["request"])].position for r in results if r["request"] in known]
+    positions = [requests[str(r["request"])].position for r in results if r["request"] in requests]
     if positions != sorted(positions):
         yield BrokenRule("OutOfOrder", "results are not in the order of requests")
-    for main in dict.fromkeys(one.main for one in known.values()):
-        options = [one for one in known.values() if one.main == main]
+    for main in dict.fromkeys(one.main for one in requests.values()):
+        options = [one for one in requests.values() if one.main == main]
         used = [one for one in options if counts[one.name]]
         if len(used) > 1:
             yield BrokenRule("TwoAlternatives", f"request {main} got {[one.name for one in used]}")
@@ -38,10 +38,14 @@ def check_requests(claim: Json, allocation: Json) -> Iterator[BrokenRule]:
 
 def wrong_counts(used: list[Asked], counts: Counter[str]) -> Iterator[BrokenRule]:
     """The number of devices, where the request names one."""
-    for one in used:
-        if one.spec.get("allocationMode") == "ExactCount" and counts[one.name] != one.spec["count"]:
+    for request in used:
+        if (
+            request.spec.get("allocationMode") == "ExactCount"
+            and counts[request.name] != request.spec["count"]
+        ):
             yield BrokenRule(
-                "WrongCount", f"{one.name} asked {one.spec['count']}, got {counts[one.name]}"
+                "WrongCount",
+                f"{request.name} asked {request.spec['count']}, got {counts[request.name]}",
             )
 
 
@@ -55,11 +59,11 @@ def check_features(claim: Json, gates: dict[str, bool]) -> Iterator[BrokenRule]:
         "capacity": "DRAConsumableCapacity",
         "derivedAttributes": "DRADerivedAttributes",
     }
-    for one in asked(claim):
+    for request in asked(claim):
         for field, gate in fields.items():
             # An empty list asks for nothing; any other presence does, even that of false.
-            if one.spec.get(field) not in (None, []) and not gates[gate]:
-                yield BrokenRule("FeatureOff", f"{one.name} uses {field} without {gate}")
+            if request.spec.get(field) not in (None, []) and not gates[gate]:
+                yield BrokenRule("FeatureOff", f"{request.name} uses {field} without {gate}")
 
 
 def check_config(claim: Json, allocation: Json, classes: dict[str, Json]) -> Iterator[BrokenRule]:
@@ -76,12 +80,12 @@ def check_config(claim: Json, allocation: Json, classes: dict[str, Json]) -> Ite
         if not names or any(one.main in names or one.name in names for one in used):
             wanted.append(("FromClaim", names, entry.get("opaque")))
     expected = [(source, narrowed(names, used), opaque) for source, names, opaque in wanted]
-    found = [
+    given = [
         (str(entry.get("source")), [str(n) for n in listed(entry, "requests")], entry.get("opaque"))
         for entry in listed(section(allocation, "devices"), "config")
     ]
-    if found != expected:
-        yield BrokenRule("WrongConfig", f"{found} instead of {expected}")
+    if given != expected:
+        yield BrokenRule("WrongConfig", f"{given} instead of {expected}")
 
 
 def narrowed(names: list[str], used: list[Asked]) -> list[str]:

@@ -43,16 +43,16 @@ def name_of(entry: Json) -> str:
 
 def listed(parent: Json, key: str) -> list[Json]:
     """A list field, which may be absent."""
-    found = parent.get(key) or []
-    assert isinstance(found, list)
-    return found
+    items = parent.get(key) or []
+    assert isinstance(items, list)
+    return items
 
 
 def section(parent: Json, key: str) -> Json:
     """A map field, which may be absent."""
-    found = parent.get(key) or {}
-    assert isinstance(found, dict)
-    return found
+    fields = parent.get(key) or {}
+    assert isinstance(fields, dict)
+    return fields
 
 
 def matches(node: Json, where: Json) -> bool:
@@ -119,9 +119,9 @@ def pools(slices: list[Json], node: Json, gates: dict[str, bool]) -> list[Pool]:
         )
     out = []
     for (driver, name), published in sorted(every.items()):
-        found = view(published, node, gates)
-        if found is not None:
-            out.append(Pool(driver, name, *found[:2], incomplete=found[2], faults=found[3]))
+        viewed = view(published, node, gates)
+        if viewed is not None:
+            out.append(Pool(driver, name, *viewed[:2], incomplete=viewed[2], faults=viewed[3]))
     return out
 
 
@@ -180,7 +180,7 @@ def faults(here: list[Json], current: list[Json], gates: dict[str, bool]) -> lis
     for entry in current:
         for device in listed(spec_of(entry), "devices"):
             for use in listed(device, "consumesCounters"):
-                known = sets.get(use["counterSet"])
-                if known is None or not section(use, "counters").keys() <= known.keys():
+                counter_set = sets.get(use["counterSet"])
+                if counter_set is None or not section(use, "counters").keys() <= counter_set.keys():
                     out.append(f"device {device['name']} draws from unknown counters")
     return out

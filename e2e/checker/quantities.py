@@ -25,10 +25,10 @@ class RefusedError(Exception):
 
 def quantity(text: object) -> Fraction:
     """Read a quantity as the API writes it."""
-    found = re.fullmatch(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([a-zA-Z]*))", str(text))
-    if found is None:
+    match = re.fullmatch(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([a-zA-Z]*))", str(text))
+    if match is None:
         raise ValueError(f"{text!r} is not a quantity")
-    number, exponent, suffix = found.groups()
+    number, exponent, suffix = match.groups()
     if exponent:
         return Fraction(number + "e" + exponent)
     return Fraction(number) * SUFFIXES[suffix or ""]

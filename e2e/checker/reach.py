@@ -21,25 +21,25 @@ def expected(node: Json, devices: list[Chosen]) -> Json | None:
         if where.get("nodeName") or chosen.device.get("bindsToNode") or len(terms) > 1:
             return local
         for name, into in term.items():
-            for one in terms:
+            for term in terms:
                 into += [
-                    new for new in listed(one, name) if not any(same(new, old) for old in into)
+                    new for new in listed(term, name) if not any(same(new, old) for old in into)
                 ]
     filled = {name: requirements for name, requirements in term.items() if requirements}
     return dict(filled) or None
 
 
-def same(one: Json, other: Json) -> bool:
+def same(expression: Json, other: Json) -> bool:
     """The same requirement, whatever the order of its values."""
     keys = ("key", "operator")
-    values = [frozenset(listed(each, "values")) for each in (one, other)]
-    return all(one[key] == other[key] for key in keys) and values[0] == values[1]
+    values = [frozenset(listed(each, "values")) for each in (expression, other)]
+    return all(expression[key] == other[key] for key in keys) and values[0] == values[1]
 
 
 def check_reach(node: Json, allocation: Json, devices: list[Chosen]) -> Iterator[BrokenRule]:
     """The selector is the one that the devices imply."""
     wanted = expected(node, devices)
     terms = listed(section(allocation, "nodeSelector"), "nodeSelectorTerms")
-    found = terms[0] if len(terms) == 1 else None
-    if len(terms) > 1 or found != wanted:
+    term = terms[0] if len(terms) == 1 else None
+    if len(terms) > 1 or term != wanted:
         yield BrokenRule("WrongNodeSelector", f"{terms} instead of {wanted}")

@@ -87,18 +87,18 @@ def check_amounts(
     cluster: Cluster, state: DevicesInUse, chosen: Chosen, *, shared: bool
 ) -> Iterator[BrokenRule]:
     """Capacity: the policy's amount, written down for shares, within what is left."""
-    found = amounts(cluster, chosen.asked, chosen.device)
-    if isinstance(found, BrokenRule):
-        yield found
+    consumed = amounts(cluster, chosen.asked, chosen.device)
+    if isinstance(consumed, BrokenRule):
+        yield consumed
         return
     if bool(chosen.result.get("shareID")) != shared:
         yield BrokenRule("WrongShare", f"{chosen.label}: shareID does not fit the device")
     told = section(chosen.result, "consumedCapacity")
-    if {name: quantity(value) for name, value in told.items()} != (found if shared else {}):
-        yield BrokenRule("WrongAmount", f"{chosen.label}: {told} instead of {found}")
+    if {name: quantity(value) for name, value in told.items()} != (consumed if shared else {}):
+        yield BrokenRule("WrongAmount", f"{chosen.label}: {told} instead of {consumed}")
     sums = state.consumed.get(chosen.key, {})
     for name, capacity in section(chosen.device, "capacity").items():
-        wanted = found[name]
+        wanted = consumed[name]
         assert isinstance(wanted, Fraction)
         if sums.get(name, Fraction(0)) + wanted > quantity(capacity["value"]):
             yield BrokenRule("CapacityExceeded", f"{chosen.label}: {name}")

@@ -47,10 +47,10 @@ def pinned(version: str) -> str:
 def required(folder: Path, module: str, pin: str = "go.mod") -> str:
     """Read the version of a module that the pin of a folder requires."""
     text = (folder / pin).read_text(encoding="utf-8")
-    found = re.search(rf"{re.escape(module)} v(\S+)", text)
-    if found is None:
+    match = re.search(rf"{re.escape(module)} v(\S+)", text)
+    if match is None:
         raise ValueError(f"{folder.name}/{pin} requires no {module}")
-    return found[1]
+    return match[1]
 
 
 def cache_name(label: str, module: Path, *sources: Path) -> str:

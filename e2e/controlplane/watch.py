@@ -53,10 +53,10 @@ class ListWatch:
 
     def _list(self) -> str:
         answer = self.client.get(self.path)
-        found = {_key(item): item for item in answer["items"]}
-        for key in [key for key in self.known if key not in found]:
+        listed = {_key(item): item for item in answer["items"]}
+        for key in [key for key in self.known if key not in listed]:
             self._tell("DELETED", self.known[key])
-        for key, item in found.items():
+        for key, item in listed.items():
             if _version(self.known.get(key)) != _version(item):
                 self._tell("MODIFIED" if key in self.known else "ADDED", item)
         self._listed.set()

@@ -71,11 +71,11 @@ async def send_each(target: Target, label: str, requests: Iterator[DamagedReques
     numbered = enumerate(requests)
 
     async def work() -> None:
-        for number, one in numbered:
-            outcome.kinds[one.name] += 1
-            error = await _send_in_time(target, trust, one, outcome)
+        for number, request in numbered:
+            outcome.kinds[request.name] += 1
+            error = await _send_in_time(target, trust, request, outcome)
             if error:
-                outcome.wrong.append(f"case {label}/{number} ({one.name}): {error}")
+                outcome.wrong.append(f"case {label}/{number} ({request.name}): {error}")
             if number % PROBE == 0:
                 outcome.wrong.extend(await probe(target, trust))
 
@@ -87,8 +87,8 @@ async def probe(target: Target, trust: ssl.SSLContext) -> list[str]:
     """Send a valid review and return the errors."""
     chance = random.Random(0)
     body = json.dumps(reviews.review(chance, "probe", target.namespace)).encode()
-    one = DamagedRequest("probe", (wires.request(body),), wires.one_of(200), body)
-    said = await _send_in_time(target, trust, one, empty_outcome())
+    probe = DamagedRequest("probe", (wires.request(body),), wires.one_of(200), body)
+    said = await _send_in_time(target, trust, probe, empty_outcome())
     return [f"a good review among them: {said}"] if said else []
 
 
@@ -107,37 +107,37 @@ def trusted(target: Target) -> ssl.SSLContext:
 
 
 async def _send_in_time(
-    target: Target, trust: ssl.SSLContext, one: DamagedRequest, outcome: Outcome
+    target: Target, trust: ssl.SSLContext, request: DamagedRequest, outcome: Outcome
 ) -> str:
     try:
         async with asyncio.timeout(PATIENCE):
-            return await _send(target, trust, one, outcome)
+            return await _send(target, trust, request, outcome)
     except TimeoutError:
         return f"no end within {PATIENCE:g} s"
     except OSError as error:
-        return "" if one.hasty or not one.right else f"{type(error).__name__}: {error}"
+        return "" if request.hasty or not request.right else f"{type(error).__name__}: {error}"
 
 
 async def _send(
-    target: Target, trust: ssl.SSLContext, one: DamagedRequest, outcome: Outcome
+    target: Target, trust: ssl.SSLContext, request: DamagedRequest, outcome: Outcome
 ) -> str:
     reader, writer = await asyncio.open_connection(
         "127.0.0.1",
         target.port,
-        ssl=trust if one.tls else None,
-        server_hostname=HOST if one.tls else None,
+        ssl=trust if request.tls else None,
+        server_hostname=HOST if request.tls else None,
         limit=1 << 22,
     )
     try:
         with contextlib.suppress(ConnectionError):  # it may have said no before we are done
-            for piece in one.pieces:
+            for piece in request.pieces:
                 writer.write(piece)
                 await writer.drain()
-        if not one.right:
-            return await _check_optional_response(reader, one, outcome)
-        return await _check_responses(reader, one, outcome)
+        if not request.right:
+            return await _check_optional_response(reader, request, outcome)
+        return await _check_responses(reader, request, outcome)
     finally:
-        if one.hasty:
+        if request.hasty:
             writer.transport.abort()
         writer.close()
         with contextlib.suppress(OSError):
@@ -145,31 +145,31 @@ async def _send(
 
 
 async def _check_optional_response(
-    reader: asyncio.StreamReader, one: DamagedRequest, outcome: Outcome
+    reader: asyncio.StreamReader, request: DamagedRequest, outcome: Outcome
 ) -> str:
     """Read a response if one arrives at once; status 5xx is an error."""
     with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
         async with asyncio.timeout(0.02):
             status = (await _read_response(reader)).status
-            outcome.statuses[f"{one.name} {status}"] += 1
+            outcome.statuses[f"{request.name} {status}"] += 1
             return f"status {status}" if status >= 500 else ""
     return ""
 
 
 async def _check_responses(
-    reader: asyncio.StreamReader, one: DamagedRequest, outcome: Outcome
+    reader: asyncio.StreamReader, request: DamagedRequest, outcome: Outcome
 ) -> str:
-    for number, right in enumerate(one.right):
+    for number, right in enumerate(request.right):
         try:
             answer = await _read_response(reader)
         except asyncio.IncompleteReadError as error:
             return f"answer {number + 1} ended early: {error.partial[:200]!r}"
-        outcome.statuses[f"{one.name} {answer.status}"] += 1
+        outcome.statuses[f"{request.name} {answer.status}"] += 1
         if b'"patch"' in answer.body:
-            outcome.statuses[f"{one.name} with a patch"] += 1
+            outcome.statuses[f"{request.name} with a patch"] += 1
         if answer.status not in right:
             return f"status {answer.status}, not {sorted(right)}: {answer.body[:200]!r}"
-        if one.body and (said := reviews.find_error(one.body, answer.status, answer.body)):
+        if request.body and (said := reviews.find_error(request.body, answer.status, answer.body)):
             return said
     return ""
 

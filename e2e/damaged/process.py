@@ -38,9 +38,9 @@ class WebhookProcess:
     def _status(self) -> dict[str, int]:
         text = Path(f"/proc/{self.running.pid}/status").read_text(encoding="utf-8")
         lines = (line.split() for line in text.splitlines() if line.startswith("Vm"))
-        found = {name.rstrip(":"): int(size) * KIB for name, size, _ in lines}
-        self._most = found["VmHWM"]
-        return found
+        sizes = {name.rstrip(":"): int(size) * KIB for name, size, _ in lines}
+        self._most = sizes["VmHWM"]
+        return sizes
 
     async def listen(self, lines: asyncio.StreamReader) -> None:
         """Collect log lines with a stack: no request may cause an unhandled exception."""

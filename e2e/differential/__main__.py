@@ -19,28 +19,28 @@ EXAMPLES = 6
 
 def main() -> int:
     """Run the seeds in blocks over processes and print sums."""
-    found = Found()
-    seconds = compare_seeds(judge, found.add, BLOCK)
+    tally = Found()
+    seconds = compare_seeds(judge, tally.add, BLOCK)
     if seconds is None:
         return 0
-    report(found, seconds)
-    return 1 if found.differences else 0
+    report(tally, seconds)
+    return 1 if tally.differences else 0
 
 
-def report(found: Found, seconds: float) -> None:
+def report(tally: Found, seconds: float) -> None:
     """Print what was counted, then the first examples of each difference."""
-    lines = [f"{name}: {count}" for name, count in sorted(found.counts.items())]
-    share = found.counts["satisfiable"] / max(1, found.counts["scenarios"])
+    lines = [f"{name}: {count}" for name, count in sorted(tally.counts.items())]
+    share = tally.counts["satisfiable"] / max(1, tally.counts["scenarios"])
     lines.append(f"satisfiable share: {share:.1%}, {seconds:.0f} s")
     for number in EXCEPTIONS.values():
-        together = found.exceptions[f"{number}, with others"]
+        together = tally.exceptions[f"{number}, with others"]
         lines.append(
-            f"exception {number}: {found.exceptions[number]} alone, {together} with others"
+            f"exception {number}: {tally.exceptions[number]} alone, {together} with others"
         )
-    lines.append(f"differences: {found.differences.total()}")
-    for kind, count in found.differences.most_common():
+    lines.append(f"differences: {tally.differences.total()}")
+    for kind, count in tally.differences.most_common():
         lines.append(f"  {kind}: {count}")
-        lines += [f"    {line[:400]}" for line in sorted(found.examples[kind], key=len)[:EXAMPLES]]
+        lines += [f"    {line[:400]}" for line in sorted(tally.examples[kind], key=len)[:EXAMPLES]]
     print("\n".join(lines))  # noqa: T201  # a command's output
 
 

@@ -41,62 +41,62 @@ class Found:
 
 def judge(seeds: range) -> Found:
     """Compare and check the scenarios of these seeds."""
-    found = Found()
+    tally = Found()
     oracle = Oracle(binary())
     with Expressions(binary()) as expressions:
         for seed in seeds:
-            one(seed, oracle, expressions, found)
+            compare_seed(seed, oracle, expressions, tally)
     oracle.close()
-    return found
+    return tally
 
 
-def one(seed: int, oracle: Oracle, expressions: Expressions, found: Found) -> None:
+def compare_seed(seed: int, oracle: Oracle, expressions: Expressions, tally: Found) -> None:
     """Compare our answers of one scenario with theirs, then what we say on purpose with both."""
     asked = scenario(seed)
     theirs = oracle.answer(asked)
-    found.counts["scenarios"] += 1
-    found.counts["satisfiable"] += any(a["verdict"] == "allocated" for a in theirs.values())
+    tally.counts["scenarios"] += 1
+    tally.counts["satisfiable"] += any(a["verdict"] == "allocated" for a in theirs.values())
     try:
         strict, own = answer(asked, UPSTREAM), answer(asked, OURS)
     except Exception as error:  # noqa: BLE001  # any exception of ours is a finding, and the run goes on
-        found.differ("crash", f"seed {seed}: {type(error).__name__}: {error}")
+        tally.differ("crash", f"seed {seed}: {type(error).__name__}: {error}")
         return
     for node, verdict in theirs.items():
         where = f"seed {seed} {node}"
-        found.counts[f"theirs {verdict['verdict']}"] += 1
+        tally.counts[f"theirs {verdict['verdict']}"] += 1
         if strict[node]["verdict"] == "gave up" or own[node]["verdict"] == "gave up":
-            found.differ("gave up", where)
+            tally.differ("gave up", where)
         elif verdict["verdict"] not in ("timeout", "panic"):
             for difference in differences(strict[node], verdict):
-                found.differ(difference.kind, f"{where}: {difference.message}")
+                tally.differ(difference.kind, f"{where}: {difference.message}")
         for answers in (strict, own):
             if answers[node]["verdict"] == "allocated":
-                valid(asked, node, answers[node], expressions, found)
+                valid(asked, node, answers[node], expressions, tally)
         if differences(own[node], strict[node]):
-            excuse(asked, node, own[node], found)
+            excuse(asked, node, own[node], tally)
 
 
-def valid(asked: Json, node: str, ours: Json, expressions: Expressions, found: Found) -> None:
+def valid(asked: Json, node: str, ours: Json, expressions: Expressions, tally: Found) -> None:
     """Put a solution of ours before the checker."""
     allocations = ours["allocations"]
     assert isinstance(allocations, list)
-    found.counts["checked"] += 1
+    tally.counts["checked"] += 1
     for violation in check(asked, node, allocations, expressions):
-        found.differ(
+        tally.differ(
             f"invalid: {violation.rule}", f"seed {asked['seed']} {node}: {violation.message}"
         )
 
 
-def excuse(asked: Json, node: str, own: Json, found: Found) -> None:
+def excuse(asked: Json, node: str, own: Json, tally: Found) -> None:
     """Find the deviation that makes our own answer another one, and count it by its name."""
     for name, number in EXCEPTIONS.items():
         alone = msgspec.structs.replace(UPSTREAM, **{name: True})
         if not differences(own, answer(asked, alone)[node]):
-            found.exceptions[number] += 1
+            tally.exceptions[number] += 1
             return
     for name, number in EXCEPTIONS.items():
         without = msgspec.structs.replace(OURS, **{name: False})
         if differences(own, answer(asked, without)[node]):
-            found.exceptions[f"{number}, with others"] += 1
+            tally.exceptions[f"{number}, with others"] += 1
             return
-    found.differ("unexplained", f"seed {asked['seed']} {node}")
+    tally.differ("unexplained", f"seed {asked['seed']} {node}")

@@ -114,20 +114,22 @@ def compare(  # noqa: PLR0913  # what is compared, and where it is counted
     satisfiable: bool,
 ) -> None:
     """Judge a scenario, and count the judgement."""
-    found = judge_scenario(asked)
-    refused = any(each.severity is Severity.ERROR for each in found)
+    findings = judge_scenario(asked)
+    refused = any(each.severity is Severity.ERROR for each in findings)
     tally.satisfiable += satisfiable
     where = f"seed {asked['seed']} {name}"
     if refused:
         states = (asked, asked | {"allocated": original["allocated"]}, untainted(asked))
         if satisfiable or any(is_satisfiable(each, oracle) for each in states[1:]):
-            tally.wrong.append(f"{where}: {found[0].code} {found[0].path}: {found[0].message}")
+            tally.wrong.append(
+                f"{where}: {findings[0].code} {findings[0].path}: {findings[0].message}"
+            )
     if not satisfiable:
         tally.unsatisfiable[name] += 1
         tally.refused[name] += refused
-        tally.warned[name] += bool(found) and not refused
-        tally.codes.update({f"{each.code} ({each.severity})" for each in found})
-        if not found:
+        tally.warned[name] += bool(findings) and not refused
+        tally.codes.update({f"{each.code} ({each.severity})" for each in findings})
+        if not findings:
             tally.silent.append(where)
 
 

@@ -54,9 +54,9 @@ def world_of(scenario: Json, deviations: Deviations) -> World:
     return World(stock, {one.metadata.name: one for one in classes}, deviations=deviations)
 
 
-def encoded(one: Json) -> bytes:
+def encoded(value: Json) -> bytes:
     """The bytes that a reader gets."""
-    return json.dumps(one).encode()
+    return json.dumps(value).encode()
 
 
 def answer(scenario: Json, deviations: Deviations) -> dict[str, Json]:
@@ -72,12 +72,12 @@ def answer(scenario: Json, deviations: Deviations) -> dict[str, Json]:
     return {node: worded(one) for node, one in answers.items()}
 
 
-def worded(one: SolverResult) -> Json:
+def worded(result: SolverResult) -> Json:
     """An answer in plain JSON, as a client would see it."""
-    if isinstance(one, Solution):
+    if isinstance(result, Solution):
         return {
             "verdict": "allocated",
-            "allocations": [to_json(each) for each in one.allocations],
+            "allocations": [to_json(each) for each in result.allocations],
         }
-    message = "; ".join(str(getattr(each, "message", each)) for each in one.reasons)
-    return {"verdict": OUTCOMES[one.outcome], "message": message}
+    message = "; ".join(str(getattr(each, "message", each)) for each in result.reasons)
+    return {"verdict": OUTCOMES[result.outcome], "message": message}

@@ -25,5 +25,5 @@ def used_by_all(cluster: Installation) -> Iterator[None]:
         process.started_process().wait_ready(partial(_has_read, process, known))
 
 
-def _has_read(replica: Replica, known: int) -> bool:
-    return len(replica.messages(_USED)) > known
+def _has_read(replica: Replica, before: int) -> bool:
+    return len(replica.messages(_USED)) > before

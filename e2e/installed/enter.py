@@ -99,8 +99,8 @@ def _drop_rights(user: int, capabilities: range) -> None:
 
 
 def _become(words: list[str], variables: dict[str, str]) -> None:
-    found = [Path(folder) / words[0] for folder in variables["PATH"].split(":")]
-    programs = [path for path in found if path.exists()]
+    places = [Path(folder) / words[0] for folder in variables["PATH"].split(":")]
+    programs = [path for path in places if path.exists()]
     if not programs:
         sys.exit(f"{words[0]} is not on the PATH of the image, {variables['PATH']}")
     os.execve(programs[0], words, variables)  # noqa: S606  # the command of the manifests

@@ -196,8 +196,8 @@ class Installation:
         """Write a Secret or ConfigMap to a folder, as a kubelet mounts it."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        found = self.plane.admin.get(f"/api/v1/namespaces/{NAMESPACE}/{kind}/{name}")
-        for key, text in found.get("data", {}).items():
+        stored = self.plane.admin.get(f"/api/v1/namespaces/{NAMESPACE}/{kind}/{name}")
+        for key, text in stored.get("data", {}).items():
             data = base64.b64decode(text) if kind == "secrets" else text.encode()
             # Renamed into place, because a mount changes atomically.
             half = folder / f".{key}"
@@ -232,9 +232,9 @@ class Installation:
     @property
     def leader(self) -> Replica:
         """Return the leading controller; AssertionError if no controller leads."""
-        found = self.find_leader()
-        assert found is not None, "nobody leads"
-        return found
+        leader = self.find_leader()
+        assert leader is not None, "nobody leads"
+        return leader
 
     def find_leader(self) -> Replica | None:
         """Return the controller that holds the Lease, or None."""

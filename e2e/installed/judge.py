@@ -43,8 +43,8 @@ class InstalledJudge:
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
         rendered = self.cluster.kubectl("kustomize", str(folder)).check().out
         label, value = COMPONENT
-        found = yaml.safe_load_all(rendered)
-        return [each for each in found if each["metadata"]["labels"].get(label) == value]
+        objects = yaml.safe_load_all(rendered)
+        return [each for each in objects if each["metadata"]["labels"].get(label) == value]
 
     def apply(self) -> None:
         """Apply the objects of the component; no kubelet runs the pods of its Deployment."""

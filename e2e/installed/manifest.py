@@ -36,9 +36,9 @@ def mount_paths(deployment: JSON, folders: Mapping[str, Path]) -> dict[str, str]
 
 def command(deployment: JSON, folders: Mapping[str, Path], more: Sequence[str]) -> list[str]:
     """Return the words of its process; `folders` maps volumes to where they are on this machine."""
-    one = container(deployment)
+    first = container(deployment)
     mounts = mount_paths(deployment, folders)
-    words = [*one["command"], *one.get("args", ())]
+    words = [*first["command"], *first.get("args", ())]
     for inside, outside in mounts.items():
         words = [word.replace(f"{inside}/", f"{outside}/") for word in words]
     return [*words, *more]
@@ -46,10 +46,10 @@ def command(deployment: JSON, folders: Mapping[str, Path], more: Sequence[str]) 
 
 def volumes(deployment: JSON) -> dict[str, tuple[str, str]]:
     """Return the volumes that are made of objects: name to kind and name of the object."""
-    found: dict[str, tuple[str, str]] = {}
+    mounted: dict[str, tuple[str, str]] = {}
     for volume in deployment["spec"]["template"]["spec"].get("volumes", ()):
         if "secret" in volume:
-            found[volume["name"]] = "secrets", volume["secret"]["secretName"]
+            mounted[volume["name"]] = "secrets", volume["secret"]["secretName"]
         elif "configMap" in volume:
-            found[volume["name"]] = "configmaps", volume["configMap"]["name"]
-    return found
+            mounted[volume["name"]] = "configmaps", volume["configMap"]["name"]
+    return mounted

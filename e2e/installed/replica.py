@@ -85,15 +85,15 @@ class Replica:
         with self.log.open("rb") as log:
             log.seek(self._from)
             texts = log.read().decode(errors="replace").splitlines()
-        found = []
+        lines = []
         for text in texts:
             try:
                 line = json.loads(text)
             except ValueError:
                 continue
             if isinstance(line, dict):
-                found.append(line)
-        return found
+                lines.append(line)
+        return lines
 
     def messages(self, msg: str) -> list[dict[str, Any]]:
         """Return the log lines with this message."""

@@ -23,19 +23,19 @@ def main() -> int:
     start = time.monotonic()
     seeds = range(int(first), int(end))
     blocks = [seeds[at : at + BLOCK] for at in range(0, len(seeds), BLOCK)]
-    found = Compared()
+    total = Compared()
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for compared in pool.imap_unordered(compare_seeds, blocks):
-            found.add(compared)
-    _report(found, time.monotonic() - start)
-    return 1 if found.differences else 0
+            total.add(compared)
+    _report(total, time.monotonic() - start)
+    return 1 if total.differences else 0
 
 
-def _report(found: Compared, seconds: float) -> None:
-    lines = [f"{name}: {count}" for name, count in sorted(found.counts.items())]
-    lines.append(f"most work of a search: {found.most_work} of {MAX_WORK}")
-    lines.append(f"differences: {sum(map(len, found.differences.values()))}, {seconds:.0f} s")
-    for kind, texts in sorted(found.differences.items()):
+def _report(total: Compared, seconds: float) -> None:
+    lines = [f"{name}: {count}" for name, count in sorted(total.counts.items())]
+    lines.append(f"most work of a search: {total.most_work} of {MAX_WORK}")
+    lines.append(f"differences: {sum(map(len, total.differences.values()))}, {seconds:.0f} s")
+    for kind, texts in sorted(total.differences.items()):
         lines.append(f"  {kind}: {len(texts)}")
         lines += [f"    {text[:900]}" for text in sorted(texts, key=len)[:EXAMPLES]]
     print("\n".join(lines))  # noqa: T201  # a command's output

@@ -43,17 +43,17 @@ class Compared:
 
 def compare_seeds(seeds: Iterable[int]) -> Compared:
     """Compare the cases of seeds."""
-    found = Compared()
+    compared = Compared()
     for seed in seeds:
         machine, request = generate(seed)
         theirs, ours = place(machine, request), answer(machine, request)
-        found.counts.update(_count(theirs, ours))
+        compared.counts.update(_count(theirs, ours))
         if theirs and next(find_violations(machine, request, theirs), None):
-            found.counts["Koordinator violates a hint"] += 1
-        found.most_work = max(found.most_work, ours.work)
+            compared.counts["Koordinator violates a hint"] += 1
+        compared.most_work = max(compared.most_work, ours.work)
         for kind, text in _differences(machine, request, theirs, ours):
-            found.report(kind, f"{seed}: {text} | {request} | {ours}")
-    return found
+            compared.report(kind, f"{seed}: {text} | {request} | {ours}")
+    return compared
 
 
 def _count(theirs: ChosenHardware | None, ours: Answer) -> Iterator[str]:

@@ -88,7 +88,7 @@ def _allocate(
     held = [_claim(each) for each in published.held_claims(machine)]
     numbers = itertools.count(1)
     work: list[int] = []
-    found = solve(
+    answer = solve(
         world,
         view_of_claims(held, world.gates),
         claims,
@@ -97,9 +97,9 @@ def _allocate(
         max_work=MAX_WORK,
         count_work=work.append,
     )[node.name]
-    if not isinstance(found, Solution):
-        return Answer(waits="; ".join(map(str, found.reasons)), work=sum(work))
-    results = tuple(each for one in found.allocations for each in one.devices.results)
+    if not isinstance(answer, Solution):
+        return Answer(waits="; ".join(map(str, answer.reasons)), work=sum(work))
+    results = tuple(each for one in answer.allocations for each in one.devices.results)
     chosen = published.find_hardware(machine, [each.device for each in results])
     return Answer(chosen, work=sum(work), results=results)
 
@@ -108,13 +108,13 @@ def _translated(
     request: DeviceRequest, configuration: Configuration, facts: Facts
 ) -> tuple[list[Claim], tuple[Finding, ...]]:
     """Return the claims of the pod's templates; none if the pod is refused."""
-    one = translate_object(request.pod(), "Pod//worker", make_context(configuration, facts))
+    translated = translate_object(request.pod(), "Pod//worker", make_context(configuration, facts))
     claims = []
-    for number, template in enumerate(one.templates):
+    for number, template in enumerate(translated.templates):
         spec: Any = template["spec"]
         metadata = {"name": f"claim-{number}", "namespace": "default", **spec.get("metadata", {})}
         claims.append(_claim({"metadata": metadata, "spec": spec["spec"]}))
-    return claims, one.findings
+    return claims, translated.findings
 
 
 def _configuration(machine: OccupiedMachine, placement: Placement) -> Configuration:

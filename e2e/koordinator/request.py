@@ -65,15 +65,15 @@ class DeviceRequest:
 
     def annotations(self) -> dict[str, str]:
         """Return the annotations of the pod."""
-        found: dict[str, Any] = {}
+        annotations: dict[str, Any] = {}
         if self.types:
             scope = {"requiredScope": "SamePCIe"} if self.same_pcie else {}
-            found["device-joint-allocate"] = {"deviceTypes": list(self.types), **scope}
+            annotations["device-joint-allocate"] = {"deviceTypes": list(self.types), **scope}
         if hints := self._hints():
-            found["device-allocate-hint"] = hints
+            annotations["device-allocate-hint"] = hints
         if self.policy:
-            found["gpu-partition-spec"] = {"allocatePolicy": self.policy}
-        return {f"{PREFIX}{key}": json.dumps(value) for key, value in found.items()}
+            annotations["gpu-partition-spec"] = {"allocatePolicy": self.policy}
+        return {f"{PREFIX}{key}": json.dumps(value) for key, value in annotations.items()}
 
     def _hints(self) -> dict[str, Any]:
         rdma: dict[str, Any] = {"vfSelector": {}} if self.functions else {}

@@ -109,8 +109,8 @@ def _gpus(machine: OccupiedMachine, request: DeviceRequest) -> tuple[int, ...] |
     taken = _from_partitions(machine, request.gpus)
     if taken is not None or honored:
         return taken
-    found = _from_scope(machine, request, _Scope(NODE, range(len(machine.hardware.gpus))), 0)
-    return found.gpus if found else None
+    chosen = _from_scope(machine, request, _Scope(NODE, range(len(machine.hardware.gpus))), 0)
+    return chosen.gpus if chosen else None
 
 
 def _from_partitions(machine: OccupiedMachine, count: int) -> tuple[int, ...] | None:
@@ -158,9 +158,9 @@ def _from_scope(
     in_use += bool(machine.used_gpus.intersection(scope.gpus))
     best: _Found | None = None
     for child in _children(machine, scope):
-        found = _from_scope(machine, request, child, in_use)
-        if found and (best is None or (best.depth, best.in_use) < (found.depth, found.in_use)):
-            best = found
+        taken = _from_scope(machine, request, child, in_use)
+        if taken and (best is None or (best.depth, best.in_use) < (taken.depth, taken.in_use)):
+            best = taken
     if best or LEVELS[request.scope] > scope.level:
         return best
     free = tuple(number for number in scope.gpus if number not in machine.used_gpus)

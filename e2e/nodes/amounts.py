@@ -12,13 +12,13 @@ _FORM = re.compile(
 
 def amount(text: str) -> Fraction:
     """Read a quantity; ValueError when it is none."""
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no quantity")
-    number: Fraction = Fraction(found["number"].rstrip("."))
-    if found["exponent"]:
-        return number * Fraction(10) ** int(found["exponent"])
-    unit = found["unit"] or ""
+    number: Fraction = Fraction(match["number"].rstrip("."))
+    if match["exponent"]:
+        return number * Fraction(10) ** int(match["exponent"])
+    unit = match["unit"] or ""
     if unit in _BINARY:
         return number * Fraction(1024) ** _BINARY[unit]
     if unit not in _DECIMAL:

@@ -45,7 +45,7 @@ class Trip:
 Check = Callable[[Order, DriverState], Iterator[Trip]]
 
 
-def known(order: Order, bench: DriverState) -> Iterator[tuple[Result, Device]]:
+def of_layout(order: Order, bench: DriverState) -> Iterator[tuple[Result, Device]]:
     """Yield the results that name a device of the current layout."""
     for result in order.results:
         device = bench.layout.devices.get(result.device)
@@ -67,7 +67,7 @@ def taken(bench: DriverState) -> Iterator[tuple[Order, Result, Device]]:
 
 def claiming(order: Order, bench: DriverState) -> Iterator[tuple[Result, Device]]:
     """Yield what the order would really take: known, and not only looked at."""
-    return ((result, device) for result, device in known(order, bench) if not result.admin)
+    return ((result, device) for result, device in of_layout(order, bench) if not result.admin)
 
 
 def foreign_node(order: Order, bench: DriverState) -> Iterator[Trip]:
@@ -248,7 +248,7 @@ def groups_incompatible(order: Order, bench: DriverState) -> Iterator[Trip]:
 
 def config_unreadable(order: Order, bench: DriverState) -> Iterator[Trip]:
     """Parameters are read strictly: kind, version, every field and its type are known."""
-    for result, _ in known(order, bench):
+    for result, _ in of_layout(order, bench):
         parameters = order.configs.get(result.request)
         if parameters is not None and (problem := _unreadable(parameters, bench)):
             yield Trip(result.device, problem)
@@ -283,7 +283,7 @@ def _misfit(value: Any, form: Any, path: str) -> str:  # noqa: ANN401  # JSON ag
 
 def driver_ended(order: Order, bench: DriverState) -> Iterator[Trip]:
     """Settings of time slicing without an interval end the process of the driver."""
-    for result, _ in known(order, bench):
+    for result, _ in of_layout(order, bench):
         sharing = order.configs.get(result.request, {}).get("sharing")
         if not isinstance(sharing, Mapping) or sharing.get("strategy") != "TimeSlicing":
             continue
@@ -294,7 +294,7 @@ def driver_ended(order: Order, bench: DriverState) -> Iterator[Trip]:
 
 def config_kind_mismatch(order: Order, bench: DriverState) -> Iterator[Trip]:
     """A configuration is for the kind of device it is given to."""
-    for result, device in known(order, bench):
+    for result, device in of_layout(order, bench):
         kind = order.configs.get(result.request, {}).get("kind", "")
         wanted = bench.configs.get(kind, ("",))[0]
         if wanted and wanted != device.kind:
@@ -303,7 +303,7 @@ def config_kind_mismatch(order: Order, bench: DriverState) -> Iterator[Trip]:
 
 def config_unsupported(order: Order, bench: DriverState) -> Iterator[Trip]:
     """MPS works neither with partitions made on demand nor with consumable shares."""
-    for result, device in known(order, bench):
+    for result, device in of_layout(order, bench):
         sharing = order.configs.get(result.request, {}).get("sharing")
         strategy = sharing.get("strategy") if isinstance(sharing, Mapping) else None
         dynamic = device.kind == "mig" and "consumesCounters" in device.wire

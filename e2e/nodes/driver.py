@@ -141,12 +141,12 @@ class Driver:
             if own is None:
                 station.prepared[uid] = wanted
                 self._save()
-                found = (
+                devices = (
                     station.layout.devices[result.device]
                     for result in wanted.results
                     if not result.admin
                 )
-                self.record.hold(self.family.driver, uid, [device.physical for device in found])
+                self.record.hold(self.family.driver, uid, [device.physical for device in devices])
         return {"devices": [self._device(node, uid, result) for result in wanted.results]}
 
     def _applies(self, station: Station, name: str, parameters: JSON) -> bool:
@@ -181,16 +181,16 @@ class Driver:
         # A repeated call for something prepared is answered from the checkpoint: the hardware may
         # have been lost since, but that is no longer a question of preparing it.
         names = ("AllocationChanged",) if own else self.family.checks
-        found = [
+        problems = [
             Violation(
                 name, self.family.driver, wanted.node, wanted.claim, trip.device, trip.message
             )
             for name in names
             for trip in self.family.checks[name](wanted, bench)
         ]
-        if found:
-            self.record.add(found)
-            raise Refused("; ".join(f"{trip.device}: {trip.message}" for trip in found))
+        if problems:
+            self.record.add(problems)
+            raise Refused("; ".join(f"{trip.device}: {trip.message}" for trip in problems))
 
     def _refuse(self, code: str, node: str, subject: str, device: str, message: str) -> None:
         self.record.add([Violation(code, self.family.driver, node, subject, device, message)])

@@ -97,8 +97,8 @@ class Kubelet:
                 held.done, held.devices = False, []
         with self._wake:
             self.running.clear()
-            known = list(self._pods)
-        for uid in known:
+            uids = list(self._pods)
+        for uid in uids:
             self._enqueue(uid)
 
     def forget(self, node: str) -> None:
@@ -266,11 +266,11 @@ class Kubelet:
             answer = protocol.ask(driver.socket, call, held[0].node, claims)
         except protocol.FailedError as problem:
             raise Retry(f"{call}: driver {name}: {problem}") from problem
-        for one in held:
-            if one.uid not in answer.claims:
-                raise Retry(f"{call}: driver {name} says nothing of claim {one.name}")
-            if reason := answer.claims[one.uid].error:
-                raise Retry(f"{call}: driver {name}: claim {one.name}: {reason}")
+        for claim in held:
+            if claim.uid not in answer.claims:
+                raise Retry(f"{call}: driver {name} says nothing of claim {claim.name}")
+            if reason := answer.claims[claim.uid].error:
+                raise Retry(f"{call}: driver {name}: claim {claim.name}: {reason}")
         return [(one, answer.claims[one.uid]) for one in held]
 
     def _admit(self, pod: JSON) -> bool:

@@ -90,13 +90,13 @@ def changes(current: list[Slice], layout: Layout, owner: str = "") -> Changes:
     )
 
 
-def _generation(one: Slice) -> int:
-    return int(one["spec"]["pool"]["generation"])
+def _generation(published: Slice) -> int:
+    return int(published["spec"]["pool"]["generation"])
 
 
-def _content(one: Slice) -> Slice:
+def _content(published: Slice) -> Slice:
     """Return what a driver compares: the spec, without the times that the API server adds."""
-    spec = dict(one["spec"])
+    spec = dict(published["spec"])
     if "devices" in spec:
         spec["devices"] = [
             {**device, "taints": [{**taint, "timeAdded": None} for taint in device["taints"]]}
@@ -158,9 +158,9 @@ def withdraw(client: Client, layout: Layout) -> None:
 
 def _delete(client: Client, names: list[str]) -> None:
     """Delete slices; a kubelet or the garbage collector may have done so."""
-    for each in names:
+    for name in names:
         try:
-            client.delete(f"{PATH}/{each}")
+            client.delete(f"{PATH}/{name}")
         except ApiError as problem:
             # A kubelet's account is told 403 of a slice that is not there.
             if problem.code not in (403, 404):

@@ -59,8 +59,8 @@ def blocks() -> list[range]:
 
 def stored() -> Json:
     """What was written."""
-    found: Json = json.loads(STORED.read_text(encoding="utf-8"))
-    return found
+    decoded: Json = json.loads(STORED.read_text(encoding="utf-8"))
+    return decoded
 
 
 def differing(chosen: list[range], oracle: Oracle) -> list[range]:

@@ -8,14 +8,14 @@ _HEADING = re.compile(r"^#+ (.*)$")
 
 def commands(page: str, heading: str) -> list[str]:
     """Return the commands of the console blocks below a heading; none if it is not there."""
-    found: list[str] = []
+    commands: list[str] = []
     for block in blocks(page, heading, "console"):
         for line in block:
             if line.startswith("$ "):
-                found.append(line.removeprefix("$ "))
-            elif line.startswith("> ") and found:
-                found[-1] += f"\n{line.removeprefix('> ')}"
-    return found
+                commands.append(line.removeprefix("$ "))
+            elif line.startswith("> ") and commands:
+                commands[-1] += f"\n{line.removeprefix('> ')}"
+    return commands
 
 
 def blocks(page: str, heading: str, language: str) -> Iterator[list[str]]:

@@ -52,9 +52,9 @@ class RealFleet(Fleet):
 
     def registered(self, driver: str) -> RegisteredDriver:
         """Return a driver, with its places on the nodes."""
-        found = self.driver(driver)
-        assert isinstance(found, RegisteredDriver)
-        return found
+        registered = self.driver(driver)
+        assert isinstance(registered, RegisteredDriver)
+        return registered
 
     def node_client(self, name: str) -> Client:
         """Return the account of the node's kubelet, which its drivers use."""
@@ -126,10 +126,10 @@ class RealFleet(Fleet):
 
     def _slices(self, name: str) -> list[object]:
         """List the slices of a node."""
-        found: list[object] = self.client.get(slices.PATH, fieldSelector=f"spec.nodeName={name}")[
-            "items"
-        ]
-        return found
+        published: list[object] = self.client.get(
+            slices.PATH, fieldSelector=f"spec.nodeName={name}"
+        )["items"]
+        return published
 
     def kill_node(self, name: str) -> None:
         """End a node with its containers and drivers, as a power failure does."""
@@ -167,8 +167,8 @@ class RealFleet(Fleet):
 
     def units(self, pod: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         """Return the units that the kubelet says a pod has, by resource."""
-        found: dict[str, tuple[str, ...]] = {}
-        for one in self.shares(pod):
-            for resource, units in one.units.items():
-                found[resource] = (*found.get(resource, ()), *units)
-        return found
+        units_by_name: dict[str, tuple[str, ...]] = {}
+        for share in self.shares(pod):
+            for resource, units in share.units.items():
+                units_by_name[resource] = (*units_by_name.get(resource, ()), *units)
+        return units_by_name

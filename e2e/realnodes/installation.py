@@ -126,8 +126,8 @@ class PodInstallation:
 
     def pods(self, component: str) -> list[JSON]:
         """List the pods of a component that are ready."""
-        found = self.plane.admin.get(PODS, labelSelector=f"{COMPONENT}={component}")["items"]
-        return [pod for pod in found if is_ready(pod)]
+        pods = self.plane.admin.get(PODS, labelSelector=f"{COMPONENT}={component}")["items"]
+        return [pod for pod in pods if is_ready(pod)]
 
     def rolled_out(self) -> bool:
         """Return whether all Deployments have all replicas of their current template."""
@@ -136,14 +136,14 @@ class PodInstallation:
     def _complete(self, name: str) -> bool:
         path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}"
         try:
-            one = self.plane.admin.get(path)
+            workload = self.plane.admin.get(path)
         except ApiError as problem:
             if problem.code != 404:
                 raise
             return False
-        status, wanted = one.get("status", {}), one["spec"]["replicas"]
+        status, wanted = workload.get("status", {}), workload["spec"]["replicas"]
         counts = ("replicas", "updatedReplicas", "availableReplicas")
-        current = status.get("observedGeneration") == one["metadata"]["generation"]
+        current = status.get("observedGeneration") == workload["metadata"]["generation"]
         return current and all(status.get(count) == wanted for count in counts)
 
     def messages(self, pod: JSON, msg: str) -> list[JSON]:
@@ -208,11 +208,11 @@ def name_image(overlay: str, placeholder: str, image: str) -> str:
 def _objects(lines: Iterable[str]) -> Iterable[JSON]:
     for line in lines:
         try:
-            found = json.loads(line)
+            decoded = json.loads(line)
         except ValueError:
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(decoded, dict):
+            yield decoded
 
 
 def _counted(facts: Mapping[str, object]) -> dict[str, object]:

@@ -44,8 +44,8 @@ def _settings() -> Iterator[str]:
 
 def differences(before: State, after: State) -> list[str]:
     """List what a run added and what it took away."""
-    found = []
+    changes = []
     for kind in before:
-        found += [f"{kind} added: {text}" for text in sorted(after[kind] - before[kind])]
-        found += [f"{kind} missing: {text}" for text in sorted(before[kind] - after[kind])]
-    return found
+        changes += [f"{kind} added: {text}" for text in sorted(after[kind] - before[kind])]
+        changes += [f"{kind} missing: {text}" for text in sorted(before[kind] - after[kind])]
+    return changes

@@ -193,6 +193,6 @@ class RealNode:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    assert found is not None, f"{name} is not on the PATH"
-    return found
+    program = shutil.which(name)
+    assert program is not None, f"{name} is not on the PATH"
+    return program

@@ -85,17 +85,23 @@ def _units(container: Any) -> dict[str, tuple[str, ...]]:  # noqa: ANN401  # pro
 def _devices(container: Any) -> Iterator[ClaimDevice]:  # noqa: ANN401  # protobuf
     for claim in container.dynamic_resources:
         name = f"{claim.claim_namespace}/{claim.claim_name}"
-        for one in claim.claim_resources:
-            share = one.share_id if one.HasField("share_id") else ""
-            yield ClaimDevice(name, one.driver_name, one.pool_name, one.device_name, share)
+        for claim_resource in claim.claim_resources:
+            share = claim_resource.share_id if claim_resource.HasField("share_id") else ""
+            yield ClaimDevice(
+                name,
+                claim_resource.driver_name,
+                claim_resource.pool_name,
+                claim_resource.device_name,
+                share,
+            )
 
 
 def checkpoint_units(node: RealNode) -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the units of each pod UID by resource, by the device manager's checkpoint file."""
     path = node.path("kubelet", "device-plugins", "kubelet_internal_checkpoint")
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    by_pod: dict[str, dict[str, tuple[str, ...]]] = {}
     for entry in json.loads(path.read_text(encoding="utf-8"))["Data"]["PodDeviceEntries"] or ():
         ids = [unit for units in entry["DeviceIDs"].values() for unit in units]
-        mine = found.setdefault(entry["PodUID"], {})
+        mine = by_pod.setdefault(entry["PodUID"], {})
         mine[entry["ResourceName"]] = (*mine.get(entry["ResourceName"], ()), *ids)
-    return found
+    return by_pod

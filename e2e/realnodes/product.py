@@ -49,8 +49,8 @@ def scheduler_archive() -> Path:
 
 def _built(source: Path, folder: Path, what: str = "build") -> Path:
     """Return the archive in a folder, built from a checkout when it is not there."""
-    if found := list(folder.glob("*.tar")):
-        return found[0]
+    if archives := list(folder.glob("*.tar")):
+        return archives[0]
     print(f"building an image of Drawbridge in {folder.name}", flush=True)  # noqa: T201
     command = [sys.executable, "-m", "tools.image", what, "--into", str(folder)]
     done = subprocess.run(command, cwd=source, check=False, capture_output=True, text=True)

@@ -48,13 +48,13 @@ def _stays(init: dict[str, Any]) -> bool:
     return init.get("restartPolicy") == "Always"
 
 
-def _container(one: dict[str, Any], says: str, *, ends: bool = False) -> dict[str, Any]:
-    kept = {name: item for name, item in one.items() if name not in PROGRAM}
+def _container(template: dict[str, Any], says: str, *, ends: bool = False) -> dict[str, Any]:
+    kept = {name: item for name, item in template.items() if name not in PROGRAM}
     resources = {
         kind: {name: size for name, size in sizes.items() if not _is_size(name)}
         if kind in ("limits", "requests")
         else sizes
-        for kind, sizes in one.get("resources", {}).items()
+        for kind, sizes in template.get("resources", {}).items()
     }
     return {**kept, **container(ends=ends, says=says), "resources": resources}
 

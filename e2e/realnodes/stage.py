@@ -125,8 +125,8 @@ class RealStage(Stage):
 
     def pods_of(self, name: str, *, ready: bool = True) -> list[JSON]:
         """List the pods of a Deployment, only those that are ready and not ending if `ready`."""
-        found = self.client.get(self.pod_path(), labelSelector=f"app={name}")["items"]
-        return [pod for pod in found if not ready or is_ready(pod)]
+        pods = self.client.get(self.pod_path(), labelSelector=f"app={name}")["items"]
+        return [pod for pod in pods if not ready or is_ready(pod)]
 
     def wait_ready_pods(self, name: str, count: int, seconds: float = 60.0) -> list[JSON]:
         """Wait until so many pods of a Deployment are ready."""
@@ -143,9 +143,9 @@ class RealStage(Stage):
         def output() -> Printed | None:
             return read_output(self.output(pod, name))
 
-        found = self.wait(f"{pod}/{name} printed what it has", output)
-        assert found is not None
-        return found
+        printed = self.wait(f"{pod}/{name} printed what it has", output)
+        assert printed is not None
+        return printed
 
     def output(self, pod: str, name: str = "main") -> str:
         """Return the output of a container so far."""

@@ -68,9 +68,9 @@ def run_node_suite(suite: str, part: str) -> int:
     return max(codes, default=0)
 
 
-def _names(one: Scenario) -> tuple[str, ...]:
+def _names(scenario: Scenario) -> tuple[str, ...]:
     """Return the nodes that a scenario runs on."""
-    return one.nodes or NAMES
+    return scenario.nodes or NAMES
 
 
 def _build(chosen: Sequence[Scenario]) -> str:

@@ -305,7 +305,7 @@ def other_webhooks_for_the_same_pods_are_named_in_a_warning(stage: Stage) -> Non
         lines = kubectl.apply(body, words=("--dry-run=server",)).check().warnings
         return [each for each in lines if "HAMi" in each]
 
-    lines = stage.wait("both are named", lambda: found if len(found := told()) == 2 else [])
+    lines = stage.wait("both are named", lambda: messages if len(messages := told()) == 2 else [])
     assert "of cluster-hami-webhook runs before Drawbridge" in lines[0], lines
     assert "of hami-webhook runs after Drawbridge" in lines[1], lines
     kubectl.apply(body).check()

@@ -125,8 +125,8 @@ def living(stage: Stage) -> dict[str, JSON]:
 def left_by(stage: Stage) -> list[str]:
     """Return the name of the pods, claims and templates of the namespace."""
     paths = (stage.pod_path(), stage.claim_path())
-    found = [one for path in paths for one in stage.client.get(path)["items"]]
-    return [*(one["metadata"]["name"] for one in found), *template_names(stage)]
+    objects = [one for path in paths for one in stage.client.get(path)["items"]]
+    return [*(one["metadata"]["name"] for one in objects), *template_names(stage)]
 
 
 def compare(ran: CommandResult, wanted: Sequence[str]) -> None:
@@ -141,8 +141,8 @@ def compare(ran: CommandResult, wanted: Sequence[str]) -> None:
 def says(line: str, wanted: str) -> bool:
     """Return whether a line has these parts, one after the other."""
     for part in wanted.split(GAP):
-        _, found, line = line.partition(part)
-        if not found:
+        _, matched, line = line.partition(part)
+        if not matched:
             return False
     return True
 

@@ -54,10 +54,10 @@ def a_gate_turned_off_at_run_time_is_detected(stage: Stage) -> None:
         told = wait_for_event(stage, "waits", "ClaimFieldDropped")
         assert "exactly.capacity" in told, told
         assert name not in template_names(stage)
-        known = f"this API server ({stage.version}) drops exactly.capacity from claims"
+        message = f"this API server ({stage.version}) drops exactly.capacity from claims"
         same = share(stage, "same", 4000)
         reason = stage.wait("all replicas know", lambda: refusal(kubectl, same), KNOWN_SECONDS)
-        assert known in reason, reason
+        assert message in reason, reason
     # An allocated share stays a share.
     (held,) = stage.allocated(claim_of(stage, "early")[1])
     assert held["consumedCapacity"]["memory"] == "4000Mi", held

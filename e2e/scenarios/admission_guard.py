@@ -295,13 +295,13 @@ def changes_of_the_configuration_refuse_no_legacy_pod(stage: Stage) -> None:
                 stage.node(f"b{number}", "dgx-a100", {GPU: "full"})
                 stream.wait_for((number + 1) * PODS // 5)
         stage.wait("the guard denies again", lambda: error_of(lambda: dry_run(stage, body)))
-    found = dict(stream.results)
+    outcomes = dict(stream.results)
     refused = [each for each in stream.errors if each.startswith("legacy: ")]
     assert not refused, refused[:3]
-    assert found["legacy", "translated"] == PODS // 2, found
+    assert outcomes["legacy", "translated"] == PODS // 2, outcomes
     # For the settle time after a change the guard only warns.
-    assert found["injected", "refused"] > 0, found
-    assert ("injected", "translated") not in found, found
+    assert outcomes["injected", "refused"] > 0, outcomes
+    assert ("injected", "translated") not in outcomes, outcomes
     assert all(REMEDIES[1] in each for each in stream.errors), stream.errors[:3]
 
 

@@ -65,11 +65,11 @@ def template_path(stage: Stage, name: str) -> str:
 def wait_for_event(stage: Stage, pod: str, code: str) -> str:
     """Wait for an event of a pod, and return what it says."""
 
-    def found() -> str:
+    def message() -> str:
         told = [each for each in stage.events(pod) if each.startswith(f"{code}: ")]
         return told[0] if told else ""
 
-    return stage.wait(f"event {code} of {pod}", found)
+    return stage.wait(f"event {code} of {pod}", message)
 
 
 @scenario("full", rig="installed", needs=NEEDS)

@@ -45,18 +45,18 @@ def ours(stage: Stage) -> JSON:
 
 def entries(quota: JSON, part: str, what: str) -> tuple[int, int]:
     """Return the entries for claims and for pods of plugins."""
-    found = quota.get(part, {}).get(what, {})
-    return int(found.get(DEVICES, -1)), int(found.get(LIMIT, -1))
+    amounts = quota.get(part, {}).get(what, {})
+    return int(amounts.get(DEVICES, -1)), int(amounts.get(LIMIT, -1))
 
 
 def held(stage: Stage) -> Counter[str]:
     """Count the GPUs that claims have been allocated, and those that plugins have handed out."""
     claims = stage.client.get(stage.claim_path())["items"]
-    found = [each.get("status", {}).get("allocation", {}).get("devices", {}) for each in claims]
+    allocated = [each.get("status", {}).get("allocation", {}).get("devices", {}) for each in claims]
     pods = {each["metadata"]["uid"] for each in stage.client.get(stage.pod_path())["items"]}
     units = stage.fleet.kubelet.units.copy()
     return Counter(
-        claims=sum(len(each.get("results", ())) for each in found),
+        claims=sum(len(each.get("results", ())) for each in allocated),
         plugins=sum(len(each.get(LEGACY, ())) for uid, each in units.items() if uid in pods),
     )
 

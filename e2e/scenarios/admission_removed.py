@@ -42,13 +42,13 @@ def left(stage: Stage) -> list[str]:
         "/api/v1/resourcequotas": QUOTA,
         HOOKS.rpartition("/")[0]: "drawbridge",
     }
-    found = []
+    paths = []
     for path, name in everywhere.items():
         for item in stage.client.get(path)["items"]:
             about = item["metadata"]
             if name == about["name"] or name in about.get("labels", {}):
-                found.append(f"{path}/{about['name']}")
-    return found
+                paths.append(f"{path}/{about['name']}")
+    return paths
 
 
 @scenario("full", rig="removed", needs=NEEDS)

@@ -66,8 +66,8 @@ def add_plugin_node(stage: Stage, suffix: str) -> None:
 
 def pods_of(stage: Stage, app: str) -> list[JSON]:
     """Return the pods with this label that are not being deleted."""
-    found = stage.client.get(stage.pod_path(), labelSelector=f"app={app}")["items"]
-    return [each for each in found if "deletionTimestamp" not in each["metadata"]]
+    pods = stage.client.get(stage.pod_path(), labelSelector=f"app={app}")["items"]
+    return [each for each in pods if "deletionTimestamp" not in each["metadata"]]
 
 
 @scenario("full", rig="installed", needs=NEEDS)
@@ -89,7 +89,7 @@ def a_deployment_returns_to_the_device_plugin(stage: Stage) -> None:
     ran = kubectl.apply(deployment(pod, 2)).check()
     assert ran.err == "", ran
     both = stage.wait(
-        "the second pod", lambda: found if len(found := pods_of(stage, "serve")) == 2 else []
+        "the second pod", lambda: pods if len(pods := pods_of(stage, "serve")) == 2 else []
     )
     (new,) = (one for one in both if one["metadata"]["uid"] != old["metadata"]["uid"])
     new = stage.wait_running(new["metadata"]["name"])

@@ -162,8 +162,8 @@ def phases(stage: Stage) -> Counter[str]:
 
 def is_settled(stage: Stage, size: Size) -> bool:
     """Return whether all pods with a free device run and the others are pending."""
-    found = phases(stage)
-    return found == Counter(
+    counted = phases(stage)
+    return counted == Counter(
         {k: v for k, v in (("Running", size.run), ("Pending", size.pods - size.run)) if v}
     )
 

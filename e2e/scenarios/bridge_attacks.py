@@ -48,8 +48,8 @@ def nested_loops(number: int) -> str:
 
 def many_matches(number: int) -> str:
     """Return searches for all matches in a long text, in a loop."""
-    found = f'"{"ab" * 60}{number}".findAll("a.").size() > i'
-    return f'[1,2,3,4].all(i, {found}) && {UUID} == "{number}"'
+    search = f'"{"ab" * 60}{number}".findAll("a.").size() > i'
+    return f'[1,2,3,4].all(i, {search}) && {UUID} == "{number}"'
 
 
 def concatenated_lists(number: int) -> str:

@@ -122,12 +122,12 @@ class Storm:
     def victims(self) -> Counter[str]:
         """Return how many pods were evicted for each gang or other pod."""
         path = self.stage.path("events", "", "/apis/events.k8s.io/v1")
-        found: Counter[str] = Counter()
+        events: Counter[str] = Counter()
         for event in self.stage.client.get(path)["items"]:
             if event["reason"] == "Preempted":
                 assert event["regarding"]["name"].startswith("filler-"), event
-                found[event["related"]["name"].partition("-")[0]] += 1
-        return found
+                events[event["related"]["name"].partition("-")[0]] += 1
+        return events
 
     def report(self) -> None:
         """Print what was seen."""

@@ -168,8 +168,8 @@ def budgets_are_violated_only_if_nothing_else_helps(stage: BridgeStage) -> None:
 
 def _allowed(budget: JSON) -> int:
     status = budget.get("status", {})
-    known = status.get("observedGeneration") and status.get("currentHealthy")
-    return int(status["disruptionsAllowed"]) if known else -1
+    is_current = status.get("observedGeneration") and status.get("currentHealthy")
+    return int(status["disruptionsAllowed"]) if is_current else -1
 
 
 @bridge_scenario("full")

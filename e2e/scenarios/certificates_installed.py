@@ -76,8 +76,8 @@ def without(objects: list[Any]) -> list[Any]:
 
 def read_names(stage: Stage) -> set[str]:
     """Return the names of all webhooks of the installation."""
-    found = (stage.client.get(path)["webhooks"] for path in trust.CONFIGURATIONS)
-    return {each["name"] for hooks in found for each in hooks}
+    webhooks = (stage.client.get(path)["webhooks"] for path in trust.CONFIGURATIONS)
+    return {each["name"] for hooks in webhooks for each in hooks}
 
 
 def read_policy(stage: Stage) -> str:

@@ -195,15 +195,15 @@ def a_replica_follows_the_ca_after_its_watch_was_cut(stage: Stage) -> None:
 
 def find_faketime() -> str:
     """Return the path of libfaketime from Debian's package, or an empty string."""
-    found = next(iter(CACHE.rglob(LIBRARY)), None)
-    if found is None:
+    library = next(iter(CACHE.rglob(LIBRARY)), None)
+    if library is None:
         CACHE.mkdir(parents=True, exist_ok=True)
         for words in (["apt-get", "download", "libfaketime"], ["dpkg-deb", "-x", "", "."]):
             package = next((each.name for each in CACHE.glob("libfaketime_*.deb")), "")
             command = [word or package for word in words]
             subprocess.run(command, cwd=CACHE, check=False, capture_output=True)
-        found = next(iter(CACHE.rglob(LIBRARY)), None)
-    return os.fspath(found) if found else ""
+        library = next(iter(CACHE.rglob(LIBRARY)), None)
+    return os.fspath(library) if library else ""
 
 
 @scenario("full", rig=RIG, needs=NEEDS)

@@ -80,8 +80,8 @@ def condition(stage: Stage) -> JSON:
         if problem.code != 404:
             raise
         return {"status": "Unknown", "message": ""}
-    found: JSON = json.loads(annotations["drawbridge.dev/conditions"])[0]
-    return found
+    condition: JSON = json.loads(annotations["drawbridge.dev/conditions"])[0]
+    return condition
 
 
 def text_in_use(stage: Stage) -> str:
@@ -143,8 +143,8 @@ def everything_restarts_while_the_configuration_is_refused(stage: Stage) -> None
 
 
 def _admitted(stage: Stage, pod: JSON) -> JSON:
-    found: JSON = dry_run(stage, pod)["metadata"].get("annotations", {})
-    return found
+    annotations: JSON = dry_run(stage, pod)["metadata"].get("annotations", {})
+    return annotations
 
 
 @scenario("full", rig="configuration", needs=NEEDS)
@@ -231,9 +231,9 @@ def all_processes_change_the_configuration_within_seconds(stage: Stage) -> None:
         configure_and_wait(cluster, f"{before}unsetGroups: {groups}\n")
         wanted = used_at(cluster.leader)[0]
         stage.wait("the judge uses it", partial(_uses, judge, wanted))
-        found = [used_at(each) for each in (*cluster.replicas, judge)]
-        assert {digest for digest, _ in found} == {wanted}
-        times = [when for _, when in found]
+        uses = [used_at(each) for each in (*cluster.replicas, judge)]
+        assert {digest for digest, _ in uses} == {wanted}
+        times = [when for _, when in uses]
         apart = max(times) - min(times)
         print_line(f"      {apart:.3f} s from the first process to the last one")
         assert apart < AGREED_SECONDS

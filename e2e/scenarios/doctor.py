@@ -21,10 +21,10 @@ def examine(cluster: Installation, *words: str) -> tuple[int, dict[str, list[Lin
 
 def by_check(text: str) -> dict[str, list[Line]]:
     """Sort the lines of the JSON output by check."""
-    found: dict[str, list[Line]] = {}
+    by_check: dict[str, list[Line]] = {}
     for line in json.loads(text)["checks"]:
-        found.setdefault(line["check"], []).append(line)
-    return found
+        by_check.setdefault(line["check"], []).append(line)
+    return by_check
 
 
 def unread_checks(lines: dict[str, list[Line]]) -> set[str]:

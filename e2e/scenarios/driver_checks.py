@@ -109,8 +109,8 @@ def share_mismatch(scene: DriverOnNode) -> None:
 
 def allocation_changed(scene: DriverOnNode) -> None:
     """The allocation is another after the claim was prepared, and the kubelet starts anew."""
-    one, other = scene.devices[:2]
-    scene.good("bad", scene.result(one))
+    first, other = scene.devices[:2]
+    scene.good("bad", scene.result(first))
     path = f"{scene.stage.claim_path('bad')}/status"
     pod = scene.stage.get_pod("bad")
     # In place the API server refuses; through deallocation it goes.

@@ -83,9 +83,13 @@ def tripped(stage: Stage, subject: str) -> Sequence[str]:
     """Wait for violations that name a claim or pod of the stage, and return their codes."""
 
     def codes() -> list[str]:
-        found = stage.fleet.record.violations()
+        violations = stage.fleet.record.violations()
         return sorted(
-            {one.code for one in found if f"{stage.namespace}/{subject}" in one.subject.split()}
+            {
+                one.code
+                for one in violations
+                if f"{stage.namespace}/{subject}" in one.subject.split()
+            }
         )
 
     return stage.wait(f"a violation of {subject}", codes)

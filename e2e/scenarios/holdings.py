@@ -62,8 +62,8 @@ class PreparedDevice(msgspec.Struct, frozen=True):
     def profile(self) -> str:
         """Say which kind of partition it is; empty for anything else."""
         attributes = self.device.wire["attributes"]
-        known = attributes.get("profile") or attributes.get("partitionProfile") or {}
-        return str(known.get("string", "")) if self.device.kind in PARTS else ""
+        profile = attributes.get("profile") or attributes.get("partitionProfile") or {}
+        return str(profile.get("string", "")) if self.device.kind in PARTS else ""
 
 
 def compare(stage: Stage, pods: ExpectedPods, pod: JSON) -> None:
@@ -73,8 +73,8 @@ def compare(stage: Stage, pods: ExpectedPods, pod: JSON) -> None:
     held = {claim: list(_held(stage, node, claim)) for claim in claims(pod).values()}
     everything = [one for some in held.values() for one in some]
     prepared = sorted(f"{one.driver}/{node}/{one.device.name}" for one in everything)
-    known = stage.fleet.held_by(pod)
-    assert prepared == known, f"drivers: {prepared}, kubelet: {known}"
+    of_drivers = stage.fleet.held_by(pod)
+    assert prepared == of_drivers, f"drivers: {prepared}, kubelet: {of_drivers}"
     for claim, some in held.items():
         _distinct(claim, some)
     _places(pods, everything)
@@ -196,7 +196,9 @@ def _container(name: str, wanted: ExpectedDevices, mine: Sequence[PreparedDevice
     kinds = Counter(one.device.kind for one in mine)
     assert kinds == wanted.devices, f"{name} has {dict(kinds)}"
     amounts = {what: amount(text) for what, text in wanted.consumed.items()}
-    for one in mine:
-        consumed = {what: amount(text) for what, text in one.consumed.items()}
-        assert consumed == (amounts if one.device.shared else {}), f"{one.device.name}: {consumed}"
-        assert one.profile in ("", wanted.profile), f"{one.device.name}: {one.profile}"
+    for share in mine:
+        consumed = {what: amount(text) for what, text in share.consumed.items()}
+        assert consumed == (amounts if share.device.shared else {}), (
+            f"{share.device.name}: {consumed}"
+        )
+        assert share.profile in ("", wanted.profile), f"{share.device.name}: {share.profile}"

@@ -94,5 +94,5 @@ def inner_process(replica: Replica) -> Path:
 def mount_options(process: Path, place: str) -> set[str]:
     """Return the options of what is mounted at a place of the process."""
     lines = (process / "mountinfo").read_text().splitlines()
-    found = [line.split() for line in lines if line.split()[4] == place]
-    return set(found[-1][5].split(","))
+    mounts = [line.split() for line in lines if line.split()[4] == place]
+    return set(mounts[-1][5].split(","))

@@ -360,8 +360,8 @@ class Migration:
 
     def _nodes(self, words: Sequence[str]) -> list[JSON]:
         chosen = words[: words.index("--ignore-daemonsets")]
-        found = self.kubectl.get("nodes", *chosen)
-        return list(found.get("items", [found]))
+        nodes = self.kubectl.get("nodes", *chosen)
+        return list(nodes.get("items", [nodes]))
 
 
 @scenario("full", rig="installed", needs=NEEDS)

@@ -24,9 +24,9 @@ def a_pool_loses_a_device_in_place_while_pods_run(stage: Stage) -> None:
 
     def published() -> JSON:
         items = stage.client.get(PATH, fieldSelector=f"spec.nodeName={machine.name}")["items"]
-        one: JSON
-        (one,) = items
-        return one
+        item: JSON
+        (item,) = items
+        return item
 
     old = published()
     stage.fleet.publish(layout.without([held]))

@@ -47,12 +47,12 @@ def claimed(nodes: RealStage, name: str, node: str) -> Claimed:
 
 def devices(nodes: RealStage, pods: list[JSON]) -> set[str]:
     """Return what the containers of pods printed, one device each, none twice."""
-    found: list[str] = []
+    names: list[str] = []
     for pod in pods:
         seen = nodes.printed(pod["metadata"]["name"]).nodes
-        found += [f"{pod['spec']['nodeName']}{each}" for each in seen]
-    assert len(set(found)) == len(found) == len(pods), found
-    return set(found)
+        names += [f"{pod['spec']['nodeName']}{each}" for each in seen]
+    assert len(set(names)) == len(names) == len(pods), names
+    return set(names)
 
 
 @scenario("node", rig="nodes")

@@ -24,10 +24,10 @@ def expected(stage: RealStage, claim: JSON, *requests: str) -> Printed:
         node = next(result["pool"] for result in results if result["driver"] == driver)
         injected = stage.fleet.registered(driver).injected(node, uid)
         mine = [result for result in results if result["driver"] == driver]
-        for one, result in zip(injected, mine, strict=True):
+        for given, result in zip(injected, mine, strict=True):
             if not requests or result["request"].partition("/")[0] in requests:
-                variables |= one.variables
-                nodes.append(one.node)
+                variables |= given.variables
+                nodes.append(given.node)
     return Printed(variables, tuple(sorted(nodes)))
 
 

@@ -35,15 +35,15 @@ def legacy_pod(nodes: RealStage, name: str, *, translated: bool) -> JSON:
 
 def hardware_given(nodes: RealStage, name: str) -> Counter[str]:
     """Count how often a kubelet has given each physical GPU of a node, by either way."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     devices = (
         nodes.fleet.layout(GPUS, name).devices if (GPUS, name) in nodes.fleet.published else {}
     )
     for share in shares(nodes.fleet.real_node(name)):
         for units in share.units.values():
-            found.update(units)
-        found.update(devices[one.device].physical for one in share.devices)
-    return found
+            counts.update(units)
+        counts.update(devices[one.device].physical for one in share.devices)
+    return counts
 
 
 def labelled(nodes: RealStage) -> set[str]:
@@ -54,8 +54,8 @@ def labelled(nodes: RealStage) -> set[str]:
 
 def pods(nodes: RealStage, kind: str) -> list[JSON]:
     """List the pods whose names begin so."""
-    found = nodes.client.get(nodes.pod_path())["items"]
-    return [pod for pod in found if pod["metadata"]["name"].startswith(kind)]
+    pods = nodes.client.get(nodes.pod_path())["items"]
+    return [pod for pod in pods if pod["metadata"]["name"].startswith(kind)]
 
 
 def running(nodes: RealStage, kind: str) -> list[JSON]:

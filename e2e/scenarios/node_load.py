@@ -132,8 +132,8 @@ class Load:
         assert self.asked == len(self.pods) + len(self.jobs) + len(self.refused)
         untranslated = [name for name, pod in self.seen.items() if not is_translated(pod)]
         assert untranslated == []
-        found = self.nodes.client.get(self.nodes.pod_path())["items"]
-        left = {pod["metadata"]["name"] for pod in found}
+        pods = self.nodes.client.get(self.nodes.pod_path())["items"]
+        left = {pod["metadata"]["name"] for pod in pods}
         created = {pod["metadata"]["name"] for pod in self.pods}
         assert created <= left, f"missing: {sorted(created - left)}"
         assert all(map(is_translated, self.pods))
@@ -147,8 +147,8 @@ class Load:
         for line in done.out.splitlines():
             source, _, text = line.partition("] ")
             printed.setdefault(source, []).append(text)
-        found = self.nodes.client.get(self.nodes.pod_path(), labelSelector=f"{KIND}=job")["items"]
-        assert len(printed) == len(found), f"{sorted(printed)} of {len(found)} pods"
+        jobs = self.nodes.client.get(self.nodes.pod_path(), labelSelector=f"{KIND}=job")["items"]
+        assert len(printed) == len(jobs), f"{sorted(printed)} of {len(jobs)} pods"
         for source, lines in printed.items():
             output = read_output("\n".join(lines))
             assert output is None or len(output.nodes) == 1, f"{source}: {lines}"

@@ -94,8 +94,8 @@ def the_kubelet_deletes_the_slices_of_a_driver_that_stays_away(stage: Stage) -> 
 
     def published() -> list[JSON]:
         wanted = f"spec.nodeName={machine.name},spec.driver={GPUS}"
-        found: list[JSON] = nodes.client.get(slices.PATH, fieldSelector=wanted)["items"]
-        return found
+        published: list[JSON] = nodes.client.get(slices.PATH, fieldSelector=wanted)["items"]
+        return published
 
     assert published()
     driver = nodes.fleet.registered(GPUS)

@@ -57,12 +57,12 @@ def the_allocator_in_its_pod_gives_containers_their_devices(stage: Stage) -> Non
 def wait_leader(nodes: RealStage, cluster: BridgeInstallation, before: str) -> str:
     """Wait until another pod leads than before, and return its name."""
 
-    def found() -> str:
+    def leader() -> str:
         pod = cluster.leader()
         name = str(pod["metadata"]["name"]) if pod else ""
         return name if name != before else ""
 
-    return nodes.wait("a scheduler leads", found, LEAD_SECONDS)
+    return nodes.wait("a scheduler leads", leader, LEAD_SECONDS)
 
 
 def _kill_allocator(nodes: RealStage, name: str) -> None:
@@ -71,8 +71,8 @@ def _kill_allocator(nodes: RealStage, name: str) -> None:
     nodes.fleet.real_node(pod["spec"]["nodeName"]).run("pkill", "-KILL", "-f", ALLOCATOR)
 
     def restarts() -> dict[str, int]:
-        found = nodes.client.get(f"{PODS}/{name}")["status"]["containerStatuses"]
-        return {each["name"]: each["restartCount"] for each in found if each["ready"]}
+        statuses = nodes.client.get(f"{PODS}/{name}")["status"]["containerStatuses"]
+        return {each["name"]: each["restartCount"] for each in statuses if each["ready"]}
 
     wanted = {"scheduler": 0, "allocator": 1}
     nodes.wait("the allocator is ready again", lambda: restarts() == wanted)

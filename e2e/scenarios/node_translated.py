@@ -109,10 +109,10 @@ def configured(nodes: RealStage, cluster: PodInstallation, text: str) -> Iterato
 def compare_output(nodes: RealStage, pod: JSON) -> None:
     """Compare the output of every container with what drivers and plugins gave it."""
     spec = pod["spec"]
-    for one in (*spec.get("initContainers", ()), *spec["containers"]):
-        wanted = given(nodes, pod, one)
-        printed = nodes.printed(pod["metadata"]["name"], one["name"])
-        assert printed == wanted, f"{one['name']} has {printed}, and was given {wanted}"
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
+        wanted = given(nodes, pod, container)
+        printed = nodes.printed(pod["metadata"]["name"], container["name"])
+        assert printed == wanted, f"{container['name']} has {printed}, and was given {wanted}"
 
 
 def given(nodes: RealStage, pod: JSON, container: JSON) -> Printed:

@@ -61,12 +61,12 @@ def legacy_pod(nodes: RealStage, name: str) -> JSON:
 
 def webhooks(nodes: RealStage) -> dict[str, JSON]:
     """Return the registered webhooks of Drawbridge by name."""
-    found: dict[str, JSON] = {}
+    webhooks: dict[str, JSON] = {}
     for kind in KINDS:
         for item in nodes.client.get(f"/apis/admissionregistration.k8s.io/v1/{kind}")["items"]:
             if item["metadata"]["name"].startswith("drawbridge"):
-                found |= {hook["name"]: hook for hook in item["webhooks"]}
-    return found
+                webhooks |= {hook["name"]: hook for hook in item["webhooks"]}
+    return webhooks
 
 
 def authorities(nodes: RealStage) -> dict[str, str]:

@@ -146,8 +146,8 @@ def no_pod_is_refused_while_webhooks_are_rolled(stage: Stage) -> None:
 
 def names(cluster: PodInstallation) -> set[str]:
     """Return the names of all pods of Drawbridge that are ready."""
-    found = [*cluster.pods("webhook"), *cluster.pods("controller")]
-    return {pod["metadata"]["name"] for pod in found}
+    pods = [*cluster.pods("webhook"), *cluster.pods("controller")]
+    return {pod["metadata"]["name"] for pod in pods}
 
 
 def _differ(cluster: PodInstallation, before: set[str]) -> bool:

@@ -41,8 +41,8 @@ def taint(stage: Stage, node: str, *taints: JSON) -> None:
 
 def taints(stage: Stage, node: str) -> list[JSON]:
     """Return the taints of a node, without their times."""
-    found: list[JSON] = stage.client.get(f"/api/v1/nodes/{node}")["spec"].get("taints", [])
-    return [{key: each[key] for key in each if key != "timeAdded"} for each in found]
+    taints: list[JSON] = stage.client.get(f"/api/v1/nodes/{node}")["spec"].get("taints", [])
+    return [{key: each[key] for key in each if key != "timeAdded"} for each in taints]
 
 
 def reason(stage: Stage, name: str) -> str:
@@ -65,10 +65,10 @@ def daemon_set(stage: Stage, name: str, **spec: Any) -> JSON:  # noqa: ANN401  #
 
 def has_synced(stage: Stage, name: str, wanted: int) -> bool:
     """Return whether the controller has handled a DaemonSet and wants this number of pods."""
-    found = stage.client.get(stage.path("daemonsets", name, "/apis/apps/v1"))
-    status = found["status"]
+    daemon_set = stage.client.get(stage.path("daemonsets", name, "/apis/apps/v1"))
+    status = daemon_set["status"]
     return bool(
-        status.get("observedGeneration") == found["metadata"]["generation"]
+        status.get("observedGeneration") == daemon_set["metadata"]["generation"]
         and status["desiredNumberScheduled"] == wanted
     )
 

@@ -156,8 +156,8 @@ def a_dual_node_is_labelled(stage: Stage) -> None:
     node = f"/api/v1/nodes/{machine.name}"
 
     def labels() -> dict[str, str]:
-        found: dict[str, str] = stage.client.get(node)["metadata"]["labels"]
-        return found
+        labels: dict[str, str] = stage.client.get(node)["metadata"]["labels"]
+        return labels
 
     before = labels()
     assert DUAL not in before
@@ -243,20 +243,20 @@ def create_one_of_many(stage: Stage, number: int) -> None:
 def count_allocated(stage: Stage) -> int:
     """Count the devices allocated to claims; AssertionError above the limit."""
     claims = stage.client.get(stage.claim_path())["items"]
-    found = [each["status"].get("allocation", {}).get("devices", {}) for each in claims]
-    count = sum(len(each.get("results", ())) for each in found)
+    allocated = [each["status"].get("allocation", {}).get("devices", {}) for each in claims]
+    count = sum(len(each.get("results", ())) for each in allocated)
     assert count <= MOST, count
     return count
 
 
 def count_running(stage: Stage) -> Counter[str]:
     """Count running pods: translated ones, and those with a claim of the scheduler."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for pod in stage.client.get(stage.pod_path())["items"]:
         if pod["status"].get("phase") == "Running":
             own = pod["status"].get("extendedResourceClaimStatus")
-            found["legacy" if own else "translated"] += 1
-    return found
+            counts["legacy" if own else "translated"] += 1
+    return counts
 
 
 @scenario("full", rig="installed", since="1.36", needs=NEEDS)

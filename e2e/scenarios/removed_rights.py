@@ -46,23 +46,26 @@ REMOVALS = (
 )
 
 
-def without(rule: JSON, one: Removal) -> list[JSON]:
+def without(rule: JSON, removal: Removal) -> list[JSON]:
     """Split a rule, so that it grants everything but one verb on one resource."""
-    if one.resource not in rule["resources"]:
+    if removal.resource not in rule["resources"]:
         return [rule]
-    others = [each for each in rule["resources"] if each != one.resource]
-    verbs = [each for each in rule["verbs"] if each != one.verb]
-    parts = [{**rule, "resources": others}, {**rule, "resources": [one.resource], "verbs": verbs}]
+    others = [each for each in rule["resources"] if each != removal.resource]
+    verbs = [each for each in rule["verbs"] if each != removal.verb]
+    parts = [
+        {**rule, "resources": others},
+        {**rule, "resources": [removal.resource], "verbs": verbs},
+    ]
     return [each for each in parts if each["resources"] and each["verbs"]]
 
 
 @contextlib.contextmanager
-def removed(stage: Stage, one: Removal) -> Iterator[None]:
+def removed(stage: Stage, removal: Removal) -> Iterator[None]:
     """Remove a verb on a resource from a role."""
-    scope = f"namespaces/{NAMESPACE}/roles" if one.namespaced else "clusterroles"
-    path = f"{RBAC}/{scope}/{one.role}"
+    scope = f"namespaces/{NAMESPACE}/roles" if removal.namespaced else "clusterroles"
+    path = f"{RBAC}/{scope}/{removal.role}"
     before = stage.client.get(path)["rules"]
-    kept = [each for rule in before for each in without(rule, one)]
+    kept = [each for rule in before for each in without(rule, removal)]
     stage.client.patch(path, {"rules": kept})
     try:
         yield
@@ -70,10 +73,10 @@ def removed(stage: Stage, one: Removal) -> Iterator[None]:
         stage.client.patch(path, {"rules": before})
 
 
-def is_named(replicas: list[Replica], one: Removal) -> bool:
+def is_named(replicas: list[Replica], removal: Removal) -> bool:
     """Whether a warning or an error of a process names the right."""
     return any(
-        all(word in json.dumps(line) for word in one.words)
+        all(word in json.dumps(line) for word in removal.words)
         for replica in replicas
         for line in replica.lines()
         if line["level"] in ("warning", "error")
@@ -92,12 +95,12 @@ def each_of_ten_removed_rights_is_named_in_a_warning(stage: Stage) -> None:
     """The process keeps running, and recovers when the right is back."""
     cluster = installed(stage)
     groups = {"controller": cluster.controllers, "webhook": cluster.webhooks}
-    for one in REMOVALS:
-        replicas = groups[one.process]
-        with removed(stage, one):
+    for removal in REMOVALS:
+        replicas = groups[removal.process]
+        with removed(stage, removal):
             restart(cluster, replicas)
-            stage.wait(f"a warning about {one}", lambda: is_named(replicas, one), 30)  # noqa: B023  # used at once
-            assert all(each.alive for each in replicas), one
+            stage.wait(f"a warning about {removal}", lambda: is_named(replicas, removal), 30)  # noqa: B023  # used at once
+            assert all(each.alive for each in replicas), removal
     for replica in cluster.replicas:
         replica.wait_ready()
     cluster.ignore_denials()

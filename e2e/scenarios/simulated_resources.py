@@ -104,15 +104,15 @@ def decided(stage: Stage, name: str) -> tuple[str, frozenset[str]]:
         pod = stage.get_pod(name)
         if node := pod["spec"].get("nodeName"):
             return node, frozenset()
-        for each in pod.get("status", {}).get("conditions", ()):
-            if each.get("reason") == "Unschedulable":
-                found = LACKS.findall(each["message"])
-                return "", frozenset(resource or "pods" for resource, _ in found)
+        for condition in pod.get("status", {}).get("conditions", ()):
+            if condition.get("reason") == "Unschedulable":
+                matches = LACKS.findall(condition["message"])
+                return "", frozenset(resource or "pods" for resource, _ in matches)
         return None
 
-    found = stage.wait(f"the scheduler decides about {name}", decision)
-    assert found is not None
-    return found
+    decided = stage.wait(f"the scheduler decides about {name}", decision)
+    assert decided is not None
+    return decided
 
 
 def predicted(stage: Stage, pods: list[JSON]) -> dict[str, tuple[str, frozenset[str]]]:
@@ -136,12 +136,12 @@ def predicted(stage: Stage, pods: list[JSON]) -> dict[str, tuple[str, frozenset[
 
 def lacking(reasons: list[JSON]) -> frozenset[str]:
     """Return the resources that the reasons of a simulated pod name."""
-    found: set[str] = set()
+    names_lacking: set[str] = set()
     for reason in reasons:
         if reason["code"] == "InsufficientResources":
             names = reason["message"].removeprefix("insufficient ").partition(":")[0]
-            found.update(names.split(" and "))
-    return frozenset(found)
+            names_lacking.update(names.split(" and "))
+    return frozenset(names_lacking)
 
 
 @scenario("full", rig="installed", needs=NEEDS)

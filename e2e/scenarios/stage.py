@@ -209,8 +209,8 @@ class Stage:
 
     def events(self, name: str) -> list[str]:
         """List the events of a pod."""
-        found = self.client.get(self.path("events"), fieldSelector=f"involvedObject.name={name}")
-        return [f"{event['reason']}: {event['message']}" for event in found["items"]]
+        events = self.client.get(self.path("events"), fieldSelector=f"involvedObject.name={name}")
+        return [f"{event['reason']}: {event['message']}" for event in events["items"]]
 
     def violations(self) -> list[Violation]:
         """Take the recorded violations; those that a scenario does not take fail it."""

@@ -171,5 +171,5 @@ def schedulers(stage: Stage, name: str) -> str:
 
 
 def _others(stage: Stage, before: JSON) -> list[JSON]:
-    found = pods_of(stage, "train")
-    return [each for each in found if each["metadata"]["uid"] != before["metadata"]["uid"]]
+    pods = pods_of(stage, "train")
+    return [each for each in pods if each["metadata"]["uid"] != before["metadata"]["uid"]]

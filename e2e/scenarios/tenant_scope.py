@@ -98,8 +98,8 @@ def check_kube_system(stage: Stage, pod: JSON) -> None:
 def events_in_kube_system(stage: Stage, name: str) -> list[JSON]:
     """Return the events about a template of a pod in kube-system."""
     selector = f"involvedObject.name={name},reason={OUT_OF_SCOPE}"
-    found: list[JSON] = stage.client.get(f"{SYSTEM}/events", fieldSelector=selector)["items"]
-    return found
+    events: list[JSON] = stage.client.get(f"{SYSTEM}/events", fieldSelector=selector)["items"]
+    return events
 
 
 @scenario("full", rig="installed", needs=NEEDS)
@@ -167,13 +167,13 @@ def a_namespace_label_that_flaps_leaves_no_half_translated_pod(stage: Stage) -> 
 def outcome_of(pod: JSON) -> str:
     """Say whether a pod was translated; AssertionError if it was in part."""
     limits = pod["spec"]["containers"][0]["resources"].get("limits", {})
-    found = {
+    translated = {
         ORIGINAL in pod["metadata"].get("annotations", {}),
         "resourceClaims" in pod["spec"],
         LEGACY not in limits,
     }
-    assert len(found) == 1, pod
-    return "translated" if found == {True} else "unchanged"
+    assert len(translated) == 1, pod
+    return "translated" if translated == {True} else "unchanged"
 
 
 def without_template(stage: Stage) -> set[str]:

@@ -68,8 +68,8 @@ def pods_of_a_job_keep_their_finalizer(stage: Stage) -> None:
     selector = "batch.kubernetes.io/job-name=batch"
 
     def job_pods() -> list[JSON]:
-        found = stage.client.get(stage.pod_path(), labelSelector=selector)["items"]
-        return found if len(found) == 2 else []
+        pods = stage.client.get(stage.pod_path(), labelSelector=selector)["items"]
+        return pods if len(pods) == 2 else []
 
     for created in stage.wait("both pods exist", job_pods):
         assert ORIGINAL in created["metadata"]["annotations"]

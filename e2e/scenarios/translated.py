@@ -187,11 +187,11 @@ def _again(stage: Stage, written: Path) -> None:
     assert done.returncode == UNTOUCHED, done.stdout + done.stderr
 
 
-def _units(machine: Machine, name: str, one: Advertised) -> tuple[str, ...]:
-    if one.of == "tokens":
-        return replicas((f"{machine.name}/{name}",), one.times)
+def _units(machine: Machine, name: str, advertised: Advertised) -> tuple[str, ...]:
+    if advertised.of == "tokens":
+        return replicas((f"{machine.name}/{name}",), advertised.times)
     uuids = tuple(gpu.uuid for gpu in machine.gpus)
-    return uuids if one.times == 1 else replicas(uuids, one.times)
+    return uuids if advertised.times == 1 else replicas(uuids, advertised.times)
 
 
 @contextlib.contextmanager
@@ -257,8 +257,8 @@ def _kubectl(stage: Stage, *words: str) -> str:
 
 def made(stage: Stage, pods: ExpectedPods) -> list[JSON]:
     """Return the pods of a case once all of them are there."""
-    found = stage.client.get(stage.pod_path())["items"]
-    mine = [pod for pod in found if pod["metadata"]["name"].startswith(pods.name)]
+    listed = stage.client.get(stage.pod_path())["items"]
+    mine = [pod for pod in listed if pod["metadata"]["name"].startswith(pods.name)]
     assert len(mine) <= pods.count, f"{len(mine)} pods {pods.name}"
     return mine if len(mine) == pods.count else []
 

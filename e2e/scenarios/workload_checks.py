@@ -59,20 +59,20 @@ def running(stage: Stage, app: str, pods: int, count: int = 1) -> list[JSON]:
     """Wait for exactly so many pods, all running, of one template, with so many GPUs each."""
 
     def settled() -> list[JSON]:
-        found = pods_of(stage, app)
-        fits = len(found) == pods and all(_runs(each, count) for each in found)
-        return found if fits else []
+        settled_pods = pods_of(stage, app)
+        fits = len(settled_pods) == pods and all(_runs(each, count) for each in settled_pods)
+        return settled_pods if fits else []
 
     what = f"{pods} pods of {app} run with {count} GPUs each"
-    found = stage.wait(what, settled)
-    names = [each["metadata"]["name"] for each in found]
+    settled_pods = stage.wait(what, settled)
+    names = [each["metadata"]["name"] for each in settled_pods]
     held = {name: devices(stage, name) for name in names}
-    for pod in found:
+    for pod in settled_pods:
         assert held[pod["metadata"]["name"]] == stage.fleet.held_by(pod)
     everything = [device for some in held.values() for device in some]
     assert len(set(everything)) == len(everything) == pods * count, held
     assert len({claim_of(stage, name)[0] for name in names}) == 1, names
-    return found
+    return settled_pods
 
 
 def _runs(pod: JSON, count: int) -> bool:
@@ -102,8 +102,8 @@ def replaced_alike(stage: Stage, kubectl: Kubectl, kind: str, body: JSON, twin: 
 
 def _settled(stage: Stage, app: str) -> None:
     def settled() -> bool:
-        found = pods_of(stage, app)
-        return all(each.get("status", {}).get("phase") == "Running" for each in found)
+        pods = pods_of(stage, app)
+        return all(each.get("status", {}).get("phase") == "Running" for each in pods)
 
     stage.wait(f"{app} runs", settled)
 

@@ -30,7 +30,7 @@ def deployment(image: str, *args: str, **env: str) -> Any:  # noqa: ANN401  # JS
 
 
 @pytest.mark.parametrize(
-    ("found", "product", "version", "simulates"),
+    ("scaler_object", "product", "version", "simulates"),
     [
         (deployment(f"{UPSTREAM}:v1.34.2"), CLUSTER, "1.34.2", False),
         (
@@ -51,13 +51,13 @@ def deployment(image: str, *args: str, **env: str) -> Any:  # noqa: ANN401  # JS
     ],
 )  # fmt: skip
 def test_an_autoscaler_is_found_by_its_image(
-    found: Any,  # noqa: ANN401  # JSON
+    scaler_object: Any,  # noqa: ANN401  # JSON
     product: str,
     version: str,
     *,
     simulates: bool,
 ) -> None:
-    (scaler,) = find_autoscalers([found])
+    (scaler,) = find_autoscalers([scaler_object])
     assert (scaler.product, scaler.version, scaler.simulates_claims) == (
         product, version, simulates,
     )  # fmt: skip
@@ -70,8 +70,8 @@ def test_an_autoscaler_is_found_by_its_image(
      deployment("example.com/karpenter-docs/site:1"), deployment("example.com/other:1.2")],
 )  # fmt: skip
 def test_other_objects_are_no_autoscalers(value: Any) -> None:  # noqa: ANN401  # JSON
-    found = [*find_autoscalers([value])]
-    assert [each.product for each in found] == []
+    scalers = [*find_autoscalers([value])]
+    assert [each.product for each in scalers] == []
 
 
 def scaler(product: str, *, simulates: bool) -> Autoscaler:

@@ -49,8 +49,8 @@ def test_what_a_target_reads_and_no_device_has_is_reported(case: YamlValue) -> N
     assert isinstance(configuration, Configuration), configuration
     devices = [device(f"d{i}", each) for i, each in enumerate(case["devices"])]
     slices = [clusters.slice_of("fpga.example.com", "n", devices)]
-    found = report_not_published(configuration, slices)
-    assert [(each.path, each.message) for each in found] == [
+    reported = report_not_published(configuration, slices)
+    assert [(each.path, each.message) for each in reported] == [
         (f"targets[0].{path}", f"no device of fpga.example.com publishes {message}")
         for path, message in case.get("lacks", {}).items()
     ]

@@ -32,12 +32,12 @@ def test_operands_that_allocate_must_leave_a_node_of_the_driver() -> None:
         "c": labels(device_plugin="false", mig_manager="paused-for-driver-upgrade"),
         "d": labels(device_plugin="true"),  # the driver does not run here
     }
-    (found,) = report_operator(BEFORE, nodes, ["a", "b", "c"], "")
-    assert isinstance(found, Finding)
-    assert found.code == "OperandsOnDriverNodes"
-    assert "device-plugin (2), mig-manager (1)" in found.message
-    assert "2 nodes with devices of gpu.nvidia.com: a, b" in found.message
-    assert f"{DEPLOY}device-plugin=false {DEPLOY}mig-manager=false" in found.remedy
+    (finding,) = report_operator(BEFORE, nodes, ["a", "b", "c"], "")
+    assert isinstance(finding, Finding)
+    assert finding.code == "OperandsOnDriverNodes"
+    assert "device-plugin (2), mig-manager (1)" in finding.message
+    assert "2 nodes with devices of gpu.nvidia.com: a, b" in finding.message
+    assert f"{DEPLOY}device-plugin=false {DEPLOY}mig-manager=false" in finding.remedy
 
 
 def test_a_node_that_moved_is_right() -> None:
@@ -58,14 +58,14 @@ def test_a_node_that_moved_is_right() -> None:
     ],
 )
 def test_a_gpu_cluster_says_who_serves_whole_gpus(class_name: str | None, expected: str) -> None:
-    found = OperatorObjects([], [CLUSTER], "26.7.0")
-    (told,) = report_operator(found, {}, ["a"], class_name)
+    objects = OperatorObjects([], [CLUSTER], "26.7.0")
+    (told,) = report_operator(objects, {}, ["a"], class_name)
     assert told == f"GPU Operator 26.7.0: GPUCluster gpu-cluster runs gpu.nvidia.com; {expected}"
 
 
 def test_both_models_in_one_cluster_are_reported() -> None:
-    found = OperatorObjects([POLICY], [CLUSTER], "26.7.0")
-    (told,) = report_operator(found, {}, [], "")
+    objects = OperatorObjects([POLICY], [CLUSTER], "26.7.0")
+    (told,) = report_operator(objects, {}, [], "")
     assert isinstance(told, Finding)
     assert told.code == "TwoGpuModels"
     assert told.message.startswith("ClusterPolicy cluster-policy, GPUCluster gpu-cluster exist")

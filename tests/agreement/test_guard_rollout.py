@@ -41,5 +41,5 @@ CASES: dict[str, tuple[dict[str, Any] | None, bool]] = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_guard_is_served_by_every_replica(case: tuple[dict[str, Any] | None, bool]) -> None:
-    found, served = case
-    assert serves_guard(found) is served
+    webhooks, served = case
+    assert serves_guard(webhooks) is served

@@ -68,8 +68,8 @@ class LiveWebhooks:
 
     def conditions(self, name: str) -> dict[str, str]:
         live = [*self.mutating["webhooks"], *self.validating["webhooks"]]
-        (found,) = (each for each in live if each["name"] == name)
-        return {each["name"]: each["expression"] for each in found.get("matchConditions") or ()}
+        (webhook,) = (each for each in live if each["name"] == name)
+        return {each["name"]: each["expression"] for each in webhook.get("matchConditions") or ()}
 
     @property
     def guard(self) -> dict[str, Any]:
@@ -207,9 +207,9 @@ GUARD = Environment({"object": DYN}, libraries("1.36", stored=True)).compile(
 
 def guarded(pod: YamlValue) -> bool:
     value = {"metadata": pod.get("metadata") or {}, "spec": pod.get("spec") or {}}
-    found = GUARD.evaluate({"object": value}).value
-    assert isinstance(found, bool)
-    return found
+    selected = GUARD.evaluate({"object": value}).value
+    assert isinstance(selected, bool)
+    return selected
 
 
 def without_marks(pod: YamlValue) -> YamlValue:

@@ -76,8 +76,8 @@ def test_table(case: dict[str, Any]) -> None:
     free = [msgspec.structs.replace(each, unfenced=True) for each in owned]
     assert decide_pool(free, pool, slices, bare.get) is owner
     if owner is PoolOwner.SHARED:
-        found = report_shared_pool(POOL, slices)
-        assert found.message == (
+        finding = report_shared_pool(POOL, slices)
+        assert finding.message == (
             f"pool pool of driver gpu.example.com is not local to one node: {case['reach']}"
         )
 
@@ -96,9 +96,11 @@ def test_native_placement_owns_nothing() -> None:
 
 def test_a_node_is_owned_for_the_drivers_of_all_entries_that_select_it() -> None:
     owned = configured(entry("a"), entry("b", driver="nic.example.com"), entry("c")).owned_pools
-    found = decide_node(owned, {"a": "", "b": ""})
-    assert found == NodeOwnership((0, 1), frozenset({POOL.driver, "nic.example.com"}), fenced=True)
-    assert found.owned
+    ownership = decide_node(owned, {"a": "", "b": ""})
+    assert ownership == NodeOwnership(
+        (0, 1), frozenset({POOL.driver, "nic.example.com"}), fenced=True
+    )
+    assert ownership.owned
 
 
 def test_a_node_has_no_fence_only_if_all_its_entries_omit_it() -> None:
@@ -111,11 +113,11 @@ def test_a_node_has_no_fence_only_if_all_its_entries_omit_it() -> None:
 
 def test_entries_that_disagree_are_reported_with_the_nodes() -> None:
     owned = configured(entry("a"), entry("b", unfenced=True)).owned_pools
-    both, one = decide_node(owned, {"a": "", "b": ""}), decide_node(owned, {"a": ""})
-    found = report_disagreement({"n2": both, "n1": both, "n3": one})
-    assert found is not None
-    assert found.message.startswith("ownedPools[0] and ownedPools[1] select nodes n1, n2, and")
-    assert report_disagreement({"n3": one, "n4": decide_node(owned, {"b": ""})}) is None
+    both, single = decide_node(owned, {"a": "", "b": ""}), decide_node(owned, {"a": ""})
+    finding = report_disagreement({"n2": both, "n1": both, "n3": single})
+    assert finding is not None
+    assert finding.message.startswith("ownedPools[0] and ownedPools[1] select nodes n1, n2, and")
+    assert report_disagreement({"n3": single, "n4": decide_node(owned, {"b": ""})}) is None
 
 
 @pytest.mark.parametrize(
@@ -151,16 +153,16 @@ def test_a_node_without_the_taint_stops_the_allocator_only_if_there_is_no_other(
     others: tuple[Node, ...], *, reported: bool
 ) -> None:
     owned = configured(entry("a"), entry("b", unfenced=True)).owned_pools
-    found = report_all_unfenced(owned, (Node("bare", {"a": ""}), *others))
-    assert (found is not None) is reported
+    finding = report_all_unfenced(owned, (Node("bare", {"a": ""}), *others))
+    assert (finding is not None) is reported
     assert report_all_unfenced(owned, others) is None
 
 
 def test_the_finding_about_missing_taints_names_ten_nodes() -> None:
-    found = report_unfenced_nodes([f"n{i:02}" for i in range(12)])
-    assert found is not None
-    assert found.code == "FenceMissing"
-    assert found.message == (
+    finding = report_unfenced_nodes([f"n{i:02}" for i in range(12)])
+    assert finding is not None
+    assert finding.code == "FenceMissing"
+    assert finding.message == (
         "nodes n00, n01, n02, n03, n04, n05, n06, n07, n08, n09 and 2 more nodes lack the taint "
         "drawbridge.dev/owned:NoSchedule"
     )
@@ -180,14 +182,14 @@ def test_devices_of_a_node_without_a_device_plugin_are_available() -> None:
 
 
 def test_a_known_name_withholds_the_driver_of_its_family() -> None:
-    found = find_withheld_drivers(node("nvidia.com/gpu"), KNOWN, EXTENDED)
-    assert "gpu.nvidia.com" in found
-    assert "gpu.amd.com" not in found
+    drivers = find_withheld_drivers(node("nvidia.com/gpu"), KNOWN, EXTENDED)
+    assert "gpu.nvidia.com" in drivers
+    assert "gpu.amd.com" not in drivers
 
 
 def test_the_name_of_a_class_withholds_the_drivers_that_it_selects() -> None:
-    found = find_withheld_drivers(node("example.com/gpu"), KNOWN, EXTENDED)
-    assert found == {"gpu.example.com"}
+    drivers = find_withheld_drivers(node("example.com/gpu"), KNOWN, EXTENDED)
+    assert drivers == {"gpu.example.com"}
 
 
 def test_a_name_that_is_advertised_with_amount_zero_withholds_nothing() -> None:
@@ -197,8 +199,8 @@ def test_a_name_that_is_advertised_with_amount_zero_withholds_nothing() -> None:
 
 def test_the_label_of_a_dual_node_withholds_every_driver_that_a_plugin_can_serve() -> None:
     labelled = Node("n", {"drawbridge.dev/dual": "true"})
-    found = find_withheld_drivers(labelled, KNOWN, EXTENDED)
-    assert {"gpu.nvidia.com", "gpu.amd.com", "gpu.example.com"} <= found
+    drivers = find_withheld_drivers(labelled, KNOWN, EXTENDED)
+    assert {"gpu.nvidia.com", "gpu.amd.com", "gpu.example.com"} <= drivers
 
 
 def test_shared_pools_of_owned_drivers_are_reported_by_name() -> None:
@@ -208,8 +210,8 @@ def test_shared_pools_of_owned_drivers_are_reported_by_name() -> None:
         msgspec.structs.replace(published(2, {"all": True}), driver="nic.example.com"),
     ]
     owned = configured(entry("a")).owned_pools
-    found = owned_pools.report_shared_pools(owned, slices)
-    assert [(each.code, each.message.partition(" is ")[0]) for each in found] == [
+    findings = owned_pools.report_shared_pools(owned, slices)
+    assert [(each.code, each.message.partition(" is ")[0]) for each in findings] == [
         ("PoolNotLocal", "pool pool of driver gpu.example.com")
     ]
     assert owned_pools.report_shared_pools((), slices) == ()

@@ -82,8 +82,8 @@ def test_the_root_owner_is_derived_from_the_pod(pod: PodMetadata, expected: str)
 
 
 @given(st.text(max_size=40), st.integers(0, 100), st.integers(0, 100))
-def test_an_owner_stays_in_a_growing_rollout(name: str, one: int, other: int) -> None:
-    less, more = sorted((one, other))
+def test_an_owner_stays_in_a_growing_rollout(name: str, percent: int, other: int) -> None:
+    less, more = sorted((percent, other))
     assert not is_rolled_out(name, less) or is_rolled_out(name, more)
     assert is_rolled_out(name, 100)
     assert not is_rolled_out(name, 0)
@@ -118,10 +118,10 @@ def test_a_rollout_is_the_same_on_every_replica() -> None:
 )
 def test_the_label_decides_before_the_selector(labels: dict[str, str], expected: Mode) -> None:
     selector = LabelSelector({LabelKey("tier"): LabelValue("gpu")})
-    found = decide_namespace_scope("team", labels, Scope(namespace_selector=selector))
-    assert found.mode is expected
+    decision = decide_namespace_scope("team", labels, Scope(namespace_selector=selector))
+    assert decision.mode is expected
     unknown = labels.get(TRANSLATE_LABEL) not in {None, *Mode}
-    assert [each.code for each in found.findings] == ["ScopeLabelUnknown"] * unknown
+    assert [each.code for each in decision.findings] == ["ScopeLabelUnknown"] * unknown
 
 
 def test_kube_system_is_out_of_scope_for_every_label() -> None:

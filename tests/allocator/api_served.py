@@ -65,9 +65,9 @@ class ReviewServer:
         if user is None:
             return {"authenticated": False, "error": "unknown"}
         groups = ["system:authenticated"]
-        found = {"username": user, "uid": f"uid-{user}", "groups": groups}
+        identity = {"username": user, "uid": f"uid-{user}", "groups": groups}
         audiences = spec.get("audiences", []) if self.knows_audiences else []
-        return {"authenticated": True, "user": found, "audiences": audiences}
+        return {"authenticated": True, "user": identity, "audiences": audiences}
 
     def _access(self, spec: Plain) -> Plain:
         wanted = spec["resourceAttributes"]

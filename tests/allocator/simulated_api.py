@@ -266,8 +266,8 @@ class SimulatedWrites(MemoryWrites):
         """Return where a pod is."""
 
         def read() -> PodPlace | None:
-            found = self._api.pods[pod.uid]
-            return None if found.deleted else PodPlace(found.node, f"{found.version}")
+            stored = self._api.pods[pod.uid]
+            return None if stored.deleted else PodPlace(stored.node, f"{stored.version}")
 
         return await self._read(read)
 

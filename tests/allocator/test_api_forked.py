@@ -33,9 +33,9 @@ async def test_a_result_arrives_and_the_state_stays_as_it_was() -> None:
 
 
 async def test_a_copy_has_no_socket() -> None:
-    one, other = socket.socketpair()
-    with one, other:
-        number = one.fileno()
+    inherited, other = socket.socketpair()
+    with inherited, other:
+        number = inherited.fileno()
 
         def send() -> bytes:
             try:
@@ -45,7 +45,7 @@ async def test_a_copy_has_no_socket() -> None:
             return b"written"
 
         assert await run_forked(send) == b"9"  # EBADF
-        one.close()
+        inherited.close()
         assert other.recv(1) == b""
 
 

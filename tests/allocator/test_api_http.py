@@ -61,8 +61,8 @@ async def ask(cluster: Cluster, call: str, **headers: str) -> tuple[int, Any]:
 async def test_a_request_that_is_not_valid_is_refused_with_its_field(
     call: str, status: int, path: str
 ) -> None:
-    found, body = await ask(Cluster(n1=1), call)
-    assert found == status, body
+    answered, body = await ask(Cluster(n1=1), call)
+    assert answered == status, body
     assert body.get("path", "") == path
     assert body["message"]
 
@@ -134,9 +134,9 @@ async def test_a_page_does_not_examine_the_other_claims() -> None:
         cluster.add_claim(claim(f"c{number}", allocation=held, namespace=namespace))
     ledger = cluster.state.ledger
     ledger._records = Records(ledger._records)  # noqa: SLF001  # what must not be examined
-    _, found = await ask(cluster, f"{LIST}?namespace=blue")
+    _, answer = await ask(cluster, f"{LIST}?namespace=blue")
     _, first = await ask(cluster, f"{LIST}?limit=3")
-    assert [each["claim"] for each in found["items"]] == ["c0", "c3"]
+    assert [each["claim"] for each in answer["items"]] == ["c0", "c3"]
     assert [each["claim"] for each in first["items"]] == ["c1", "c0", "c3"]
 
 

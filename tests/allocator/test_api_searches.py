@@ -136,9 +136,9 @@ async def test_a_pod_with_devices_is_told_which() -> None:
     async with local(full()) as served:
         served.add_pod(pod("held-0", "held-0", node="n1"))
         told = await explain(served, "held-0")
-    (found,) = told["claims"]
-    assert (told["state"], told["node"], found["state"]) == ("Bound", "n1", "Allocated")
-    assert [each["device"] for each in found["devices"]] == ["gpu-0"]
+    (held,) = told["claims"]
+    assert (told["state"], told["node"], held["state"]) == ("Bound", "n1", "Allocated")
+    assert [each["device"] for each in held["devices"]] == ["gpu-0"]
 
 
 async def test_a_pod_without_its_claim_is_told_so() -> None:

@@ -53,10 +53,10 @@ def make_claim(conditions: dict[str, str], *, share: str | None = None) -> Claim
 def test_a_device_is_ready_when_its_conditions_are_true(
     conditions: dict[str, str], age: float, state: Readiness, message: str
 ) -> None:
-    found = readiness([make_claim(conditions)], ALLOCATED + age, 600)
-    assert found[0] is state
-    assert message in found[1]
-    assert bool(message) == bool(found[1])
+    answer = readiness([make_claim(conditions)], ALLOCATED + age, 600)
+    assert answer[0] is state
+    assert message in answer[1]
+    assert bool(message) == bool(answer[1])
 
 
 def test_the_conditions_of_another_share_do_not_count() -> None:

@@ -52,8 +52,8 @@ def test_the_reply_is_limited_and_says_that_more_nodes_fit() -> None:
 
 def test_the_search_starts_at_another_node_each_time() -> None:
     cluster = Cluster(n1=1, n2=1, n3=1)
-    found = [cluster.nodes(f"p{i}", claim(f"c{i}"), limit=1) for i in range(3)]
-    assert sorted(found) == [["n1"], ["n2"], ["n3"]]
+    chosen = [cluster.nodes(f"p{i}", claim(f"c{i}"), limit=1) for i in range(3)]
+    assert sorted(chosen) == [["n1"], ["n2"], ["n3"]]
 
 
 @pytest.mark.parametrize(

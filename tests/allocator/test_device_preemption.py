@@ -100,8 +100,8 @@ def test_a_search_for_victims_ends_when_its_time_is_over() -> None:
     late = preempt(1)
     assert (late.node, late.victims) == ("", ())
     assert "in time" in late.message
-    found = preempt(20)
-    assert len(found.victims) == 1
+    preempted = preempt(20)
+    assert len(preempted.victims) == 1
     assert asked[20] < 30
 
 

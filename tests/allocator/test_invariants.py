@@ -55,8 +55,8 @@ class Allocator(RuleBasedStateMachine):
 
     def ask(self, uid: str, limit: int) -> list[str]:
         name = CLAIM_OF[uid]
-        known = self.cluster.state.claims.get(name)
-        version = 1 if known else self.next_version()
+        stored = self.cluster.state.claims.get(name)
+        version = 1 if stored else self.next_version()
         reply = self.cluster.prefilter(
             uid,
             claim(name, self.counts[uid], version=version),
@@ -166,8 +166,8 @@ class Allocator(RuleBasedStateMachine):
 
     @invariant()
     def no_device_is_held_twice_and_the_index_is_right(self) -> None:
-        found = audit(self.cluster.state.ledger, self.cluster.state.planner.world())
-        assert {each.code for each in found} <= {"DeviceLost"}
+        findings = audit(self.cluster.state.ledger, self.cluster.state.planner.world())
+        assert {each.code for each in findings} <= {"DeviceLost"}
 
     @invariant()
     def the_allocated_claims_are_in_order(self) -> None:
@@ -189,10 +189,10 @@ class Allocator(RuleBasedStateMachine):
         for uid in PODS:
             reservation = self.decisions.reservations.find(uid)
             for reserved in reservation.claims if reservation else ():
-                known = claims.get(reserved.uid)
+                stored = claims.get(reserved.uid)
                 if (
-                    known
-                    and known.status.allocation is None
+                    stored
+                    and stored.status.allocation is None
                     and reserved.uid not in self.deallocated
                 ):
                     assert reserved.uid in reservations
@@ -204,9 +204,9 @@ class Allocator(RuleBasedStateMachine):
             if key is not None and self.decisions.is_refused(key):
                 request = self.decisions._requests.get(uid)  # noqa: SLF001  # nothing else tells
                 assert request is not None
-                found = self.decisions._search(request, 0)  # noqa: SLF001  # the same
+                search = self.decisions._search(request, 0)  # noqa: SLF001  # the same
                 fresh = node_searches.NodeSearches(self.cluster.state, lambda: "id")
-                assert not fresh.run(found, self.cluster.now).fitting
+                assert not fresh.run(search, self.cluster.now).fitting
 
     def teardown(self) -> None:
         """Without claims and pods nothing is held."""

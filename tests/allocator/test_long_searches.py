@@ -68,28 +68,28 @@ def search_in_steps(made: Cluster, plain: Plain) -> tuple[Shortlist, int]:
     request = NodeSearch(pod=made.pod("p"), claims=(as_claim(plain),), out_of_time=Evaluations())
     searches = node_searches.NodeSearches(made.state, lambda: "id")
     for calls in range(1, 100):
-        found = searches.run(request, 0.0)
-        if found.fitting or found.complete:
-            return found, calls
+        ran = searches.run(request, 0.0)
+        if ran.fitting or ran.complete:
+            return ran, calls
     raise AssertionError("the search makes no progress")
 
 
 def test_an_interrupted_search_continues_where_it_was_and_finds_the_same() -> None:
-    found, calls = search_in_steps(cluster(), selecting("c"))
-    assert [each.name for each in found.fitting] == ["n3"]
+    answer, calls = search_in_steps(cluster(), selecting("c"))
+    assert [each.name for each in answer.fitting] == ["n3"]
     assert calls > 3
 
 
 def test_an_interrupted_search_that_finds_nothing_has_the_reasons_of_one_that_was_not() -> None:
     plain = selecting("c", count=5)
-    found, calls = search_in_steps(cluster(), plain)
+    answer, calls = search_in_steps(cluster(), plain)
     made = cluster()
     made.add_claim(plain)
     whole = NodeSearch(pod=made.pod("p"), claims=(as_claim(plain),))
     expected = node_searches.NodeSearches(made.state, lambda: "id").run(whole, 0.0)
     assert calls > 3
-    assert found.examined == expected.examined == 3
-    assert merge_reasons(found.reasons) == merge_reasons(expected.reasons)
+    assert answer.examined == expected.examined == 3
+    assert merge_reasons(answer.reasons) == merge_reasons(expected.reasons)
 
 
 def test_nodes_that_changed_and_were_not_examined_again_are_not_forgotten(
@@ -105,9 +105,9 @@ def test_nodes_that_changed_and_were_not_examined_again_are_not_forgotten(
         pass
     made.add(gpu_slice("n1", 1, generation=2), gpu_slice("n2", 2, generation=2))
     for _ in range(10):
-        if found := searches.run(request, 0.0).fitting:
+        if fitting := searches.run(request, 0.0).fitting:
             break
-    assert [each.name for each in found] == ["n2"]
+    assert [each.name for each in fitting] == ["n2"]
 
 
 def test_a_pod_whose_search_takes_long_does_not_hold_up_the_others() -> None:

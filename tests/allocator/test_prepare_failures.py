@@ -31,15 +31,15 @@ def make_claim(namespace: str) -> Claim:
 
 def apply(event: dict[str, object], *claims: Claim) -> list[tuple[DeviceID, float]]:
     """Return the penalties after an event in namespace n."""
-    found: list[tuple[DeviceID, float]] = []
+    failed: list[tuple[DeviceID, float]] = []
     failures = PrepareFailures(
         lambda uid: claims if uid == "pod-uid" else (),
-        lambda device, seconds: found.append((device, seconds)),
+        lambda device, seconds: failed.append((device, seconds)),
         lambda: NOW,
     )
     value = msgspec.json.decode(msgspec.json.encode(event), type=PrepareEvent)
     failures.on_event(None, CachedObject("n", "e", "u", "1", b"", value))
-    return found
+    return failed
 
 
 POD = {"kind": "Pod", "namespace": "n", "uid": "pod-uid"}

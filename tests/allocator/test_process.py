@@ -87,9 +87,9 @@ class Rig:
         while True:
             assert self.running is None or self.running.returncode is None, "the process has ended"
             with contextlib.suppress(aiohttp.ClientConnectorError):
-                found: Json = (await self.call("status"))[1]
-                if is_expected(found):
-                    return found
+                status: Json = (await self.call("status"))[1]
+                if is_expected(status):
+                    return status
             await asyncio.sleep(0.02)
 
     async def until(self, question: Callable[[], object]) -> None:
@@ -99,9 +99,9 @@ class Rig:
 
     def claim(self, name: str) -> Json:
         """Return a claim as stored."""
-        found = self.api.get("resourceclaims", name, "a")
-        assert found is not None
-        return found
+        stored = self.api.get("resourceclaims", name, "a")
+        assert stored is not None
+        return stored
 
     def add_pod(self, name: str, *, count: int = 1) -> Json:
         """Create a pod with a claim of its own name; returns the request of its prefilter."""
@@ -125,9 +125,9 @@ class Rig:
         """Ask for nodes until the search has ended; on a busy machine it takes several calls."""
         while True:
             _, reply = await self.call("prefilter", **request)
-            found: Json = reply
-            if found["fit"] or found["complete"]:
-                return found
+            answer: Json = reply
+            if answer["fit"] or answer["complete"]:
+                return answer
 
     async def schedule(self, request: Json) -> Json:
         """Ask, reserve and bind, as the plugin does; returns the reply to bind."""
@@ -136,8 +136,8 @@ class Rig:
         assert reply["fit"], reply
         node = reply["fit"][0]["node"]
         assert (await self.call("reserve", podUID=uid, node=node))[1]["reserved"]
-        found: Json = (await self.call("bind", podUID=uid, node=node))[1]
-        return found
+        bound: Json = (await self.call("bind", podUID=uid, node=node))[1]
+        return bound
 
 
 def objects() -> list[Json]:

@@ -143,8 +143,8 @@ def test_claims_of_a_pod_are_those_it_names_and_those_reserved_for_it() -> None:
     cluster.add_claim(claim("named"))
     cluster.add_claim(claim("reserved", allocation=allocation_on("n1", 0), pods=["p"]))
     cluster.add(pod("p", "named", "missing"))
-    found = [each.metadata.name for each in cluster.state.claims_of("p")]
-    assert found == ["named", "reserved"]
+    names = [each.metadata.name for each in cluster.state.claims_of("p")]
+    assert names == ["named", "reserved"]
 
 
 def test_a_claim_is_being_released_only_if_all_its_pods_are() -> None:

@@ -141,10 +141,10 @@ class Story:
             and ALLOCATION_ANNOTATION in claim.metadata.annotations
         ]
         held = {device for each in claims for device in devices_of(each)}
-        known = {(each.pool.name, each.name) for each in pair.state.ledger.devices()}
+        recorded = {(each.pool.name, each.name) for each in pair.state.ledger.devices()}
         waiting = [each for each in self.api.pods.values() if not each.node and not each.deleted]
         free = sum(NODES.values()) - len(held)
-        left = [*marked, *(["devices differ"] if held != known else [])]
+        left = [*marked, *(["devices differ"] if held != recorded else [])]
         if waiting and free >= max(len(NODES), len(waiting[0].claims)) + 2:
             left.append(f"{waiting[0].uid} waits, {free} devices are free")
         return left

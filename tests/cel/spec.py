@@ -227,10 +227,10 @@ def _spelt(node: CelNode) -> str:
     return f"{_spelt(node.operand)}.{node.field}" if isinstance(node, Select) else "?"
 
 
-def same(expected: CelValue, found: CelValue) -> bool:
+def same(expected: CelValue, actual: CelValue) -> bool:
     """Tell whether two values are the same, NaN included."""
     if isinstance(expected, float) and expected != expected:  # noqa: PLR0124  # NaN
-        return isinstance(found, float) and found != found  # noqa: PLR0124
-    if type(expected) is not type(found) and not isinstance(expected, list | dict):
+        return isinstance(actual, float) and actual != actual  # noqa: PLR0124
+    if type(expected) is not type(actual) and not isinstance(expected, list | dict):
         return False
-    return equal(expected, found)
+    return equal(expected, actual)

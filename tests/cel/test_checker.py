@@ -29,9 +29,9 @@ PLAIN = declare(LIBRARIES, VARIABLES, {})
 
 
 def checked(source: str, declarations: Declarations = PLAIN) -> Checked:
-    found = check(parse(source, OPTIONS), source, declarations)
-    validate(found, source, KUBERNETES)
-    return found
+    tree = check(parse(source, OPTIONS), source, declarations)
+    validate(tree, source, KUBERNETES)
+    return tree
 
 
 def refusal(source: str, declarations: Declarations = PLAIN) -> tuple[Problem, ...]:
@@ -50,13 +50,13 @@ def kinds(source: str) -> set[str]:
 
 
 def of_type(source: str, declarations: Declarations = PLAIN) -> str:
-    found = checked(source, declarations)
-    return describe(found.types[found.node.id])
+    tree = checked(source, declarations)
+    return describe(tree.types[tree.node.id])
 
 
-def only(found: Checked, kind: type[CelNode]) -> CelNode:
+def only(tree: Checked, kind: type[CelNode]) -> CelNode:
     """Return the only node of a kind."""
-    (node,) = (node for node in walk(found.node) if isinstance(node, kind))
+    (node,) = (node for node in walk(tree.node) if isinstance(node, kind))
     return node
 
 
@@ -127,13 +127,13 @@ def test_an_undeclared_object_field_is_an_error(source: str, kind: str, column: 
 
 
 def test_names_resolve_to_variables_or_types() -> None:
-    found = checked("i")
-    assert found.names[found.node.id] == ("i", None)
-    found = checked("int")
-    assert found.names[found.node.id] == ("int", INT)
-    found = checked("google.protobuf.Timestamp")
-    assert isinstance(found.node, Select)
-    assert found.names[found.node.id].name == "google.protobuf.Timestamp"
+    tree = checked("i")
+    assert tree.names[tree.node.id] == ("i", None)
+    tree = checked("int")
+    assert tree.names[tree.node.id] == ("int", INT)
+    tree = checked("google.protobuf.Timestamp")
+    assert isinstance(tree.node, Select)
+    assert tree.names[tree.node.id].name == "google.protobuf.Timestamp"
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_calls_resolve_to_the_possible_overloads(
     overloads: list[str],
     namespaced: bool,  # noqa: FBT001  # a column of the table
 ) -> None:
-    found = checked(source)
-    resolved = found.calls[only(found, Call).id]
+    tree = checked(source)
+    resolved = tree.calls[only(tree, Call).id]
     assert sorted(overload.id for overload in resolved.overloads) == sorted(overloads)
     assert resolved.namespaced is namespaced
 
@@ -212,9 +212,9 @@ def test_with_local_first_macro_variables_take_precedence(
 
 def test_a_name_with_a_leading_dot_skips_a_hidden_macro_variable() -> None:
     declarations = declare(LIBRARIES, NAMES, {}, local_first=True)
-    found = checked("['q'].exists(x, .x == 1)", declarations)
-    dotted = [n for n in walk(found.node) if isinstance(n, Ident) and n.name == ".x"]
-    assert [found.names[node.id].name for node in dotted] == [".x"]
+    tree = checked("['q'].exists(x, .x == 1)", declarations)
+    dotted = [n for n in walk(tree.node) if isinstance(n, Ident) and n.name == ".x"]
+    assert [tree.names[node.id].name for node in dotted] == [".x"]
 
 
 def test_a_type_error_names_the_found_and_the_expected_type() -> None:

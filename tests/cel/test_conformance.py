@@ -23,7 +23,9 @@ def test_every_test_in_scope_passes() -> None:
     listed = _listed()
     in_scope = [test for test in spec.tests() if test.name not in listed]
 
-    failed = [f"{test.name}: {found}" for test in in_scope if (found := _wrong(test.plain))]
+    failed = [
+        f"{test.name}: {difference}" for test in in_scope if (difference := _wrong(test.plain))
+    ]
 
     assert failed == []
     assert len(in_scope) > 1500
@@ -41,21 +43,21 @@ def test_each_excluded_test_needs_a_protobuf_message() -> None:
 def _wrong(plain: spec.Plain) -> str:
     """Return the error in the result of a test, or "" if it passes."""
     try:
-        found, deduced = spec.answer(plain)
+        actual, deduced = spec.answer(plain)
     except (CompileError, EvaluationError) as error:
         return "" if "eval_error" in plain else f"{error}"
     if "eval_error" in plain:
-        return f"{found!r} is no error"
+        return f"{actual!r} is no error"
     if "typed_result" in plain:
-        return _wrong_type(plain["typed_result"], found, deduced)
+        return _wrong_type(plain["typed_result"], actual, deduced)
     expected = spec.value(plain["value"]) if "value" in plain else True
-    return "" if spec.same(expected, found) else f"{found!r}, not {expected!r}"
+    return "" if spec.same(expected, actual) else f"{actual!r}, not {expected!r}"
 
 
-def _wrong_type(expected: spec.Plain, found: object, deduced: object) -> str:
+def _wrong_type(expected: spec.Plain, actual: object, deduced: object) -> str:
     expected_type = spec.type_(expected["deduced_type"])
     if deduced != expected_type:
         return f"of type {deduced}, not {expected_type}"
-    if "result" in expected and not spec.same(spec.value(expected["result"]), found):
-        return f"{found!r}, not {expected['result']!r}"
+    if "result" in expected and not spec.same(spec.value(expected["result"]), actual):
+        return f"{actual!r}, not {expected['result']!r}"
     return ""

@@ -146,11 +146,11 @@ def _google() -> Any:  # noqa: ANN401  # no types there
 def test_cel_expr_python_has_the_same_results(source: str) -> None:
     cel, environment = _google()
     try:
-        found = environment.compile(source).eval(environment.Activation(VALUES))
+        answer = environment.compile(source).eval(environment.Activation(VALUES))
     except RuntimeError:
         theirs: object = "refused"
     else:
-        theirs = "error" if found.type() == cel.Type.ERROR else found.plain_value()
+        theirs = "error" if answer.type() == cel.Type.ERROR else answer.plain_value()
 
     assert theirs == _our_answer(source)
 
@@ -199,8 +199,8 @@ def _questions() -> Iterator[dict[str, Any]]:
     chance = random.Random(20261120)
     cases = [case for case in GOLDEN["cases"] if len(case["expression"]) < 150]
     while True:
-        one, other = chance.sample(cases, 2)
-        left, right = one["expression"], other["expression"]
+        first, other = chance.sample(cases, 2)
+        left, right = first["expression"], other["expression"]
         source = chance.choice(
             [
                 f"({left}) && ({right})",
@@ -217,7 +217,7 @@ def _questions() -> Iterator[dict[str, Any]]:
             ]
         )
         yield {
-            "device": GOLDEN["devices"][chance.choice([one, other])["device"]],
+            "device": GOLDEN["devices"][chance.choice([first, other])["device"]],
             "expression": source,
             "list_attributes": chance.choice(["on", "off"]),
         }

@@ -30,13 +30,13 @@ DEVICE = Device(
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
 def test_table(case: YamlValue) -> None:
     try:
-        found = PLAIN.compile(case["expression"]).evaluate(VALUES)
+        result = PLAIN.compile(case["expression"]).evaluate(VALUES)
     except EvaluationError as error:
         answer = {"error": error.kind, "cost": error.cost}
         if "offset" in case["expected"]:
             answer["offset"] = error.offset
     else:
-        answer = {"value": found.value, "cost": found.cost}
+        answer = {"value": result.value, "cost": result.cost}
 
     assert case["expected"] == answer
 

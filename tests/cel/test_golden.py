@@ -29,20 +29,20 @@ SOME = varying() | {name.split()[1] for entry in EXPECTED for name in entry["dif
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_results_differ_from_kubernetes_only_where_expected(version: str) -> None:
-    found = _differences(version)
+    differences = _differences(version)
 
-    unexpected = [f"{each.name}: {each.expected!r}, not {each.actual!r}" for each in found]
+    unexpected = [f"{each.name}: {each.expected!r}, not {each.actual!r}" for each in differences]
     expected = {name for entry in EXPECTED for name in entry["differences"]}
 
     assert [line for line in unexpected if line.partition(":")[0] not in expected] == []
 
 
 def test_every_expected_difference_exists_and_has_a_reason() -> None:
-    found = {each.name for version in VERSIONS for each in _differences(version)}
+    names_of_differences = {each.name for version in VERSIONS for each in _differences(version)}
 
     for entry in EXPECTED:
         assert entry["reason"]
-        assert set(entry["differences"]) <= found
+        assert set(entry["differences"]) <= names_of_differences
 
 
 def test_a_difference_names_version_case_and_field() -> None:

@@ -63,9 +63,9 @@ def test_results_and_costs_equal_those_of_kubernetes(case: dict[str, YamlValue])
             program.evaluate({"x": 1})
         assert (caught.value.kind, caught.value.cost) == (case["error"], case["cost"])
         return
-    found = program.evaluate({"x": 1})
-    assert (type_name(found.value), shown(found.value)) == (case["type"], case["value"])
-    assert (found.cost, program.max_cost) == (case["cost"], case["at_most"])
+    result = program.evaluate({"x": 1})
+    assert (type_name(result.value), shown(result.value)) == (case["type"], case["value"])
+    assert (result.cost, program.max_cost) == (case["cost"], case["at_most"])
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_authorization_functions_have_no_implementation() -> None:
 
 
 def test_a_named_format_reports_errors_with_the_messages_of_the_api_server() -> None:
-    found = outcome("format.dns1123Label()")
-    assert isinstance(found, NamedFormat)
-    assert found.problems("a.b") == ["must not contain dots"]
+    checks = outcome("format.dns1123Label()")
+    assert isinstance(checks, NamedFormat)
+    assert checks.problems("a.b") == ["must not contain dots"]
 
 
 def test_a_map_distinguishes_the_kinds_of_number_keys() -> None:
-    found = outcome('{dyn(1): "int", dyn(1u): "uint"}')
-    assert isinstance(found, Map)
-    assert [found.find(1), len(found)] == ["int", 2]
+    types = outcome('{dyn(1): "int", dyn(1u): "uint"}')
+    assert isinstance(types, Map)
+    assert [types.find(1), len(types)] == ["int", 2]

@@ -33,10 +33,10 @@ def call(name: str, id_: str, *args: object) -> object:
 
 def nested(depth: int) -> list[object]:
     """Return a list that contains the same list twice, at each of `depth` levels."""
-    found: list[object] = []
+    nested: list[object] = []
     for _ in range(depth):
-        found = [found, found]
-    return found
+        nested = [nested, nested]
+    return nested
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_nested_shared_values_are_compared_and_counted_once() -> None:
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*)*x", "(a{500}){2}"])
 def test_patterns_do_not_backtrack(pattern: str) -> None:
-    found = compile_pattern(pattern).search(b"a" * 5_000 + b"b!")
-    assert (found is None) == (pattern != "(a{500}){2}")
+    match = compile_pattern(pattern).search(b"a" * 5_000 + b"b!")
+    assert (match is None) == (pattern != "(a{500}){2}")
 
 
 @pytest.mark.parametrize(

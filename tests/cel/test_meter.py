@@ -162,13 +162,13 @@ def test_an_expression_with_too_many_parts_is_refused_at_compile_time(source: st
 
 
 def test_every_price_belongs_to_a_function() -> None:
-    known = {
+    priced = {
         overload.id
         for version in ("1.34", "1.35", "1.36", "1.37")
         for function in functions(libraries(version, stored=True)).values()
         for overload in function.overloads
     }
-    assert known >= PRICES.keys()
+    assert priced >= PRICES.keys()
 
 
 def test_a_refused_evaluation_has_the_work_that_was_done() -> None:

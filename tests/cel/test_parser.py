@@ -40,8 +40,8 @@ def problems(source: str, options: ParserOptions = OPTIONS) -> tuple[Problem, ..
 
 def kind(source: str, options: ParserOptions = OPTIONS) -> str | None:
     """Return the kind of the first complaint, None if there is none."""
-    found = problems(source, options)
-    return found[0].kind if found else None
+    reported = problems(source, options)
+    return reported[0].kind if reported else None
 
 
 @every_row(("source", "tree"), trees())
@@ -189,8 +189,8 @@ def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
 
 
 def test_error_columns_count_characters() -> None:
-    found = problems("'😀' +\n if")
-    assert [(p.kind, p.line, p.column) for p in found] == [("reserved", 2, 2)]
+    reported = problems("'😀' +\n if")
+    assert [(p.kind, p.line, p.column) for p in reported] == [("reserved", 2, 2)]
 
 
 PIECES = st.sampled_from(

@@ -73,10 +73,10 @@ def projected(program: Program) -> PublishedProjection | None:
 
 def outcome(program: Program, device: Device, *, lists: bool) -> tuple[object, ...]:
     try:
-        found = program.evaluate(device_variables(DRIVER, device, list_attributes=lists))
+        result = program.evaluate(device_variables(DRIVER, device, list_attributes=lists))
     except EvaluationError as error:
         return ("error", error.kind, error.message)
-    return (found.value,)
+    return (result.value,)
 
 
 @pytest.mark.parametrize("lists", [True, False])
@@ -85,12 +85,12 @@ def test_readable_devices_with_equal_published_values_have_equal_results(
     program: Program, *, lists: bool
 ) -> None:
     projection = projected(program)
-    found: dict[object, set[object]] = {}
+    outcomes: dict[object, set[object]] = {}
     for device in DEVICES if projection else ():
         if is_readable(device, lists=lists):
             key = projection.of(DRIVER, device)
-            found.setdefault(key, set()).add(outcome(program, device, lists=lists))
-    assert all(len(each) == 1 for each in found.values())
+            outcomes.setdefault(key, set()).add(outcome(program, device, lists=lists))
+    assert all(len(each) == 1 for each in outcomes.values())
 
 
 @pytest.mark.parametrize("lists", [True, False])
@@ -111,22 +111,24 @@ def test_a_device_with_one_usual_value_is_readable(value: Attribute) -> None:
 def test_only_an_expression_that_reads_a_whole_map_has_no_published_projection(
     expression: str,
 ) -> None:
-    found = projected(ENVIRONMENT.compile(expression))
-    assert (found is None) is (expression in WHOLE_MAPS)
+    projection = projected(ENVIRONMENT.compile(expression))
+    assert (projection is None) is (expression in WHOLE_MAPS)
 
 
 def test_an_attribute_that_is_not_read_is_not_in_the_projection() -> None:
-    found = projected(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
-    assert found is not None
-    one, other = (Device(name="x", attributes={"x": VALUES[0], "y": value}) for value in VALUES[:2])
-    assert found.of(DRIVER, one) == found.of(DRIVER, other)
+    projection = projected(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
+    assert projection is not None
+    device, other = (
+        Device(name="x", attributes={"x": VALUES[0], "y": value}) for value in VALUES[:2]
+    )
+    assert projection.of(DRIVER, device) == projection.of(DRIVER, other)
 
 
 def test_a_test_for_presence_does_not_read_the_value() -> None:
-    found = projected(ENVIRONMENT.compile('"x" in device.attributes["d"]'))
-    assert found is not None
+    projection = projected(ENVIRONMENT.compile('"x" in device.attributes["d"]'))
+    assert projection is not None
     keys = [
-        found.of(DRIVER, Device("x", attributes=attributes))
+        projection.of(DRIVER, Device("x", attributes=attributes))
         for attributes in ({"x": VALUES[0]}, {"d/x": VALUES[1]}, {"y": VALUES[0]})
     ]
     assert keys[0] == keys[1] != keys[2]

@@ -54,15 +54,15 @@ PROGRAMS = _programs()
 
 def _outcome(program: Program, device: Device) -> tuple[object, ...]:
     try:
-        found = program.evaluate(device_variables("d", device, list_attributes=True))
+        result = program.evaluate(device_variables("d", device, list_attributes=True))
     except EvaluationError as error:
         return ("error", error.kind, error.cost)
-    return (found.value, found.cost)
+    return (result.value, result.cost)
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["expression"])
 def test_table(case: YamlValue) -> None:
-    found = find_reads(ENVIRONMENT.compile(case["expression"]))
+    reads = find_reads(ENVIRONMENT.compile(case["expression"]))
 
     shown = {
         ".".join(access.path) or "device": {
@@ -70,7 +70,7 @@ def test_table(case: YamlValue) -> None:
             for word, present in (("guarded", access.guarded), ("presence", access.presence))
             if present
         }
-        for access in found.accesses
+        for access in reads.accesses
     }
     assert {path: set(words) for path, words in case["reads"].items()} == shown
 
@@ -78,25 +78,25 @@ def test_table(case: YamlValue) -> None:
 @settings(max_examples=drawn(30, thorough=150))
 @given(st.sampled_from(PROGRAMS), DEVICES, DEVICES)
 def test_devices_with_equal_projections_have_equal_results(
-    program: Program, one: Device, other: Device
+    program: Program, given_device: Device, other: Device
 ) -> None:
-    found = find_reads(program)
+    reads = find_reads(program)
     mixed = Device(
         name="mixed",
-        attributes={**other.attributes, **one.attributes},
-        capacity=one.capacity,
-        allow_multiple_allocations=one.allow_multiple_allocations,
+        attributes={**other.attributes, **given_device.attributes},
+        capacity=given_device.capacity,
+        allow_multiple_allocations=given_device.allow_multiple_allocations,
     )
     keys = {
-        device.name: found.projection(device_variables("d", device, list_attributes=True))
-        for device in (one, mixed)
+        device.name: reads.projection(device_variables("d", device, list_attributes=True))
+        for device in (given_device, mixed)
     }
     if keys["device"] == keys["mixed"]:
-        assert _outcome(program, one) == _outcome(program, mixed)
+        assert _outcome(program, given_device) == _outcome(program, mixed)
 
 
 def test_values_of_different_kinds_that_are_equal_in_python_have_different_projections() -> None:
-    found = find_reads(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
+    reads = find_reads(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
     values = [
         Attribute(integer=1),
         Attribute(boolean=True),
@@ -105,19 +105,19 @@ def test_values_of_different_kinds_that_are_equal_in_python_have_different_proje
     ]
     devices = [Device(name="x", attributes={"x": value}) for value in values]
 
-    keys = {found.projection(device_variables("d", each, list_attributes=True)) for each in devices}
+    keys = {reads.projection(device_variables("d", each, list_attributes=True)) for each in devices}
 
     assert len(keys) == len(values)
 
 
 def test_an_attribute_that_is_not_read_is_not_in_the_projection() -> None:
-    found = find_reads(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
-    one = Device(name="x", attributes={"x": Attribute(integer=1), "y": Attribute(integer=1)})
+    reads = find_reads(ENVIRONMENT.compile('device.attributes["d"].x == 1'))
+    device = Device(name="x", attributes={"x": Attribute(integer=1), "y": Attribute(integer=1)})
     other = Device(name="x", attributes={"x": Attribute(integer=1), "y": Attribute(integer=2)})
 
-    assert found.projection(device_variables("d", one)) == found.projection(
+    assert reads.projection(device_variables("d", device)) == reads.projection(
         device_variables("d", other)
     )
-    assert found.attributes() == {("d", "x")}
-    assert found.required() == {("attributes", "d", "x")}
-    assert not found.reads_whole_map()
+    assert reads.attributes() == {("d", "x")}
+    assert reads.required() == {("attributes", "d", "x")}
+    assert not reads.reads_whole_map()

@@ -153,12 +153,12 @@ def test_nan_and_different_kinds_have_no_order() -> None:
 
 
 def test_a_map_finds_a_number_of_another_kind() -> None:
-    found = make_map([(1, "int"), (Uint(2**63), "uint"), (True, "bool")])
-    assert isinstance(found, Map)
-    assert [found.find(key) for key in (1, Uint(1), 1.0, 2.0**63, True)] == [
+    types = make_map([(1, "int"), (Uint(2**63), "uint"), (True, "bool")])
+    assert isinstance(types, Map)
+    assert [types.find(key) for key in (1, Uint(1), 1.0, 2.0**63, True)] == [
         "int", "int", "int", "uint", "bool",
     ]  # fmt: skip
-    assert found.find(1.5) is MISSING
+    assert types.find(1.5) is MISSING
     assert find({"a": 1}, 1) is MISSING
 
 

@@ -41,9 +41,9 @@ PACKAGE = "google.protobuf."
 def test_a_well_known_message_converts_to_its_value(
     name: str, fields: dict[str, CelValue], value: CelValue
 ) -> None:
-    found = construct(PACKAGE + name, fields)
-    assert found == value
-    assert type(found) is type(value)
+    made = construct(PACKAGE + name, fields)
+    assert made == value
+    assert type(made) is type(value)
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,12 @@ def fold(node: Comprehension) -> str:
     )
 
 
-def entries(found: tuple[Entry, ...]) -> str:
+def entries(listed: tuple[Entry, ...]) -> str:
     """Format the entries of a map or message."""
     return ", ".join(
         f"{'?' if entry.optional else ''}"
         f"{entry.key if isinstance(entry.key, str) else show(entry.key)}: {show(entry.value)}"
-        for entry in found
+        for entry in listed
     )
 
 

@@ -296,13 +296,13 @@ async def assert_refused(port: int, context: ssl.SSLContext) -> None:
 def test_only_a_client_with_a_certificate_of_the_given_ca_is_accepted(
     source: str, tmp_path: Path
 ) -> None:
-    known, unknown, later = create_pair(), create_pair(), create_pair()
+    trusted, unknown, later = create_pair(), create_pair(), create_pair()
     file = tmp_path / "clients.crt"
-    file.write_bytes(known.certificate)
+    file.write_bytes(trusted.certificate)
     certificate, signer = make_verifying(source, str(file), tmp_path)
     without = ssl.create_default_context(cadata=pem_of(signer.certificate))
     without.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
-    accepted = present(signer, known, tmp_path / "known")
+    accepted = present(signer, trusted, tmp_path / "known")
     later_accepted = present(signer, later, tmp_path / "later")
 
     async def play() -> None:

@@ -31,15 +31,15 @@ def _read(case: dict[str, Any]) -> tuple[dict[str, NodeRoom], Mapping[str, Choic
 
 @pytest.mark.parametrize("case", [pytest.param(each, id=each["name"]) for each in _CASES])
 def test_a_task_gets_the_node_and_the_devices_of_the_table(case: dict[str, Any]) -> None:
-    nodes, known = _read(case)
-    strategy, task = known[case["strategy"]], Task(*case["task"])
+    nodes, catalog = _read(case)
+    strategy, task = catalog[case["strategy"]], Task(*case["task"])
     if "alike" in case:
         choices = [strategy.judge(nodes[name], task) for name in case["alike"]]
         assert len({each and each.score for each in choices}) == 1
         return
     chosen = NodeChooser(list(nodes.values()), strategy).choose(task, "")
-    found = {} if chosen is None else {[*nodes][chosen.node]: list(chosen.judged.taken)}
-    assert found == case["expect"]
+    choice = {} if chosen is None else {[*nodes][chosen.node]: list(chosen.judged.taken)}
+    assert choice == case["expect"]
 
 
 def test_names_of_other_projects_are_names_of_strategies() -> None:
@@ -80,16 +80,18 @@ def _draw(random: Random) -> tuple[list[NodeRoom], list[Task], Mapping[str, Choi
         for devices in (0, 1, 1, 1, 1, 2, 4)
     ]
     tasks = random.choices(kinds, k=30)
-    known = strategies(Counter(each.shape for each in nodes), typical_tasks((t, 1) for t in tasks))
-    return nodes, tasks, known
+    catalog = strategies(
+        Counter(each.shape for each in nodes), typical_tasks((t, 1) for t in tasks)
+    )
+    return nodes, tasks, catalog
 
 
 @pytest.mark.parametrize("name", _NAMES)
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_the_nodes_chosen_by_changes_are_those_of_a_new_look_at_all(name: str, seed: int) -> None:
     random = Random(seed)
-    nodes, tasks, known = _draw(random)
-    cluster, same = NodeChooser(nodes, known[name]), _draw(Random(seed))[2][name]
+    nodes, tasks, catalog = _draw(random)
+    cluster, same = NodeChooser(nodes, catalog[name]), _draw(Random(seed))[2][name]
     running: list[tuple[Task, int, tuple[int, ...]]] = []
     for number, task in enumerate(tasks):
         again = NodeChooser(cluster.nodes, same)
@@ -107,8 +109,8 @@ def test_the_nodes_chosen_by_changes_are_those_of_a_new_look_at_all(name: str, s
 @pytest.mark.parametrize("name", _NAMES)
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_the_parts_of_a_score_add_up_and_no_other_devices_are_better(name: str, seed: int) -> None:
-    nodes, tasks, known = _draw(Random(seed))
-    strategy, cluster = known[name], NodeChooser(nodes, known[name])
+    nodes, tasks, catalog = _draw(Random(seed))
+    strategy, cluster = catalog[name], NodeChooser(nodes, catalog[name])
     for number, task in enumerate(tasks):
         chosen = cluster.choose(task, f"{number}")
         if chosen is None:
@@ -128,9 +130,9 @@ def test_the_parts_of_a_score_add_up_and_no_other_devices_are_better(name: str, 
 @pytest.mark.parametrize("name", _NAMES)
 def test_no_strategy_chooses_a_node_that_is_too_small(name: str) -> None:
     state = NodeRoom(Shape("a", 4000, 8, 2), 4000, 8, (1000, 1000))
-    known = strategies({state.shape: 1}, typical_tasks([]))
-    assert known[name].judge(state, Task(1, 1000, 4001, 8)) is None
-    assert known[name].judge(state, Task(1, 1000, 4000, 9)) is None
-    assert known[name].judge(state, Task(3, 1000, 4000, 8)) is None
-    assert known[name].judge(state, Task(1, 1000, 4000, 8, frozenset({"b"}))) is None
-    assert known[name].judge(state, Task(2, 1000, 4000, 8)) is not None
+    catalog = strategies({state.shape: 1}, typical_tasks([]))
+    assert catalog[name].judge(state, Task(1, 1000, 4001, 8)) is None
+    assert catalog[name].judge(state, Task(1, 1000, 4000, 9)) is None
+    assert catalog[name].judge(state, Task(3, 1000, 4000, 8)) is None
+    assert catalog[name].judge(state, Task(1, 1000, 4000, 8, frozenset({"b"}))) is None
+    assert catalog[name].judge(state, Task(2, 1000, 4000, 8)) is not None

@@ -290,8 +290,8 @@ def test_a_note_has_the_mappings_that_kueue_needs(tmp_path: Path) -> None:
         path = tmp_path / "cluster.yaml"
         path.write_text(yaml.safe_dump_all([*CLUSTER, *more]), encoding="utf-8")
         ran = command("audit", "--cluster", str(path), "-o", "json")
-        found: list[str] = json.loads(ran.out)["notes"]
-        return [each for each in found if "Kueue" in each]
+        notes: list[str] = json.loads(ran.out)["notes"]
+        return [each for each in notes if "Kueue" in each]
 
     assert notes() == []
     (note,) = notes(managed)

@@ -20,7 +20,7 @@ def node(name: str, case: YamlValue) -> list[Any]:
     labels = {"pool": case["pool"], "kubernetes.io/hostname": name}
     if plugin or driver:
         labels |= {"nvidia.com/gpu.product": "H100", "nvidia.com/gpu.count": f"{plugin or driver}"}
-    found = [
+    objects = [
         {
             "apiVersion": "v1",
             "kind": "Node",
@@ -36,8 +36,8 @@ def node(name: str, case: YamlValue) -> list[Any]:
         devices = [{"name": f"gpu-{i}", "attributes": kind} for i in range(driver)]
         spec = {"driver": GPU, "nodeName": name, "pool": pool, "devices": devices}
         kinds = {"apiVersion": DRA, "kind": "ResourceSlice"}
-        found.append({**kinds, "metadata": {"name": f"{name}-gpus"}, "spec": spec})
-    return found
+        objects.append({**kinds, "metadata": {"name": f"{name}-gpus"}, "spec": spec})
+    return objects
 
 
 def workload(namespace: str, name: str, case: YamlValue) -> list[Any]:
@@ -69,7 +69,7 @@ def workload(namespace: str, name: str, case: YamlValue) -> list[Any]:
 def cluster(case: YamlValue) -> list[Any]:
     expression = f'device.driver == "{GPU}"'
     selectors = [{"cel": {"expression": expression}}]
-    found = [
+    objects = [
         {
             "apiVersion": DRA,
             "kind": "DeviceClass",
@@ -78,14 +78,14 @@ def cluster(case: YamlValue) -> list[Any]:
         }
     ]
     for name, each in case["nodes"].items():
-        found += node(name, each)
-    for name, each in case["namespaces"].items():
-        labels = {MODE: each["mode"]} if "mode" in each else {}
+        objects += node(name, each)
+    for name, namespace in case["namespaces"].items():
+        labels = {MODE: namespace["mode"]} if "mode" in namespace else {}
         metadata = {"name": name, "labels": labels}
-        found.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        for owner, pods in each["workloads"].items():
-            found += workload(name, owner, pods)
-    return found
+        objects.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        for owner, pods in namespace["workloads"].items():
+            objects += workload(name, owner, pods)
+    return objects
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -95,7 +95,7 @@ def test_pods_get_claims_when_admission_can_give_them(tmp_path: Path, case: Yaml
     printed = command("audit", "--cluster", str(path), "-o", "json")
     assert printed[0] == 0, printed
     steps = json.loads(printed[1])["steps"]
-    found = [
+    planned = [
         {
             "title": step["title"],
             "enforces": [
@@ -111,5 +111,5 @@ def test_pods_get_claims_when_admission_can_give_them(tmp_path: Path, case: Yaml
     ]
     assert [
         {key: each[key] for key in wanted}
-        for each, wanted in zip(found, case["steps"], strict=True)
-    ] == case["steps"], found
+        for each, wanted in zip(planned, case["steps"], strict=True)
+    ] == case["steps"], planned

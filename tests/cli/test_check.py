@@ -125,25 +125,25 @@ def test_pod_template_is_judged_with_the_templates_of_the_files() -> None:
     assert codes(joined(DEPLOYMENT, TEMPLATE)) == [("RequestNotFound", "Deployment/ml/web")]
     # Without the template, and without a cluster, it may exist.
     assert codes(DEPLOYMENT) == []
-    found = codes(DEPLOYMENT, "--cluster", INVENTORY)
-    assert found == [("ClaimNotFound", "Deployment/ml/web")]
+    reported = codes(DEPLOYMENT, "--cluster", INVENTORY)
+    assert reported == [("ClaimNotFound", "Deployment/ml/web")]
 
 
 def test_claims_that_exist_in_the_cluster_are_judged_where_they_are(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text(MISCONFIGURED)
     fixed = DEPLOYMENT.replace("request: gpus", "request: gpu")
-    (found,) = findings(fixed, "--cluster", str(cluster), INVENTORY)[1]
-    assert (found["code"], found["object"]) == ("ConfigInvalid", "ResourceClaimTemplate/ml/one")
+    (finding,) = findings(fixed, "--cluster", str(cluster), INVENTORY)[1]
+    assert (finding["code"], finding["object"]) == ("ConfigInvalid", "ResourceClaimTemplate/ml/one")
 
 
-@pytest.mark.parametrize(("mebibytes", "found"), [(3000, []), (300_000, ["CapacityNeverFits"])])
-def test_pod_is_judged_as_what_its_translation_becomes(mebibytes: int, found: list[str]) -> None:
+@pytest.mark.parametrize(("mebibytes", "expected"), [(3000, []), (300_000, ["CapacityNeverFits"])])
+def test_pod_is_judged_as_what_its_translation_becomes(mebibytes: int, expected: list[str]) -> None:
     text = OLD_POD.replace(
         "nvidia.com/gpu: %d", f"nvidia.com/gpu: 1, nvidia.com/gpumem: {mebibytes}"
     )
     printed = findings(text, "--cluster", INVENTORY)[1]
-    assert [each["code"] for each in printed] == found
+    assert [each["code"] for each in printed] == expected
     assert all(each["object"] == "Pod/ml/old" for each in printed)
     assert all(each["path"] == "spec" for each in printed)
 
@@ -151,8 +151,8 @@ def test_pod_is_judged_as_what_its_translation_becomes(mebibytes: int, found: li
 def test_pod_of_an_invalid_template_is_judged_without_it() -> None:
     invalid = TEMPLATE.replace("exactly: {deviceClassName: gpu.nvidia.com}", "firstAvailable: []")
     pod = DEPLOYMENT.replace("request: gpus", "request: gpu")
-    found = codes(joined(pod, invalid), "--cluster", INVENTORY)
-    assert found == [("EitherOr", "ResourceClaimTemplate/ml/one")]
+    reported = codes(joined(pod, invalid), "--cluster", INVENTORY)
+    assert reported == [("EitherOr", "ResourceClaimTemplate/ml/one")]
 
 
 def test_pod_of_a_workload_is_judged_where_the_workload_has_it() -> None:
@@ -162,9 +162,9 @@ def test_pod_of_a_workload_is_judged_where_the_workload_has_it() -> None:
         "metadata": {"name": "j", "namespace": "ml"},
         "spec": {"tasks": [{"template": {"spec": read_yaml(OLD_POD % 9)["spec"]}}]},
     }
-    (found,) = findings(yaml.safe_dump(job), "--cluster", INVENTORY)[1]
-    assert (found["code"], found["object"]) == ("CountNeverFits", "Job/ml/j")
-    assert found["path"] == "spec.tasks[0].template.spec"
+    (finding,) = findings(yaml.safe_dump(job), "--cluster", INVENTORY)[1]
+    assert (finding["code"], finding["object"]) == ("CountNeverFits", "Job/ml/j")
+    assert finding["path"] == "spec.tasks[0].template.spec"
 
 
 def test_pod_that_cannot_be_translated_is_an_error() -> None:
@@ -177,9 +177,9 @@ def test_pod_that_cannot_be_translated_is_an_error() -> None:
     "text", [OLD_POD % 2, CLAIM % 2, TEMPLATE.replace("gpu.nvidia.com", "gpu.nvidia.com, count: 2")]
 )
 def test_quota_of_the_files_limits_every_kind(text: str) -> None:
-    (found,) = findings(joined(text, QUOTA))[1]
-    assert found["code"] == "QuotaTooSmall"
-    assert found["message"].endswith("to 1, but the object needs 2")
+    (finding,) = findings(joined(text, QUOTA))[1]
+    assert finding["code"] == "QuotaTooSmall"
+    assert finding["message"].endswith("to 1, but the object needs 2")
 
 
 def test_request_that_a_class_serves_is_judged_as_the_claim_of_the_scheduler() -> None:
@@ -195,16 +195,16 @@ def test_request_that_a_plugin_serves_is_not_judged_as_a_claim(tmp_path: Path) -
     served = tmp_path / "nodes.yaml"
     served.write_text(yaml.safe_dump_all([*inventory("DeviceClass", "ResourceSlice"), *nodes]))
     # The nodes also publish the devices, so they serve the name twice.
-    (found,) = findings(OLD_POD % 9, "--cluster", str(served))[1]
-    assert found["code"] == "DualNodes"
-    assert "advertise nvidia.com/gpu although" in found["message"]
+    (finding,) = findings(OLD_POD % 9, "--cluster", str(served))[1]
+    assert finding["code"] == "DualNodes"
+    assert "advertise nvidia.com/gpu although" in finding["message"]
 
 
 def test_unreadable_document_does_not_stop_the_others() -> None:
     broken = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: b}\nspec: 5\n"
-    code, found = findings(joined(broken, MISCONFIGURED))
+    code, reported = findings(joined(broken, MISCONFIGURED))
     assert code == 2
-    assert [each["code"] for each in found] == ["WrongType", "ConfigInvalid"]
+    assert [each["code"] for each in reported] == ["WrongType", "ConfigInvalid"]
 
 
 def test_warnings_change_the_exit_code_only_with_strict() -> None:
@@ -222,8 +222,8 @@ def test_the_last_line_says_what_was_looked_at() -> None:
 
 
 def test_input_without_anything_to_judge_is_an_info() -> None:
-    code, found = findings("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "--strict")
-    assert (code, [each["code"] for each in found]) == (0, ["NothingToJudge"])
+    code, reported = findings("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "--strict")
+    assert (code, [each["code"] for each in reported]) == (0, ["NothingToJudge"])
 
 
 def test_policy_of_the_configuration_applies(tmp_path: Path) -> None:
@@ -235,8 +235,8 @@ def test_policy_of_the_configuration_applies(tmp_path: Path) -> None:
 
 
 def test_answer_is_that_of_the_kubernetes_version() -> None:
-    code, found = findings(CLAIM % 1, "--kubernetes-version", "1.20")
-    assert (code, [each["code"] for each in found]) == (2, ["KubernetesVersionUnsupported"])
+    code, reported = findings(CLAIM % 1, "--kubernetes-version", "1.20")
+    assert (code, [each["code"] for each in reported]) == (2, ["KubernetesVersionUnsupported"])
 
 
 def test_classes_and_slices_are_judged_with_those_of_the_cluster(tmp_path: Path) -> None:
@@ -302,8 +302,8 @@ def test_answer_is_that_of_the_allocator_in_charge(
     # kube-scheduler does not read compatibleOnlyWith, the allocator of Drawbridge does.
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text(EXCLUSIVE)
-    found = findings(CLAIM % 2, "--cluster", str(cluster), "--allocator", allocator)[1]
-    assert [each["severity"] for each in found] == severities
+    reported = findings(CLAIM % 2, "--cluster", str(cluster), "--allocator", allocator)[1]
+    assert [each["severity"] for each in reported] == severities
 
 
 @pytest.mark.parametrize(("scheduler", "zone", "expected"), EIGHT_IN_OWNED_POOLS)
@@ -315,9 +315,9 @@ def test_a_pod_is_judged_by_the_pools_that_its_scheduler_uses(
         "spec:\n      res", f"spec:\n      schedulerName: {scheduler}\n      res"
     )
     text = TEMPLATE.replace("gpu.nvidia.com}", "gpu.nvidia.com, count: 8}") + f"---\n{pod}"
-    found = findings(text, "--cluster", INVENTORY, "--config", str(configuration))[1]
-    assert [each["code"] for each in found] == expected
-    assert all(each["message"].startswith("in the pools of ownedPools: ") for each in found)
+    reported = findings(text, "--cluster", INVENTORY, "--config", str(configuration))[1]
+    assert [each["code"] for each in reported] == expected
+    assert all(each["message"].startswith("in the pools of ownedPools: ") for each in reported)
 
 
 def test_a_pool_of_an_owned_driver_that_spans_nodes_is_reported(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ CASES = load_cases(Path(__file__).parent / "cases/check.yaml")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_what_is_said_about_a_manifest(case: YamlValue) -> None:
     printed = command("check", "-f", "-", "--cluster", INVENTORY, "-o", "json", stdin=case["input"])
-    found = [each for each in read_findings(printed.out) if each["severity"] != "info"]
+    reported = [each for each in read_findings(printed.out) if each["severity"] != "info"]
     assert [
-        f"{each['severity']}: {each['path']}: {each['message']} [{each['code']}]" for each in found
+        f"{each['severity']}: {each['path']}: {each['message']} [{each['code']}]"
+        for each in reported
     ] == case["says"]
     if "do" in case:
-        assert [each["remedy"] for each in found] == case["do"]
+        assert [each["remedy"] for each in reported] == case["do"]

@@ -47,8 +47,8 @@ CASES = [
 
 @pytest.mark.parametrize(("line", "expected"), CASES)
 def test_the_table_completes_words(line: str, expected: list[str]) -> None:
-    found = complete(TABLE, line.split(" "))
-    assert [word for word, _ in found.words] == expected
+    completion = complete(TABLE, line.split(" "))
+    assert [word for word, _ in completion.words] == expected
 
 
 def test_every_command_and_option_is_completed() -> None:
@@ -122,8 +122,8 @@ def test_real_fish_completes_words(line: str, expected: list[str]) -> None:
         text=True,
         check=True,
     )
-    found = [each.partition("\t")[0] for each in done.stdout.splitlines()]
-    assert [each for each in found if not each.startswith("-")] == sorted(expected)
+    words = [each.partition("\t")[0] for each in done.stdout.splitlines()]
+    assert [each for each in words if not each.startswith("-")] == sorted(expected)
 
 
 IN_ZSH = """\

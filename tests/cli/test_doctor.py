@@ -45,8 +45,8 @@ class Doctor(NamedTuple):
     @property
     def lines(self) -> list[Line]:
         """The lines of the JSON output."""
-        found: list[Line] = json.loads(self.out)["checks"]
-        return found
+        checks: list[Line] = json.loads(self.out)["checks"]
+        return checks
 
     def of(self, check: str) -> list[Line]:
         """The lines of one check."""
@@ -82,16 +82,16 @@ def doctor(
 
 
 def check_unchanged(api: FakeApi) -> None:
-    for each in api.requests:
-        reviewed = each.path.endswith("/selfsubjectaccessreviews")
-        assert each.method == "GET" or reviewed or each.query.get("dryRun") == "All", each
+    for request in api.requests:
+        reviewed = request.path.endswith("/selfsubjectaccessreviews")
+        assert request.method == "GET" or reviewed or request.query.get("dryRun") == "All", request
 
 
 def test_a_healthy_cluster_has_only_ok_lines(tmp_path: Path) -> None:
-    found = doctor(tmp_path, "-o", "json", "--strict")
-    assert [each for each in found.lines if each["status"] != "ok"] == []
-    assert (found.code, found.err) == (0, "")
-    told = {each["check"]: each["message"] for each in found.lines}
+    diagnosis = doctor(tmp_path, "-o", "json", "--strict")
+    assert [each for each in diagnosis.lines if each["status"] != "ok"] == []
+    assert (diagnosis.code, diagnosis.err) == (0, "")
+    told = {each["check"]: each["message"] for each in diagnosis.lines}
     assert "gpu.nvidia.com" in told["drivers"]
     assert told["webhook"].startswith("namespace team-a: translates a pod that requests")
     assert told["webhook certificate"].startswith("caBundle has 1 valid certificate until ")
@@ -101,9 +101,9 @@ def test_a_healthy_cluster_has_only_ok_lines(tmp_path: Path) -> None:
 
 
 def test_text_has_a_remedy_below_each_problem_and_a_summary(tmp_path: Path) -> None:
-    found = doctor(tmp_path, change=lambda api: api.put(lease(7200)))
-    assert found.code == 1
-    lines = found.out.splitlines()
+    diagnosis = doctor(tmp_path, change=lambda api: api.put(lease(7200)))
+    assert diagnosis.code == 1
+    lines = diagnosis.out.splitlines()
     (number,) = (i for i, line in enumerate(lines) if line.startswith("error"))
     assert (
         "Lease drawbridge-system/drawbridge-controller was last renewed 2 hours ago"
@@ -330,9 +330,9 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_problem_has_a_line_with_its_code(tmp_path: Path, name: str) -> None:
     check, expected, exit_code, change = CASES[name]
-    found = doctor(tmp_path, "-o", "json", change=change)
-    assert expected in [each["code"] for each in found.of(check)], found.lines
-    assert found.code == exit_code
+    diagnosis = doctor(tmp_path, "-o", "json", change=change)
+    assert expected in [each["code"] for each in diagnosis.of(check)], diagnosis.lines
+    assert diagnosis.code == exit_code
     if not exit_code:
         assert doctor(tmp_path, "--strict", change=change).code == 1
 
@@ -363,8 +363,8 @@ def test_a_field_that_the_server_drops_is_named_with_its_gate(tmp_path: Path) ->
 
         api.on_write = on_write
 
-    found = doctor(tmp_path, "-o", "json", change=drop)
-    (dropped,) = (each for each in found.of("claim fields") if each["code"])
+    diagnosis = doctor(tmp_path, "-o", "json", change=drop)
+    (dropped,) = (each for each in diagnosis.of("claim fields") if each["code"])
     assert "drops exactly.capacity" in dropped["message"]
     assert "DRAConsumableCapacity" in dropped["remedy"]
 
@@ -378,9 +378,9 @@ def test_a_person_with_few_rights_gets_one_line_for_all_that_is_not_checked(tmp_
             api.fail(403, part=part, times=99, message=f"{part} is forbidden")
         api.denied |= {"nodes", "resourceclaimtemplates"}
 
-    found = doctor(tmp_path, "-o", "json", change=close)
-    assert (found.code, found.err) == (0, "")
-    (unread,) = (each for each in found.lines if each["code"] == "NotChecked")
+    diagnosis = doctor(tmp_path, "-o", "json", change=close)
+    assert (diagnosis.code, diagnosis.err) == (0, "")
+    (unread,) = (each for each in diagnosis.lines if each["code"] == "NotChecked")
     names, _, reasons = unread["message"].partition(": ")
     checks = {"claim fields", "drivers", "DeviceClasses", "configured classes", "ResourceSlices",
               "nodes", "replicas", "webhook registration", "namespaces", "facts",
@@ -389,16 +389,16 @@ def test_a_person_with_few_rights_gets_one_line_for_all_that_is_not_checked(tmp_
     assert {"you may not create resourceclaimtemplates", "you may not list nodes"} <= set(
         reasons.split("; ")
     )
-    rights = [each["message"] for each in found.of("your rights")]
+    rights = [each["message"] for each in diagnosis.of("your rights")]
     assert rights[0].startswith("you may not list nodes, list resourceclaimtemplates")
     assert "create resourceclaimtemplates.resource.k8s.io in namespace default" in rights[2]
 
 
 def test_a_cluster_without_an_installation_has_no_lines_about_its_parts(tmp_path: Path) -> None:
-    found = doctor(tmp_path, "-o", "json", change=uninstall)
-    assert found.codes == ["NotInstalled"]
-    assert found.of("drivers")
-    assert not found.of("replicas") + found.of("controller") + found.of("webhook")
+    diagnosis = doctor(tmp_path, "-o", "json", change=uninstall)
+    assert diagnosis.codes == ["NotInstalled"]
+    assert diagnosis.of("drivers")
+    assert not diagnosis.of("replicas") + diagnosis.of("controller") + diagnosis.of("webhook")
 
 
 def test_a_refused_configuration_does_not_hide_what_else_is_wrong(tmp_path: Path) -> None:
@@ -406,9 +406,9 @@ def test_a_refused_configuration_does_not_hide_what_else_is_wrong(tmp_path: Path
         configure(f"{CONFIGURATION}placement: natve\n")(api)
         api.put(lease(7200))
 
-    found = doctor(tmp_path, "-o", "json", change=change)
-    assert found.codes == ["WrongValue", "LeaderMissing"]
-    refused, note = found.of("configuration")
+    diagnosis = doctor(tmp_path, "-o", "json", change=change)
+    assert diagnosis.codes == ["WrongValue", "LeaderMissing"]
+    refused, note = diagnosis.of("configuration")
     assert refused["message"].startswith("drawbridge-system/drawbridge-config:3: placement must")
     assert note["message"] == "the other checks use the defaults"
     wrong = tmp_path / "wrong.yaml"
@@ -449,9 +449,9 @@ def test_a_cluster_that_cannot_be_reached_exits_with_2(tmp_path: Path) -> None:
     def close(api: FakeApi) -> None:
         api.fail(401, times=99, message="no such token")
 
-    found = doctor(tmp_path, change=close)
-    assert (found.code, found.out) == (2, "")
-    assert "[ClusterUnreadable]" in found.err
+    diagnosis = doctor(tmp_path, change=close)
+    assert (diagnosis.code, diagnosis.out) == (2, "")
+    assert "[ClusterUnreadable]" in diagnosis.err
     told = doctor(tmp_path, "-o", "json", change=close)
     assert json.loads(told.out)["findings"][0]["code"] == "ClusterUnreadable"
 

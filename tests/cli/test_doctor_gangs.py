@@ -47,9 +47,9 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_problem_has_a_line_with_its_code(tmp_path: Path, name: str) -> None:
     check, expected, exit_code, change = CASES[name]
-    found = doctor(tmp_path, "-o", "json", change=change)
-    assert expected in [each["code"] for each in found.of(check)], found.lines
-    assert found.code == exit_code
+    diagnosis = doctor(tmp_path, "-o", "json", change=change)
+    assert expected in [each["code"] for each in diagnosis.of(check)], diagnosis.lines
+    assert diagnosis.code == exit_code
 
 
 def test_a_gang_with_one_scheduler_is_right(tmp_path: Path) -> None:

@@ -77,15 +77,15 @@ def has_slices(api: FakeApi, node: dict[str, Any]) -> bool:
 
 
 def test_a_cluster_without_either_has_no_line(tmp_path: Path) -> None:
-    found = doctor(tmp_path, "-o", "json")
-    assert found.of("autoscalers") == found.of("GPU Operator") == []
+    diagnosis = doctor(tmp_path, "-o", "json")
+    assert diagnosis.of("autoscalers") == diagnosis.of("GPU Operator") == []
 
 
 def test_a_person_who_may_not_read_deployments_is_told(tmp_path: Path) -> None:
     def change(api: FakeApi) -> None:
         api.fail(403, method="GET", part="/apis/apps/v1/deployments", times=100)
 
-    found = doctor(tmp_path, "-o", "json", change=change)
-    (unread,) = (each for each in found.lines if each["code"] == "NotChecked")
+    diagnosis = doctor(tmp_path, "-o", "json", change=change)
+    (unread,) = (each for each in diagnosis.lines if each["code"] == "NotChecked")
     assert "autoscalers" in unread["message"]
     assert "you may not list deployments" in unread["message"]

@@ -135,10 +135,15 @@ def test_a_kind_of_another_group_is_not_found(tmp_path: Path) -> None:
 def test_json_has_the_counts(tmp_path: Path) -> None:
     objects = [deployment(2), *labelled(running()), waiting("train-b")]
     _, out, _ = explain(tmp_path, objects, "deployments/train", "-o", "json")
-    found = json.loads(out)
-    assert (found["wanted"], found["pods"], found["placed"], found["finished"]) == (2, 2, 1, 0)
-    assert found["not_placed"] == ["team-a/train-b"]
-    assert [each["pod"] for each in found["explained"]] == ["team-a/train-b"]
+    decoded = json.loads(out)
+    assert (decoded["wanted"], decoded["pods"], decoded["placed"], decoded["finished"]) == (
+        2,
+        2,
+        1,
+        0,
+    )
+    assert decoded["not_placed"] == ["team-a/train-b"]
+    assert [each["pod"] for each in decoded["explained"]] == ["team-a/train-b"]
 
 
 def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) -> None:
@@ -169,9 +174,9 @@ def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) 
     ],
 )
 def test_types_are_named_as_in_kubectl(text: str, kind: str) -> None:
-    found = parse_reference(text)
-    assert found is not None
-    assert (found.kind.kind, found.name) == (kind, "a")
+    reference = parse_reference(text)
+    assert reference is not None
+    assert (reference.kind.kind, reference.name) == (kind, "a")
 
 
 @pytest.mark.parametrize("text", ["a", "team-a/a", "pod/a", "deploy"])

@@ -114,10 +114,10 @@ def add_replica(api: FakeApi, served: ServedApi, holder: str) -> None:
     other = "drawbridge-scheduler-1"
     metadata = {"name": other, "namespace": NAMESPACE}
     api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
-    (found,) = api.all("endpointslices")
+    (endpoint_slice,) = api.all("endpointslices")
     target = {"kind": "Pod", "name": other}
-    found["endpoints"].insert(0, {"conditions": {"ready": True}, "targetRef": target})
-    api.put(found)
+    endpoint_slice["endpoints"].insert(0, {"conditions": {"ready": True}, "targetRef": target})
+    api.put(endpoint_slice)
     api.forwards[other, 9443] = served.port
     lease = {"name": "drawbridge-scheduler", "namespace": NAMESPACE}
     api.put(
@@ -207,15 +207,15 @@ def close_port(api: FakeApi, _: ServedApi) -> None:
 
 
 def make_unready(api: FakeApi, _: ServedApi) -> None:
-    (found,) = api.all("endpointslices")
-    found["endpoints"][2]["conditions"]["ready"] = False
-    api.put(found)
+    (endpoint_slice,) = api.all("endpointslices")
+    endpoint_slice["endpoints"][2]["conditions"]["ready"] = False
+    api.put(endpoint_slice)
 
 
 def change_ca(api: FakeApi, _: ServedApi) -> None:
-    (found,) = api.all("mutatingwebhookconfigurations")
-    del found["webhooks"][0]["clientConfig"]["caBundle"]
-    api.put(found)
+    (webhooks,) = api.all("mutatingwebhookconfigurations")
+    del webhooks["webhooks"][0]["clientConfig"]["caBundle"]
+    api.put(webhooks)
 
 
 @pytest.mark.parametrize(
@@ -280,9 +280,9 @@ def make_bridge(api: FakeApi) -> None:
     labels = {"pool": "bridge"}
     api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}})
     held = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
-    one = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": held}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": held}
     for number in range(201):
-        api.put({**one, "metadata": {"name": f"held-{number}", "namespace": "default"}})
+        api.put({**claim, "metadata": {"name": f"held-{number}", "namespace": "default"}})
 
 
 @contextlib.asynccontextmanager

@@ -27,9 +27,9 @@ def test_equal_options_mean_equal_things() -> None:
     for name, action in options():
         # The formats and the default of -o differ, and --help lists them.
         choices = () if name in ("-o", "--output") else (action.choices, action.default)
-        known = (action.help, action.type, action.nargs, action.metavar, action.const, action.dest)
+        fields = (action.help, action.type, action.nargs, action.metavar, action.const, action.dest)
         # An optional -f has the default [], to which files are appended.
-        told = (*known, *((each or None) for each in choices))
+        told = (*fields, *((each or None) for each in choices))
         assert meanings.setdefault(name, told) == told, name
 
 
@@ -71,9 +71,9 @@ def test_the_first_format_is_the_default() -> None:
 
 def parsed(line: str) -> argparse.Namespace:
     streams = Streams(io.BytesIO(), io.StringIO(), io.StringIO())
-    found = main.parse(line.split(), streams, "drawbridge")
-    assert isinstance(found, argparse.Namespace), line
-    return found
+    parsed = main.parse(line.split(), streams, "drawbridge")
+    assert isinstance(parsed, argparse.Namespace), line
+    return parsed
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def parsed(line: str) -> argparse.Namespace:
     ],
 )
 def test_a_bare_context_does_not_take_the_pod(line: str, context: str, pod: str) -> None:
-    found = parsed(line)
-    assert (found.context, found.pod) == (context, pod)
+    options = parsed(line)
+    assert (options.context, options.pod) == (context, pod)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_a_bare_context_does_not_take_the_pod(line: str, context: str, pod: str)
 def test_the_cluster_does_not_take_the_expression(
     line: str, cluster: list[str], expression: str | None
 ) -> None:
-    found = parsed(line)
-    assert (found.cluster, found.expression) == (cluster, expression)
+    options = parsed(line)
+    assert (options.cluster, options.expression) == (cluster, expression)
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ OBJECT = "apiVersion: v1\nkind: {}\n"
 
 def names(*paths: object, stdin: bytes = b"") -> list[str]:
     """Return the names of the sources without their folder; for findings, the message."""
-    found = []
+    told = []
     for source in read_sources([str(path) for path in paths], io.BytesIO(stdin)):
         assert isinstance(source, Source | LocatedFinding)
         if isinstance(source, Source):
-            found.append(Path(source.name).name)
+            told.append(Path(source.name).name)
         else:
-            found.append(source.finding.message)
-    return found
+            told.append(source.finding.message)
+    return told
 
 
 def test_a_folder_is_read_recursively_in_order(tmp_path: Path) -> None:
@@ -81,10 +81,12 @@ def test_a_file_name_can_be_invalid_utf_8(tmp_path: Path) -> None:
 
 def test_objects_of_several_files_are_in_order(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(OBJECT.format("A") + "---\n" + OBJECT.format("B"))
-    found = list(read_documents([str(tmp_path), str(tmp_path / "none"), "-"], io.BytesIO(b"a: [")))
+    outcomes = list(
+        read_documents([str(tmp_path), str(tmp_path / "none"), "-"], io.BytesIO(b"a: ["))
+    )
     assert [
         outcome.finding.code if isinstance(outcome, LocatedFinding) else outcome.name
-        for outcome in found
+        for outcome in outcomes
     ] == [
         "A#1",
         "B#2",

@@ -46,7 +46,7 @@ def findings(*arguments: str, stdin: str | bytes = b"") -> tuple[int, list[dict[
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "found"),
+    ("text", "code", "codes"),
     [
         (CLEAN, 0, []),
         (WARNED, 1, ["NameTwice"]),
@@ -71,11 +71,11 @@ def findings(*arguments: str, stdin: str | bytes = b"") -> tuple[int, list[dict[
     ],
 )
 def test_the_exit_code_is_the_worst_finding(
-    tmp_path: Path, text: str, code: int, found: list[str]
+    tmp_path: Path, text: str, code: int, codes: list[str]
 ) -> None:
     (tmp_path / "f.yaml").write_text(text)
     got, printed = findings("-f", str(tmp_path / "f.yaml"))
-    assert (got, [each["code"] for each in printed]) == (code, found)
+    assert (got, [each["code"] for each in printed]) == (code, codes)
 
 
 def test_warnings_are_success_without_strict() -> None:
@@ -178,12 +178,12 @@ def test_the_configuration_sets_the_compatibility_of_devices_without_groups(tmp_
   - name: z
     {use}}}]
 """
-    one = CLEAN.replace("Count: 1", "Count: 2").split("  devices:")[0]
+    first = CLEAN.replace("Count: 1", "Count: 2").split("  devices:")[0]
     sets = (
-        one.replace("name: a", "name: b")
+        first.replace("name: a", "name: b")
         + "  sharedCounters: [{name: s, counters: {c: {value: 4}}}]"
     )
-    text = f"{one}  devices:{devices}---\n{sets}\n".encode()
+    text = f"{first}  devices:{devices}---\n{sets}\n".encode()
     code, printed = findings("-f", "-", stdin=text)
     assert code == 1
     assert {each["code"] for each in printed} == {"GroupsMixed", "GroupsAlone"}
@@ -247,8 +247,8 @@ def test_errors_in_rules_have_the_line_of_the_annotation() -> None:
     assert "near[0]: the claim has no request nic" in first
     assert second.startswith("<stdin>:18:")
     assert "RulesUnreadable" in second
-    found = findings("-f", "-", stdin=RULED)[1]
-    assert [(each["object"], each["path"]) for each in found] == [
+    reported = findings("-f", "-", stdin=RULED)[1]
+    assert [(each["object"], each["path"]) for each in reported] == [
         (
             "ResourceClaimTemplate/team/pair",
             "spec.metadata.annotations[drawbridge.dev/rules]",
@@ -267,25 +267,25 @@ def test_valid_rules_have_no_findings() -> None:
 
 def test_an_ignored_field_names_the_field_that_is_meant() -> None:
     misspelt = CLEAN.replace("attributes:", "atributes:")
-    code, (found,) = findings("-f", "-", stdin=misspelt)
-    assert (code, found["code"], found["line"]) == (1, "FieldIgnored", 12)
-    assert found["path"] == "spec.devices[0].atributes"
-    assert found["message"].endswith("is ignored; did you mean attributes?")
+    code, (reported,) = findings("-f", "-", stdin=misspelt)
+    assert (code, reported["code"], reported["line"]) == (1, "FieldIgnored", 12)
+    assert reported["path"] == "spec.devices[0].atributes"
+    assert reported["message"].endswith("is ignored; did you mean attributes?")
 
 
 def test_equal_ignored_fields_of_a_list_are_counted() -> None:
     devices = "".join(f"  - {{name: d{i}, taint: []}}\n" for i in range(3))
-    code, (found,) = findings("-f", "-", stdin=(CLEAN + devices).encode())
+    code, (reported,) = findings("-f", "-", stdin=(CLEAN + devices).encode())
     assert code == 1
-    assert found["message"] == "unknown field taint in 3 places is ignored; did you mean taints?"
-    assert found["path"] == "spec.devices[1].taint"
+    assert reported["message"] == "unknown field taint in 3 places is ignored; did you mean taints?"
+    assert reported["path"] == "spec.devices[1].taint"
 
 
 def test_a_missing_field_names_the_misspelt_one() -> None:
-    code, found = findings("-f", "-", stdin=CLEAN.replace("driver:", "drivr:").encode())
+    code, reported = findings("-f", "-", stdin=CLEAN.replace("driver:", "drivr:").encode())
     assert code == 2
-    assert [each["code"] for each in found] == ["FieldMissing", "FieldIgnored"]
-    assert found[0]["message"] == "driver is required; is it the unknown field drivr?"
+    assert [each["code"] for each in reported] == ["FieldMissing", "FieldIgnored"]
+    assert reported[0]["message"] == "driver is required; is it the unknown field drivr?"
 
 
 def test_opaque_parameters_and_metadata_have_any_field() -> None:
@@ -305,18 +305,21 @@ HALF = CLEAN.replace("resourceSliceCount: 1", "resourceSliceCount: 2")
 
 def test_an_unreadable_slice_does_not_make_its_pool_incomplete() -> None:
     other = HALF.replace("name: a", "name: b").replace("int: 0", "int: zero")
-    code, found = findings("-f", "-", stdin=f"{HALF}---\n{other}".encode())
-    assert (code, [each["code"] for each in found]) == (2, ["WrongType"])
+    code, reported = findings("-f", "-", stdin=f"{HALF}---\n{other}".encode())
+    assert (code, [each["code"] for each in reported]) == (2, ["WrongType"])
     elsewhere = other.replace("name: p,", "name: q,")
-    _, found = findings("-f", "-", stdin=f"{HALF}---\n{elsewhere}".encode())
-    assert [each["code"] for each in found] == ["PoolIncomplete", "WrongType"]
+    _, reported = findings("-f", "-", stdin=f"{HALF}---\n{elsewhere}".encode())
+    assert [each["code"] for each in reported] == ["PoolIncomplete", "WrongType"]
 
 
 def test_an_unreadable_object_does_not_hide_findings_about_others() -> None:
     other = WARNED.replace("name: a", "name: b").replace("{name: p", "{name: q")
     text = f"{UNDECODABLE}---\n{other}---\n{CLASS}"
-    code, found = findings("-f", "-", stdin=text)
-    assert (code, [each["code"] for each in found]) == (2, ["WrongType", "NameTwice", "Malformed"])
+    code, reported = findings("-f", "-", stdin=text)
+    assert (code, [each["code"] for each in reported]) == (
+        2,
+        ["WrongType", "NameTwice", "Malformed"],
+    )
 
 
 # --- claims ---
@@ -347,10 +350,10 @@ GPU_CLASS = CLASS.replace("  extendedResourceName: gpu\n", "  selectors: []\n")
 def test_selectors_of_claims_are_tried_on_the_devices(expression: str, expected: list[str]) -> None:
     claim = CLAIM.replace("EXPRESSION", expression.replace("'", "''"))
     text = f"{CLEAN}---\n{GPU_CLASS}---\n{claim}"
-    _, found = findings("-f", "-", stdin=text)
-    about = [each["code"] for each in found if each["object"] == "ResourceClaim/c"]
-    assert [each for each in about if each in expected] == expected, found
-    assert bool(about) is bool(expected), found
+    _, reported = findings("-f", "-", stdin=text)
+    about = [each["code"] for each in reported if each["object"] == "ResourceClaim/c"]
+    assert [each for each in about if each in expected] == expected, reported
+    assert bool(about) is bool(expected), reported
 
 
 # --- the summary ---

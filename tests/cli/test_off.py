@@ -34,8 +34,8 @@ def pod(name: str, *, node: str = "", scheduler: str = "drawbridge", owned: bool
 
 
 def webhooks(api: FakeApi) -> list[JSON]:
-    found: list[Any] = [api.get(kind, name) for kind, name in CONFIGURATIONS]
-    return [webhook for each in found for webhook in each["webhooks"]]
+    live: list[Any] = [api.get(kind, name) for kind, name in CONFIGURATIONS]
+    return [webhook for each in live for webhook in each["webhooks"]]
 
 
 def conditions(api: FakeApi) -> list[object]:

@@ -104,13 +104,13 @@ def test_devices_of_existing_allocations_are_in_use(run: Run) -> None:
 
 
 def test_copied_claims_with_the_same_uid_are_different_claims(run: Run) -> None:
-    one, other = (
+    first, other = (
         claim(name, X.replace("x", device)).replace(
             "{name: ", "{uid: u, resourceVersion: '7', name: "
         )
         for name, device in (("c", "x"), ("d", "w"))
     )
-    _, printed, _ = run(pod("a"), "--node", "n1", cluster=CLUSTER + one + other)
+    _, printed, _ = run(pod("a"), "--node", "n1", cluster=CLUSTER + first + other)
     assert [each["device"] for each in printed["ledger"]["devices"]] == ["w", "x"]
     assert printed["pods"][0]["node"] is None
 
@@ -131,8 +131,8 @@ def test_devices_that_violate_a_rule_of_their_claim_are_reported(run: Run) -> No
     annotated = f"annotations: {json.dumps(values)}, namespace: default"
     ruled = claim("c", X).replace("namespace: default", annotated)
     _, printed, _ = run(pod("a"), cluster=CLUSTER + ruled)
-    [found] = printed["ledger"]["findings"]
-    assert (found["code"], found["object"]) == ("RuleBroken", "ResourceClaim/default/c")
+    [finding] = printed["ledger"]["findings"]
+    assert (finding["code"], finding["object"]) == ("RuleBroken", "ResourceClaim/default/c")
 
 
 # --- --claims and --node ---

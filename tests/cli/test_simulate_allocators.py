@@ -49,13 +49,13 @@ def test_each_allocator_answers_as_the_solver_does(
         called = ("--cluster", str(path), "--node", node, "--allocator", allocator, "-o", "json")
         code, out, _ = simulate(*called, *shlex.split(options(plain)))
         (entry,) = json.loads(out)["pods"]
-        found = [each["allocation"] for each in entry["claims"]]
+        allocations = [each["allocation"] for each in entry["claims"]]
         if isinstance(answer, Solution):
             assert (code, entry["node"]) == (0, node)
             solved = list(map(to_json, answer.allocations))
-            assert without_ids(found) == without_ids(solved)
+            assert without_ids(allocations) == without_ids(solved)
         else:
-            assert (code, entry["node"], set(found)) == (1, None, {None})
+            assert (code, entry["node"], set(allocations)) == (1, None, {None})
             assert entry["reasons"]
 
 
@@ -154,8 +154,8 @@ TOLERATED = "tolerations: [{key: drawbridge.dev/owned, operator: Exists}]"
 def test_the_scheduler_of_a_pod_decides_which_pools_it_uses(
     run: Run, spec: str, more: str, expected: str | None
 ) -> None:
-    one = pod("a", spec=spec.replace("; ", "\n  "))
-    _, printed, _ = run(one + IN_ZONE_B, cluster=CLUSTER + more)
+    single = pod("a", spec=spec.replace("; ", "\n  "))
+    _, printed, _ = run(single + IN_ZONE_B, cluster=CLUSTER + more)
     assert nodes(printed) == [expected]
 
 

@@ -144,14 +144,14 @@ def test_an_unknown_resource_is_reported(run: Run) -> None:
 
 
 def test_init_containers_reuse_devices_of_later_containers(run: Run) -> None:
-    one = "{name: i, resources: {limits: {example.com/gpu: 1}}}"
-    two = one.replace("gpu: 1", "gpu: 2")
-    _, printed, _ = run(legacy("{example.com/gpu: 1}", init=f"{one}, {two}"))
+    single = "{name: i, resources: {limits: {example.com/gpu: 1}}}"
+    two = single.replace("gpu: 1", "gpu: 2")
+    _, printed, _ = run(legacy("{example.com/gpu: 1}", init=f"{single}, {two}"))
     results = printed["pods"][0]["claims"][0]["allocation"]["devices"]["results"]
     # The second init container needs one device more than the later containers have.
     requests = [each["request"] for each in results]
     assert requests == ["container-1-request-0", "container-2-request-0"]
-    sidecar = one.replace("name: i,", "name: i, restartPolicy: Always,")
+    sidecar = single.replace("name: i,", "name: i, restartPolicy: Always,")
     _, printed, _ = run(legacy("{example.com/gpu: 1}", init=sidecar))
     assert len(printed["pods"][0]["claims"][0]["allocation"]["devices"]["results"]) == 2
 

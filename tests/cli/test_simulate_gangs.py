@@ -81,8 +81,8 @@ class Placed:
 
     def messages(self, pod: str) -> list[str]:
         """Return the reasons of a pod."""
-        (found,) = (each for each in self.data["pods"] if each["pod"] == f"default/{pod}")
-        return [f"{each['code']}: {each['message']}" for each in found["reasons"]]
+        (entry,) = (each for each in self.data["pods"] if each["pod"] == f"default/{pod}")
+        return [f"{each['code']}: {each['message']}" for each in entry["reasons"]]
 
 
 def gang_of(size: int, name: str = "train", **spec: Any) -> str:  # noqa: ANN401  # JSON

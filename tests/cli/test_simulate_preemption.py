@@ -142,8 +142,8 @@ metadata: {name: b, namespace: default}
 spec: {selector: {matchExpressions: [{key: app, operator: In, values: [low, mid]}]}}
 status: {disruptionsAllowed: 0}
 """
-    one = budget.replace("[low, mid]", "[low]")
-    _, printed, _ = run(pod("a", spec=HIGH), "--preempt", cluster=FULL + one)
+    narrow = budget.replace("[low, mid]", "[low]")
+    _, printed, _ = run(pod("a", spec=HIGH), "--preempt", cluster=FULL + narrow)
     assert (preempted(printed), codes(printed["pods"][0])) == ([["default/mid"]], [])
     _, printed, _ = run(pod("a", spec=HIGH), "--preempt", cluster=FULL + budget)
     assert preempted(printed) == [["default/low"]]

@@ -117,11 +117,11 @@ def test_pods_are_placed_where_their_requests_fit(run: Run, case: YamlValue) -> 
     given += [workload_of(case["workload"])] if "workload" in case else []
     cluster = yaml.safe_dump_all(cluster_of(case))
     code, printed, _ = run(yaml.safe_dump_all(given), *case.get("options", ()), cluster=cluster)
-    found = {
+    placed = {
         each["pod"].removeprefix("default/"): each["node"] or [r["code"] for r in each["reasons"]]
         for each in printed["pods"]
     }
-    assert found == case["placed"]
+    assert placed == case["placed"]
     assert code == any(isinstance(each, list) for each in case["placed"].values())
     evicted = {e["pod"].removeprefix("default/"): e["preempted"] for e in printed["pods"]}
     assert {name: each for name, each in evicted.items() if each} == case.get("evicted", {})

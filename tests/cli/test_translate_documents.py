@@ -74,8 +74,8 @@ def test_a_helm_template_that_is_valid_yaml_stays_in_the_objects(tmp_path: Path)
 
 def test_an_argo_parameter_keeps_only_its_template_untranslated(tmp_path: Path) -> None:
     printed = translate(tmp_path, WORKFLOW)
-    (found,) = printed["objects"]
-    fixed, left = found["spec"]["templates"]
+    (workflow,) = printed["objects"]
+    fixed, left = workflow["spec"]["templates"]
     assert "podSpecPatch" in fixed
     assert left == WORKFLOW["spec"]["templates"][1]  # type: ignore[index]
     (amount,) = messages(printed, "AmountUnreadable")
@@ -90,13 +90,13 @@ def test_an_argo_parameter_keeps_only_its_template_untranslated(tmp_path: Path) 
 def test_a_list_is_one_document(tmp_path: Path, items: list[Any], changed: int, name: str) -> None:
     whole = {"apiVersion": "v1", "kind": "List", "metadata": {"a": 1}, "items": items}
     printed = translate(tmp_path, *([whole, PLAIN] if name == "f.yaml" else [whole]), name=name)
-    found = printed["objects"][0]
+    after = printed["objects"][0]
     assert len(printed["objects"]) == (2 if name == "f.yaml" else 1)
-    assert list(found) == list(whole)
-    assert found["metadata"] == {"a": 1}
-    assert [each.get("kind") for each in found["items"]] == [each.get("kind") for each in items]
+    assert list(after) == list(whole)
+    assert after["metadata"] == {"a": 1}
+    assert [each.get("kind") for each in after["items"]] == [each.get("kind") for each in items]
     assert printed["changed"] == changed
-    claims = ["resourceClaims" in each.get("spec", {}) for each in found["items"]]
+    claims = ["resourceClaims" in each.get("spec", {}) for each in after["items"]]
     assert claims == [each is POD for each in items]
 
 
@@ -132,24 +132,24 @@ def test_networks_in_the_input_have_the_resource_of_their_definition(tmp_path: P
     alone = translate(tmp_path, CONNECTED)
     assert messages(alone, "NetworkUnknown")
     # The definition may come after the pod.
-    known = translate(tmp_path, CONNECTED, NETWORK)
-    assert not messages(known, "NetworkUnknown")
-    assert (alone["changed"], known["changed"]) == (0, 1)
+    translated = translate(tmp_path, CONNECTED, NETWORK)
+    assert not messages(translated, "NetworkUnknown")
+    assert (alone["changed"], translated["changed"]) == (0, 1)
     (tmp_path / "c.yaml").write_text(
         "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
         "legacy: {networks: {default/fast: openshift.io/fast}}\n"
     )
     configured = translate(tmp_path, CONNECTED, options=("--config", str(tmp_path / "c.yaml")))
-    assert resources(configured) == resources(known)
+    assert resources(configured) == resources(translated)
 
 
 def test_networks_of_the_cluster_or_its_facts_are_known(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(json.dumps(NETWORK), encoding="utf-8")
     cluster = ("--cluster", str(tmp_path / "cluster.yaml"))
-    found = translate(tmp_path, CONNECTED, options=cluster)
-    assert not messages(found, "NetworkUnknown")
+    translated = translate(tmp_path, CONNECTED, options=cluster)
+    assert not messages(translated, "NetworkUnknown")
     facts = command("facts", *cluster, "-o", "json").out
     (tmp_path / "facts.json").write_text(facts, encoding="utf-8")
     again = translate(tmp_path, CONNECTED, options=("--facts", str(tmp_path / "facts.json")))
-    assert again["findings"] == found["findings"]
-    assert again["objects"] == found["objects"]
+    assert again["findings"] == translated["findings"]
+    assert again["objects"] == translated["objects"]

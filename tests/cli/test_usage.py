@@ -49,10 +49,10 @@ def books() -> list[Book]:
 
 
 def objects() -> list[dict[str, Any]]:
-    found = [compose_config_map(book, None) for book in books()]
-    for each in found:
+    config_maps = [compose_config_map(book, None) for book in books()]
+    for each in config_maps:
         each["metadata"]["namespace"] = OWN
-    return found
+    return config_maps
 
 
 @pytest.fixture

@@ -55,10 +55,10 @@ class Rig:
         return self.cache
 
     def note(self, before: CachedObject[Text] | None, after: CachedObject[Text] | None) -> None:
-        one = after or before
-        assert one is not None
+        changed = after or before
+        assert changed is not None
         sign = "+" if before is None else "-" if after is None else "~"
-        self.told.append(f"{sign}{one.name}")
+        self.told.append(f"{sign}{changed.name}")
         self.api.tell()
 
     def held(self) -> dict[str, str]:

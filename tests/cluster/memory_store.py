@@ -67,14 +67,14 @@ class MemoryStore(Generic[T]):
 
     def cached(self, key: tuple[str, str]) -> CachedObject[T]:
         value = self.objects[key]
-        known = self._decoded.get(key)
-        if known is None or known[0] is not value:
+        cached = self._decoded.get(key)
+        if cached is None or cached[0] is not value:
             raw, metadata = msgspec.json.encode(value), value["metadata"]
             shaped = self.decode(raw) if self.decode else msgspec.json.decode(raw, type=self.shape)
             version = metadata["resourceVersion"]
-            known = (value, CachedObject(*key, metadata["uid"], version, raw, shaped))
-            self._decoded[key] = known
-        return known[1]
+            cached = (value, CachedObject(*key, metadata["uid"], version, raw, shaped))
+            self._decoded[key] = cached
+        return cached[1]
 
     def remove(self, name: str, namespace: str = "") -> CachedObject[T]:
         gone = self.cached((namespace, name))
@@ -171,10 +171,10 @@ _: type[ObjectStore] = MemoryStore
 def _matches(value: ApiObject, fields: str) -> bool:
     """Whether a field selector matches an object."""
     path, _, wanted = fields.partition("=")
-    found: Any = value
+    actual: Any = value
     for part in path.split(".") if path else ():
-        found = found.get(part, {})
-    return not path or found == wanted
+        actual = actual.get(part, {})
+    return not path or actual == wanted
 
 
 def _merge(old: Any, patch: Any) -> Any:

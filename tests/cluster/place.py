@@ -51,9 +51,9 @@ class Place:
         return await self.maps.create({"metadata": {"name": name}, "data": data})
 
     async def find(self, name: str) -> ApiObject:
-        found = await self.maps.read(name)
-        assert found is not None
-        return found
+        stored = await self.maps.read(name)
+        assert stored is not None
+        return stored
 
     def path(self, name: str = "") -> str:
         return CONFIG_MAPS.path(self.namespace, name)

@@ -61,9 +61,9 @@ async def test_the_resource_table_matches_discovery(
     place: Place, resource: resources.Resource
 ) -> None:
     listed = msgspec.json.decode(await place.session.call("GET", resource.root))["resources"]
-    found = next(each for each in listed if each["name"] == resource.plural)
+    entry = next(each for each in listed if each["name"] == resource.plural)
 
-    assert (found["kind"], found["namespaced"]) == (resource.kind, resource.namespaced)
+    assert (entry["kind"], entry["namespaced"]) == (resource.kind, resource.namespaced)
 
 
 async def test_a_list_has_pages_and_its_items_have_no_kind(place: Place) -> None:
@@ -92,8 +92,8 @@ async def test_label_and_field_selectors_filter_a_list(place: Place) -> None:
         await place.maps.create(value)
 
     async def names(**chosen: str) -> list[str]:
-        found = await place.maps.list(**chosen)
-        return [each["metadata"]["name"] for each in found]
+        listed = await place.maps.list(**chosen)
+        return [each["metadata"]["name"] for each in listed]
 
     assert await names(labels="colour=red") == ["a", "c"]
     assert await names(labels="colour in (blue,green)") == ["b"]
@@ -303,8 +303,8 @@ async def test_items_of_a_keyed_list_have_separate_owners(place: Place) -> None:
     await place.client(MUTATING_WEBHOOKS, "installer").create(value)
     try:
         now = await place.client(MUTATING_WEBHOOKS).apply(ours)
-        one, two = now["webhooks"]
-        assert "matchConditions" not in one
+        first, two = now["webhooks"]
+        assert "matchConditions" not in first
         assert two["matchConditions"] == conditions
         assert two["clientConfig"] == {"url": "https://127.0.0.1:1/"}
         ours["webhooks"] = [{"name": "two.drawbridge.dev"}]

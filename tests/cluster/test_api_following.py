@@ -190,20 +190,20 @@ async def test_a_cache_stays_in_sync_with_its_server(place: Place, options: dict
 
 async def test_one_candidate_leads_and_hands_over_immediately(place: Place) -> None:
     async def lease() -> ApiObject:
-        found = await place.client(LEASES).read("lead")
-        assert found is not None
-        spec: ApiObject = found["spec"]
+        lease = await place.client(LEASES).read("lead")
+        assert lease is not None
+        spec: ApiObject = lease["spec"]
         return spec
 
     first, led_first = standing(place, "first")
     second, led_second = standing(place, "second")
-    one = asyncio.create_task(first.run(led_first))
+    task = asyncio.create_task(first.run(led_first))
     await asyncio.wait_for(led_first.event.wait(), IN_TIME)
     two = asyncio.create_task(second.run(led_second))
     await first.check()
     assert not second.leading
-    one.cancel()
-    await asyncio.wait((one,))
+    task.cancel()
+    await asyncio.wait((task,))
     await asyncio.wait_for(led_second.event.wait(), IN_TIME)
     spec = await lease()
     two.cancel()

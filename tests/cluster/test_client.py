@@ -40,8 +40,8 @@ class Rig(NamedTuple):
         """Return the data of a ConfigMap."""
         held = self.api.get("configmaps", name)
         assert held is not None
-        found: dict[str, str] = held["data"]
-        return found
+        data: dict[str, str] = held["data"]
+        return data
 
 
 @pytest_asyncio.fixture
@@ -77,8 +77,8 @@ async def test_cluster_scoped_objects_have_no_namespace_in_their_path(rig: Rig) 
 async def test_a_list_is_read_in_pages_and_without_pages_after_expiry(rig: Rig) -> None:
     for number in range(600):
         rig.put(f"a{number:03}")
-    found = await rig.maps.list()
-    assert (len(found), {each["kind"] for each in found}) == (600, {"ConfigMap"})
+    listed = await rig.maps.list()
+    assert (len(listed), {each["kind"] for each in listed}) == (600, {"ConfigMap"})
     assert len(rig.api.asked("GET", "configmaps")) == 2
 
     rig.api.when(rig.api.pages.clear, part="configmaps", times=2)
@@ -151,9 +151,9 @@ async def test_an_object_that_is_nested_too_deep_is_read_without_its_deep_parts(
     nested = b"[" * 5000 + b"]" * 5000
     body = b'{"metadata":{"name":"a","uid":"u"},"data":%b}' % nested
     rig.api.fail(200, method="GET", part="configmaps", body=body)
-    found = await rig.maps.read("a", "default")
-    assert found is not None
-    assert found["metadata"] == {"name": "a", "uid": "u"}
+    stored = await rig.maps.read("a", "default")
+    assert stored is not None
+    assert stored["metadata"] == {"name": "a", "uid": "u"}
 
 
 async def test_after_a_response_that_cannot_be_read_the_write_can_have_happened(rig: Rig) -> None:

@@ -18,9 +18,9 @@ CASES = [
 
 @pytest.mark.parametrize(("raw", "cut"), CASES)
 def test_parts_below_two_levels_become_null(raw: str, cut: str) -> None:
-    found = without_deep_parts(raw.encode(), 2)
-    assert found.decode() == cut
-    json.loads(found)
+    shortened = without_deep_parts(raw.encode(), 2)
+    assert shortened.decode() == cut
+    json.loads(shortened)
 
 
 def test_what_is_not_closed_is_left_for_the_decoder_to_refuse() -> None:
@@ -32,5 +32,5 @@ def test_what_is_not_closed_is_left_for_the_decoder_to_refuse() -> None:
 
 def test_everything_above_the_deep_part_is_decoded() -> None:
     raw = b'{"name":"x","deep":%b,"last":1}' % (b"[" * 5000 + b"]" * 5000)
-    found = DeepDecoder(dict).decode(raw)
-    assert (found["name"], found["last"]) == ("x", 1)
+    decoded = DeepDecoder(dict).decode(raw)
+    assert (decoded["name"], decoded["last"]) == ("x", 1)

@@ -222,9 +222,9 @@ def test_lines_do_not_depend_on_chunk_boundaries(lines: list[bytes], data: st.Da
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)))))
     reader = LineSplitter()
     ends = zip([0, *cuts], [*cuts, len(text)], strict=True)
-    found = [line for begin, end in ends for line in reader.feed(text[begin:end])]
+    received = [line for begin, end in ends for line in reader.feed(text[begin:end])]
 
-    assert found == wanted
+    assert received == wanted
 
 
 def test_the_length_of_a_line_is_limited() -> None:

@@ -79,13 +79,13 @@ def test_the_current_name_of_a_code_overrides_a_former_one(policies: dict[str, s
 
 
 def test_every_finding_names_the_remedy_and_the_object() -> None:
-    found = load_configuration(
+    configuration = load_configuration(
         {"quotas": [], "placment": 1, "compatibility": [{"driver": "a"}]}, {}
     )
-    assert not isinstance(found, Configuration)
-    assert len(found) == 5
-    assert all(f.remedy and f.message and f.object == KIND for f in found)
-    assert all(f.severity is Severity.ERROR for f in found)
+    assert not isinstance(configuration, Configuration)
+    assert len(configuration) == 5
+    assert all(f.remedy and f.message and f.object == KIND for f in configuration)
+    assert all(f.severity is Severity.ERROR for f in configuration)
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_every_finding_names_the_remedy_and_the_object() -> None:
     ],
 )
 def test_a_misspelt_name_gets_a_suggestion(value: dict[str, Any], near: str) -> None:
-    (found,) = load_configuration({**HEAD, **value}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
-    assert f"did you mean {near}?" in found.message
+    (problem,) = load_configuration({**HEAD, **value}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
+    assert f"did you mean {near}?" in problem.message
 
 
 def test_a_name_unlike_all_known_names_gets_no_suggestion() -> None:
-    (found,) = load_configuration({**HEAD, "zzz": 1}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
-    assert "did you mean" not in found.message
+    (problem,) = load_configuration({**HEAD, "zzz": 1}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
+    assert "did you mean" not in problem.message
 
 
 def test_an_entry_makes_a_field_and_all_fields_below_available() -> None:

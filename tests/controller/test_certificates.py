@@ -61,10 +61,10 @@ def signs(api: FakeApi) -> bool:
 def bundles(api: FakeApi, name: str = "drawbridge") -> set[str]:
     """Return the different bundles of the webhook configurations with this name."""
     kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-    found = [each for kind in kinds if (each := api.get(kind, name))]
+    configurations = [live for kind in kinds if (live := api.get(kind, name))]
     return {
         base64.b64decode(hook["clientConfig"].get("caBundle", "")).decode()
-        for configuration in found
+        for configuration in configurations
         for hook in configuration["webhooks"]
     }
 

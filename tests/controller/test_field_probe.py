@@ -136,7 +136,7 @@ def test_probe_results_override_the_default_gates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "assumed", "known"),
+    ("version", "assumed", "certain"),
     [
         ("1.36", "1.36", True),
         ("1.39", "1.37", False),
@@ -147,10 +147,10 @@ def test_probe_results_override_the_default_gates() -> None:
 def test_the_nearest_version_replaces_an_unknown_version(
     version: str,
     assumed: str,
-    known: bool,  # noqa: FBT001  # a table
+    certain: bool,  # noqa: FBT001  # a table
 ) -> None:
-    gates, found = infer_gates(version)
-    assert (gates.version, found) == (assumed, known)
+    gates, is_certain = infer_gates(version)
+    assert (gates.version, is_certain) == (assumed, certain)
 
 
 def test_an_unknown_version_is_reported() -> None:

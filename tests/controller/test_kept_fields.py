@@ -53,15 +53,15 @@ def keeping(*fields: str, served: bool = False) -> Facts:
 def used(claim: Any) -> set[str]:  # noqa: ANN401  # plain JSON
     """Return the fields of a claim spec that a server may drop."""
     devices = claim["devices"]
-    found = {
+    fields = {
         name
         for name, path in USED.items()
         if any(get_value(request, path) is not None for request in devices["requests"])
     }
     ways = [way for each in devices["requests"] for way in each.get("firstAvailable", ())]
-    found |= {"exactly.capacity" for way in ways if "capacity" in way}
+    fields |= {"exactly.capacity" for way in ways if "capacity" in way}
     rules = devices.get("constraints", ())
-    return found | {"constraints.distinctAttribute" for r in rules if "distinctAttribute" in r}
+    return fields | {"constraints.distinctAttribute" for r in rules if "distinctAttribute" in r}
 
 
 def claims(facts: Facts) -> list[set[str]]:
@@ -71,8 +71,8 @@ def claims(facts: Facts) -> list[set[str]]:
 
 
 def test_the_test_tables_use_every_written_field() -> None:
-    found = set[str]().union(*claims(keeping(*ALL)))
-    assert found >= {*WRITTEN}
+    fields = set[str]().union(*claims(keeping(*ALL)))
+    assert fields >= {*WRITTEN}
 
 
 @pytest.mark.parametrize("dropped", WRITTEN)

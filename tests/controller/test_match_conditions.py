@@ -67,10 +67,10 @@ def test_only_the_own_condition_of_the_own_webhook_is_applied() -> None:
 def test_a_missing_webhook_is_reported_and_not_created() -> None:
     without = live(name="other.drawbridge.dev")
     assert not plan_applies(without, None, USUAL, guard_served=False)
-    (found,) = find_inactive(without, USUAL)
-    assert (found.code, found.path) == ("NameNotActive", "webhooks")
-    assert "webhook pods.drawbridge.dev is missing" in found.message
-    assert "Apply the installation manifests" in found.remedy
+    (finding,) = find_inactive(without, USUAL)
+    assert (finding.code, finding.path) == ("NameNotActive", "webhooks")
+    assert "webhook pods.drawbridge.dev is missing" in finding.message
+    assert "Apply the installation manifests" in finding.remedy
 
 
 def test_without_conditions_every_pod_is_sent() -> None:
@@ -79,10 +79,10 @@ def test_without_conditions_every_pod_is_sent() -> None:
 
 
 def test_a_different_condition_is_reported_with_the_configured_names() -> None:
-    (found,) = find_inactive(live(asks("false")), NETWORKED)
-    assert (found.code, found.path) == ("NameNotActive", "webhooks[1].matchConditions")
-    assert f"condition {CONDITION_NAME} has a different expression" in found.message
-    assert found.message.endswith("configured names that may be inactive: default/a")
+    (finding,) = find_inactive(live(asks("false")), NETWORKED)
+    assert (finding.code, finding.path) == ("NameNotActive", "webhooks[1].matchConditions")
+    assert f"condition {CONDITION_NAME} has a different expression" in finding.message
+    assert finding.message.endswith("configured names that may be inactive: default/a")
 
 
 def test_the_names_of_targets_are_configured_names() -> None:
@@ -91,13 +91,13 @@ def test_the_names_of_targets_are_configured_names() -> None:
         class_=ObjectName("fpga.example.com"),
         resources=(ResourceName("example.com/fpga"),),
     )
-    (found,) = find_inactive(live(asks("false")), Configuration(targets=(target,)))
-    assert found.message.endswith("configured names that may be inactive: example.com/fpga")
+    (finding,) = find_inactive(live(asks("false")), Configuration(targets=(target,)))
+    assert finding.message.endswith("configured names that may be inactive: example.com/fpga")
 
 
 def test_an_additional_condition_is_reported() -> None:
-    (found,) = find_inactive(live(asks(), {"name": "mine", "expression": "false"}), USUAL)
-    assert "condition mine is not managed by Drawbridge and may exclude pods" in found.message
+    (finding,) = find_inactive(live(asks(), {"name": "mine", "expression": "false"}), USUAL)
+    assert "condition mine is not managed by Drawbridge and may exclude pods" in finding.message
 
 
 CHOOSING = Configuration(scope=Scope(namespace_selector=LabelSelector()))
@@ -132,8 +132,8 @@ def test_selected_namespaces_that_the_webhook_includes_are_not_reported(
 
 
 def test_a_missing_webhook_configuration_is_reported() -> None:
-    (found,) = find_inactive(None, USUAL)
-    assert "MutatingWebhookConfiguration drawbridge does not exist" in found.message
+    (finding,) = find_inactive(None, USUAL)
+    assert "MutatingWebhookConfiguration drawbridge does not exist" in finding.message
 
 
 BRIDGE = Configuration(placement=Placement.BRIDGE)
@@ -148,9 +148,9 @@ CEL = {
 def sent(pod: YamlValue, configuration: Configuration = USUAL) -> bool:
     """Evaluate the condition; on the API server a pod always has a spec and metadata."""
     whole = {"metadata": pod.get("metadata") or {}, "spec": pod.get("spec") or {}}
-    found = CEL[configuration.placement].evaluate({"object": whole}).value
-    assert isinstance(found, bool)
-    return found
+    selected = CEL[configuration.placement].evaluate({"object": whole}).value
+    assert isinstance(selected, bool)
+    return selected
 
 
 class _Resources(msgspec.Struct, frozen=True):
@@ -187,9 +187,9 @@ def is_decodable(pod: YamlValue) -> bool:
 
 
 def test_the_condition_matches_the_pods_of_the_tables_as_interest_does() -> None:
-    found = [pod for pod in pods() if is_decodable(pod)]
-    assert len(found) > 200
-    for pod in found:
+    decodable = [pod for pod in pods() if is_decodable(pod)]
+    assert len(decodable) > 200
+    for pod in decodable:
         for configuration in (USUAL, BRIDGE):
             interest = derive_interest(configuration)
             assert sent(pod, configuration) == covers(pod, interest), pod
@@ -236,9 +236,12 @@ def test_missing_and_null_fields_do_not_match_and_do_not_fail(pod: YamlValue) ->
 
 def test_a_large_pod_stays_within_the_cost_budget() -> None:
     limits = dict.fromkeys(("cpu", "memory", "ephemeral-storage", "a.kubernetes.io/b"), "1")
-    one = {"name": "a", "resources": {"limits": limits, "requests": limits}}
+    container = {"name": "a", "resources": {"limits": limits, "requests": limits}}
     notes = {f"example.com/note-{i}": "x" for i in range(500)}
-    pod = {"metadata": {"annotations": notes, "labels": notes}, "spec": {"containers": [one] * 500}}
+    pod = {
+        "metadata": {"annotations": notes, "labels": notes},
+        "spec": {"containers": [container] * 500},
+    }
     # The limit is 1,000,000 for one expression and 2,500,000 for all conditions of a webhook.
     for condition in CEL.values():
         assert condition.evaluate({"object": pod}).cost < 500_000

@@ -43,12 +43,12 @@ def test_other_webhooks_are_found_as_the_table_says(case: YamlValue) -> None:
     mutating, validating = case.get("configurations", {}), case.get("validating", {})
     seen = [configuration("MutatingWebhookConfiguration", *each) for each in mutating.items()]
     seen += [configuration("ValidatingWebhookConfiguration", *each) for each in validating.items()]
-    found = find_other_webhooks(reversed(seen))
+    webhooks = find_other_webhooks(reversed(seen))
     expected = case.get("says", [])
-    assert len(found) == len(expected), [each.message for each in found]
-    for finding, words in zip(found, expected, strict=True):
+    assert len(webhooks) == len(expected), [each.message for each in webhooks]
+    for finding, words in zip(webhooks, expected, strict=True):
         assert words in finding.message
-    for finding, remedy in zip(found, case.get("remedies", []), strict=False):
+    for finding, remedy in zip(webhooks, case.get("remedies", []), strict=False):
         assert finding.remedy == remedy
 
 

@@ -198,9 +198,9 @@ def test_a_rejected_write_is_reported_and_the_other_nodes_get_the_taint() -> Non
         with pytest.raises(ApiError):
             scene.reconcile()
     assert scene.nodes.objects["", "b"]["spec"]["taints"] == [FENCE]
-    (found,) = scene.reporter.findings
-    assert found.code == "FenceMissing"
-    assert found.message == "node a lacks the taint drawbridge.dev/owned:NoSchedule"
+    (finding,) = scene.reporter.findings
+    assert finding.code == "FenceMissing"
+    assert finding.message == "node a lacks the taint drawbridge.dev/owned:NoSchedule"
 
 
 def test_a_deleted_node_is_ignored() -> None:
@@ -220,7 +220,7 @@ def test_an_entry_without_nodes_is_reported_once() -> None:
     scene.node("a", {})
     scene.reconcile()
     scene.reconcile()
-    (found,) = scene.reporter.findings
-    assert found.code == "OwnedNodesMissing"
-    assert found.path == "ownedPools[0]"
-    assert found.message == "ownedPools[0] selects no node"
+    (finding,) = scene.reporter.findings
+    assert finding.code == "OwnedNodesMissing"
+    assert finding.path == "ownedPools[0]"
+    assert finding.message == "ownedPools[0] selects no node"

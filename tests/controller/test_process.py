@@ -256,9 +256,9 @@ def current(api: FakeApi) -> Facts:
     published = api.get("configmaps", FACTS, OWN)
     assert published is not None
     digest = published["data"]["current"].removeprefix("sha256:")
-    found = read_facts(msgspec.json.decode(published["data"][f"facts-{digest[:16]}.json"]))
-    assert isinstance(found, Facts)
-    return found
+    facts = read_facts(msgspec.json.decode(published["data"][f"facts-{digest[:16]}.json"]))
+    assert isinstance(facts, Facts)
+    return facts
 
 
 def test_a_quota_on_a_name_that_no_class_maps_is_mirrored(tmp_path: Path) -> None:
@@ -388,8 +388,8 @@ def leading() -> float | None:
 def labels(api: FakeApi, name: str) -> dict[str, str]:
     node = api.get("nodes", name)
     assert node is not None
-    found: dict[str, str] = node["metadata"]["labels"]
-    return found
+    labels: dict[str, str] = node["metadata"]["labels"]
+    return labels
 
 
 def notes(api: FakeApi) -> list[str]:
@@ -398,7 +398,7 @@ def notes(api: FakeApi) -> list[str]:
 
 
 def webhook(api: FakeApi, number: int) -> dict[str, Any]:
-    found = api.get("mutatingwebhookconfigurations", "drawbridge")
-    assert found is not None
-    one: dict[str, Any] = found["webhooks"][number]
-    return one
+    live = api.get("mutatingwebhookconfigurations", "drawbridge")
+    assert live is not None
+    webhook: dict[str, Any] = live["webhooks"][number]
+    return webhook

@@ -164,9 +164,9 @@ def test_a_failed_item_does_not_stop_the_others_unless_the_server_fails(
 ) -> None:
     tried: list[str] = []
 
-    async def does(one: str) -> None:
-        tried.append(one)
-        if one != "a":
+    async def does(duty: str) -> None:
+        tried.append(duty)
+        if duty != "a":
             raise error
 
     with pytest.raises(type(error)) as raised:

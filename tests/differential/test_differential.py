@@ -14,6 +14,6 @@ BLOCKS = [range(first, first + 50) for first in range(0, drawn(200, thorough=2_0
 @pytest.mark.usefixtures("oracle")
 @pytest.mark.parametrize("seeds", BLOCKS, ids=lambda seeds: str(seeds[0]))
 def test_our_answers_are_upstreams_but_for_the_known_exceptions(seeds: range) -> None:
-    found = judge(seeds)
-    assert found.counts["scenarios"] == len(seeds)
-    assert not found.examples
+    findings = judge(seeds)
+    assert findings.counts["scenarios"] == len(seeds)
+    assert not findings.examples

@@ -88,29 +88,29 @@ IDS = [f"{one.pin} {one.driver} {'gates' if one.gates else 'defaults'}" for one 
 def asked(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Asked, DriverWebhook]]:
-    one: Asked = request.param
-    program = folder(one.pin) / one.program
+    wanted: Asked = request.param
+    program = folder(wanted.pin) / wanted.program
     if not program.exists():
         pytest.skip(
-            f"NOT COMPARED with the webhook of {one.pin}: not built, "
-            f"run python -m e2e.drivers.build {one.pin}"
+            f"NOT COMPARED with the webhook of {wanted.pin}: not built, "
+            f"run python -m e2e.drivers.build {wanted.pin}"
         )
-    with DriverWebhook(program, tmp_path_factory.mktemp(one.pin), one.gates) as webhook:
-        yield one, webhook
+    with DriverWebhook(program, tmp_path_factory.mktemp(wanted.pin), wanted.gates) as webhook:
+        yield wanted, webhook
 
 
 def found_by_us(driver: str, parameters: YamlValue) -> list[Finding]:
     requests = [{"name": "gpu", "exactly": {"deviceClassName": driver}}]
     configs = [{"opaque": {"driver": driver, "parameters": parameters}}]
-    found = findings(check_opaque_configs(subject_of(requests, configs=configs), CONTEXT))
-    return [each for each in found if each.code not in ELSEWHERE]
+    reported = findings(check_opaque_configs(subject_of(requests, configs=configs), CONTEXT))
+    return [each for each in reported if each.code not in ELSEWHERE]
 
 
-def expected(asked: Asked, found: Sequence[Finding]) -> str:
+def expected(asked: Asked, findings: Sequence[Finding]) -> str:
     """Return the answer of a webhook that follows from our findings; empty if none does."""
-    if any(each.code == "ConfigOtherDriver" for each in found):
+    if any(each.code == "ConfigOtherDriver" for each in findings):
         return ""  # an error without a look at the fields, which only the other driver decodes
-    counted = [each for each in found if not is_argued(asked.pin, each)]
+    counted = [each for each in findings if not is_argued(asked.pin, each)]
     codes = {each.code for each in counted}
     if codes & UNDECODABLE:
         return REFUSED
@@ -121,24 +121,25 @@ def expected(asked: Asked, found: Sequence[Finding]) -> str:
     return REFUSED if codes - {"ConfigNeedsGate"} else ALLOWED
 
 
-def is_argued(pin: str, found: Finding) -> bool:
-    text = f"{found.path}: {found.message}"
+def is_argued(pin: str, finding: Finding) -> bool:
+    text = f"{finding.path}: {finding.message}"
     return any(
-        found.code == one.code and pin in one.pins and re.search(one.place, text) for one in ARGUED
+        finding.code == one.code and pin in one.pins and re.search(one.place, text)
+        for one in ARGUED
     )
 
 
 def difference(asked: Asked, webhook: DriverWebhook, parameters: YamlValue) -> str:
     """Say how the answers differ; empty if they do not, or if the difference is argued."""
-    found = found_by_us(asked.driver, parameters)
+    findings = found_by_us(asked.driver, parameters)
     answer = webhook.ask(asked.driver, with_defaults(asked.driver, parameters))
-    ours = expected(asked, found)
+    ours = expected(asked, findings)
     if ours == answer.verdict or (not ours and answer.verdict != ENDS):
         return ""
     newer = NEWER.get(asked.pin, ())
     if answer.verdict == REFUSED and any(re.search(each, answer.message) for each, _ in newer):
         return ""
-    said = ", ".join(f"{each.code} {each.path} {each.message}" for each in found) or "nothing"
+    said = ", ".join(f"{each.code} {each.path} {each.message}" for each in findings) or "nothing"
     return f"{parameters}: {answer.verdict} ({answer.message}), we say {ours}: {said}"
 
 
@@ -164,8 +165,10 @@ def with_defaults(driver: str, parameters: YamlValue) -> YamlValue:
 
 
 def all_differences(asked: tuple[Asked, DriverWebhook], every: Iterator[YamlValue]) -> list[str]:
-    one, webhook = asked
-    return [text for parameters in every if (text := difference(one, webhook, parameters))]
+    driver_webhook, webhook = asked
+    return [
+        text for parameters in every if (text := difference(driver_webhook, webhook, parameters))
+    ]
 
 
 def test_written_configurations(asked: tuple[Asked, DriverWebhook]) -> None:

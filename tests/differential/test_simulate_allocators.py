@@ -39,9 +39,9 @@ def simulated(plain: Any, node: str, allocator: Allocator, folder: Path) -> dict
     }
 
 
-def without_kind(one: Any) -> dict[str, Any]:  # noqa: ANN401  # JSON
+def without_kind(answer: Any) -> dict[str, Any]:  # noqa: ANN401  # JSON
     """Simulate prints an error and a plain failure as one: the pod is not placed."""
-    return dict(one) | {"verdict": "allocated" if one["verdict"] == "allocated" else "none"}
+    return dict(answer) | {"verdict": "allocated" if answer["verdict"] == "allocated" else "none"}
 
 
 def test_every_deviation_has_a_named_exception() -> None:

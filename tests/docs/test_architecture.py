@@ -46,14 +46,14 @@ def imported_parts(path: Path) -> frozenset[str]:
 
 def parts_of(folder: Path, prefix: str) -> dict[str, list[Path]]:
     """The packages and modules in a folder, by the name under which others import them."""
-    found = {
+    parts = {
         prefix + path.parent.name: sorted(path.parent.rglob("*.py"))
         for path in folder.glob("*/__init__.py")
     }
     if prefix:
         modules = (path for path in folder.glob("*.py") if path.name != "__init__.py")
-        found |= {prefix + path.stem: [path] for path in modules}
-    return found
+        parts |= {prefix + path.stem: [path] for path in modules}
+    return parts
 
 
 @functools.cache
@@ -91,14 +91,14 @@ def mermaid_graphs(page: str) -> list[Graph]:
 
 def reachable(graph: Graph, start: str) -> frozenset[str]:
     """All nodes that a path of arrows leads to."""
-    found: set[str] = set()
+    passed: set[str] = set()
     waiting = list(graph.get(start, ()))
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
+        if node not in passed:
+            passed.add(node)
             waiting += graph.get(node, ())
-    return frozenset(found)
+    return frozenset(passed)
 
 
 def without_implied(graph: Graph) -> Graph:
@@ -133,8 +133,8 @@ def test_packages_do_not_import_each_other_in_a_cycle(package: str) -> None:
 
 def section(title: str) -> str:
     """The text of a section, without its heading."""
-    _, found, rest = PAGE.partition(f"\n{title}\n")
-    assert found, f"no section {title}"
+    _, heading, rest = PAGE.partition(f"\n{title}\n")
+    assert heading, f"no section {title}"
     return re.split(r"\n## ", rest, maxsplit=1)[0]
 
 

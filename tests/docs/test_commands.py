@@ -77,16 +77,16 @@ def blocks(text: str, name: str) -> Iterator[Block]:
 
 def steps(block: Block) -> list[Step]:
     """Return the commands of a block with their output."""
-    found: list[tuple[str, list[str]]] = []
+    commands: list[tuple[str, list[str]]] = []
     for line in block.lines:
         if line.startswith("$ "):
-            found.append((line[2:], []))
-        elif found and not found[-1][1] and found[-1][0].endswith("\\"):
-            found[-1] = (found[-1][0] + "\n" + line.removeprefix("> "), [])
+            commands.append((line[2:], []))
+        elif commands and not commands[-1][1] and commands[-1][0].endswith("\\"):
+            commands[-1] = (commands[-1][0] + "\n" + line.removeprefix("> "), [])
         else:
-            assert found, f"{block.place}: output before the first command"
-            found[-1][1].append(line)
-    return [Step(command, tuple(shown)) for command, shown in found]
+            assert commands, f"{block.place}: output before the first command"
+            commands[-1][1].append(line)
+    return [Step(command, tuple(shown)) for command, shown in commands]
 
 
 def fits(shown: tuple[str, ...], printed: str) -> bool:
@@ -97,8 +97,8 @@ def fits(shown: tuple[str, ...], printed: str) -> bool:
 
 
 def console(page: Path) -> list[Block]:
-    found = blocks(page.read_text("utf-8"), page.relative_to(ROOT).as_posix())
-    return [block for block in found if block.words[:1] == ("console",)]
+    fenced = blocks(page.read_text("utf-8"), page.relative_to(ROOT).as_posix())
+    return [block for block in fenced if block.words[:1] == ("console",)]
 
 
 def run(step: Step, folder: Path, *programs: Path, **more: str) -> subprocess.CompletedProcess[str]:
@@ -139,8 +139,8 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path, 
     for block in console(page):
         assert steps(block), f"{block.place}: no command"
         for word in block.words[1:]:
-            known = word in (*NOT_RUN, RENDERERS)
-            assert known, f"{block.place}: unknown word {word!r} behind console"
+            is_listed = word in (*NOT_RUN, RENDERERS)
+            assert is_listed, f"{block.place}: unknown word {word!r} behind console"
         if NOT_RUN & {*block.words[1:]}:
             continue
         needed = [find_program("kustomize").parent] if RENDERERS in block.words[1:] else []
@@ -152,11 +152,11 @@ def does(step: Step, block: Block, folder: Path, *programs: Path, **more: str) -
     """Run one command of a block, and compare what it prints with what the page shows."""
     made = re.match(r"(?:[A-Z]+=\w+ )*make (\w+)", step.command)
     if made:
-        known = (ROOT / "Makefile").read_text("utf-8")
-        assert re.search(rf"^{made[1]}:", known, re.MULTILINE), f"{block.place}: make {made[1]}"
+        text = (ROOT / "Makefile").read_text("utf-8")
+        assert re.search(rf"^{made[1]}:", text, re.MULTILINE), f"{block.place}: make {made[1]}"
         if made[1] not in MADE:
             return
-        assert MADE[made[1]].replace("python", "$(BIN)/python") in known
+        assert MADE[made[1]].replace("python", "$(BIN)/python") in text
         step = Step(f"cd {shlex.quote(str(ROOT))} && {MADE[made[1]]}", step.shown)
     done = run(step, folder, *programs, **more)
     details = f"{block.place}: $ {step.command}\nexit code {done.returncode}\n{done.stdout}"

@@ -25,12 +25,12 @@ from tools.joint_page import build_page
 @pytest.mark.parametrize("shape", RELATED)
 @pytest.mark.parametrize("gpus", range(1, MAX_GPUS + 1))
 def test_the_devices_of_a_group_are_on_one_pcie_root(shape: str, gpus: int) -> None:
-    hardware, found = machine("node-1", shape), translate_joint(shape, gpus, 100)
+    hardware, joint = machine("node-1", shape), translate_joint(shape, gpus, 100)
     root_of = {nic.name: nic.root for nic in hardware.nics}
-    taken = [number for numbers, _ in found.devices for number in numbers]
+    taken = [number for numbers, _ in joint.devices for number in numbers]
     assert len(taken) == len(set(taken)) == gpus
-    all_of_them = len(found.devices) == 1 and gpus == len(hardware.gpus)
-    for numbers, names in found.devices:
+    all_of_them = len(joint.devices) == 1 and gpus == len(hardware.gpus)
+    for numbers, names in joint.devices:
         roots = {hardware.gpus[number].root for number in numbers}
         assert roots == {root_of[name] for name in names}
         assert len(roots) == 1 or all_of_them
@@ -40,10 +40,10 @@ def test_the_devices_of_a_group_are_on_one_pcie_root(shape: str, gpus: int) -> N
 @pytest.mark.parametrize("gpus", range(1, 5))
 def test_without_common_pcie_roots_a_group_is_on_one_numa_node(shape: str, gpus: int) -> None:
     assert translate_joint(shape, gpus, 100).groups == ()
-    hardware, found = machine("node-1", shape), translate_joint(shape, gpus, 100, numa=True)
+    hardware, joint = machine("node-1", shape), translate_joint(shape, gpus, 100, numa=True)
     numa_of = {nic.name: nic.numa for nic in hardware.nics}
-    assert sum(len(numbers) for numbers, _ in found.devices) == gpus
-    for numbers, names in found.devices:
+    assert sum(len(numbers) for numbers, _ in joint.devices) == gpus
+    for numbers, names in joint.devices:
         nodes = {hardware.gpus[number].numa for number in numbers}
         assert nodes == {numa_of[name] for name in names}
         assert len(nodes) == 1

@@ -62,14 +62,14 @@ def test_every_command_line_on_a_page_is_valid(page: Path) -> None:
 
 
 def test_command_lines_are_found_on_the_pages() -> None:
-    found = [words for page in PAGES for _, words in ours(page)]
-    assert ["facts", "--context"] in found
-    assert ["explain", "train", "-n", "team-a"] in found
-    assert any(words[:1] == ["simulate"] for words in found)
+    lines = [words for page in PAGES for _, words in ours(page)]
+    assert ["facts", "--context"] in lines
+    assert ["explain", "train", "-n", "team-a"] in lines
+    assert any(words[:1] == ["simulate"] for words in lines)
 
 
 def registered() -> set[str]:
-    found = {
+    names = {
         metric.name + ("_total" if metric.type == "counter" else "")
         for metric in metrics.REGISTRY.collect()
     }
@@ -82,8 +82,8 @@ def registered() -> set[str]:
     )
     for collector in kept:
         for metric in collector.collect():
-            found.add(metric.name + ("_total" if metric.type == "counter" else ""))
-    return {name for name in found if name.startswith(("drawbridge_", "controller_runtime_"))}
+            names.add(metric.name + ("_total" if metric.type == "counter" else ""))
+    return {name for name in names if name.startswith(("drawbridge_", "controller_runtime_"))}
 
 
 class Nothing:
@@ -123,10 +123,10 @@ def test_process_options_on_the_operations_page_exist(
     for process in ("webhook", "controller"):
         with pytest.raises(SystemExit):
             parser_for(["serve"], "drawbridge").parse_args(["serve", process, "--help"])
-    known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
     named = set(re.findall(r"`(--[a-z-]+)`", OPERATING))
     assert named
-    assert named <= known
+    assert named <= options
 
 
 def sources() -> str:

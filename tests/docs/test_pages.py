@@ -22,10 +22,10 @@ CODES = {name for package in TABLES for name in package}
 
 def test_every_mistake_is_found_and_has_a_remedy() -> None:
     assert len(mistakes_page.MISTAKES) == 15
-    for each in mistakes_page.MISTAKES:
-        first, remedy, *_ = mistakes_page.run_check(each["manifest"]).splitlines()
-        assert first.endswith(f"[{each['finding']}]"), each["mistake"]
-        assert remedy.startswith("    "), each["mistake"]
+    for mistake in mistakes_page.MISTAKES:
+        first, remedy, *_ = mistakes_page.run_check(mistake["manifest"]).splitlines()
+        assert first.endswith(f"[{mistake['finding']}]"), mistake["mistake"]
+        assert remedy.startswith("    "), mistake["mistake"]
 
 
 def test_generated_files_are_marked_for_reviewers() -> None:
@@ -55,10 +55,10 @@ TELLING = ["configuration", "drivers", "installing", "joint", "migrating", "oper
 
 def codes(text: str) -> set[str]:
     """Return CamelCase names of several words in backticks or brackets."""
-    one = r"[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+"
-    found = re.findall(rf"`({one})`|\[({one})\](?!\()", text)
+    words = r"[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+"
+    matches = re.findall(rf"`({words})`|\[({words})\](?!\()", text)
     # tests/manifests/test_observability.py compares the alerts, which have this prefix.
-    names = {first or second for first, second in found} - FOREIGN
+    names = {first or second for first, second in matches} - FOREIGN
     return {name for name in names if not name.startswith("Drawbridge")}
 
 

@@ -17,7 +17,7 @@ _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 def read_roles() -> dict[tuple[str, str], set[str]]:
     """Return the verbs that write, by account and resource, without roles of Kubernetes itself."""
-    found: dict[tuple[str, str], set[str]] = {}
+    granted: dict[tuple[str, str], set[str]] = {}
     bridge = ROOT / "manifests" / "components" / "bridge" / "scheduler-account.yaml"
     for path in (*sorted((ROOT / "manifests" / "base").glob("roles-*.yaml")), bridge):
         objects: list[dict[str, Any]] = list(read_yaml_documents(path.read_text("utf-8")))
@@ -29,9 +29,9 @@ def read_roles() -> dict[tuple[str, str], set[str]]:
                 continue
             for rule in rules[role] or ():
                 for resource in list_resources(rule):
-                    verbs = found.setdefault((subject["name"], resource), set())
+                    verbs = granted.setdefault((subject["name"], resource), set())
                     verbs |= WRITES & set(rule["verbs"])
-    return {key: verbs for key, verbs in found.items() if verbs}
+    return {key: verbs for key, verbs in granted.items() if verbs}
 
 
 def list_resources(rule: dict[str, Any]) -> Iterator[str]:

@@ -127,14 +127,14 @@ def json_texts(draw: st.DrawFn, depth: int = 3) -> str:
 
 def has_twice(text: str) -> bool:
     """Whether a key is given twice in one object, found in another way."""
-    found: list[bool] = []
+    twice: list[bool] = []
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found.append(len({key for key, _ in items}) < len(items))
+        twice.append(len({key for key, _ in items}) < len(items))
         return dict(items)
 
     json.loads(text, object_pairs_hook=pairs)
-    return any(found)
+    return any(twice)
 
 
 @given(json_texts())
@@ -184,12 +184,12 @@ def test_a_long_list_in_json_is_read_item_by_item() -> None:
 def test_megabytes_of_noise_give_findings_with_little_memory(data: bytes) -> None:
     tracemalloc.start()
     try:
-        found = {
+        reported = {
             told.finding.code for obj in read_objects(Source("x", data)) for told in obj.findings
         }
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert found <= {"DocumentTooLarge", "JsonSyntax", "MoreUnreadable"}
-    assert found
+    assert reported <= {"DocumentTooLarge", "JsonSyntax", "MoreUnreadable"}
+    assert reported
     assert peak < 4 * len(data)

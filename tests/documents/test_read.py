@@ -133,10 +133,10 @@ def test_a_document_full_of_errors_has_a_limited_number_of_findings() -> None:
 
 
 def test_reading_stops_after_too_many_unreadable_documents() -> None:
-    found = read("a: [\n---\n" * (MAX_UNREADABLE + 500))
-    assert len(found) == MAX_UNREADABLE + 1
-    assert told(found[-1]) == ["MoreUnreadable"]
-    assert b"".join(document.raw for document in found) == found[0].source.data
+    documents = read("a: [\n---\n" * (MAX_UNREADABLE + 500))
+    assert len(documents) == MAX_UNREADABLE + 1
+    assert told(documents[-1]) == ["MoreUnreadable"]
+    assert b"".join(document.raw for document in documents) == documents[0].source.data
 
 
 def test_truncated_json_is_reported_with_its_position() -> None:
@@ -161,9 +161,9 @@ def test_numbers_of_json_keep_their_type() -> None:
 
 
 def test_documents_without_content_are_not_counted() -> None:
-    found = read("# one\n---\n---\na: b: c\n---\n# two\n---\napiVersion: v1\nkind: X\n---\n")
-    assert [document.name for document in found if not document.empty] == ["Document#1", "X#2"]
-    assert [document.empty for document in found] == [True, False, True, False, True]
+    documents = read("# one\n---\n---\na: b: c\n---\n# two\n---\napiVersion: v1\nkind: X\n---\n")
+    assert [document.name for document in documents if not document.empty] == ["Document#1", "X#2"]
+    assert [document.empty for document in documents] == [True, False, True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -199,21 +199,21 @@ def test_the_items_of_a_list_are_separate_objects(form: str) -> None:
     if form == "json":
         (whole,) = read_documents(Source("x", LIST.encode()))
         text = json.dumps(whole.value, indent=2)
-    one, other = read(text)
-    assert (one.name, other.name) == ("Pod/a", "Pot/b")
-    assert (one.item, other.item) == (("items", 0), ("items", 1))
+    first, other = read(text)
+    assert (first.name, other.name) == ("Pod/a", "Pot/b")
+    assert (first.item, other.item) == (("items", 0), ("items", 1))
     lines = text.split("\n")
     line, column = other.locate("metadata.name")
     assert "name" in lines[line - 1][column - 1 :]
-    assert line > one.locate("metadata.name")[0]
+    assert line > first.locate("metadata.name")[0]
 
 
 def test_a_bad_item_of_a_list_in_json_hides_no_other() -> None:
     good = '{"apiVersion": "v1", "kind": "X"}'
     bad = ['{"a": 1, "a": 2}', "null", "3", '{"kind": "X"}']
     text = f'{{"kind": "List", "apiVersion": "v1", "items": [{good}, {", ".join(bad)}, {good}]}}'
-    found = read(text)
-    assert [told(document) for document in found] == [
+    documents = read(text)
+    assert [told(document) for document in documents] == [
         *([], ["DuplicateKey"], ["NotAnObject"], ["NotAnObject"], ["NotAnObject"], []),
     ]
 

@@ -103,14 +103,14 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 def places(value: Value, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     """Every path in a value."""
-    found = [path] if path else []
+    paths = [path] if path else []
     if isinstance(value, dict):
         for key, child in value.items():
-            found += places(child, (*path, key))
+            paths += places(child, (*path, key))
     elif isinstance(value, list):
         for at, child in enumerate(value):
-            found += places(child, (*path, at))
-    return found
+            paths += places(child, (*path, at))
+    return paths
 
 
 @st.composite

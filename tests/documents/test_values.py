@@ -58,10 +58,10 @@ def test_aliases_are_expanded_and_share_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [(1, True), (1, 1.0), (0, False), ("1", 1), (None, False), ([], {})]
+    ("value", "other"), [(1, True), (1, 1.0), (0, False), ("1", 1), (None, False), ([], {})]
 )
-def test_values_of_different_types_are_not_equal(one: Value, other: Value) -> None:
-    assert not equal_json(one, other)
-    assert not equal_json([one], [other])
-    assert not equal_json({"a": one}, {"a": other})
-    assert equal_json({"a": one}, {"a": one})
+def test_values_of_different_types_are_not_equal(value: Value, other: Value) -> None:
+    assert not equal_json(value, other)
+    assert not equal_json([value], [other])
+    assert not equal_json({"a": value}, {"a": other})
+    assert equal_json({"a": value}, {"a": value})

@@ -77,15 +77,15 @@ def test_a_request_consumes_skips_or_aborts_as_in_the_scheduler(case: dict[str, 
 @table("capacity_policies.yaml")
 def test_policies_are_validated_as_by_the_api_server(case: dict[str, Any]) -> None:
     capacity = msgspec.convert(case["capacity"], Capacity, dec_hook=hook)
-    found = list(
+    findings = list(
         check_request_policy(
             "mem", capacity, shared=case.get("shared", True), path="here", object="S/x"
         )
     )
     expected = [(codes.REQUEST_POLICY_REFUSED.name, f"here.{p}") for p in case.get("refused", [])]
     expected += [(codes.CAPACITY_UNUSABLE.name, f"here.{p}") for p in case.get("unusable", [])]
-    assert [(each.code, each.path) for each in found] == expected
-    assert all(each.object == "S/x" and "capacity mem: " in each.message for each in found)
+    assert [(each.code, each.path) for each in findings] == expected
+    assert all(each.object == "S/x" and "capacity mem: " in each.message for each in findings)
 
 
 def test_the_available_amount_has_the_format_of_the_value() -> None:

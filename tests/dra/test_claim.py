@@ -53,9 +53,9 @@ def told(findings: YamlValue) -> YamlValue:
 
 @pytest.mark.parametrize("case", CLAIM_LIMITS, ids=lambda case: case["name"])
 def test_limits_of_a_claim(case: YamlValue) -> None:
-    found = validate_claim(claim(case["devices"]))
-    assert told(found) == [(code, f"spec.devices.{path}") for code, path in case["refused"]]
-    assert all(finding.object == "ResourceClaim/ns/c" for finding in found)
+    findings = validate_claim(claim(case["devices"]))
+    assert told(findings) == [(code, f"spec.devices.{path}") for code, path in case["refused"]]
+    assert all(finding.object == "ResourceClaim/ns/c" for finding in findings)
 
 
 @pytest.mark.parametrize("case", CLAIM_LIMITS, ids=lambda case: case["name"])
@@ -75,8 +75,8 @@ def test_limits_of_a_status(case: YamlValue) -> None:
             {"name": "nic", "firstAvailable": [{"name": "fast", "deviceClassName": "a"}]},
         ]
     }
-    found = validate_claim(claim(devices, status=case["status"]))
-    assert told(found) == [(code, f"status.{path}") for code, path in case["refused"]]
+    findings = validate_claim(claim(devices, status=case["status"]))
+    assert told(findings) == [(code, f"status.{path}") for code, path in case["refused"]]
 
 
 @pytest.mark.parametrize("case", CLASS_LIMITS, ids=lambda case: case["name"])
@@ -167,9 +167,9 @@ def test_every_error_of_a_claim_is_reported_with_its_path() -> None:
             "config": [{"opaque": {"parameters": {}}}],
         }
     }
-    found = read_claim(of("ResourceClaim", spec))
-    assert isinstance(found, tuple)
-    assert sorted(told(found)) == [
+    claim = read_claim(of("ResourceClaim", spec))
+    assert isinstance(claim, tuple)
+    assert sorted(told(claim)) == [
         ("FieldMissing", "spec.devices.config[0].opaque.driver"),
         ("FieldMissing", "spec.devices.requests[0].exactly.deviceClassName"),
         ("FieldMissing", "spec.devices.requests[0].name"),
@@ -181,11 +181,11 @@ def test_every_error_of_a_claim_is_reported_with_its_path() -> None:
 
 def test_an_invalid_quantity_is_reported_with_its_path() -> None:
     exactly = {"deviceClassName": "a", "capacity": {"requests": {"memory": "80GB"}}}
-    found = read_claim(
+    claim = read_claim(
         of("ResourceClaim", {"devices": {"requests": [{"name": "r", "exactly": exactly}]}})
     )
     path = "spec.devices.requests[0].exactly.capacity.requests[memory]"
-    assert told(found) == [("WrongValue", path)]
+    assert told(claim) == [("WrongValue", path)]
 
 
 def test_a_claim_with_a_generated_name_is_valid() -> None:
@@ -208,15 +208,15 @@ def test_parameters_that_are_nested_too_deeply_are_a_finding() -> None:
             {"devices": {"config": [{"opaque": {"driver": "d", "parameters": deep}}]}},
         )
     )
-    found = read if isinstance(read, tuple) else validate_claim(read)
-    assert found
+    findings = read if isinstance(read, tuple) else validate_claim(read)
+    assert findings
 
 
 def test_the_number_of_findings_of_a_claim_is_limited() -> None:
-    found = validate_claim(claim({"config": [{"requests": [f"r{i}" for i in range(32)]}] * 32}))
-    assert len(found) == MAX_FINDINGS + 1
-    assert found[-1].code == "MoreErrors"
-    assert found[-1].message.startswith(f"{32 * 33 - MAX_FINDINGS} more")
+    findings = validate_claim(claim({"config": [{"requests": [f"r{i}" for i in range(32)]}] * 32}))
+    assert len(findings) == MAX_FINDINGS + 1
+    assert findings[-1].code == "MoreErrors"
+    assert findings[-1].message.startswith(f"{32 * 33 - MAX_FINDINGS} more")
 
 
 def test_an_allocation_is_decoded() -> None:
@@ -281,5 +281,5 @@ def test_any_input_results_in_findings_or_a_claim_that_can_be_validated(
 ) -> None:
     raw = of("ResourceClaim", spec, version, status=status)
     read = read_claim(raw)
-    found = read if isinstance(read, tuple) else validate_claim(read)
-    assert all(isinstance(each, Finding) for each in found)
+    findings = read if isinstance(read, tuple) else validate_claim(read)
+    assert all(isinstance(each, Finding) for each in findings)

@@ -120,14 +120,14 @@ def member(written: YamlValue) -> YamlValue:
 @pytest.mark.parametrize("order", ["as written", "turned round"])
 @pytest.mark.parametrize("case", ONLY_WITH, ids=lambda case: case["name"])
 def test_devices_are_compatible_as_their_rules_say(case: YamlValue, order: str) -> None:
-    one, other = member(case["one"]), member(case["other"])
-    found = (
-        find_incompatibility(other, [one], ask)
+    first, other = member(case["one"]), member(case["other"])
+    incompatible = (
+        find_incompatibility(other, [first], ask)
         if order == "turned round"
-        else find_incompatibility(one, [other], ask)
+        else find_incompatibility(first, [other], ask)
     )
-    assert (found is None) is case["compatible"]
-    assert bool(found and found.finding()) is case.get("error", False)
+    assert (incompatible is None) is case["compatible"]
+    assert bool(incompatible and incompatible.finding()) is case.get("error", False)
 
 
 def test_every_allocated_device_is_checked() -> None:
@@ -141,10 +141,10 @@ def test_every_allocated_device_is_checked() -> None:
 
 
 def test_an_evaluation_error_is_a_finding_that_names_both_devices() -> None:
-    one, other = member({"name": "a-1", "only": "error"}), member({"name": "b-1"})
-    found = find_incompatibility(one, [other], ask)
-    assert found is not None
-    finding = found.finding()
+    first, other = member({"name": "a-1", "only": "error"}), member({"name": "b-1"})
+    incompatibility = find_incompatibility(first, [other], ask)
+    assert incompatibility is not None
+    finding = incompatibility.finding()
     assert finding is not None
     assert finding.code == "CompatibilityError"
     assert finding.object == "Device/d.io/p/a-1"
@@ -198,23 +198,28 @@ def test_configuration_takes_precedence_over_annotation_and_field(
 
 
 def test_a_selector_that_cannot_be_evaluated_makes_the_device_incompatible() -> None:
-    one = peer("mig-1", gpu=0)
-    said = find_rule(one, [Declaration(selector="error", compatible_only_with="mig")], [], ask)
-    found = find_incompatibility(PlacedDevice("n1", one, said), [member({"name": "mig-2"})], ask)
-    assert found is not None
-    assert found.finding() is not None
+    partition = peer("mig-1", gpu=0)
+    said = find_rule(
+        partition, [Declaration(selector="error", compatible_only_with="mig")], [], ask
+    )
+    incompatibility = find_incompatibility(
+        PlacedDevice("n1", partition, said), [member({"name": "mig-2"})], ask
+    )
+    assert incompatibility is not None
+    assert incompatibility.finding() is not None
 
 
 def test_declared_groups_replace_published_groups() -> None:
     uses = (CounterUse("s", compatibility_groups=("x",)), CounterUse("t"))
-    one = peer("mig-1", consumes_counters=uses)
+    partition = peer("mig-1", consumes_counters=uses)
     declared = [Declaration(selector="mig", groups=("a",))]
-    said = effective_counter_uses(one, declared, [], ask)
+    said = effective_counter_uses(partition, declared, [], ask)
     assert [use.compatibility_groups for use in said] == [("a",), ("a",)]
-    none = effective_counter_uses(one, [Declaration(groups=())], [], ask)
+    none = effective_counter_uses(partition, [Declaration(groups=())], [], ask)
     assert [use.compatibility_groups for use in none] == [(), ()]
     assert (
-        effective_counter_uses(one, [Declaration(selector="mps", groups=("a",))], [], ask) == uses
+        effective_counter_uses(partition, [Declaration(selector="mps", groups=("a",))], [], ask)
+        == uses
     )
 
 
@@ -248,12 +253,12 @@ def test_an_annotation_is_read_as_a_list_of_declarations() -> None:
 def test_an_annotation_that_cannot_be_read_is_a_finding(
     text: str | None, code: str, path: str
 ) -> None:
-    said, found = read_declarations(sliced(text))
+    said, declarations = read_declarations(sliced(text))
     assert said == ()
-    assert [(each.code, each.path) for each in found] == [
+    assert [(each.code, each.path) for each in declarations] == [
         (code, f"metadata.annotations[{COMPATIBILITY_ANNOTATION}]{path}")
     ]
-    assert found[0].object == "ResourceSlice/s"
+    assert declarations[0].object == "ResourceSlice/s"
 
 
 @given(
@@ -267,7 +272,7 @@ def test_compatibility_is_symmetric(rules: YamlValue) -> None:
         member({"name": name} | ({"only": rules[name]} if name in rules else {}))
         for name in ("mig-1", "mps-1", "whole-1")
     ]
-    for one, other in itertools.combinations_with_replacement(members, 2):
-        assert (find_incompatibility(one, [other], ask) is None) is (
-            find_incompatibility(other, [one], ask) is None
+    for first, other in itertools.combinations_with_replacement(members, 2):
+        assert (find_incompatibility(first, [other], ask) is None) is (
+            find_incompatibility(other, [first], ask) is None
         )

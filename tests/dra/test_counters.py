@@ -67,11 +67,11 @@ def test_devices_are_allocated_while_every_counter_of_the_pool_suffices(
 @pytest.mark.parametrize("case", CASES)
 def test_unknown_counter_sets_and_counters_are_reported(case: dict[str, Any]) -> None:
     sets, devices = pool(case)
-    found = {
+    missing = {
         name: [list(each) for each in unknown_counters(devices[name], sets)] for name in devices
     }
     expected = case.get("unknown", {})
-    assert found == {name: expected.get(name, []) for name in devices}
+    assert missing == {name: expected.get(name, []) for name in devices}
 
 
 def test_charging_does_not_change_the_old_state() -> None:

@@ -180,8 +180,8 @@ def test_the_index_returns_the_same_pools_as_a_linear_search(rows: list[dict[str
     built, memo = build_inventory(slices), PoolCache()
     for name in ("n1", "n2", "n3"):
         pools = built.pools_for(Node(name), memo)
-        found = [
+        actual = [
             (tuple(p.id), "incomplete" if p.incomplete else [s.name for s in p.slices])
             for p in pools
         ]
-        assert found == naive(slices, Node(name))
+        assert actual == naive(slices, Node(name))

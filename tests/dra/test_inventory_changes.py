@@ -125,8 +125,8 @@ def pools_of(inventory: Inventory, node: Node, cache: PoolCache | None) -> tuple
 
 
 def answers(inventory: Inventory, cache: PoolCache | None = None) -> list[object]:
-    found = (pools_of(inventory, node, cache) for node in NODES)
-    return [each if isinstance(each, str) else shown(each) for each in found]
+    answers = (pools_of(inventory, node, cache) for node in NODES)
+    return [each if isinstance(each, str) else shown(each) for each in answers]
 
 
 class Objects:
@@ -182,17 +182,17 @@ def test_the_pools_that_a_change_does_not_concern_stay_the_same_objects(
         before = [pools_of(objects.inventory, node, cache) for node in NODES]
         changed = objects.apply(event)
         after = [pools_of(objects.inventory, node, cache) for node in NODES]
-        for one, other in zip(before, after, strict=True):
-            if not isinstance(one, str) and not isinstance(other, str):
-                kept = {id(pool) for pool in one if pool.id not in changed}
+        for earlier, other in zip(before, after, strict=True):
+            if not isinstance(earlier, str) and not isinstance(other, str):
+                kept = {id(pool) for pool in earlier if pool.id not in changed}
                 assert kept == {id(pool) for pool in other if pool.id not in changed}
 
 
 def test_an_inventory_stays_as_it_is_when_another_one_is_derived() -> None:
-    one, other = (slice_of({"name": name, "devices": ["x"], "pool": name}) for name in "ab")
-    before = build_inventory([one])
-    after = before.with_slices([one], [other])
-    assert (before.slices, after.slices) == ((one,), (other,))
+    first, other = (slice_of({"name": name, "devices": ["x"], "pool": name}) for name in "ab")
+    before = build_inventory([first])
+    after = before.with_slices([first], [other])
+    assert (before.slices, after.slices) == ((first,), (other,))
     assert [pool.id.name for pool in before.pools_for(NODES[0])] == ["a"]
 
 

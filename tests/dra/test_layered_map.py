@@ -30,8 +30,8 @@ def test_a_map_and_its_changes_equal_those_of_a_dictionary(
 
 
 def test_maps_of_different_origin_are_compared_entry_by_entry() -> None:
-    one, other = LayeredMap(ABSENT, {1: 1, 2: 2}), LayeredMap(ABSENT, {2: 2, 3: 3})
-    assert one.changed_keys(other) == {1, 3}
+    first, other = LayeredMap(ABSENT, {1: 1, 2: 2}), LayeredMap(ABSENT, {2: 2, 3: 3})
+    assert first.changed_keys(other) == {1, 3}
 
 
 def test_changes_are_found_after_the_recent_entries_are_merged() -> None:

@@ -44,8 +44,8 @@ def test_all_errors_of_a_selector_are_reported() -> None:
         {"matchExpressions": [{"key": "zone", "operator": "Near"}, {"key": "!", "operator": "In"}]},
         {"matchFields": [{"key": "metadata.name", "operator": "Gt", "values": ["1"]}]},
     ]
-    found = selector_problems(selector_of(terms))
-    assert [text.partition(":")[0] for text in found] == [
+    problems = selector_problems(selector_of(terms))
+    assert [text.partition(":")[0] for text in problems] == [
         "nodeSelectorTerms[0].matchExpressions[0]",
         "nodeSelectorTerms[0].matchExpressions[1]",
         "nodeSelectorTerms[0].matchExpressions[1]",

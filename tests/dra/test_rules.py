@@ -39,11 +39,11 @@ HEAD = '{"apiVersion":"drawbridge.dev/v1alpha1","kind":"Rules"'
     ],
 )
 def test_an_annotation_of_another_version_is_rejected(text: str, words: str) -> None:
-    found = read_rules(text)
-    assert isinstance(found, tuple)
-    assert words in " ".join(each.message for each in found)
-    assert {each.severity for each in found} == {Severity.ERROR}
-    assert all(each.path == f"metadata.annotations[{RULES_ANNOTATION}]" for each in found)
+    rules = read_rules(text)
+    assert isinstance(rules, tuple)
+    assert words in " ".join(each.message for each in rules)
+    assert {each.severity for each in rules} == {Severity.ERROR}
+    assert all(each.path == f"metadata.annotations[{RULES_ANNOTATION}]" for each in rules)
 
 
 ONE = Request("", ExactRequest(device_class_name="c"))
@@ -71,9 +71,9 @@ REQUESTS = (
     ],
 )
 def test_rules_must_refer_to_requests_of_their_claim(rule: Rules, codes: list[str]) -> None:
-    found = check_rules(rule, ClaimSpec(Devices(REQUESTS)))
-    assert [each.code for each in found] == codes
-    assert all(each.remedy and each.path == rules.PATH for each in found)
+    findings = check_rules(rule, ClaimSpec(Devices(REQUESTS)))
+    assert [each.code for each in findings] == codes
+    assert all(each.remedy and each.path == rules.PATH for each in findings)
 
 
 def test_empty_rules_encode_to_an_empty_string() -> None:

@@ -57,8 +57,12 @@ def test_each_gpu_of_the_hgx_board_has_a_nic_on_its_root(
     nics, gpus = sample.pools_for(nodes["hgx-1"])
     roots = {}
     for pool in (nics, gpus):
-        found = (find_attribute(device, pool.id.driver, PCIE_ROOT) for _, device in pool.devices())
-        roots[pool.id.driver] = {attribute_value(attribute) for attribute in found if attribute}
+        attributes = (
+            find_attribute(device, pool.id.driver, PCIE_ROOT) for _, device in pool.devices()
+        )
+        roots[pool.id.driver] = {
+            attribute_value(attribute) for attribute in attributes if attribute
+        }
     assert len(roots["gpu.nvidia.com"]) == 8
     assert roots["gpu.nvidia.com"] < roots["dra.net"]
     numa = [find_attribute(device, gpus.id.driver, NUMA_NODE) for _, device in gpus.devices()]

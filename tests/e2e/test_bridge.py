@@ -86,8 +86,8 @@ class ApiServer:
             for name in ("a", "b")
         ]
         classes = [{"metadata": {"name": "gpu"}, "spec": {}}]
-        found = {"nodes": nodes, "resourceslices": slices, "deviceclasses": classes}
-        return {"items": found.get(path.rpartition("/")[2], [])}
+        objects = {"nodes": nodes, "resourceslices": slices, "deviceclasses": classes}
+        return {"items": objects.get(path.rpartition("/")[2], [])}
 
 
 def claim(name: str, pool: str, node: str) -> dict[str, Any]:

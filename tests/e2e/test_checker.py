@@ -42,8 +42,8 @@ def put(target: Any, path: list[str], value: Any, *, append: bool) -> None:  # n
 
 
 def rules(situation: dict[str, Any], expressions: Expressions) -> set[str]:
-    found = check(situation["scenario"], "n1", situation["allocations"], expressions)
-    return {violation.rule for violation in found}
+    violations = check(situation["scenario"], "n1", situation["allocations"], expressions)
+    return {violation.rule for violation in violations}
 
 
 @every_row("case", TABLE["cases"], ids=lambda case: case["rule"])

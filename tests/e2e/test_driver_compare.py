@@ -21,17 +21,17 @@ def layout(mode: str = "full") -> Layout:
     return FAMILIES[GPU].publish(MACHINE, mode)
 
 
-def bodies(one: Layout) -> list[dict[str, Any]]:
-    return slices.objects(one)
+def bodies(published: Layout) -> list[dict[str, Any]]:
+    return slices.objects(published)
 
 
 def changed(**attributes: Any) -> Layout:  # noqa: ANN401  # values of attributes
-    one = layout()
-    for name, device in one.devices.items():
+    published = layout()
+    for name, device in published.devices.items():
         wanted = {**device.wire["attributes"], **attributes}
-        found = {key: value for key, value in wanted.items() if value is not None}
-        one = one.changed(name, attributes=found)
-    return one
+        given = {key: value for key, value in wanted.items() if value is not None}
+        published = published.changed(name, attributes=given)
+    return published
 
 
 def test_the_order_of_devices_is_no_difference() -> None:

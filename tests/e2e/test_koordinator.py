@@ -75,8 +75,8 @@ def test_koordinator_honors_partitions_and_keeps_large_ones_free(
     used: tuple[int, ...], gpus: int, expected: tuple[int, ...] | None
 ) -> None:
     on = replace(occupied("hgx-h100", used), partitions=HOPPER, honors_partitions=True)
-    found = place(on, DeviceRequest(gpus))
-    assert (found.gpus if found else None) == expected
+    placed = place(on, DeviceRequest(gpus))
+    assert (placed.gpus if placed else None) == expected
 
 
 def overrides_scope(on: OccupiedMachine, request: DeviceRequest) -> bool:
@@ -87,11 +87,11 @@ def overrides_scope(on: OccupiedMachine, request: DeviceRequest) -> bool:
 @every_row("seed", SEEDS)
 def test_what_koordinator_takes_satisfies_the_hints_and_is_enumerated(seed: int) -> None:
     on, request = generate(seed)
-    found = place(on, request)
-    if found is None or overrides_scope(on, request):
+    placed = place(on, request)
+    if placed is None or overrides_scope(on, request):
         return
-    assert list(find_violations(on, request, found)) == []
-    assert any(set(each.gpus) == set(found.gpus) for each in enumerate_choices(on, request))
+    assert list(find_violations(on, request, placed)) == []
+    assert any(set(each.gpus) == set(placed.gpus) for each in enumerate_choices(on, request))
 
 
 BLOCKS = [range(first, first + 50) for first in range(0, drawn(150, thorough=500), 50)]
@@ -100,10 +100,10 @@ BLOCKS = [range(first, first + 50) for first in range(0, drawn(150, thorough=500
 @pytest.mark.parametrize("seeds", BLOCKS, ids=lambda seeds: str(seeds[0]))
 def test_bridge_placement_gives_what_koordinator_gives_and_the_hints_require(seeds: range) -> None:
     """A small share of `python -m e2e.koordinator 0:10000`, which is run before a release."""
-    found = compare_seeds(seeds)
-    assert found.differences == {}
-    assert found.counts["cases"] == len(seeds)
-    assert found.counts["Drawbridge places"] >= found.counts["Koordinator places"] > 0
+    comparison = compare_seeds(seeds)
+    assert comparison.differences == {}
+    assert comparison.counts["cases"] == len(seeds)
+    assert comparison.counts["Drawbridge places"] >= comparison.counts["Koordinator places"] > 0
 
 
 def test_a_choice_that_violates_a_hint_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,40 +185,40 @@ def allocated(name: str, *drivers: str) -> JSON:
 def test_a_driver_gets_all_claims_of_a_pod_in_one_call(
     two_drivers: tuple[Kubelet, PreparingDriver, PreparingDriver],
 ) -> None:
-    kubelet, one, two = two_drivers
+    kubelet, first, two = two_drivers
     kubelet.prepare(BOUND, [allocated("x", "one", "two"), allocated("y", "one")])
-    assert (one.calls, two.calls) == ([["x", "y"]], [["x"]])
+    assert (first.calls, two.calls) == ([["x", "y"]], [["x"]])
 
 
 def test_a_prepared_claim_is_prepared_again_only_by_a_new_kubelet(
     two_drivers: tuple[Kubelet, PreparingDriver, PreparingDriver],
 ) -> None:
-    kubelet, one, _ = two_drivers
+    kubelet, first, _ = two_drivers
     for _ in range(2):
         kubelet.prepare(BOUND, [allocated("x", "one")])
-    assert one.calls == [["x"]]
+    assert first.calls == [["x"]]
     kubelet.restart()
     kubelet.prepare(BOUND, [allocated("x", "one")])
-    assert one.calls == [["x"], ["x"]]
+    assert first.calls == [["x"], ["x"]]
 
 
 def test_a_claim_that_a_driver_refuses_is_prepared_at_the_next_attempt(
     two_drivers: tuple[Kubelet, PreparingDriver, PreparingDriver],
 ) -> None:
-    kubelet, one, _ = two_drivers
-    one.refused = {"y"}
+    kubelet, first, _ = two_drivers
+    first.refused = {"y"}
     claims = [allocated("x", "one"), allocated("y", "one")]
     with pytest.raises(Retry, match="claim y: not today"):
         kubelet.prepare(BOUND, claims)
-    one.refused = set()
+    first.refused = set()
     kubelet.prepare(BOUND, claims)
-    assert one.calls == [["x", "y"], ["x", "y"]]
+    assert first.calls == [["x", "y"], ["x", "y"]]
 
 
 def test_no_driver_is_called_before_all_are_registered(
     two_drivers: tuple[Kubelet, PreparingDriver, PreparingDriver],
 ) -> None:
-    kubelet, one, _ = two_drivers
+    kubelet, first, _ = two_drivers
     with pytest.raises(Retry, match="absent is not registered"):
         kubelet.prepare(BOUND, [allocated("x", "one"), allocated("y", "absent")])
-    assert one.calls == []
+    assert first.calls == []

@@ -90,8 +90,8 @@ def test_a_node_has_labels_that_the_api_accepts(shape: str) -> None:
 
 def test_no_address_and_no_uuid_is_used_twice() -> None:
     for shape in shapes():
-        one = machine("n", shape)
-        seen = Counter([gpu.bus for gpu in one.gpus] + [nic.bus for nic in one.nics])
+        host = machine("n", shape)
+        seen = Counter([gpu.bus for gpu in host.gpus] + [nic.bus for nic in host.nics])
         assert set(seen.values()) <= {1}, seen
     uuids = [gpu.uuid for name in ("a", "b") for gpu in machine(name, "dgx-a100").gpus]
     assert len(set(uuids)) == 16
@@ -110,17 +110,17 @@ def test_no_address_and_no_uuid_is_used_twice() -> None:
 def test_pcie_roots_relate_gpus_and_nics_only_where_the_platform_does(
     shape: str, related: int
 ) -> None:
-    one = machine("n", shape)
-    roots = {nic.root for nic in one.nics if not nic.storage}
-    assert sum(gpu.root in roots for gpu in one.gpus) == related
+    host = machine("n", shape)
+    roots = {nic.root for nic in host.nics if not nic.storage}
+    assert sum(gpu.root in roots for gpu in host.gpus) == related
 
 
 def published(layout: Layout, generation: int = 1) -> list[dict[str, Any]]:
     """Return the slices as the API server has them."""
-    found = json.loads(json.dumps(slices.objects(layout, generation)))
-    for number, one in enumerate(found):
+    decoded = json.loads(json.dumps(slices.objects(layout, generation)))
+    for number, one in enumerate(decoded):
         one["metadata"]["resourceVersion"] = str(number)
-    return list(found)
+    return list(decoded)
 
 
 def names(bodies: list[dict[str, Any]]) -> list[str]:
@@ -151,8 +151,8 @@ def test_a_pool_of_several_slices_gets_a_new_generation_if_more_than_one_changes
     layout = FAMILIES[GPU].publish(machine("n", "lab-2g2n"), "dynamic-mig")
     assert names(slices.changes([], layout).created) == ["00000", "00001", "00002"]
     assert pools(slices.changes([], layout)) == {(1, 3)}
-    one = slices.changes(published(layout), layout.without(["gpu-0"]))
-    assert (names(one.replaced), pools(one)) == (["00001"], {(1, 3)})
+    change = slices.changes(published(layout), layout.without(["gpu-0"]))
+    assert (names(change.replaced), pools(change)) == (["00001"], {(1, 3)})
     both = slices.changes(published(layout), layout.without(["gpu-0", "gpu-1"]))
     assert (both.deleted, names(both.replaced)) == ([], ["00000", "00001", "00002"])
     assert pools(both) == {(2, 3)}

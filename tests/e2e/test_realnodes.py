@@ -289,16 +289,16 @@ def test_podresources_tell_units_and_devices_of_each_container(socket_folder: Pa
 
 
 def test_shares_of_one_device_have_different_variables_and_nodes() -> None:
-    whole, one, two = (
+    whole, part, two = (
         cdi.InjectedDevice(f"uid-gpu-0-{share}", "gpu.example.com", "a", "gpu-0", "GPU-1", share)
         for share in ("", "1", "2")
     )
     assert whole.variables == {"DEVICE_GPU_EXAMPLE_COM_GPU_0": "gpu.example.com/a/gpu-0 GPU-1"}
     assert whole.node == "/dev/rig/gpu_example_com_gpu_0"
-    assert len({name for each in (whole, one, two) for name in each.variables}) == 3
-    assert len({each.node for each in (whole, one, two)}) == 3
-    spec = cdi.spec("k8s.gpu.example.com/claim", [one, two])
-    assert [device["name"] for device in spec["devices"]] == [one.name, two.name]
+    assert len({name for each in (whole, part, two) for name in each.variables}) == 3
+    assert len({each.node for each in (whole, part, two)}) == 3
+    spec = cdi.spec("k8s.gpu.example.com/claim", [part, two])
+    assert [device["name"] for device in spec["devices"]] == [part.name, two.name]
 
 
 def test_a_gpu_of_nvidia_has_no_variable_of_its_own() -> None:

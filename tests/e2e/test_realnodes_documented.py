@@ -46,9 +46,9 @@ def test_the_commands_of_a_section_are_read_word_for_word() -> None:
 
 def test_the_page_has_the_commands_that_the_installation_runs() -> None:
     page = installation.PAGE.read_text(encoding="utf-8")
-    found = commands(page, installation.INSTALL)
-    assert installation.APPLY in found
-    assert installation.ROLLOUT in found
+    documented = commands(page, installation.INSTALL)
+    assert installation.APPLY in documented
+    assert installation.ROLLOUT in documented
     assert installation.REMOVAL in commands(page, installation.UNINSTALL)
     upgrade = commands(page, installation.UPGRADE)
     assert release.CHART in upgrade[0]

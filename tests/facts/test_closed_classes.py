@@ -97,6 +97,6 @@ def test_a_class_is_closed_if_no_other_devices_can_come(
 ) -> None:
     offered = clusters.device_class("gpu", "example.com/gpu")
     objects = FactsInput((CLOSED_BASE, *more), (offered,), nodes)
-    found = gather_facts(objects, Configuration(fleet=fleet)).facts
-    (row,) = (each for each in found.classes if each.name == "gpu")
+    facts = gather_facts(objects, Configuration(fleet=fleet)).facts
+    (row,) = (each for each in facts.classes if each.name == "gpu")
     assert row.closed is closed

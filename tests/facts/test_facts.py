@@ -204,9 +204,9 @@ def test_nodes_with_the_dual_label_are_counted_by_driver() -> None:
 
 
 def test_a_further_node_like_the_others_keeps_the_hash_and_changes_the_counts() -> None:
-    one, more = (gather_facts(clusters.fleet(count)).facts for count in (16, 20))
-    assert serialized.facts_hash(one) == serialized.facts_hash(more)
-    assert serialized.encode_facts(one) != serialized.encode_facts(more)
+    fewer, more = (gather_facts(clusters.fleet(count)).facts for count in (16, 20))
+    assert serialized.facts_hash(fewer) == serialized.facts_hash(more)
+    assert serialized.encode_facts(fewer) != serialized.encode_facts(more)
 
 
 HASHED: dict[str, tuple[Facts, Facts, bool]] = {
@@ -347,9 +347,9 @@ def test_a_file_with_one_table_overrides_that_table() -> None:
     ],
 )
 def test_a_file_is_decoded_strictly(wrong: object, code: str) -> None:
-    found = serialized.read_facts(wrong)
-    assert isinstance(found, tuple)
-    assert [each.code for each in found] == [code]
+    facts = serialized.read_facts(wrong)
+    assert isinstance(facts, tuple)
+    assert [each.code for each in facts] == [code]
 
 
 def test_facts_of_an_earlier_version_are_decoded_with_their_hash() -> None:

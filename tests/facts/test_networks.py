@@ -57,7 +57,7 @@ def test_networks_are_part_of_the_facts_and_of_their_hash() -> None:
 def test_one_namespace_cannot_displace_the_networks_of_another() -> None:
     many = [NetworkFacts(f"evil/{i:04}", "openshift.io/a") for i in range(1000)]
     few = [NetworkFacts(f"team/{i}", "openshift.io/a") for i in range(3)]
-    found = networks(*many, *few)
-    assert set(few) <= set(found.networks)
-    assert found.omitted["networks"] == len(many) + len(few) - len(found.networks)
-    assert len(serialized.encode_facts(found)) < MAX_TABLE_BYTES["networks"] + 1000
+    facts = networks(*many, *few)
+    assert set(few) <= set(facts.networks)
+    assert facts.omitted["networks"] == len(many) + len(few) - len(facts.networks)
+    assert len(serialized.encode_facts(facts)) < MAX_TABLE_BYTES["networks"] + 1000

@@ -15,8 +15,8 @@ COMPILED = "usr/lib/__pycache__/a.cpython-311.pyc"
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="only Python 3.11 compiles for 3.11")
 def test_valid_modules_are_compiled_without_a_check_of_the_source() -> None:
-    (found,) = bytecode.compile_modules(TREE).items()
-    path, node = found
+    (compiled,) = bytecode.compile_modules(TREE).items()
+    path, node = compiled
     assert path == COMPILED
     assert isinstance(node, File)
     assert node.data[:4] == importlib.util.MAGIC_NUMBER

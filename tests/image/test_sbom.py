@@ -67,12 +67,12 @@ def test_every_package_of_the_locks_is_listed_with_its_hash(document: Any) -> No
         for package in debian.parse_lock(DEBIAN_LOCK.read_text("utf-8"))
         if package.architecture == debian.machine_architecture()
     }
-    found = {
+    listed = {
         library["name"]: (library["version"], library["hashes"][0]["content"])
         for library in libraries(document)
         if library["purl"].startswith("pkg:deb/")
     }
-    assert found == locked
+    assert listed == locked
     lock = PYTHON_LOCK.read_text("utf-8")
     python = [each for each in libraries(document) if each["purl"].startswith("pkg:pypi/")]
     versions = {each["name"]: each["version"] for each in python}
@@ -102,9 +102,11 @@ def test_the_document_lies_beside_the_archive(built: Path, archive: Archive) -> 
 
 def test_a_debian_package_has_the_licences_of_its_copyright_file() -> None:
     files = {"usr/share/doc/libx/copyright": File(GPL)}
-    found = sbom.describe_debian(CONTROL, DIGEST, files)
-    assert [each["license"]["name"] for each in found.licences] == ["GPL-2+", "MIT"]
-    assert found.purl == ("pkg:deb/debian/libx@1%3A2%2Bb?arch=amd64&distro=debian-12&upstream=x")
+    component = sbom.describe_debian(CONTROL, DIGEST, files)
+    assert [each["license"]["name"] for each in component.licences] == ["GPL-2+", "MIT"]
+    assert component.purl == (
+        "pkg:deb/debian/libx@1%3A2%2Bb?arch=amd64&distro=debian-12&upstream=x"
+    )
 
 
 def test_a_copyright_file_in_prose_is_named() -> None:
@@ -136,9 +138,9 @@ def test_a_python_package_has_the_licence_of_its_metadata(
 
 
 def test_another_content_has_another_serial_number() -> None:
-    one = sbom.describe_python("x", "1", DIGEST, {})
+    component = sbom.describe_python("x", "1", DIGEST, {})
     first, second = (
-        json.loads(sbom.compose("1", commit, "2026-01-01T00:00:00Z", [], one))["serialNumber"]
+        json.loads(sbom.compose("1", commit, "2026-01-01T00:00:00Z", [], component))["serialNumber"]
         for commit in ("a", "b")
     )
     assert first != second

@@ -54,5 +54,5 @@ def test_it_says_which_kube_scheduler_it_has(image: Archive) -> None:
 def test_the_same_program_makes_the_same_image() -> None:
     tree = {scheduler.PATH: File(b"program")}
     commit = Commit("c" * 40, 86_400)
-    one, other = (scheduler.compose(tree, "1.36.3", "amd64", commit) for _ in range(2))
-    assert one.digest == other.digest
+    first, other = (scheduler.compose(tree, "1.36.3", "amd64", commit) for _ in range(2))
+    assert first.digest == other.digest

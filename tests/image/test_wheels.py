@@ -38,9 +38,9 @@ def test_the_runtime_lock_has_every_dependency_and_no_test_package() -> None:
 
 
 def test_a_wheel_is_unpacked_to_site_packages(tmp_path: Path) -> None:
-    found = wheels.read(wheel(tmp_path, {"thing/__init__.py": b"x", f"{INFO}/RECORD": b""}))
-    assert (found.name, found.version) == ("some-thing", "1.2")
-    assert found.files == {
+    contents = wheels.read(wheel(tmp_path, {"thing/__init__.py": b"x", f"{INFO}/RECORD": b""}))
+    assert (contents.name, contents.version) == ("some-thing", "1.2")
+    assert contents.files == {
         f"{SITE}/thing/__init__.py": File(b"x"),
         f"{SITE}/{INFO}/METADATA": File(METADATA),
     }
@@ -51,9 +51,9 @@ def test_generated_modules_of_the_client_are_left_out(tmp_path: Path) -> None:
         "kubernetes/aio/client/models/v1_pod.py": b"",
         "kubernetes/aio/client/models/__init__.py": b"",
     }
-    found = wheels.read(wheel(tmp_path, files)).files
-    assert f"{SITE}/kubernetes/aio/client/models/__init__.py" in found
-    assert f"{SITE}/kubernetes/aio/client/models/v1_pod.py" not in found
+    contents = wheels.read(wheel(tmp_path, files)).files
+    assert f"{SITE}/kubernetes/aio/client/models/__init__.py" in contents
+    assert f"{SITE}/kubernetes/aio/client/models/v1_pod.py" not in contents
 
 
 def test_a_wheel_with_files_outside_of_site_packages_is_refused(tmp_path: Path) -> None:

@@ -19,13 +19,13 @@ SELECTORS = Selectors(NEWEST)
 
 def read_classes(classes: Mapping[str, str]) -> dict[str, DeviceClass]:
     """Read classes with one selector each."""
-    found = {}
+    by_name = {}
     for name, expression in classes.items():
         spec = {"selectors": [{"cel": {"expression": expression}}]}
-        one = read_class({"metadata": {"name": name}, "spec": spec})
-        assert isinstance(one, DeviceClass), one
-        found[name] = one
-    return found
+        device_class = read_class({"metadata": {"name": name}, "spec": spec})
+        assert isinstance(device_class, DeviceClass), device_class
+        by_name[name] = device_class
+    return by_name
 
 
 def class_context(classes: Mapping[str, str]) -> JudgeContext:
@@ -33,9 +33,9 @@ def class_context(classes: Mapping[str, str]) -> JudgeContext:
     return build_context(World(build_inventory(()), read_classes(classes)), selectors=SELECTORS)
 
 
-def findings(found: Iterable[Finding | DeviceFinding]) -> tuple[Finding, ...]:
+def findings(reported: Iterable[Finding | DeviceFinding]) -> tuple[Finding, ...]:
     """Return findings before their severity is settled."""
-    return tuple(each.finding if isinstance(each, DeviceFinding) else each for each in found)
+    return tuple(each.finding if isinstance(each, DeviceFinding) else each for each in reported)
 
 
 def subject_of(

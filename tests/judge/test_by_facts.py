@@ -49,15 +49,15 @@ def build_facts(case: YamlValue, most: int = 8, nic: int = 0) -> Facts:
 
 
 def expand(short: YamlValue) -> YamlValue:
-    found: YamlValue = {"deviceClassName": short.get("class", "gpu")}
+    request: YamlValue = {"deviceClassName": short.get("class", "gpu")}
     if "mode" in short:
-        found["allocationMode"] = short["mode"]
+        request["allocationMode"] = short["mode"]
     if "count" in short:
-        found["count"] = short["count"]
-    found["selectors"] = [{"cel": {"expression": each}} for each in short.get("selectors", ())]
+        request["count"] = short["count"]
+    request["selectors"] = [{"cel": {"expression": each}} for each in short.get("selectors", ())]
     if "capacity" in short:
-        found["capacity"] = {"requests": short["capacity"]}
-    return found
+        request["capacity"] = {"requests": short["capacity"]}
+    return request
 
 
 def build_template(case: YamlValue) -> Template:
@@ -82,11 +82,13 @@ def test_claims_are_judged_by_the_facts_as_the_table_says(case: YamlValue) -> No
         families={DRIVER: FAMILY},
         policies={FindingCode(k): Policy(v) for k, v in case.get("policies", {}).items()},
     )
-    found = judge_by_facts(build_template(case).spec.spec, Subject("Pod/team/p", "team"), context)
+    findings = judge_by_facts(
+        build_template(case).spec.spec, Subject("Pod/team/p", "team"), context
+    )
     expected = [(severity, case[severity]) for severity in ("error", "warning") if severity in case]
-    actual = [(f"{each.severity}", f"{each.code}: {each.message}") for each in found]
+    actual = [(f"{each.severity}", f"{each.code}: {each.message}") for each in findings]
     assert [
         (severity, text[: len(start)])
         for (severity, text), (_, start) in zip(actual, expected, strict=True)
     ] == expected
-    assert all(each.remedy for each in found)
+    assert all(each.remedy for each in findings)

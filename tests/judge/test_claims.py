@@ -54,12 +54,12 @@ def test_claim_in_a_file(case: YamlValue, version: str) -> None:
     lookups = ObjectLookups(find_namespace_labels=lambda _: labels)
     context = replace(class_context({}), lookups=lookups)
     # Other questions find nothing: the class is not in the cluster, and no cluster is known.
-    found = judge_file(claim_subject(claim), context)
+    findings = judge_file(claim_subject(claim), context)
     expected = [(code, f"spec.devices.{path}") for code, path in case["found"]]
-    assert [(each.code, each.path) for each in found] == expected
-    assert all(each.object == "ResourceClaim/ns/c" for each in found)
+    assert [(each.code, each.path) for each in findings] == expected
+    assert all(each.object == "ResourceClaim/ns/c" for each in findings)
     if "says" in case:
-        assert found[0].message == case["says"]
+        assert findings[0].message == case["says"]
 
 
 NAMES = ("a", "b")
@@ -116,8 +116,8 @@ def test_claim_with_an_error_has_no_solution_on_any_devices(spec: YamlValue) -> 
     claim = read_claim({"metadata": {"name": "c"}, "spec": {"devices": spec}})
     assert isinstance(claim, Claim), claim
     subject = claim_subject(claim)
-    found = [*check_claim_size(subject, CONTEXT), *check_constraints(subject, CONTEXT)]
-    if not found:
+    findings = [*check_claim_size(subject, CONTEXT), *check_constraints(subject, CONTEXT)]
+    if not findings:
         return
     # The solver knows nothing of these questions, and agrees with the scheduler. A large count and
     # constraints that exclude each other can take it more steps than it has.

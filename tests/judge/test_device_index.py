@@ -63,8 +63,8 @@ def test_a_constraint_tells_nodes_apart_by_the_pattern_of_values_only() -> None:
     assert kinds(claim(constrained), context(fleet)) == 2
     assert judge_subject(claim_subject(claim(constrained)), context(fleet)) == ()
     del fleet["nodes"]["c"]
-    (found,) = judge_subject(claim_subject(claim(constrained)), context(fleet))
-    assert found.code == "ConstraintNeverMet"
+    (finding,) = judge_subject(claim_subject(claim(constrained)), context(fleet))
+    assert finding.code == "ConstraintNeverMet"
 
 
 @pytest.mark.parametrize("uuid", ["u-0-0", f"u-{NODES - 1}-1"])
@@ -75,28 +75,28 @@ def test_a_device_that_is_one_of_many_is_found(uuid: str) -> None:
 
 def test_a_device_that_nobody_publishes_is_refused_however_many_there_are() -> None:
     short = {"requests": [{"class": "gpu", "where": UUID.format("==", "u-0-2")}]}
-    (found,) = judge_subject(claim_subject(claim(short)), UNIQUE)
-    assert (found.code, found.severity) == ("DeviceNeverMatches", Severity.ERROR)
+    (finding,) = judge_subject(claim_subject(claim(short)), UNIQUE)
+    assert (finding.code, finding.severity) == ("DeviceNeverMatches", Severity.ERROR)
 
 
 def test_two_devices_of_different_nodes_are_refused_and_two_of_one_node_are_not() -> None:
-    def both(one: str, other: str) -> YamlValue:
-        wanted = [{"class": "gpu", "where": UUID.format("==", each)} for each in (one, other)]
+    def both(uuid: str, other: str) -> YamlValue:
+        wanted = [{"class": "gpu", "where": UUID.format("==", each)} for each in (uuid, other)]
         return {"requests": wanted}
 
     assert judge_subject(claim_subject(claim(both("u-7-0", "u-7-1"))), UNIQUE) == ()
-    (found,) = judge_subject(claim_subject(claim(both("u-7-0", "u-8-1"))), UNIQUE)
-    assert (found.code, found.severity) == ("DevicesNeverTogether", Severity.ERROR)
+    (finding,) = judge_subject(claim_subject(claim(both("u-7-0", "u-8-1"))), UNIQUE)
+    assert (finding.code, finding.severity) == ("DevicesNeverTogether", Severity.ERROR)
 
 
 def test_more_kinds_of_nodes_than_are_solved_refuse_nothing() -> None:
     # The term cannot be narrowed, because it reads two attributes.
     text = f"{UUID.format('==', 'u-290-0')} || {UUID.format('==', 'x')} && device.driver == 'x'"
-    (found,) = judge_subject(
+    (finding,) = judge_subject(
         claim_subject(claim({"requests": [{"class": "gpu", "where": text}]})), UNIQUE
     )
-    assert found.severity is Severity.WARNING
-    assert f"more than {MAX_KINDS} kinds of nodes" in found.message
+    assert finding.severity is Severity.WARNING
+    assert f"more than {MAX_KINDS} kinds of nodes" in finding.message
 
 
 def random_fleet(draw: random.Random) -> YamlValue:

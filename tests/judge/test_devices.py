@@ -26,13 +26,13 @@ def judge(short: YamlValue, of: JudgeContext) -> tuple[Finding, ...]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_a_claim_that_is_never_satisfied(case: YamlValue) -> None:
-    found = judge(case["refused"], context(FLEETS[case["fleet"]]))
+    findings = judge(case["refused"], context(FLEETS[case["fleet"]]))
     code, path, message = case["found"]
-    first = found[0]
+    first = findings[0]
     where = f"spec.devices.{path}" if path else "spec.devices"
     assert (first.code, first.path, first.message) == (code, where, message)
     assert first.object == "ResourceClaim/ns/c"
-    assert {each.severity.value for each in found} == {case.get("severity", "error")}
+    assert {each.severity.value for each in findings} == {case.get("severity", "error")}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -54,28 +54,28 @@ def pod(*shorts: YamlValue) -> Subject:
 def test_the_claims_of_a_pod_are_judged_together() -> None:
     fleet = context(FLEETS["GPU and NIC on different nodes"])
     gpu, nic = {"requests": [{"class": "gpu"}]}, {"requests": [{"class": "nic"}]}
-    (found,) = judge_subject(pod(gpu, gpu, nic), fleet)
-    assert found.code == "DevicesNeverTogether"
-    assert (found.object, found.path) == ("Pod/ns/p", "spec.resourceClaims")
+    (finding,) = judge_subject(pod(gpu, gpu, nic), fleet)
+    assert finding.code == "DevicesNeverTogether"
+    assert (finding.object, finding.path) == ("Pod/ns/p", "spec.resourceClaims")
     # The claim that is not needed for the contradiction is not named.
-    assert "the claims of ResourceClaim/ns/c1, ResourceClaim/ns/c2 together" in found.message
+    assert "the claims of ResourceClaim/ns/c1, ResourceClaim/ns/c2 together" in finding.message
     assert judge_subject(pod(gpu, gpu), fleet) == ()
 
 
 def test_a_claim_of_a_pod_that_is_impossible_alone_is_named_where_it_is_written() -> None:
     fleet = context(FLEETS["two products"])
     possible, impossible = ({"requests": [{"class": "gpu", "count": n}]} for n in (1, 9))
-    (found,) = judge_subject(pod(possible, impossible), fleet)
-    assert (found.code, found.object) == ("CountNeverFits", "ResourceClaim/ns/c1")
+    (finding,) = judge_subject(pod(possible, impossible), fleet)
+    assert (finding.code, finding.object) == ("CountNeverFits", "ResourceClaim/ns/c1")
 
 
 def test_devices_in_use_are_no_reason_to_refuse() -> None:
     used = frozenset(f"gpu-{number}" for number in range(8))
     view = View({GPUS: PoolUse(dedicated=used)})
     short = {"requests": [{"class": "gpu", "count": 8}]}
-    (found,) = judge(short, context(FLEETS["two products"], view=view))
-    assert (found.code, found.severity) == ("NoRoomNow", Severity.WARNING)
-    assert "8 of 8 in use" in found.message
+    (finding,) = judge(short, context(FLEETS["two products"], view=view))
+    assert (finding.code, finding.severity) == ("NoRoomNow", Severity.WARNING)
+    assert "8 of 8 in use" in finding.message
     assert judge({"requests": [{"class": "gpu"}]}, context(FLEETS["two products"], view=view)) == ()
 
 
@@ -83,8 +83,8 @@ def test_a_claim_of_the_control_plane_is_never_refused() -> None:
     subject = claim_subject(
         claim({"requests": [{"class": "gpu", "count": 9}]}), origin=Origin.CONTROL_PLANE
     )
-    (found,) = judge_subject(subject, context(FLEETS["two products"]))
-    assert found.severity is Severity.WARNING
+    (finding,) = judge_subject(subject, context(FLEETS["two products"]))
+    assert finding.severity is Severity.WARNING
 
 
 def test_a_selector_that_fails_on_a_device_is_no_proof() -> None:
@@ -104,25 +104,27 @@ def test_a_selector_that_fails_on_a_device_is_no_proof() -> None:
 
 def test_an_exhausted_search_refuses_nothing() -> None:
     short = {"requests": [{"class": "gpu", "count": 3}]}
-    found = judge(short, context(FLEETS["partitions"], steps=1))
-    assert found
-    assert all(each.severity is Severity.WARNING for each in found)
-    assert "reached its limit" in found[0].message
+    findings = judge(short, context(FLEETS["partitions"], steps=1))
+    assert findings
+    assert all(each.severity is Severity.WARNING for each in findings)
+    assert "reached its limit" in findings[0].message
 
 
 def test_slices_of_a_pool_that_was_just_deleted_keep_the_fleet_open() -> None:
     (gone,) = context(FLEETS["tainted"]).world.inventory.slices
     other = {"nodes": {"b": {"gpu": {"count": 1, "attributes": {"model": "T4"}}}}}
     short = {"requests": [{"class": "gpu", "count": 2}]}
-    (found,) = judge(short, context(other))
-    assert found.severity is Severity.ERROR
-    (found,) = judge(short, context(other, departed=[gone]))
-    assert found.severity is Severity.WARNING
-    assert "gpu.example.com withdrew or changed devices of pool a a short time ago" in found.message
+    (finding,) = judge(short, context(other))
+    assert finding.severity is Severity.ERROR
+    (finding,) = judge(short, context(other, departed=[gone]))
+    assert finding.severity is Severity.WARNING
+    assert (
+        "gpu.example.com withdrew or changed devices of pool a a short time ago" in finding.message
+    )
 
 
 def test_a_selector_that_takes_too_much_work_proves_nothing() -> None:
     expensive = {"class": "gpu", "where": r"device.driver.matches('\\pL{900}')"}
-    found = judge({"requests": [expensive]}, context(FLEETS["two products"]))
-    assert found[0].code == "SelectorTooExpensive"
-    assert {each.severity for each in found} == {Severity.WARNING}
+    findings = judge({"requests": [expensive]}, context(FLEETS["two products"]))
+    assert findings[0].code == "SelectorTooExpensive"
+    assert {each.severity for each in findings} == {Severity.WARNING}

@@ -23,15 +23,15 @@ def judge(case: YamlValue, requests: YamlValue) -> tuple[Finding, ...]:
     entry = Fleet(class_=ObjectName("gpu"), expected_shapes=(NodeShapeText(case["shape"]),))
     short = {"requests": requests, "constraints": case.get("constraints", [])}
     of = context(FLEETS["two products"], fleet=[entry])
-    found = judge_subject(claim_subject(claim(short)), of)
-    return tuple(each for each in found if each.code in CODES.keys() - UNRELATED)
+    findings = judge_subject(claim_subject(claim(short)), of)
+    return tuple(each for each in findings if each.code in CODES.keys() - UNRELATED)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_a_request_that_an_expected_node_may_satisfy_is_only_warned_about(case: YamlValue) -> None:
-    found = judge(case, case["may"])
-    assert found
-    for finding in found:
+    findings = judge(case, case["may"])
+    assert findings
+    for finding in findings:
         assert finding.severity is Severity.WARNING
         expected = f"the configuration expects nodes with {case['shape']} for class gpu"
         assert finding.message.endswith(f"(not refused, because {expected})")
@@ -39,6 +39,6 @@ def test_a_request_that_an_expected_node_may_satisfy_is_only_warned_about(case: 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_a_request_that_no_expected_node_satisfies_is_refused(case: YamlValue) -> None:
-    found = judge(case, case["never"])
-    assert found
-    assert {each.severity for each in found} == {Severity.ERROR}
+    findings = judge(case, case["never"])
+    assert findings
+    assert {each.severity for each in findings} == {Severity.ERROR}

@@ -60,10 +60,10 @@ def test_api_limits_of_a_slice(case: YamlValue) -> None:
     if "device" in case:
         inside = "spec.devices[0]"
         spec["devices"] = [{"name": "d"} | case["device"]]
-    found = check_api_limits(sliced(spec))
+    findings = check_api_limits(sliced(spec))
     expected = [(code, ".".join(filter(None, (inside, path)))) for code, path in case["refused"]]
-    assert [(each.code, each.path) for each in found] == expected
-    assert all(each.object == "ResourceSlice/s" for each in found)
+    assert [(each.code, each.path) for each in findings] == expected
+    assert all(each.object == "ResourceSlice/s" for each in findings)
 
 
 def counters(amounts: YamlValue) -> YamlValue:
@@ -101,10 +101,10 @@ def short_slice(short: YamlValue, count: int) -> Slice:
 @every_row("case", SLICES, ids=lambda case: case["name"])
 def test_checks_across_slices(case: YamlValue) -> None:
     read = [short_slice(each, len(case["slices"])) for each in case["slices"]]
-    found = slices.judge_slices(read, UnsetGroups(case.get("unset", "alone")))
+    findings = slices.judge_slices(read, UnsetGroups(case.get("unset", "alone")))
     expected = [(code, f"ResourceSlice/{name}", path) for code, name, path in case["found"]]
-    assert [(each.code, each.object, each.path) for each in found] == expected
-    told = " ".join(each.message for each in found)
+    assert [(each.code, each.object, each.path) for each in findings] == expected
+    told = " ".join(each.message for each in findings)
     assert [words for words in case.get("says", []) if words not in told] == []
 
 
@@ -113,12 +113,12 @@ def test_checks_across_classes(case: YamlValue) -> None:
     read = []
     for device_class in case["classes"]:
         spec = {key: value for key, value in device_class.items() if key != "name"}
-        one = read_class({"metadata": {"name": device_class["name"]}, "spec": spec})
-        assert isinstance(one, DeviceClass)
-        read.append(one)
-    found = classes.judge_classes(read)
+        decoded = read_class({"metadata": {"name": device_class["name"]}, "spec": spec})
+        assert isinstance(decoded, DeviceClass)
+        read.append(decoded)
+    findings = classes.judge_classes(read)
     expected = [(code, f"DeviceClass/{name}", path) for code, name, path in case["found"]]
-    assert [(each.code, each.object, each.path) for each in found] == expected
+    assert [(each.code, each.object, each.path) for each in findings] == expected
 
 
 SELECTORS = Selectors(NEWEST)
@@ -145,10 +145,10 @@ def test_rules_between_devices(case: YamlValue) -> None:
             published["compatibleOnlyWith"] = {"expression": only_with(device["only"])}
         short = {"name": f"s{i}", "allNodes": None, "nodeName": device.get("node", "n1")}
         read.append(short_slice(short | {"devices": [published]}, len(case["devices"])))
-    found = [each for each in slices.judge_slices(read, selectors=SELECTORS) if each.code in PAIRS]
-    named = [(each.code, read[int(each.object[-1])].devices[0].name) for each in found]
+    pairs = [each for each in slices.judge_slices(read, selectors=SELECTORS) if each.code in PAIRS]
+    named = [(each.code, read[int(each.object[-1])].devices[0].name) for each in pairs]
     assert named == [tuple(each) for each in case["found"]]
-    assert all(each.path == "spec.devices[0]" for each in found)
+    assert all(each.path == "spec.devices[0]" for each in pairs)
 
 
 def test_configured_rules_are_checked_like_those_of_devices() -> None:
@@ -159,17 +159,17 @@ def test_configured_rules_are_checked_like_those_of_devices() -> None:
     mig = only_with(["mig"])
     said = [Declaration(driver="d.io", selector=mig, compatible_only_with=mig)]
     assert slices.judge_slices(read, declarations=said) == ()
-    found = slices.judge_slices(read, declarations=said, selectors=SELECTORS)
-    assert [(each.code, each.path) for each in found] == [
+    findings = slices.judge_slices(read, declarations=said, selectors=SELECTORS)
+    assert [(each.code, each.path) for each in findings] == [
         ("CompatibilityAsymmetric", "spec.devices[0]")
     ]
 
 
 def of_class(selectors: YamlValue) -> DeviceClass:
     spec = {"selectors": [{"cel": {"expression": each}} for each in selectors]}
-    one = read_class({"metadata": {"name": "c"}, "spec": spec})
-    assert isinstance(one, DeviceClass)
-    return one
+    device_class = read_class({"metadata": {"name": "c"}, "spec": spec})
+    assert isinstance(device_class, DeviceClass)
+    return device_class
 
 
 @pytest.mark.parametrize("case", EXPRESSIONS, ids=lambda case: case["name"])
@@ -177,13 +177,13 @@ def test_expressions_on_devices(case: YamlValue) -> None:
     devices = [{"name": name, **rest} for name, rest in case.get("devices", DEVICES_SEEN).items()]
     read = [short_slice({"name": "a", "devices": devices}, 1)] if devices else []
     if "selectors" in case:
-        found = classes.judge_classes([of_class(case["selectors"])], read, SELECTORS)
+        findings = classes.judge_classes([of_class(case["selectors"])], read, SELECTORS)
     else:
         said = [Declaration(driver="d.io", compatible_only_with=case["going"])]
-        found = slices.judge_slices(read, declarations=said, selectors=SELECTORS)
-        found = tuple(each for each in found if each.code not in PAIRS)
-    assert [(each.code, each.path) for each in found] == [tuple(each) for each in case["found"]]
-    for finding, part in zip(found, case.get("says", []), strict=False):
+        findings = slices.judge_slices(read, declarations=said, selectors=SELECTORS)
+        findings = tuple(each for each in findings if each.code not in PAIRS)
+    assert [(each.code, each.path) for each in findings] == [tuple(each) for each in case["found"]]
+    for finding, part in zip(findings, case.get("says", []), strict=False):
         assert part in finding.message
 
 
@@ -200,10 +200,10 @@ def test_every_code_of_the_judge_has_a_case() -> None:
 
 def test_equal_findings_of_an_object_are_limited() -> None:
     devices = [{"name": f"x{i}", "draws": {"s": {"c": 1}}} for i in range(64)]
-    found = slices.judge_slices([short_slice({"name": "a", "devices": devices}, 1)])
-    assert [each.code for each in found] == ["CounterUnknown"] * 10 + ["MoreAlike"]
-    assert found[-1].message.startswith("54 more findings of CounterUnknown")
-    assert found[-1].object == "ResourceSlice/a"
+    findings = slices.judge_slices([short_slice({"name": "a", "devices": devices}, 1)])
+    assert [each.code for each in findings] == ["CounterUnknown"] * 10 + ["MoreAlike"]
+    assert findings[-1].message.startswith("54 more findings of CounterUnknown")
+    assert findings[-1].object == "ResourceSlice/a"
 
 
 def test_the_findings_do_not_depend_on_the_order_of_slices() -> None:

@@ -36,12 +36,12 @@ def full_path(path: str) -> str:
 def test_configuration_in_a_claim(case: YamlValue) -> None:
     requests = [{"name": "gpu", "exactly": request(case.get("class", NVIDIA))}]
     subject = subject_of(requests, configs=[config(case["driver"], case["parameters"])])
-    found = findings(check_opaque_configs(subject, class_context({})))
+    reported = findings(check_opaque_configs(subject, class_context({})))
     expected = [(code, f"spec.devices.{full_path(path)}") for code, path in case["found"]]
-    assert [(each.code, each.path) for each in found] == expected
-    assert all(each.object == "ResourceClaim/ns/c" for each in found)
+    assert [(each.code, each.path) for each in reported] == expected
+    assert all(each.object == "ResourceClaim/ns/c" for each in reported)
     if "says" in case:
-        assert found[0].message == case["says"]
+        assert reported[0].message == case["says"]
 
 
 @every_row("case", CONFIGS, ids=lambda case: case["name"])
@@ -49,10 +49,10 @@ def test_configuration_in_a_class(case: YamlValue) -> None:
     spec = {"config": [{"opaque": {"driver": case["driver"], "parameters": case["parameters"]}}]}
     device_class = read_class({"metadata": {"name": "a"}, "spec": spec})
     assert isinstance(device_class, DeviceClass)
-    found = tuple(check_class_configs(device_class))
+    findings = tuple(check_class_configs(device_class))
     expected = [(code, f"spec.{full_path(path)}") for code, path in case["found"]]
-    assert [(one.code, one.path) for one in found] == expected
-    assert all(one.object == "DeviceClass/a" for one in found)
+    assert [(one.code, one.path) for one in findings] == expected
+    assert all(one.object == "DeviceClass/a" for one in findings)
 
 
 @pytest.mark.parametrize("case", KINDS, ids=lambda case: case["name"])
@@ -76,11 +76,11 @@ def test_configuration_for_the_devices_of_a_request(case: YamlValue) -> None:
             config(described.get("driver", NVIDIA), parameters, described.get("for", ()))
         )
     context = class_context(case.get("classes", {}))
-    found = findings(check_opaque_configs(subject_of(requests, configs=configs), context))
+    reported = findings(check_opaque_configs(subject_of(requests, configs=configs), context))
     expected = [(code, f"spec.devices.{path}") for code, path in case["found"]]
-    assert [(each.code, each.path) for each in found] == expected
+    assert [(each.code, each.path) for each in reported] == expected
     if "says" in case:
-        assert found[0].message == case["says"]
+        assert reported[0].message == case["says"]
 
 
 def test_configuration_that_names_an_alternative() -> None:
@@ -97,8 +97,8 @@ def test_configuration_that_names_an_alternative() -> None:
     }
     for name, codes in expected.items():
         subject = subject_of(requests, configs=[config(NVIDIA, parameters, [name])])
-        found = findings(check_opaque_configs(subject, class_context({})))
-        assert [each.code for each in found] == codes
+        reported = findings(check_opaque_configs(subject, class_context({})))
+        assert [each.code for each in reported] == codes
 
 
 def test_documented_configurations_have_no_errors_and_the_others_have() -> None:
@@ -107,12 +107,12 @@ def test_documented_configurations_have_no_errors_and_the_others_have() -> None:
     for case in CONFIGS:
         requests = [{"name": "gpu", "exactly": request(case.get("class", NVIDIA))}]
         subject = subject_of(requests, configs=[config(case["driver"], case["parameters"])])
-        found = findings(check_opaque_configs(subject, class_context({})))
-        errors = any(each.severity is Severity.ERROR for each in found)
+        reported = findings(check_opaque_configs(subject, class_context({})))
+        errors = any(each.severity is Severity.ERROR for each in reported)
         (refused if errors else accepted).add(case["driver"])
-    known = set(DRIVERS) - {"hami-core-gpu.project-hami.io"}  # has the table of NVIDIA
-    assert known <= accepted
-    assert known <= refused
+    described = set(DRIVERS) - {"hami-core-gpu.project-hami.io"}  # has the table of NVIDIA
+    assert described <= accepted
+    assert described <= refused
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
@@ -130,9 +130,9 @@ INNER = st.dictionaries(FIELDS | st.text(max_size=3), SCALARS, max_size=3)
 def test_any_parameters_have_findings_and_no_exception(
     driver: str, parameters: dict[str, YamlValue], kind: YamlValue
 ) -> None:
-    known = DRIVERS[driver]
-    if kind and known.api_versions:
-        parameters |= {"apiVersion": known.api_versions[0], "kind": known.kinds[0].name}
+    described = DRIVERS[driver]
+    if kind and described.api_versions:
+        parameters |= {"apiVersion": described.api_versions[0], "kind": described.kinds[0].name}
     requests = [{"name": "gpu", "exactly": request(NVIDIA)}]
     subject = subject_of(requests, configs=[config(driver, parameters)])
     for finding in findings(check_opaque_configs(subject, class_context({}))):

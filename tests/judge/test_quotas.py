@@ -97,10 +97,10 @@ def subject_for(case: YamlValue, context: JudgeContext) -> Subject:
 def test_quota_of_the_namespace(case: YamlValue) -> None:
     context = context_of(case)
     subject = subject_for(case, context)
-    found = findings(check_quotas(subject, context))
-    assert [[each.code, each.message] for each in found] == case["found"]
+    reported = findings(check_quotas(subject, context))
+    assert [[each.code, each.message] for each in reported] == case["found"]
     path = "spec" if subject.pod else "spec.devices.requests"
-    assert {(each.object, each.path) for each in found} <= {(subject.object, path)}
+    assert {(each.object, each.path) for each in reported} <= {(subject.object, path)}
 
 
 def test_quota_of_another_namespace_does_not_count() -> None:

@@ -34,7 +34,7 @@ def shared() -> Claim:
     return claim
 
 
-def one() -> Template:
+def single() -> Template:
     spec = {"spec": {"devices": {"requests": [GPU, NIC]}}}
     template = read_template({"metadata": METADATA | {"name": "one"}, "spec": spec})
     assert isinstance(template, Template)
@@ -42,7 +42,7 @@ def one() -> Template:
 
 
 def cluster(*, complete: bool = True) -> JudgeContext:
-    claims, templates = {("ns", "shared"): shared()}, {("ns", "one"): one()}
+    claims, templates = {("ns", "shared"): shared()}, {("ns", "one"): single()}
     lookups = ObjectLookups(
         find_claim=lambda *key: claims.get(key),
         find_template=lambda *key: templates.get(key),
@@ -71,18 +71,18 @@ def pod_of(case: YamlValue, context: JudgeContext, pod_path: str = "") -> Subjec
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_references_of_a_pod(case: YamlValue) -> None:
     context = cluster(complete=case.get("cluster", True))
-    found = findings(check_references(pod_of(case, context), context))
-    assert [[each.code, each.path] for each in found] == case["found"]
-    assert all(each.object == "Pod/ns/p" for each in found)
+    reported = findings(check_references(pod_of(case, context), context))
+    assert [[each.code, each.path] for each in reported] == case["found"]
+    assert all(each.object == "Pod/ns/p" for each in reported)
     if "says" in case:
-        assert found[0].message == case["says"]
+        assert reported[0].message == case["says"]
 
 
 def test_paths_in_a_workload_start_at_its_pod_template() -> None:
     context = cluster()
     case = {"claims": [{"name": "a", "resourceClaimName": "shared"}], "uses": [{"name": "b"}]}
-    (found,) = findings(check_references(pod_of(case, context, "spec.template"), context))
-    assert found.path == "spec.template.spec.containers[0].resources.claims[0].name"
+    (finding,) = findings(check_references(pod_of(case, context, "spec.template"), context))
+    assert finding.path == "spec.template.spec.containers[0].resources.claims[0].name"
 
 
 def test_class_that_does_not_exist_is_a_warning_with_the_nearest_name() -> None:
@@ -91,8 +91,8 @@ def test_class_that_does_not_exist_is_a_warning_with_the_nearest_name() -> None:
         {"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "other"}]},
         GPU,
     ]
-    found = findings(check_references(subject_of(requests), cluster()))
-    assert [(each.path, each.message) for each in found] == [
+    reported = findings(check_references(subject_of(requests), cluster()))
+    assert [(each.path, each.message) for each in reported] == [
         (
             "spec.devices.requests[0].exactly.deviceClassName",
             "DeviceClass gpu.nvidia.con does not exist; did you mean gpu.nvidia.com?",
@@ -102,5 +102,5 @@ def test_class_that_does_not_exist_is_a_warning_with_the_nearest_name() -> None:
             "DeviceClass other does not exist",
         ),
     ]
-    assert {each.severity for each in found} == {Severity.WARNING}
+    assert {each.severity for each in reported} == {Severity.WARNING}
     assert not findings(check_references(subject_of(requests), cluster(complete=False)))

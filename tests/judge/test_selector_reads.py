@@ -58,11 +58,11 @@ def test_selectors_of_a_claim(case: YamlValue) -> None:
     context = context_of(case)
     subject = subject_of([request(case["selectors"])])
     for _ in range(2):  # the second answer comes from the cache of the index
-        found = tuple(check_selector_reads(subject, context))
-        assert [[each.code, each.message] for each in found] == case["found"]
-    assert all(each.object == "ResourceClaim/ns/c" for each in found)
+        findings = tuple(check_selector_reads(subject, context))
+        assert [[each.code, each.message] for each in findings] == case["found"]
+    assert all(each.object == "ResourceClaim/ns/c" for each in findings)
     if "remedy" in case:
-        assert found[0].remedy == case["remedy"]
+        assert findings[0].remedy == case["remedy"]
 
 
 def test_path_is_that_of_the_selector_or_of_the_class() -> None:
@@ -77,11 +77,11 @@ def test_path_is_that_of_the_selector_or_of_the_class() -> None:
         },
     ]
     subject = subject_of([{"name": "r", "firstAvailable": alternatives}])
-    (found,) = check_selector_reads(subject, context_of(case))
+    (finding,) = check_selector_reads(subject, context_of(case))
     place = "spec.devices.requests[0].firstAvailable[1].selectors[1].cel.expression"
-    assert found.path == place
-    (found,) = check_selector_reads(subject_of([request([])]), context_of(case | {"class": bad}))
-    assert found.path == "spec.devices.requests[0].exactly.deviceClassName"
+    assert finding.path == place
+    (finding,) = check_selector_reads(subject_of([request([])]), context_of(case | {"class": bad}))
+    assert finding.path == "spec.devices.requests[0].exactly.deviceClassName"
 
 
 def test_nothing_is_reported_where_no_slice_is_published() -> None:

@@ -38,16 +38,16 @@ def settle(
     of: JudgeContext, *, unproved: str = "", origin: Origin = Origin.USER
 ) -> tuple[Finding, ...]:
     """The findings that one finding about devices becomes."""
-    found = DeviceFinding(CODE.at("spec", "no gpu fits"), GPU, unproved)
-    return tuple(settle_all([found], claim_subject(CLAIM, origin=origin), of))
+    reported = DeviceFinding(CODE.at("spec", "no gpu fits"), GPU, unproved)
+    return tuple(settle_all([reported], claim_subject(CLAIM, origin=origin), of))
 
 
 def test_a_proved_finding_about_a_closed_fleet_is_an_error_that_names_the_setting() -> None:
-    (found,) = settle(context())
-    assert found.severity is Severity.ERROR
-    assert found.message == "no gpu fits"
-    assert "`fleet`" in found.remedy
-    assert "class gpu" in found.remedy
+    (finding,) = settle(context())
+    assert finding.severity is Severity.ERROR
+    assert finding.message == "no gpu fits"
+    assert "`fleet`" in finding.remedy
+    assert "class gpu" in finding.remedy
 
 
 @pytest.mark.parametrize(
@@ -63,19 +63,19 @@ def test_a_proved_finding_about_a_closed_fleet_is_an_error_that_names_the_settin
 def test_a_doubtful_finding_is_a_warning_that_says_why(
     of: JudgeContext, unproved: str, origin: Origin, reason: str
 ) -> None:
-    (found,) = settle(of, unproved=unproved, origin=origin)
-    assert found.severity is Severity.WARNING
-    assert found.message == f"no gpu fits (not refused, because {reason})"
+    (finding,) = settle(of, unproved=unproved, origin=origin)
+    assert finding.severity is Severity.WARNING
+    assert finding.message == f"no gpu fits (not refused, because {reason})"
 
 
 def test_the_policy_enforce_proves_nothing() -> None:
-    (found,) = settle(context(OPEN, Policy.ENFORCE))
-    assert found.severity is Severity.WARNING
+    (finding,) = settle(context(OPEN, Policy.ENFORCE))
+    assert finding.severity is Severity.WARNING
 
 
 def test_the_policies_warn_and_off_lower_an_error() -> None:
-    (found,) = settle(context(policy=Policy.WARN))
-    assert found.severity is Severity.WARNING
+    (finding,) = settle(context(policy=Policy.WARN))
+    assert finding.severity is Severity.WARNING
     assert settle(context(policy=Policy.OFF)) == ()
 
 

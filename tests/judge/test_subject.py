@@ -46,8 +46,8 @@ def test_a_claim_that_two_references_name_is_judged_once() -> None:
 
 
 def test_each_reference_to_a_template_is_a_claim_of_its_own() -> None:
-    found = ("ResourceClaimTemplate/team/shape", "spec.spec")
-    assert refer(template("a"), template("b")) == [found, found]
+    place = ("ResourceClaimTemplate/team/shape", "spec.spec")
+    assert refer(template("a"), template("b")) == [place, place]
 
 
 def test_what_does_not_exist_in_the_namespace_is_left_out() -> None:

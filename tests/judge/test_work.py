@@ -45,12 +45,12 @@ def test_a_question_without_work_left_is_a_warning_and_never_silent(
     of, subject = context(FLEETS["two products"]), claim_subject(claim(ASKED))
     refused = judge_subject(subject, of)
     assert [each.code for each in refused] == ["CountNeverFits"]
-    found = judge_subject(subject, of, limit_work() | {question: Work(1)})
-    assert [each.severity for each in found if each.code == "JudgementIncomplete"] == [
+    findings = judge_subject(subject, of, limit_work() | {question: Work(1)})
+    assert [each.severity for each in findings if each.code == "JudgementIncomplete"] == [
         Severity.WARNING
     ]
     # The other questions still have their own work.
-    assert ("CountNeverFits" in [each.code for each in found]) is (question is not check_devices)
+    assert ("CountNeverFits" in [each.code for each in findings]) is (question is not check_devices)
 
 
 def _spent(subject: Subject, of: JudgeContext) -> int:
@@ -99,10 +99,10 @@ def test_a_claim_with_a_longer_selector_costs_more_work() -> None:
 
 
 def test_a_pod_with_very_many_claims_is_not_read_to_the_end() -> None:
-    one = JudgedClaim(claim(ASKED), "ResourceClaimTemplate/ns/t")
-    subject = Subject("Pod/ns/p", "ns", (one,) * QUESTION_UNITS)
-    found = judge_subject(subject, context(FLEETS["two products"]))
-    assert {each.code for each in found} == {"JudgementIncomplete"}
+    judged = JudgedClaim(claim(ASKED), "ResourceClaimTemplate/ns/t")
+    subject = Subject("Pod/ns/p", "ns", (judged,) * QUESTION_UNITS)
+    findings = judge_subject(subject, context(FLEETS["two products"]))
+    assert {each.code for each in findings} == {"JudgementIncomplete"}
 
 
 def test_names_are_compared_only_as_long_as_work_is_left() -> None:
@@ -126,6 +126,6 @@ def test_names_are_compared_only_as_long_as_work_is_left() -> None:
     assert isinstance(pod, Pod)
     limits: dict[judgement.Question, Work] = {check_references: Work(QUESTION_UNITS)}
     subject = Subject("Pod/ns/p", "ns", pod=pod)
-    found = judge_subject(subject, context(FLEETS["two products"]), limits)
-    assert found[-1].code == "JudgementIncomplete"
-    assert 0 < len(found) < number
+    findings = judge_subject(subject, context(FLEETS["two products"]), limits)
+    assert findings[-1].code == "JudgementIncomplete"
+    assert 0 < len(findings) < number

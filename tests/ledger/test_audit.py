@@ -70,12 +70,12 @@ def ledger(*held: str) -> Ledger:
     return made
 
 
-def codes(found: tuple[Finding, ...]) -> list[str]:
-    return [each.code for each in found]
+def codes(findings: tuple[Finding, ...]) -> list[str]:
+    return [each.code for each in findings]
 
 
 @pytest.mark.parametrize(
-    ("held", "found"),
+    ("held", "expected"),
     [
         (["x"], []),
         (["x", "x"], ["DeviceHeldTwice"]),
@@ -95,8 +95,8 @@ def codes(found: tuple[Finding, ...]) -> list[str]:
         (["four"], []),
     ],
 )
-def test_the_audit_reports_violations(held: list[str], found: list[str]) -> None:
-    assert codes(audit(ledger(*held), WHOLE)) == found
+def test_the_audit_reports_violations(held: list[str], expected: list[str]) -> None:
+    assert codes(audit(ledger(*held), WHOLE)) == expected
 
 
 def test_the_audit_skips_incomplete_pools() -> None:
@@ -110,9 +110,9 @@ def test_without_a_world_the_audit_checks_only_the_ledger() -> None:
 
 
 def test_findings_name_the_device_and_its_claims() -> None:
-    [found] = audit(ledger("x", "x"))
-    assert found.object == f"Device/{DRIVER}/{POOL}/x"
-    assert found.message == "held by default/claim-0 and default/claim-1"
+    [finding] = audit(ledger("x", "x"))
+    assert finding.object == f"Device/{DRIVER}/{POOL}/x"
+    assert finding.message == "held by default/claim-0 and default/claim-1"
 
 
 def test_unset_groups_are_compatible_with_all_if_configured() -> None:
@@ -136,7 +136,7 @@ def test_the_audit_reports_incompatible_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mark", "held", "required", "found"),
+    ("mark", "held", "required", "expected"),
     [
         (ALLOCATOR, "a1 a2", True, []),
         (ALLOCATOR, "a1 b1", True, ["RuleBroken"]),
@@ -146,67 +146,73 @@ def test_the_audit_reports_incompatible_devices() -> None:
     ],
 )
 def test_the_audit_reports_devices_that_violate_a_required_rule(
-    mark: str, held: str, *, required: bool, found: list[str]
+    mark: str, held: str, *, required: bool, expected: list[str]
 ) -> None:
     roots = [
         device(name, attributes={"d.io/root": {"string": name[0]}}) for name in ("a1", "a2", "b1")
     ]
-    one = ruled(held, Rules(near=(Near(("r",), ("d.io/root",), required),)), mark)
+    ruled_claim = ruled(held, Rules(near=(Near(("r",), ("d.io/root",), required),)), mark)
     made = Ledger()
-    made.observe(one)
-    assert codes(audit(made, world(*roots), [one])) == found
+    made.observe(ruled_claim)
+    assert codes(audit(made, world(*roots), [ruled_claim])) == expected
 
 
 def ruled(held: str, rules: Rules, mark: str = ALLOCATOR, **fields: object) -> Claim:
     """A claim with rules that holds devices; `fields` are those of its request."""
-    one = claim("c", 1, *held.split(), mark=format_mark(Mark(mark)))
-    annotations = {**one.metadata.annotations, RULES_ANNOTATION: encode_rules(rules)}
+    marked = claim("c", 1, *held.split(), mark=format_mark(Mark(mark)))
+    annotations = {**marked.metadata.annotations, RULES_ANNOTATION: encode_rules(rules)}
     exactly = replace(ExactRequest(device_class_name="gpu", count=2), **fields)
     return replace(
-        one,
-        metadata=replace(one.metadata, annotations=annotations),
+        marked,
+        metadata=replace(marked.metadata, annotations=annotations),
         spec=ClaimSpec(Devices((Request("r", exactly),))),
     )
 
 
 @pytest.mark.parametrize(
-    ("held", "found"), [("g0 g1", []), ("g0 g2", ["RuleBroken"]), ("g0 g4", ["RuleBroken"])]
+    ("held", "expected"), [("g0 g1", []), ("g0 g2", ["RuleBroken"]), ("g0 g4", ["RuleBroken"])]
 )
-def test_the_audit_knows_the_partitions_of_the_configuration(held: str, found: list[str]) -> None:
+def test_the_audit_knows_the_partitions_of_the_configuration(
+    held: str, expected: list[str]
+) -> None:
     gpus = [device(f"g{i}", attributes={"d.io/index": {"int": i}}) for i in range(5)]
     table = PartitionTable(DRIVER, "d.io/index", "drawbridge.dev/partition", ((0, 1), (2, 3)))
-    one = ruled(held, Rules(near=(Near(("r",), ("drawbridge.dev/partition2",)),)))
+    ruled_claim = ruled(held, Rules(near=(Near(("r",), ("drawbridge.dev/partition2",)),)))
     declared = replace(world(*gpus), partitions=(table,))
-    assert codes(audit(Ledger(), declared, [one])) == found
+    assert codes(audit(Ledger(), declared, [ruled_claim])) == expected
 
 
-@pytest.mark.parametrize(("held", "found"), [("a1 a2", ["RuleBroken"]), ("a1 b1", []), ("a1", [])])
+@pytest.mark.parametrize(
+    ("held", "expected"), [("a1 a2", ["RuleBroken"]), ("a1 b1", []), ("a1", [])]
+)
 def test_the_audit_reports_devices_that_violate_a_distinct_rule(
-    held: str, found: list[str]
+    held: str, expected: list[str]
 ) -> None:
     roots = [
         device(name, attributes={"d.io/root": {"string": name[0]}}) for name in ("a1", "a2", "b1")
     ]
-    one = ruled(held, Rules(distinct=(Distinct(("r",), "d.io/root"),)))
-    assert codes(audit(Ledger(), world(*roots), [one])) == found
+    ruled_claim = ruled(held, Rules(distinct=(Distinct(("r",), "d.io/root"),)))
+    assert codes(audit(Ledger(), world(*roots), [ruled_claim])) == expected
 
 
-@pytest.mark.parametrize(("held", "found"), [("a1 a2", []), ("a1 b1", ["RuleBroken"])])
-def test_the_audit_knows_attributes_that_the_request_derives(held: str, found: list[str]) -> None:
+@pytest.mark.parametrize(("held", "expected"), [("a1 a2", []), ("a1 b1", ["RuleBroken"])])
+def test_the_audit_knows_attributes_that_the_request_derives(
+    held: str, expected: list[str]
+) -> None:
     source = "device.attributes['d.io'].place.substring(0, 1)"
     placed = [device(n, attributes={"d.io/place": {"string": n}}) for n in ("a1", "a2", "b1")]
     derived = DerivedAttribute(name="d.io/row", expression=source)
     rules = Rules(near=(Near(("r",), ("d.io/row",)),))
-    one = ruled(held, rules, derived_attributes=(derived,))
-    assert codes(audit(Ledger(), world(*placed), [one])) == found
+    ruled_claim = ruled(held, rules, derived_attributes=(derived,))
+    assert codes(audit(Ledger(), world(*placed), [ruled_claim])) == expected
 
 
 def test_the_audit_reports_an_invalid_mark() -> None:
     made = Ledger()
     made.observe(claim("a", 1, "x", mark="{"))
-    (found,) = audit(made)
-    assert found.code == "MarkUnreadable"
-    assert "so the counters of the current slices apply: " in found.message
+    (finding,) = audit(made)
+    assert finding.code == "MarkUnreadable"
+    assert "so the counters of the current slices apply: " in finding.message
 
 
 def test_the_audit_reports_an_inconsistent_ledger() -> None:

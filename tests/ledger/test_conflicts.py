@@ -57,8 +57,8 @@ def conflicts(*held: str, node: str = "a") -> list[tuple[str, str]]:
     ledger = Ledger()
     for number, results in enumerate(held):
         ledger.observe(on_node(node, f"{number}", *results.split()))
-    found = find_conflicts(ledger, find_pool, f"{len(held) - 1}")
-    return [(each.code, each.message) for each in found]
+    conflicts = find_conflicts(ledger, find_pool, f"{len(held) - 1}")
+    return [(each.code, each.message) for each in conflicts]
 
 
 @pytest.mark.parametrize(

@@ -29,18 +29,18 @@ def check_each(
     st.randoms(use_true_random=False),
 )
 def test_the_result_is_that_of_a_check_of_each_candidate(
-    amounts: list[tuple[int, int]], one: int, other: int, random: Random
+    amounts: list[tuple[int, int]], first: int, other: int, random: Random
 ) -> None:
     def fits_without(removed: Collection[int]) -> bool:
         freed = [amounts[each] for each in removed]
-        return sum(a for a, _ in freed) >= one and sum(b for _, b in freed) >= other
+        return sum(a for a, _ in freed) >= first and sum(b for _, b in freed) >= other
 
     candidates = list(range(len(amounts)))
     order = list(candidates)
     random.shuffle(order)
     if fits_without(candidates):
-        found = remove_fewest(candidates, order, fits_without)
-        assert found == check_each(candidates, order, fits_without)
+        chosen = remove_fewest(candidates, order, fits_without)
+        assert chosen == check_each(candidates, order, fits_without)
 
 
 @pytest.mark.parametrize("count", [1, 8, 100])

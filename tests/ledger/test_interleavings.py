@@ -353,9 +353,9 @@ class Interleavings(RuleBasedStateMachine):
     @invariant()
     def the_audit_reports_exactly_the_violations(self) -> None:
         if hasattr(self, "ledger"):
-            found = audit(self.ledger, World(build_inventory(self.slices)))
+            findings = audit(self.ledger, World(build_inventory(self.slices)))
             by_code: dict[str, set[str]] = {}
-            for finding in found:
+            for finding in findings:
                 by_code.setdefault(finding.code, set()).add(finding.object.rpartition("/")[2])
             assert codes.LEDGER_INCONSISTENT.name not in by_code
             assert by_code.get(codes.DEVICE_LOST.name, set()) == self.lost()

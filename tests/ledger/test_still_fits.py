@@ -25,9 +25,9 @@ PLUGIN = "nvidia.com/gpu"
 
 
 def read(reader: Reader[YamlValue], value: YamlValue) -> YamlValue:
-    found = reader.read(value)
-    assert not isinstance(found, tuple), found
-    return found
+    read = reader.read(value)
+    assert not isinstance(read, tuple), read
+    return read
 
 
 class Cluster:
@@ -36,9 +36,9 @@ class Cluster:
     def __init__(self, case: YamlValue) -> None:
         self.nodes_of_case = [node_of(name, each) for name, each in case["nodes"].items()]
         self._planner = Planner(allocator=Allocator.UPSTREAM)
-        for name, each in case["nodes"].items():
-            if each.get("gpu"):
-                self._planner.update(read(slice_reader(), slice_of(name, each["gpu"])))
+        for name, node in case["nodes"].items():
+            if node.get("gpu"):
+                self._planner.update(read(slice_reader(), slice_of(name, node["gpu"])))
         self._planner.update(gpu_class())
         for node in self.nodes_of_case:
             self._planner.update(node)
@@ -66,8 +66,8 @@ class Cluster:
             each.name: frozenset({PLUGIN} & each.allocatable.keys()) for each in self.nodes_of_case
         }
         nodes = ClusterNodes(nodes=tuple(self.nodes_of_case), advertised=advertised)
-        found = still_fits(self.pods, nodes, self, self.claims, templates_of(self.pods))
-        return {"in_place": found.in_place, "packed": found.packed}
+        fit = still_fits(self.pods, nodes, self, self.claims, templates_of(self.pods))
+        return {"in_place": fit.in_place, "packed": fit.packed}
 
 
 def node_of(name: str, case: YamlValue) -> Node:
@@ -99,8 +99,8 @@ def slice_of(node: str, devices: int) -> YamlValue:
 
 
 def gpu_class() -> DeviceClass:
-    found: DeviceClass = read(class_reader(), {"metadata": {"name": "gpu"}, "spec": {}})
-    return found
+    device_class: DeviceClass = read(class_reader(), {"metadata": {"name": "gpu"}, "spec": {}})
+    return device_class
 
 
 def request(devices: int, kind: str = "") -> YamlValue:
@@ -197,8 +197,8 @@ def test_running_pods_still_fit_or_say_why_not(case: YamlValue) -> None:
     cluster = Cluster(case)
     for way, fit in cluster.answer().items():
         expected = case.get("refused", {}).get(way, {})
-        found = {named(each.pod): [r.code for r in each.reasons] for each in fit.refused}
-        assert found == expected, way
+        refused = {named(each.pod): [r.code for r in each.reasons] for each in fit.refused}
+        assert refused == expected, way
         assert fit.pods == len(cluster.pods) == len(fit.nodes) + len(fit.refused)
         on = {named(each): node for each, node in fit.nodes.items()}
         if way == "in_place":

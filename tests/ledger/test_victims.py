@@ -36,9 +36,9 @@ def frees(number: int, **devices: int) -> Callable[[Collection[RunningPod]], boo
     return lambda removed: sum(devices[each.pod_name] for each in removed) >= number
 
 
-def names(found: NodeVictims | None) -> list[str]:
-    assert found is not None
-    return [each.pod_name for each in found.pods]
+def names(victims: NodeVictims | None) -> list[str]:
+    assert victims is not None
+    return [each.pod_name for each in victims.pods]
 
 
 def test_the_least_important_pods_are_evicted() -> None:
@@ -79,9 +79,9 @@ def test_a_budget_protects_a_less_important_pod() -> None:
 
 def test_a_violation_is_counted_if_it_cannot_be_avoided() -> None:
     pods = [running("a", app="db"), running("b", app="db")]
-    found = find_victims("n1", pods, [budget(1, app="db")], frees(2, a=1, b=1))
-    assert found is not None
-    assert (names(found), found.violations) == (["a", "b"], 1)
+    victims = find_victims("n1", pods, [budget(1, app="db")], frees(2, a=1, b=1))
+    assert victims is not None
+    assert (names(victims), victims.violations) == (["a", "b"], 1)
 
 
 @pytest.mark.parametrize(
@@ -169,15 +169,15 @@ def test_no_victim_is_superfluous_and_a_solution_is_always_found(seed: int) -> N
     devices = {each.pod_name: chance.randrange(4) for each in pods}
     fits = frees(chance.randrange(1, 9), **devices)
     budgets = [budget(chance.randrange(3), app="a")]
-    found = find_victims("n1", pods, budgets, fits)
+    victims = find_victims("n1", pods, budgets, fits)
     subsets = [s for n in range(len(pods) + 1) for s in itertools.combinations(pods, n)]
     working = [each for each in subsets if fits(each)]
-    assert (found is not None) == bool(working)
-    if found is None:
+    assert (victims is not None) == bool(working)
+    if victims is None:
         return
-    assert fits(found.pods)
-    assert not any(fits([x for x in found.pods if x is not each]) for each in found.pods)
-    highest = max((each.priority for each in found.pods), default=-1)
+    assert fits(victims.pods)
+    assert not any(fits([x for x in victims.pods if x is not each]) for each in victims.pods)
+    highest = max((each.priority for each in victims.pods), default=-1)
     without_budget = find_victims("n1", pods, (), fits)
     assert without_budget is not None
     least = min(max((x.priority for x in each), default=-1) for each in working)

@@ -136,9 +136,9 @@ def test_an_invalid_mark_is_ignored_and_reported(text: str) -> None:
     ledger = of()
     ledger.observe(claim("a", 1, "x", mark=text))
     assert held(ledger) == {"x": ["a"]}
-    known = ledger.claims["a"].unreadable
-    assert known is not None
-    assert known.object == "ResourceClaim/default/claim-a"
+    unreadable = ledger.claims["a"].unreadable
+    assert unreadable is not None
+    assert unreadable.object == "ResourceClaim/default/claim-a"
 
 
 def test_the_mark_of_a_claim_without_an_allocation_is_not_read() -> None:

@@ -89,13 +89,13 @@ def read_version() -> str:
 
 def index(objects: list[Json]) -> dict[Key, Json]:
     """Return the objects by kind, namespace and name; AssertionError for two of one name."""
-    found: dict[Key, Json] = {}
+    by_key: dict[Key, Json] = {}
     for obj in objects:
         metadata = obj["metadata"]
         if obj["kind"] in CLUSTER_SCOPED:
             # kustomize does not know that these kinds have no namespace; the API server drops it.
             metadata.pop("namespace", None)
         key = obj["kind"], metadata.get("namespace", ""), metadata["name"]
-        assert key not in found, key
-        found[key] = obj
-    return found
+        assert key not in by_key, key
+        by_key[key] = obj
+    return by_key

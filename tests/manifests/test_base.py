@@ -34,9 +34,9 @@ LABELS: Mapping[str, str] = KUSTOMIZATION["labels"][0]["pairs"]
 
 
 def find_objects(*kinds: str) -> list[Json]:
-    found = [each for each in OBJECTS if each["kind"] in kinds]
-    assert found, kinds
-    return found
+    chosen = [each for each in OBJECTS if each["kind"] in kinds]
+    assert chosen, kinds
+    return chosen
 
 
 def list_process_roles() -> list[Json]:
@@ -212,9 +212,9 @@ def test_the_roles_for_everybody_in_a_namespace_are_aggregated_and_cannot_config
 # --- processes -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("one", list(list_containers()), ids=lambda one: one[2]["name"])
-def test_container_arguments_are_valid(one: tuple[Json, Json, Json]) -> None:
-    _, spec, container = one
+@pytest.mark.parametrize("owned", list(list_containers()), ids=lambda owned: owned[2]["name"])
+def test_container_arguments_are_valid(owned: tuple[Json, Json, Json]) -> None:
+    _, spec, container = owned
     program, *words = [*container["command"], *container["args"]]
     assert program == "drawbridge"
     options = parser_for(["serve"], "drawbridge").parse_args(words)
@@ -226,18 +226,18 @@ def test_container_arguments_are_valid(one: tuple[Json, Json, Json]) -> None:
     assert {name: listening[name].port for name in listening} == ports
 
 
-@pytest.mark.parametrize("one", list(list_containers()), ids=lambda one: one[2]["name"])
-def test_every_volume_is_mounted_once(one: tuple[Json, Json, Json]) -> None:
-    _, spec, container = one
+@pytest.mark.parametrize("owned", list(list_containers()), ids=lambda owned: owned[2]["name"])
+def test_every_volume_is_mounted_once(owned: tuple[Json, Json, Json]) -> None:
+    _, spec, container = owned
     mounts = [each["name"] for each in container["volumeMounts"]]
     assert sorted(mounts) == sorted(each["name"] for each in spec["volumes"])
 
 
-@pytest.mark.parametrize("one", list(list_containers()), ids=lambda one: one[2]["name"])
+@pytest.mark.parametrize("owned", list(list_containers()), ids=lambda owned: owned[2]["name"])
 def test_containers_follow_the_restricted_pod_security_standard(
-    one: tuple[Json, Json, Json],
+    owned: tuple[Json, Json, Json],
 ) -> None:
-    _, spec, container = one
+    _, spec, container = owned
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert container["securityContext"] == {

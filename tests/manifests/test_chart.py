@@ -36,12 +36,12 @@ def test_the_chart_and_kustomize_render_the_same_objects(case: Json, tmp_path: P
 def find_difference(ours: object, theirs: object, path: str = "") -> str:
     """Return the first path where two values differ, with both values."""
     if isinstance(ours, dict) and isinstance(theirs, dict) and set(ours) == set(theirs):
-        found = (find_difference(ours[key], theirs[key], f"{path}.{key}") for key in ours)
-        return next(filter(None, found), "")
+        differences = (find_difference(ours[key], theirs[key], f"{path}.{key}") for key in ours)
+        return next(filter(None, differences), "")
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         pairs = enumerate(zip(ours, theirs, strict=True))
-        found = (find_difference(a, b, f"{path}[{i}]") for i, (a, b) in pairs)
-        return next(filter(None, found), "")
+        differences = (find_difference(a, b, f"{path}[{i}]") for i, (a, b) in pairs)
+        return next(filter(None, differences), "")
     return "" if ours == theirs else f"{path}: {ours!r} != {theirs!r}"
 
 
@@ -128,8 +128,8 @@ def test_the_version_is_that_of_the_package() -> None:
 @pytest.mark.parametrize("name", ["default", "kind", "test"])
 def test_every_overlay_is_built(name: str) -> None:
     objects = rendering.render_kustomization(ROOT / "manifests" / "overlays" / name)
-    found = rendering.index(objects)
-    assert ("Deployment", rendering.NAMESPACE, "drawbridge-webhook") in found
+    rendered = rendering.index(objects)
+    assert ("Deployment", rendering.NAMESPACE, "drawbridge-webhook") in rendered
     if name == "kind":
         budgets = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
         assert {each["spec"]["minAvailable"] for each in budgets} == {0}
@@ -167,10 +167,10 @@ def test_the_schema_has_exactly_the_values() -> None:
     optional = {"global"} | {f"{process}.resources.{part}" for process in processes
                              for part in ("claims", "requests", "limits")}  # fmt: skip
     top = {leaf for leaf in list_schema_leaves(SCHEMA) if leaf not in optional}
-    known = {each.partition(".resources.")[0] for each in list_leaves(VALUES)} - {*processes}
+    described = {each.partition(".resources.")[0] for each in list_leaves(VALUES)} - {*processes}
     top -= {f"{each}.resources" for each in processes}
     labels = {"dashboard.labels.grafana_dashboard"}
-    assert top - {"dashboard.labels"} == known - labels
+    assert top - {"dashboard.labels"} == described - labels
 
 
 WRONG: list[tuple[Json, str]] = [

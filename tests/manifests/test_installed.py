@@ -94,33 +94,33 @@ def replica(folder: Path, word: str) -> Replica:
 
 
 def test_a_replica_logs_its_ports_and_can_be_restarted(tmp_path: Path) -> None:
-    one = replica(tmp_path, "ready")
-    assert not one.alive
+    process = replica(tmp_path, "ready")
+    assert not process.alive
     try:
-        one.start()
-        one.wait_ready()
-        first = one.port("health")
-        assert one.metric("n_total") == 5
-        assert one.metric("n_total", a="y") == 3
-        one.kill()
-        assert not one.alive
-        assert not one.ready()
-        one.start()
-        one.wait_ready()
-        assert [line["name"] for line in one.messages("listening")] == ["health", "metrics"]
-        assert one.port("health") != first
-        assert json.loads(one.log.read_text().splitlines()[1])["msg"] == "listening"
+        process.start()
+        process.wait_ready()
+        first = process.port("health")
+        assert process.metric("n_total") == 5
+        assert process.metric("n_total", a="y") == 3
+        process.kill()
+        assert not process.alive
+        assert not process.ready()
+        process.start()
+        process.wait_ready()
+        assert [line["name"] for line in process.messages("listening")] == ["health", "metrics"]
+        assert process.port("health") != first
+        assert json.loads(process.log.read_text().splitlines()[1])["msg"] == "listening"
     finally:
-        one.stop()
-    assert one.request("health", "/readyz").code == 0
+        process.stop()
+    assert process.request("health", "/readyz").code == 0
 
 
 def test_a_replica_that_is_not_ready_in_time_raises_an_error_with_its_log(tmp_path: Path) -> None:
-    one = replica(tmp_path, "never")
-    one.start()
+    process = replica(tmp_path, "never")
+    process.start()
     try:
-        one.started_process().wait_ready(lambda: one.port("health") > 0)
+        process.started_process().wait_ready(lambda: process.port("health") > 0)
         with pytest.raises(StartError, match="not ready after 0 s\nnot JSON"):
-            one.wait_ready(0)
+            process.wait_ready(0)
     finally:
-        one.stop()
+        process.stop()

@@ -15,9 +15,9 @@ VALUES: Json = read_yaml((CHART / "values.yaml").read_text("utf-8"))
 
 
 def read_section(title: str) -> str:
-    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
-    assert found is not None, title
-    return found[1]
+    match = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert match is not None, title
+    return match[1]
 
 
 def read_commands(title: str) -> list[str]:
@@ -77,9 +77,9 @@ def test_uninstalling_selects_every_webhook_configuration_and_no_other(tmp_path:
     assert selector is not None
     values = {"judge": {"enabled": True}}
     kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-    found = [each for each in rendering.render_chart(values, tmp_path) if each["kind"] in kinds]
-    assert len(found) == 3
-    for value in found:
+    objects = [each for each in rendering.render_chart(values, tmp_path) if each["kind"] in kinds]
+    assert len(objects) == 3
+    for value in objects:
         assert value["metadata"]["labels"][selector[1]] == selector[2]
 
 

@@ -34,8 +34,8 @@ NAMESPACED_HOOKS = ("claims", "pods", "workloads")
 
 
 def find(kind: str) -> Json:
-    (found,) = (each for each in OBJECTS if each["kind"] == kind)
-    return found
+    (matching,) = (each for each in OBJECTS if each["kind"] == kind)
+    return matching
 
 
 HOOKS: dict[str, Json] = {

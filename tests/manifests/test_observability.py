@@ -51,19 +51,19 @@ GROUPED = re.compile(r"\bby \(([^)]*)\)")
 
 def read_metrics() -> dict[str, set[str]]:
     """Return the labels of every metric, by the name that Prometheus stores."""
-    found: dict[str, set[str]] = dict(OTHERS)
+    series: dict[str, set[str]] = dict(OTHERS)
     collectors = [*vars(metrics).values()]
     for published in collectors:
         family = getattr(published, "_family", None)
         if family is not None:
             add(
-                found,
+                series,
                 family[0],
                 (getattr(published, "_bounds", None) and "histogram") or "counter",
                 family[2],
             )
         elif hasattr(published, "_labelnames") and hasattr(published, "_type"):
-            add(found, published._name, published._type, published._labelnames)  # noqa: SLF001  # not public
+            add(series, published._name, published._type, published._labelnames)  # noqa: SLF001  # not public
     for collector in (
         metrics.CacheCollector(lambda: ()),
         metrics.AnswerCacheCollector(Nothing()),
@@ -72,8 +72,8 @@ def read_metrics() -> dict[str, set[str]]:
         UsageCollector(Nothing()),
     ):
         for metric in collector.collect():
-            add(found, metric.name, metric.type, getattr(metric, "_labelnames", ()))
-    return found
+            add(series, metric.name, metric.type, getattr(metric, "_labelnames", ()))
+    return series
 
 
 class Nothing:
@@ -96,14 +96,14 @@ class Nothing:
     used = devices = held
 
 
-def add(found: dict[str, set[str]], name: str, kind: str, labels: Any) -> None:  # noqa: ANN401  # private fields
+def add(metrics: dict[str, set[str]], name: str, kind: str, labels: Any) -> None:  # noqa: ANN401  # private fields
     if kind == "counter":
-        found[f"{name}_total"] = {*labels}
+        metrics[f"{name}_total"] = {*labels}
     elif kind == "histogram":
-        found |= {f"{name}_{part}": {*labels, "le"} for part in ("bucket", "count", "sum")}
-        found[name] = {*labels}
+        metrics |= {f"{name}_{part}": {*labels, "le"} for part in ("bucket", "count", "sum")}
+        metrics[name] = {*labels}
     else:
-        found[name] = {*labels}
+        metrics[name] = {*labels}
 
 
 METRICS = {
@@ -125,16 +125,16 @@ def list_expressions() -> Iterator[tuple[str, str]]:
 def check_expression(expression: str) -> list[str]:
     """Return the names and labels in an expression that do not exist."""
     wrong = []
-    known: set[str] = set()
+    labels: set[str] = set()
     for name, selector in NAME.findall(expression):
         if name not in METRICS:
             wrong.append(name)
             continue
-        known |= METRICS[name] | TARGET_LABELS
+        labels |= METRICS[name] | TARGET_LABELS
         used = set(re.findall(r"([a-z_]+)(?:=~|!=|!~|=)", selector))
         wrong += sorted(f"{name}{{{each}}}" for each in used - METRICS[name] - TARGET_LABELS)
     for group in GROUPED.findall(expression):
-        wrong += sorted({each.strip() for each in group.split(",")} - known)
+        wrong += sorted({each.strip() for each in group.split(",")} - labels)
     return wrong
 
 

@@ -30,13 +30,13 @@ CUSTOM: dict[str, tuple[str, set[str], set[str]]] = {
 @functools.cache
 def list_objects() -> list[Json]:
     """Return the objects of the base and of all components, once each."""
-    found: dict[rendering.Key, Json] = {}
+    by_key: dict[rendering.Key, Json] = {}
     for folder in (MANIFESTS / "base", *sorted((MANIFESTS / "components").iterdir())):
         for path in sorted(folder.glob("*.yaml")):
             for value in read_yaml_documents(path.read_text("utf-8")):
                 if value["kind"] not in ("Kustomization", "Component"):
-                    found |= rendering.index([value])
-    return list(found.values())
+                    by_key |= rendering.index([value])
+    return list(by_key.values())
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -47,17 +47,17 @@ def create_pair(end: dt.datetime = NOW + DAY) -> KeyPair:
     return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), private, end)
 
 
-def write_pair(folder: Path, one: KeyPair) -> tuple[str, str]:
+def write_pair(folder: Path, pair: KeyPair) -> tuple[str, str]:
     """Write a pair to files as in a mounted Secret. Return the two paths."""
     certificate, key = folder / "tls.crt", folder / "tls.key"
-    certificate.write_bytes(one.certificate)
-    key.write_bytes(one.key)
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
     return str(certificate), str(key)
 
 
-def create_client_context(one: KeyPair) -> ssl.SSLContext:
+def create_client_context(pair: KeyPair) -> ssl.SSLContext:
     """Create a client context that trusts only this certificate, like the API server."""
-    context = ssl.create_default_context(cadata=one.certificate.decode())
+    context = ssl.create_default_context(cadata=pair.certificate.decode())
     # The test certificates do not follow RFC 5280 strictly, which newer Python versions check.
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
     return context

@@ -36,8 +36,8 @@ class Callers:
     async def finish(self) -> dict[str, str]:
         """Wait for all calls; return the errors by call."""
         results = await asyncio.gather(*self.tasks.values(), return_exceptions=True)
-        found = zip(self.tasks, results, strict=True)
-        return {name: type(one).__name__ for name, one in found if one is not None}
+        ended = zip(self.tasks, results, strict=True)
+        return {name: type(one).__name__ for name, one in ended if one is not None}
 
 
 async def hold(callers: Callers, *names: str) -> dict[str, str]:

@@ -304,12 +304,12 @@ def test_any_object_gets_a_response(new: YamlValue, old: YamlValue, operation: s
 
 
 def test_a_decoded_review_has_the_fields_of_the_request() -> None:
-    found = decode_review(
+    decoded = decode_review(
         review(pod(), dryRun=True, subResource="resize", operation="UPDATE", old=pod())
     )
-    assert isinstance(found, AdmissionRequest)
-    assert (found.uid, found.operation, found.dry_run) == (UID, "UPDATE", True)
-    assert (found.kind.kind, found.sub_resource, found.namespace) == ("Pod", "resize", "team")
+    assert isinstance(decoded, AdmissionRequest)
+    assert (decoded.uid, decoded.operation, decoded.dry_run) == (UID, "UPDATE", True)
+    assert (decoded.kind.kind, decoded.sub_resource, decoded.namespace) == ("Pod", "resize", "team")
     assert isinstance(decode_review(b"no"), Malformed)
 
 

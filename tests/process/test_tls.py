@@ -23,8 +23,8 @@ from tests.process.key_pairs import (
 from tests.webhook.server.served import serve
 
 
-def der(one: KeyPair) -> bytes:
-    return ssl.PEM_cert_to_DER_cert(one.certificate.decode())
+def der(pair: KeyPair) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pair.certificate.decode())
 
 
 def test_new_connections_get_the_new_certificate_and_old_ones_continue(tmp_path: Path) -> None:
@@ -142,12 +142,12 @@ def test_the_reason_names_the_file_in_words(
 
 
 def test_a_corrected_pair_is_loaded(tmp_path: Path) -> None:
-    one = create_pair()
-    certificate = ServingCertificate(*write_pair(tmp_path, one))
+    pair = create_pair()
+    certificate = ServingCertificate(*write_pair(tmp_path, pair))
     assert certificate.refresh()
     bad_key(tmp_path)
     assert not certificate.refresh()
-    write_pair(tmp_path, one)
+    write_pair(tmp_path, pair)
     assert certificate.refresh()
 
 
@@ -186,14 +186,14 @@ def test_an_encrypted_key_is_rejected_without_a_password_prompt(
 ) -> None:
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
-    one = create_pair()
-    key = serialization.load_pem_private_key(one.key, None)
+    pair = create_pair()
+    key = serialization.load_pem_private_key(pair.key, None)
     locked = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"secret"),
     )
-    certificate = ServingCertificate(*write_pair(tmp_path, one._replace(key=locked)))
+    certificate = ServingCertificate(*write_pair(tmp_path, pair._replace(key=locked)))
     assert not certificate.refresh()
     assert "encrypted" in str(caplog.records[-1].fields)  # type: ignore[attr-defined]
 
@@ -203,13 +203,13 @@ def test_an_encrypted_key_is_rejected_without_a_password_prompt(
     [NOW + DAY, NOW.replace(year=2049), NOW.replace(year=2050, month=1, day=1), NOW - 30 * DAY],
 )
 def test_the_end_of_validity_is_read_and_exported(end: dt.datetime, tmp_path: Path) -> None:
-    one = create_pair(end)
-    certificate = ServingCertificate(*write_pair(tmp_path, one))
+    pair = create_pair(end)
+    certificate = ServingCertificate(*write_pair(tmp_path, pair))
     assert certificate.refresh()
-    assert certificate.expires == one.end.timestamp() == read_expiry(der(one))
+    assert certificate.expires == pair.end.timestamp() == read_expiry(der(pair))
     shown = metrics.REGISTRY.get_sample_value("drawbridge_certificate_expiry_seconds")
-    assert shown == one.end.timestamp()
-    assert ("expired" in certificate.find_problem()) == (one.end < NOW)
+    assert shown == pair.end.timestamp()
+    assert ("expired" in certificate.find_problem()) == (pair.end < NOW)
 
 
 @pytest.mark.parametrize("size", range(0, 400, 7))

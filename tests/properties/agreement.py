@@ -87,9 +87,9 @@ class Case:
     @cached_property
     def after(self) -> dict[str, Any]:
         """The pod after the translation."""
-        found = apply_edits(self.pod, self.translated.edits)
-        assert isinstance(found, dict)
-        return found
+        after = apply_edits(self.pod, self.translated.edits)
+        assert isinstance(after, dict)
+        return after
 
     @cached_property
     def judged(self) -> tuple[Finding, ...]:
@@ -114,16 +114,16 @@ class Case:
     def templates(self) -> tuple[Template, ...]:
         """The new templates, as the API server decodes them."""
         reader = template_reader()
-        found = [reader.read(dict(each)) for each in self.translated.templates]
-        assert all(isinstance(each, Template) for each in found), found
-        return tuple(each for each in found if isinstance(each, Template))
+        templates = [reader.read(dict(each)) for each in self.translated.templates]
+        assert all(isinstance(each, Template) for each in templates), templates
+        return tuple(each for each in templates if isinstance(each, Template))
 
     @cached_property
     def placed_pod(self) -> Pod:
         """The translated pod, as the scheduler reads it."""
-        found = pod_reader().read(self.after)
-        assert isinstance(found, Pod), found
-        return found
+        pod = pod_reader().read(self.after)
+        assert isinstance(pod, Pod), pod
+        return pod
 
     @cached_property
     def placement(self) -> PodPlacement:
@@ -156,10 +156,10 @@ def _has_errors(findings: Sequence[Finding]) -> bool:
 
 
 def _refusals(case: Case) -> Iterator[str]:
-    found = case.translated
-    if _has_errors(found.findings) and (found.edits or found.templates):
+    translated = case.translated
+    if _has_errors(translated.findings) and (translated.edits or translated.templates):
         yield "an error is reported, but the pod is changed"
-    if bool(found.templates) != ("resourceClaims" in case.after["spec"]):
+    if bool(translated.templates) != ("resourceClaims" in case.after["spec"]):
         yield "templates and claims of the pod do not match"
 
 

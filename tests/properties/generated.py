@@ -135,11 +135,11 @@ def _gates(draw: random.Random) -> Gates:
         for gate in ("DRAExtendedResource", "DRAConsumableCapacity", "DRAPartitionableDevices")
         if draw.random() < 0.4
     }
-    found = gates_of_version(version, overrides)
-    if not isinstance(found, Gates):
-        found = gates_of_version(version)
-    assert isinstance(found, Gates)
-    return found
+    gates = gates_of_version(version, overrides)
+    if not isinstance(gates, Gates):
+        gates = gates_of_version(version)
+    assert isinstance(gates, Gates)
+    return gates
 
 
 def make_pod(seed: int) -> dict[str, Any]:

@@ -35,12 +35,12 @@ def cases(seed: int) -> list[Case]:
 
 @pytest.mark.parametrize("clusters", BLOCKS, ids=lambda block: f"{block[0]}-{block[-1]}")
 def test_the_packages_do_not_contradict_each_other(clusters: range) -> None:
-    found = []
+    told = []
     for seed in clusters:
         for case in cases(seed):
             where = f"{case.on.cluster.describe()}\n  {case.pod['spec']}"
-            found += [f"{text}\n  {where}" for text in contradictions(case, CAUSES)]
-    assert not found, "\n".join(found)
+            told += [f"{text}\n  {where}" for text in contradictions(case, CAUSES)]
+    assert not told, "\n".join(told)
 
 
 def test_lint_accepts_the_claims_of_translate() -> None:

@@ -24,5 +24,5 @@ def test_what_is_said_about_the_gang_of_a_pod(case: YamlValue) -> None:
     done = explain(PodObjects(pods[0], pods=pods, groups=case.get("groups", ())))
     said = [] if done.gang is None else list(format_gang(done.gang))
     assert said == case["says"]
-    found = [each for each in done.findings if each.code in ABOUT_GANGS]
-    assert [f"{each.code}: {each.message}" for each in found] == case["findings"]
+    findings = [each for each in done.findings if each.code in ABOUT_GANGS]
+    assert [f"{each.code}: {each.message}" for each in findings] == case["findings"]

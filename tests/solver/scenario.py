@@ -54,7 +54,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
 def read(plain: Json, deviations: Deviations = OURS) -> Scenario:
     """Read a scenario; an unreadable object fails the test."""
-    known = gates_of(plain)
+    gates = gates_of(plain)
     slices = [read_slice(each) for each in plain.get("slices") or ()]
     rules = [taint_rule_reader().read(each) for each in plain.get("rules") or ()]
     classes = [read_class(each) for each in plain.get("classes") or ()]
@@ -62,26 +62,26 @@ def read(plain: Json, deviations: Deviations = OURS) -> Scenario:
     claims = [read_claim(each) for each in plain.get("claims") or ()]
     allocated = [read_claim(each) for each in plain.get("allocated") or ()]
     world = World(
-        inventory=build_inventory(_all(slices, Slice), _all(rules, DeviceTaintRule), gates=known),
+        inventory=build_inventory(_all(slices, Slice), _all(rules, DeviceTaintRule), gates=gates),
         classes={each.metadata.name: each for each in _all(classes, DeviceClass)},
         compatibility=msgspec.convert(plain.get("compatibility", []), tuple[Declaration, ...]),
         unset_groups=UnsetGroups(plain.get("unsetGroups", "alone")),
         partitions=msgspec.convert(plain.get("partitions", []), tuple[PartitionTable, ...]),
         deviations=deviations,
     )
-    held = view_of_claims(_all(allocated, Claim), known)
+    held = view_of_claims(_all(allocated, Claim), gates)
     return Scenario(world, held, tuple(_all(claims, Claim)), tuple(_all(nodes, Node)))
 
 
 def gates_of(plain: Json) -> Gates:
     """Read the gates, including gates that a cluster can no longer disable."""
-    known = gates_of_version(plain.get("version") or "1.37")
-    assert isinstance(known, Gates), known
+    gates = gates_of_version(plain.get("version") or "1.37")
+    assert isinstance(gates, Gates), gates
     overrides = {
         re.sub(r"(?<!^)(?=[A-Z])", "_", gate.removeprefix("DRA")).lower(): on
         for gate, on in (plain.get("gates") or {}).items()
     }
-    return msgspec.structs.replace(known, **overrides)
+    return msgspec.structs.replace(gates, **overrides)
 
 
 def _all(objects: list[Any], kind: type) -> list[Any]:
@@ -95,13 +95,13 @@ def answers(
 ) -> dict[str, SolverResult]:
     """Solve a scenario, with separate share IDs for each node."""
     given = read(plain, deviations)
-    found: dict[str, SolverResult] = {}
+    results: dict[str, SolverResult] = {}
     memo = memo or Memo()
     for node in given.nodes:
-        found |= solve(
+        results |= solve(
             given.world, given.view, given.claims, [node], ids=share_ids(), memo=memo, steps=steps
         )
-    return found
+    return results
 
 
 def outcome(answer: SolverResult) -> str:

@@ -38,16 +38,16 @@ def as_expected(answer: SolverResult, expected: Any) -> Any:  # noqa: ANN401  # 
 
 @every_row("case", CASES)
 def test_the_result_is_as_the_table_states(case: dict[str, Any]) -> None:
-    found = answers(scenario(case), OURS, steps=case.get("steps", STEPS))
+    solved = answers(scenario(case), OURS, steps=case.get("steps", STEPS))
     expected = case["expect"]
-    assert {node: as_expected(found[node], each) for node, each in expected.items()} == expected
+    assert {node: as_expected(solved[node], each) for node, each in expected.items()} == expected
 
 
 @every_row("case", [c for c in CASES if "upstream" in c.values[0]])
 def test_deviations_can_be_turned_off(case: dict[str, Any]) -> None:
-    found = answers(scenario(case), UPSTREAM)
+    solved = answers(scenario(case), UPSTREAM)
     expected = case["upstream"]
-    assert {node: as_expected(found[node], each) for node, each in expected.items()} == expected
+    assert {node: as_expected(solved[node], each) for node, each in expected.items()} == expected
     assert expected != case["expect"]
 
 

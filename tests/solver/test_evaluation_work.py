@@ -39,11 +39,11 @@ def spent(
         work: list[int] = []
         evaluations: list[ExpensiveEvaluation] = []
         memo.count_evaluations(evaluations.append)
-        found = solve(
+        answer = solve(
             sent.world, sent.view, sent.claims, [by_name[name]], ids=share_ids(), memo=memo,
             max_work=max_work, count_work=work.append,
         )[name]  # fmt: skip
-        outcome = found.outcome if isinstance(found, Failure) else "solved"
+        outcome = answer.outcome if isinstance(answer, Failure) else "solved"
         steps = sum(each.steps for each in evaluations)
         of_nodes[name] = (sum(work), steps, outcome)
     return of_nodes
@@ -78,11 +78,11 @@ def test_a_cheap_evaluation_is_part_of_the_steps() -> None:
 def test_a_node_whose_devices_take_too_much_evaluation_is_given_up(mode: dict[str, object]) -> None:
     sent, memo = given(**mode), Memo()
     for _ in range(2):
-        found = solve(
+        answer = solve(
             sent.world, sent.view, sent.claims, sent.nodes, ids=share_ids(), memo=memo, max_work=200
         )["n1"]
-        assert isinstance(found, Failure)
-        assert found.outcome is FailureKind.GAVE_UP
-        assert [each.message for each in found.reasons] == [
+        assert isinstance(answer, Failure)
+        assert answer.outcome is FailureKind.GAVE_UP
+        assert [each.message for each in answer.reasons] == [
             "the selectors take more work on the devices of the node than 200 search steps"
         ]

@@ -29,8 +29,8 @@ def test_the_results_of_all_expressions_together_are_bounded(
     evaluator = ExpressionEvaluator(DEFAULTS)
     for number in range(4):
         for position, device in enumerate(DEVICES):
-            found = evaluator.selects(TEXT.format(number), "d.io", device)
-            assert found is (position == number)
+            selected = evaluator.selects(TEXT.format(number), "d.io", device)
+            assert selected is (position == number)
             assert 0 < kept(evaluator) <= 8
 
 
@@ -72,8 +72,8 @@ def test_a_device_with_an_unreadable_attribute_fails_expressions_that_do_not_nam
     evaluator = ExpressionEvaluator(DEFAULTS)
     invalid = Device("d", attributes={"v": Attribute(version="one")})
     for device in (DEVICES[0], invalid, DEVICES[1]):
-        found = evaluator.selects('device.driver == "d.io"', "d.io", device)
-        assert isinstance(found, EvaluationFailure) is (device is invalid)
+        selected = evaluator.selects('device.driver == "d.io"', "d.io", device)
+        assert isinstance(selected, EvaluationFailure) is (device is invalid)
 
 
 LOOP = "[1,2,3,4,5,6,7,8,9,10]"

@@ -182,16 +182,16 @@ def test_as_many_members_fit_as_in_the_best_of_all_placements(part: int) -> None
     partly = 0
     for seed in range(part, CASES, PARTS):
         case = draw_case(seed)
-        found, kinds = place(case)
+        placed, kinds = place(case)
         best = most_members(case)
-        assert found.complete
-        assert found.placed == best, seed
+        assert placed.complete
+        assert placed.placed == best, seed
         partly += 0 < best < sum(case["counts"])
-        for on_node in found.nodes:
-            for each, kind, count in zip(
+        for on_node in placed.nodes:
+            for allocation, kind, count in zip(
                 on_node.allocations(kinds), kinds, on_node.counts, strict=True
             ):
-                assert len(each) == count
+                assert len(allocation) == count
                 assert not count or on_node.node in kind.nodes
     assert partly > CASES // PARTS // 10
 
@@ -215,29 +215,29 @@ def gang(sizes: Mapping[str, int], *members: tuple[int, int]) -> Json:
     return cluster(sizes) | {"claims": claims, "counts": counts, "open": [[*sizes]] * len(members)}
 
 
-def on_nodes(found: GangPlacement) -> dict[str, tuple[int, ...]]:
+def on_nodes(placement: GangPlacement) -> dict[str, tuple[int, ...]]:
     """Return how many members are on each node."""
-    return {each.node: each.counts for each in found.nodes}
+    return {each.node: each.counts for each in placement.nodes}
 
 
 def test_members_are_on_few_nodes_and_leave_no_more_free_than_needed() -> None:
-    found, _ = place(gang({"a": 2, "b": 8, "c": 4, "d": 3}, (10, 1)))
-    assert on_nodes(found) == {"b": (8,), "a": (2,)}
+    placed, _ = place(gang({"a": 2, "b": 8, "c": 4, "d": 3}, (10, 1)))
+    assert on_nodes(placed) == {"b": (8,), "a": (2,)}
 
 
 def test_a_member_moves_for_one_that_needs_its_node() -> None:
-    found, _ = place(gang({"a": 1, "b": 4}, (1, 1), (1, 4)))
-    assert on_nodes(found) == {"a": (1, 0), "b": (0, 1)}
+    placed, _ = place(gang({"a": 1, "b": 4}, (1, 1), (1, 4)))
+    assert on_nodes(placed) == {"a": (1, 0), "b": (0, 1)}
 
 
 def test_a_gang_that_does_not_fit_is_told_how_many_do() -> None:
-    found, _ = place(gang({"a": 4, "b": 2}, (8, 1)))
-    assert (found.placed, found.complete) == (6, True)
+    placed, _ = place(gang({"a": 4, "b": 2}, (8, 1)))
+    assert (placed.placed, placed.complete) == (6, True)
 
 
 def test_many_kinds_are_placed_too() -> None:
-    found, _ = place(gang({"a": 8, "b": 7}, (1, 5), (1, 4), (1, 3), (1, 2), (1, 1)))
-    assert found.placed == 5
+    placed, _ = place(gang({"a": 8, "b": 7}, (1, 5), (1, 4), (1, 3), (1, 2), (1, 1)))
+    assert placed.placed == 5
 
 
 def test_no_more_nodes_are_asked_than_needed() -> None:
@@ -264,8 +264,8 @@ def test_a_search_out_of_time_is_not_complete(*, raises: bool) -> None:
 
     kind = MemberKind(given.claims, 8, ["a"])
     search = GangSearch([kind])
-    found = search.run(stop if raises else ask_of(given, Memo()), lambda: not raises)
-    assert (found.placed, found.complete) == (0, False)
+    ran = search.run(stop if raises else ask_of(given, Memo()), lambda: not raises)
+    assert (ran.placed, ran.complete) == (0, False)
     assert search.run(ask_of(given, Memo())).placed == 8
 
 
@@ -274,10 +274,10 @@ def test_a_search_that_is_cut_after_each_step_finds_the_same(seed: int) -> None:
     case = draw_case(seed)
     whole, kinds = place(case)
     ask, search = ask_of(read(scenario(case)), Memo()), GangSearch(kinds)
-    found = search.run(ask, lambda: True)
-    while not found.complete:
-        found = search.run(ask, lambda: True)
-    assert on_nodes(found) == on_nodes(whole)
+    ran = search.run(ask, lambda: True)
+    while not ran.complete:
+        ran = search.run(ask, lambda: True)
+    assert on_nodes(ran) == on_nodes(whole)
 
 
 def test_a_step_asks_one_question_or_compares_few_numbers() -> None:

@@ -73,9 +73,9 @@ def test_the_name_of_a_claim_does_not_matter(searched: list[str]) -> None:
 def test_an_allocated_device_causes_a_search_on_its_node_only(searched: list[str]) -> None:
     given, memo = read(scenario(TWO)), Memo()
     ask(given, memo)
-    found = ask(given, memo, view=View({POOL: PoolUse(frozenset({"d0"}))}))
+    solved = ask(given, memo, view=View({POOL: PoolUse(frozenset({"d0"}))}))
     assert searched == ["n1", "n2", "n1"]
-    assert devices(found["n1"]) == ["r=d1"]
+    assert devices(solved["n1"]) == ["r=d1"]
 
 
 def test_a_changed_slice_causes_a_search_on_its_node_only(searched: list[str]) -> None:
@@ -84,9 +84,9 @@ def test_a_changed_slice_causes_a_search_on_its_node_only(searched: list[str]) -
     first, second = given.world.inventory.slices
     changed = msgspec.structs.replace(first, devices=first.devices[1:])
     world = msgspec.structs.replace(given.world, inventory=build_inventory([changed, second]))
-    found = ask(given, memo, world=world)
+    solved = ask(given, memo, world=world)
     assert searched == ["n1", "n2", "n1"]
-    assert devices(found["n1"]) == ["r=d1"]
+    assert devices(solved["n1"]) == ["r=d1"]
 
 
 def test_a_changed_class_causes_a_search_on_all_nodes(searched: list[str]) -> None:
@@ -94,9 +94,9 @@ def test_a_changed_class_causes_a_search_on_all_nodes(searched: list[str]) -> No
     ask(given, memo)
     other = read(scenario(TWO | {"classes": {"gpu": ["false"]}}))
     world = msgspec.structs.replace(given.world, classes=other.world.classes)
-    found = ask(given, memo, world=world)
+    solved = ask(given, memo, world=world)
     assert searched == ["n1", "n2"] * 2
-    assert outcome(found["n1"]) == "not this node"
+    assert outcome(solved["n1"]) == "not this node"
 
 
 def test_a_changed_node_label_causes_a_search(searched: list[str]) -> None:

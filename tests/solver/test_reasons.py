@@ -18,12 +18,12 @@ ACTIVE = Reason("GroupClash", "groups", 8, 0, 1, "n2: d/p/gpu-0", "mode mig is a
 
 
 def test_equal_reasons_of_nodes_are_merged() -> None:
-    found = [ACTIVE] * 88 + [HELD] * 412
+    reasons = [ACTIVE] * 88 + [HELD] * 412
     assert (
-        summarize_reasons(found)
+        summarize_reasons(reasons)
         == "412 nodes: no free gpu device (8 of 8 in use); 88 nodes: mode mig is active"
     )
-    first, second = merge_reasons(found)
+    first, second = merge_reasons(reasons)
     assert (first.nodes, first.before, first.after, first.example) == (412, 3296, 0, HELD.example)
     assert second.nodes == 88
 

@@ -61,8 +61,8 @@ def case(seed: int) -> Json:
     names = random.sample(sorted(requests), len(requests))
     rules: Json = {"joint": [], "near": []}
     for _ in range(random.randint(1, 3)):
-        kind, one = rule(random, names)
-        rules[kind].append(one)
+        kind, made = rule(random, names)
+        rules[kind].append(made)
     if random.random() < 0.3:
         rules["strategy"] = {"devices": random.choice(("packed", "spread"))}
     held = [f"n1/{each['name']}" for each in gpus if random.random() < 0.2]
@@ -110,13 +110,15 @@ def values(device: Json, name: str) -> set[Any]:
     return set(value) if isinstance(value, list) else {value}
 
 
-def holds(kind: str, one: Json, chosen: Assignment) -> bool:
+def holds(kind: str, part: Json, chosen: Assignment) -> bool:
     """Return whether a rule holds, by its definition."""
-    sides = [one["requests"]] if kind == "near" else [one["primary"], *([o] for o in one["others"])]
+    sides = (
+        [part["requests"]] if kind == "near" else [part["primary"], *([o] for o in part["others"])]
+    )
     devices = [[each for name in side for each in chosen[name]] for side in sides]
     published = (
         name
-        for name in one["attributes"]
+        for name in part["attributes"]
         if all(values(each, name) for side in devices for each in side)
     )
     name = next(published, None)
@@ -142,8 +144,8 @@ def kept(rules: Json, possible: Iterable[Assignment]) -> tuple[list[Assignment],
         if all(holds(kind, one, chosen) for kind, one in parts if one["required"])
     ]
     number = 0
-    for kind, one in parts:
-        better = [] if one["required"] else [each for each in left if holds(kind, one, each)]
+    for kind, part in parts:
+        better = [] if part["required"] else [each for each in left if holds(kind, part, each)]
         if better:
             left, number = better, number + 1
     return left, number
@@ -155,12 +157,12 @@ def test_the_solver_finds_a_solution_that_keeps_all_rules_it_can(part: int) -> N
     for seed in range(part, drawn(400, thorough=800), GROUPS):
         given = case(seed)
         best, number = kept(given["claim"]["rules"], assignments(given))
-        found = answers(scenario(given), memo=Memo())["n1"]
-        assert isinstance(found, Solution) == bool(best), (seed, found)
-        if isinstance(found, Solution):
+        answer = answers(scenario(given), memo=Memo())["n1"]
+        assert isinstance(answer, Solution) == bool(best), (seed, answer)
+        if isinstance(answer, Solution):
             solved += 1
-            assert found.preferences == number, seed
-            names = {each.partition("=")[2] for each in picked(found.allocations)}
+            assert answer.preferences == number, seed
+            names = {each.partition("=")[2] for each in picked(answer.allocations)}
             of_best = ({each["name"] for side in one.values() for each in side} for one in best)
             assert names in of_best, seed
     assert 20 < solved < 95
@@ -213,9 +215,9 @@ def test_the_limit_of_work_counts_the_checks_of_pruning(monkeypatch: pytest.Monk
         "claim": {"rules": {"near": [*near, {"requests": names, "attributes": ["x.io/root"]}]}},
     }
     sent = read(scenario(given))
-    found = solve(sent.world, sent.view, sent.claims, sent.nodes, ids=share_ids(), max_work=5000)
-    assert isinstance(found["n1"], Failure)
-    assert found["n1"].outcome is FailureKind.GAVE_UP
+    answers = solve(sent.world, sent.view, sent.claims, sent.nodes, ids=share_ids(), max_work=5000)
+    assert isinstance(answers["n1"], Failure)
+    assert answers["n1"].outcome is FailureKind.GAVE_UP
     assert len(checked) <= 2 * 5000 + 32
 
 

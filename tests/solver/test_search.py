@@ -138,8 +138,8 @@ def test_a_thousand_devices_in_forty_claims_do_not_exceed_the_call_stack() -> No
         ],
         "claims": [{"requests": {"r": 32}} for _ in range(40)],
     }
-    found = answers(scenario(case))["n1"]
-    assert picked(found.allocations) == [f"r={name}" for name in names]  # type: ignore[union-attr]
+    answer = answers(scenario(case))["n1"]
+    assert picked(answer.allocations) == [f"r={name}" for name in names]  # type: ignore[union-attr]
 
 
 def test_nodes_in_the_same_state_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,8 +161,8 @@ def test_nodes_in_the_same_state_are_searched_once(monkeypatch: pytest.MonkeyPat
         "slices": slices,
         "claims": [{"requests": {"r": 3}, "match": ["gpu.example.com/root"]}],
     }
-    found = answers(scenario(case), memo=Memo())
+    solved = answers(scenario(case), memo=Memo())
     assert searched == ["n0", "n3"]
-    assert [each.node for each in found.values()] == nodes
-    assert {outcome(each) for each in found.values()} == {"not this node"}
-    assert found["n2"].reasons[0].example == "n2: gpu.example.com/n2/d0"  # type: ignore[union-attr]
+    assert [each.node for each in solved.values()] == nodes
+    assert {outcome(each) for each in solved.values()} == {"not this node"}
+    assert solved["n2"].reasons[0].example == "n2: gpu.example.com/n2/d0"  # type: ignore[union-attr]

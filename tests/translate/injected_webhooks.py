@@ -40,8 +40,8 @@ def injected(pod: YamlValue, asked: YamlValue, steps: list[tuple[str, int, int]]
 def theirs(value: YamlValue) -> YamlValue:
     """Give what others put in, list by list, in its order."""
     if isinstance(value, dict):
-        found = {key: theirs(one) for key, one in value.items()}
-        return {key: one for key, one in found.items() if one}
+        kept = {key: theirs(one) for key, one in value.items()}
+        return {key: one for key, one in kept.items() if one}
     if isinstance(value, list):
         whole = [one for one in value if _is_theirs(one)]
         return whole + [one for one in map(theirs, (e for e in value if e not in whole)) if one]
@@ -51,13 +51,13 @@ def theirs(value: YamlValue) -> YamlValue:
 def without_theirs(value: YamlValue) -> YamlValue:
     """Give a pod without what others put in, and without lists and objects that are empty."""
     if isinstance(value, dict):
-        found = {key: without_theirs(one) for key, one in value.items()}
-        return {key: one for key, one in found.items() if one not in ([], {})}
+        kept = {key: without_theirs(one) for key, one in value.items()}
+        return {key: one for key, one in kept.items() if one not in ([], {})}
     if isinstance(value, list):
         return [without_theirs(one) for one in value if not _is_theirs(one)]
     return value
 
 
-def _is_theirs(one: YamlValue) -> bool:
-    called = one.get("name", one.get("key")) if isinstance(one, dict) else None
+def _is_theirs(value: YamlValue) -> bool:
+    called = value.get("name", value.get("key")) if isinstance(value, dict) else None
     return isinstance(called, str) and called.startswith(THEIRS)

@@ -33,8 +33,8 @@ def done(
     return translate(POD, make_context(configuration, facts(plugin=plugin)), admin_access=labelled)
 
 
-def asks_for_admin(found: Translation) -> bool:
-    specs: list[YamlValue] = [each.object for each in found.templates]
+def asks_for_admin(translation: Translation) -> bool:
+    specs: list[YamlValue] = [each.object for each in translation.templates]
     requests = [each for spec in specs for each in spec["spec"]["spec"]["devices"]["requests"]]
     return any(each["exactly"].get("adminAccess") for each in requests)
 
@@ -61,21 +61,21 @@ def test_admin_access_needs_the_configuration_and_the_label(
     severity: str,
     translated: bool,
 ) -> None:
-    found = done(allow, labelled=labelled, plugin=plugin)
-    assert asks_for_admin(found) == translated
-    assert bool(found.edits) == translated
-    problems = [(each.code, f"{each.severity}") for each in found.findings]
+    outcome = done(allow, labelled=labelled, plugin=plugin)
+    assert asks_for_admin(outcome) == translated
+    assert bool(outcome.edits) == translated
+    problems = [(each.code, f"{each.severity}") for each in outcome.findings]
     assert [each for each in problems if each[1] != "info"] == ([(code, severity)] if code else [])
     if code.startswith("Admin"):
-        (finding,) = (each for each in found.findings if each.code == code)
+        (finding,) = (each for each in outcome.findings if each.code == code)
         assert "resource.kubernetes.io/admin-access" in finding.remedy
         assert NAME in finding.message
 
 
 def test_bridge_placement_refuses_admin_access_as_well() -> None:
-    found = done("refuse", labelled=True, placement="bridge")
-    assert "AdminAccessNotAllowed" in [each.code for each in found.findings]
-    assert not found.templates
+    translated = done("refuse", labelled=True, placement="bridge")
+    assert "AdminAccessNotAllowed" in [each.code for each in translated.findings]
+    assert not translated.templates
 
 
 def test_namespaces_with_and_without_the_label_share_no_cached_translation() -> None:
@@ -91,6 +91,6 @@ def test_other_requests_need_neither() -> None:
             "containers": [{"name": "main", "resources": {"limits": {"gpu.intel.com/i915": 1}}}]
         }
     }
-    found = translate(pod, make_context(Configuration(), facts()), admin_access=False)
-    assert found.edits
-    assert not asks_for_admin(found)
+    translated = translate(pod, make_context(Configuration(), facts()), admin_access=False)
+    assert translated.edits
+    assert not asks_for_admin(translated)

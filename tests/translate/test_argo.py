@@ -28,9 +28,9 @@ def workflow(*templates: YamlValue, kind: str = "Workflow", **spec: Any) -> Yaml
 
 
 def done(value: YamlValue) -> tuple[TranslatedObject, YamlValue]:
-    found = translate_object(value, "Workflow/w", UNKNOWING)
-    after: YamlValue = apply_edits(value, found.edits)
-    return found, after
+    translated = translate_object(value, "Workflow/w", UNKNOWING)
+    after: YamlValue = apply_edits(value, translated.edits)
+    return translated, after
 
 
 def claims(template: YamlValue) -> list[YamlValue]:
@@ -41,7 +41,9 @@ def claims(template: YamlValue) -> list[YamlValue]:
 
 @pytest.mark.parametrize("kind", [kind for _, kind in SPECS])
 def test_a_template_with_a_container_gets_its_claim_by_a_patch(kind: str) -> None:
-    found, after = done(workflow({"name": "main", "container": {"image": "x", **ASKS}}, kind=kind))
+    translated, after = done(
+        workflow({"name": "main", "container": {"image": "x", **ASKS}}, kind=kind)
+    )
     template = get_value(after, (*SPECS["argoproj.io", kind], "templates", 0))
     assert isinstance(template, dict)
     assert template["container"] == {
@@ -49,9 +51,9 @@ def test_a_template_with_a_container_gets_its_claim_by_a_patch(kind: str) -> Non
         "resources": {"claims": [{"name": "drawbridge", "request": "gpu"}]},
     }
     (claim,) = claims(template)
-    (made,) = found.templates
+    (made,) = translated.templates
     assert claim["resourceClaimTemplateName"] == get_value(dict(made), ("metadata", "name"))
-    assert [e.code for e in found.findings] == ["ServerUnknown", "TolerationAdded"]
+    assert [e.code for e in translated.findings] == ["ServerUnknown", "TolerationAdded"]
 
 
 @pytest.mark.parametrize(
@@ -70,8 +72,8 @@ def test_a_template_with_a_container_gets_its_claim_by_a_patch(kind: str) -> Non
 def test_every_container_of_a_template_is_in_its_pod(
     template: YamlValue, path: tuple[str | int, ...]
 ) -> None:
-    found, after = done(workflow(template))
-    assert ELSEWHERE not in [each.code for each in found.findings]
+    translated, after = done(workflow(template))
+    assert ELSEWHERE not in [each.code for each in translated.findings]
     container = get_value(after["spec"]["templates"][0], path)
     assert get_value(container, ("resources", "claims", 0, "name")) == "drawbridge"
     assert get_value(container, ("resources", "limits")) is None
@@ -85,7 +87,7 @@ def test_translating_twice_changes_nothing() -> None:
 
 
 def test_selectors_and_annotations_of_a_template_are_in_its_pod() -> None:
-    found, after = done(
+    translated, after = done(
         workflow(
             {
                 "metadata": {"annotations": {"nvidia.com/use-gputype": "A100", "mine": "x"}},
@@ -99,15 +101,15 @@ def test_selectors_and_annotations_of_a_template_are_in_its_pod() -> None:
     assert template["nodeSelector"] == {"zone": "a"}
     assert template["tolerations"] == [{"operator": "Exists"}]
     assert set(template["metadata"]["annotations"]) == {"mine", ORIGINAL_ANNOTATION}
-    assert len(found.templates) == 1
+    assert len(translated.templates) == 1
 
 
 def test_shared_fields_of_a_workflow_stay() -> None:
     tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
-    found, after = done(workflow({"container": dict(ASKS)}, tolerations=tolerations))
+    translated, after = done(workflow({"container": dict(ASKS)}, tolerations=tolerations))
     assert after["spec"]["tolerations"] == tolerations
     assert "tolerations" not in after["spec"]["templates"][0]
-    assert len(found.templates) == 1
+    assert len(translated.templates) == 1
 
 
 @pytest.mark.parametrize(
@@ -128,25 +130,25 @@ def test_a_request_that_needs_a_change_of_shared_fields_is_reported_and_stays(
     if "schedulerName" in spec:
         asks = {"resources": {"limits": {"koordinator.sh/gpu": 100}}}
     value = workflow({"container": asks}, **spec)
-    found, after = done(value)
-    assert (found.edits, found.templates, after) == ((), (), value)
-    assert [each.code for each in found.findings] == [ELSEWHERE]
+    translated, after = done(value)
+    assert (translated.edits, translated.templates, after) == ((), (), value)
+    assert [each.code for each in translated.findings] == [ELSEWHERE]
 
 
 def test_a_template_with_a_patch_is_reported_and_hides_no_other() -> None:
     patch = '{"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}'
     first = {"container": dict(ASKS), "podSpecPatch": patch}
-    found, after = done(workflow(first, {"container": dict(ASKS)}))
+    translated, after = done(workflow(first, {"container": dict(ASKS)}))
     assert after["spec"]["templates"][0] == first
     assert "podSpecPatch" in after["spec"]["templates"][1]
-    assert [each.code for each in found.findings].count(ELSEWHERE) == 2
+    assert [each.code for each in translated.findings].count(ELSEWHERE) == 2
 
 
 def test_a_refused_template_leaves_the_workflow_unchanged() -> None:
     wrong = {"resources": {"limits": {"nvidia.com/gpumem-percentage": 120}}}
-    found, _ = done(workflow({"container": wrong}, {"container": dict(ASKS)}))
-    assert found.edits == ()
-    refused = [each for each in found.findings if each.severity is Severity.ERROR]
+    translated, _ = done(workflow({"container": wrong}, {"container": dict(ASKS)}))
+    assert translated.edits == ()
+    refused = [each for each in translated.findings if each.severity is Severity.ERROR]
     assert [each.path for each in refused] == [
         "spec.templates[0].container.resources.limits[nvidia.com/gpumem-percentage]"
     ]

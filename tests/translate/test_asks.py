@@ -149,18 +149,18 @@ pods = st.fixed_dictionaries(
 @settings(max_examples=drawn(60, thorough=300))
 @given(pods | odd)
 def test_reading_accepts_any_value(pod: YamlValue) -> None:
-    found = read_pod(pod)
-    names = {ask.name for ask in found.asks}
-    assert len(names) == len(found.asks)
-    for field in found.source_fields:
+    requests = read_pod(pod)
+    names = {ask.name for ask in requests.asks}
+    assert len(names) == len(requests.asks)
+    for field in requests.source_fields:
         assert get_value(pod, field.path) is not None
         assert set(field.asks) <= names
-    for finding in found.findings:
+    for finding in requests.findings:
         assert finding.code in CODES
         assert finding.message
         assert finding.remedy
         assert finding.path
-    assert all(ask.count is None or ask.count > 0 for ask in found.asks)
+    assert all(ask.count is None or ask.count > 0 for ask in requests.asks)
 
 
 def devices(pod: YamlValue) -> set[tuple[str, int, str]]:
@@ -194,9 +194,9 @@ def test_every_device_resource_is_a_source_field_or_has_a_finding(
     pod: YamlValue = {
         "spec": {"containers": containers_with(apps), "initContainers": containers_with(inits)}
     }
-    found = read_pod(pod)
-    read = {(t.path[1], t.path[2], t.name) for t in found.source_fields if "resources" in t.path}
-    messages = " ".join(f"{f.path} {f.message}" for f in found.findings)
+    requests = read_pod(pod)
+    read = {(t.path[1], t.path[2], t.name) for t in requests.source_fields if "resources" in t.path}
+    messages = " ".join(f"{f.path} {f.message}" for f in requests.findings)
     for part, i, name in devices(pod):
         assert (part, i, name) in read or f"spec.{part}[{i}].resources.limits[{name}]" in messages
 
@@ -344,10 +344,12 @@ def without(
 @settings(max_examples=drawn(40, thorough=200))
 @given(pods)
 def test_the_remaining_pod_has_no_asks(pod: YamlValue) -> None:
-    found = read_pod(pod)
-    if not found.asks or any(finding.severity is Severity.ERROR for finding in found.findings):
+    requests = read_pod(pod)
+    if not requests.asks or any(
+        finding.severity is Severity.ERROR for finding in requests.findings
+    ):
         return
-    taken = {(t.path, (t.name,)): t.replacement for t in found.source_fields if t.removed}
+    taken = {(t.path, (t.name,)): t.replacement for t in requests.source_fields if t.removed}
     remaining = without(pod, taken)
     remaining["spec"]["resourceClaims"] = [{"name": "drawbridge"}]
     assert read_pod(remaining).asks == ()

@@ -26,9 +26,9 @@ SHAPE = "dgx-a100"
 
 
 def gates(case: YamlValue) -> Gates:
-    found = gates_of_version(case.get("version", "1.36"), case.get("gates", {}))
-    assert isinstance(found, Gates)
-    return found
+    gates = gates_of_version(case.get("version", "1.36"), case.get("gates", {}))
+    assert isinstance(gates, Gates)
+    return gates
 
 
 def node(name: str, described: YamlValue) -> Node:
@@ -75,19 +75,19 @@ def test_a_second_translation_changes_nothing(case: YamlValue) -> None:
 
 @every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_pod_is_left_only_to_what_serves_it(case: YamlValue) -> None:
-    found = translate(pod(case), make_context(Configuration(), facts(case)))
+    translated = translate(pod(case), make_context(Configuration(), facts(case)))
     requests: list[YamlValue] = [
         request
-        for template in found.templates
+        for template in translated.templates
         for request in template.object["spec"]["spec"]["devices"]["requests"]  # type: ignore[index,call-overload]
     ]
     claimed = [
         (request.get("exactly") or request["firstAvailable"][0])["deviceClassName"]
         for request in requests
     ]
-    assert claimed == case.get("claims", []), found.findings
-    assert [each.code for each in found.findings] == case.get("codes", [])
-    refused = any(each.severity is Severity.ERROR for each in found.findings)
+    assert claimed == case.get("claims", []), translated.findings
+    assert [each.code for each in translated.findings] == case.get("codes", [])
+    refused = any(each.severity is Severity.ERROR for each in translated.findings)
     assert refused == case.get("refused", False)
-    text = " ".join(each.message for each in found.findings)
+    text = " ".join(each.message for each in translated.findings)
     assert [words for words in case.get("says", []) if words not in text] == []

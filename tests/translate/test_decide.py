@@ -135,11 +135,11 @@ def test_a_class_serves_a_number_of_devices_and_no_more(case: str) -> None:
 
 
 def test_every_row_has_the_legacy_request_and_its_result() -> None:
-    for name, one in ROWS.items():
-        assert one.name == name
-        assert one.legacy
-        assert one.becomes
-        assert bool(one.lost) <= (one.expressibility is Expressibility.LOSSY)
+    for name, row in ROWS.items():
+        assert row.name == name
+        assert row.legacy
+        assert row.becomes
+        assert bool(row.lost) <= (row.expressibility is Expressibility.LOSSY)
 
 
 def test_every_ask_of_the_dialect_tables_has_a_row() -> None:

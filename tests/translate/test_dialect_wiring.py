@@ -38,12 +38,12 @@ RECOGNISED_ONLY: Final = {"vendors": "## Other vendors"}
 def dialect_modules() -> dict[str, str]:
     """The name of every dialect and the name of its module."""
     package = drawbridge.translate.legacy.dialects
-    found = {}
+    modules = {}
     for module_info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{module_info.name}")
         if hasattr(module, "NAME"):
-            found[module.NAME] = module.__name__
-    return found
+            modules[module.NAME] = module.__name__
+    return modules
 
 
 def pods_in(document: Any) -> Iterator[Any]:  # noqa: ANN401  # a manifest
@@ -89,13 +89,13 @@ def dialects_with_examples() -> frozenset[str]:
 @cache
 def dialects_in_the_rig() -> frozenset[str]:
     """The dialects of the manifests that scenarios apply to a control plane."""
-    found: set[str] = set()
+    named: set[str] = set()
     for case in read_yaml(RIG.read_text("utf-8")):
         example = case.get("example")
-        found |= dialects_of(
+        named |= dialects_of(
             (EXAMPLES / example).read_text("utf-8") if example else case.get("manifest", "")
         )
-    return frozenset(found)
+    return frozenset(named)
 
 
 @cache

@@ -127,31 +127,33 @@ def _decode(kind: type, value: object) -> object:
 
 @every_row("case", CASES)
 def test_asks_findings_and_source_fields_match_the_table(case: YamlValue) -> None:
-    found = read_case(case)
-    assert [describe_ask(ask) for ask in found.asks] == case.get("asks", [])
-    assert sorted(f.code for f in found.findings) == sorted(case.get("findings", []))
+    requests = read_case(case)
+    assert [describe_ask(ask) for ask in requests.asks] == case.get("asks", [])
+    assert sorted(f.code for f in requests.findings) == sorted(case.get("findings", []))
     if "kept" in case:
-        kept = [str(t.name) for t in found.source_fields if not t.removed and t.replacement is None]
+        kept = [
+            str(t.name) for t in requests.source_fields if not t.removed and t.replacement is None
+        ]
         assert kept == case["kept"]
     if "removed" in case:
-        assert [t.name for t in found.source_fields if removed(t)] == case["removed"]
+        assert [t.name for t in requests.source_fields if removed(t)] == case["removed"]
     if "instead" in case:
-        assert [t.replacement for t in found.source_fields if t.replacement is not None] == case[
+        assert [t.replacement for t in requests.source_fields if t.replacement is not None] == case[
             "instead"
         ]
     for part in case.get("says", []):
-        assert any(part in f"{f.path}: {f.message} {f.remedy}" for f in found.findings), part
+        assert any(part in f"{f.path}: {f.message} {f.remedy}" for f in requests.findings), part
 
 
 @every_row("case", CASES)
 def test_source_fields_exist_in_the_pod_and_codes_are_registered(case: YamlValue) -> None:
-    pod, found = build_pod(case), read_case(case)
-    names = {ask.name for ask in found.asks}
-    assert len(names) == len(found.asks)
-    for field in found.source_fields:
+    pod, requests = build_pod(case), read_case(case)
+    names = {ask.name for ask in requests.asks}
+    assert len(names) == len(requests.asks)
+    for field in requests.source_fields:
         assert get_value(pod, (*field.path, field.name)) == field.value, format_path(field.path)
         assert set(field.asks) <= names
-    for finding in found.findings:
+    for finding in requests.findings:
         assert finding.code in CODES
         assert finding.message
         assert finding.remedy
@@ -161,14 +163,14 @@ def test_source_fields_exist_in_the_pod_and_codes_are_registered(case: YamlValue
 @every_row("case", CASES)
 def test_the_remaining_pod_has_no_asks(case: YamlValue) -> None:
     """A pod without the source fields of its asks has no asks."""
-    pod, found = build_pod(case), read_case(case)
-    if any(finding.severity is Severity.ERROR for finding in found.findings):
+    pod, requests = build_pod(case), read_case(case)
+    if any(finding.severity is Severity.ERROR for finding in requests.findings):
         return
-    taken = {(field.path, field.name) for field in found.source_fields if removed(field)}
-    for ask in found.asks:
-        assert any(ask.name in field.asks for field in found.source_fields), ask
+    taken = {(field.path, field.name) for field in requests.source_fields if removed(field)}
+    for ask in requests.asks:
+        assert any(ask.name in field.asks for field in requests.source_fields), ask
     remaining = without(pod, taken)
-    if found.asks:  # as a translated pod has
+    if requests.asks:  # as a translated pod has
         remaining["spec"]["resourceClaims"] = [{"name": "drawbridge"}]
     again = read_pod(remaining, load_configuration(case))
     assert not again.asks
@@ -215,10 +217,10 @@ REFUSALS = load_cases(Path(__file__).parent / "cases" / "refusals.yaml")
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case["quote"])
 def test_requests_that_a_project_rejects_have_a_finding(case: YamlValue) -> None:
-    found = read_case(case).findings
-    assert set(case["findings"]) <= {each.code for each in found}
+    findings = read_case(case).findings
+    assert set(case["findings"]) <= {each.code for each in findings}
     warned = {"ReplicasAreOne", "VendorWithoutDriver"}
-    refused = any(each.severity is Severity.ERROR for each in found)
+    refused = any(each.severity is Severity.ERROR for each in findings)
     assert refused != bool(warned & set(case["findings"]))
 
 
@@ -226,7 +228,7 @@ def test_requests_that_a_project_rejects_have_a_finding(case: YamlValue) -> None
 def test_untriggered_dialects_do_not_change_the_result(
     case: YamlValue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = read_case(case)
+    requests = read_case(case)
     with monkeypatch.context() as every:
         every.setattr("drawbridge.translate.legacy.read._triggered", lambda *_: DIALECTS)
-        assert read_case(case) == found
+        assert read_case(case) == requests

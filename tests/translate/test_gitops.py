@@ -14,9 +14,9 @@ CASES = load_cases(Path(__file__).parent / "cases" / "gitops.yaml")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["title"])
 def test_what_is_rendered_later_is_named_with_its_devices(case: YamlValue) -> None:
     result = translate_object(case["object"], "Object/x", TranslationContext())
-    found = {each.path: each for each in result.findings}
-    assert found.keys() == case["found"].keys()
+    findings = {each.path: each for each in result.findings}
+    assert findings.keys() == case["found"].keys()
     for path, names in case["found"].items():
-        assert names in found[path].message
-        assert bool(names) == ("/" in found[path].message)
+        assert names in findings[path].message
+        assert bool(names) == ("/" in findings[path].message)
     assert not result.edits

@@ -26,11 +26,11 @@ USUAL = Configuration()
 def pods() -> list[YamlValue]:
     """Every pod of the tables and of the examples."""
     dialects = sorted((HERE / "cases" / "dialects").glob("*.yaml"))
-    found = [build_pod(case) for table in dialects for case in load_cases(table)]
-    found += [_pod(case) for case in load_cases(HERE / "pods.yaml")]
+    all_pods = [build_pod(case) for table in dialects for case in load_cases(table)]
+    all_pods += [_pod(case) for case in load_cases(HERE / "pods.yaml")]
     for path in sorted(LEGACY.glob("*.yaml")):
-        found += [_pod(each) for each in read_yaml_documents(path.read_text(encoding="utf-8"))]
-    return [pod for pod in found if pod is not None]
+        all_pods += [_pod(each) for each in read_yaml_documents(path.read_text(encoding="utf-8"))]
+    return [pod for pod in all_pods if pod is not None]
 
 
 def _pod(value: YamlValue) -> YamlValue:
@@ -49,9 +49,9 @@ def of_note(pod: Value, configuration: Configuration) -> bool:
 
 
 def test_the_tables_have_cases() -> None:
-    found = pods()
-    assert len(found) > 100
-    assert sum(of_note(pod, USUAL) for pod in found) > 100
+    all_pods = pods()
+    assert len(all_pods) > 100
+    assert sum(of_note(pod, USUAL) for pod in all_pods) > 100
 
 
 def test_every_pod_with_findings_or_requests_is_covered() -> None:

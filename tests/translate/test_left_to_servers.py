@@ -49,9 +49,9 @@ class GeneratedCluster(NamedTuple):
     def gates(self) -> Gates:
         """The gates of the version, with ours unless it is locked."""
         locked = self.version == "1.37"
-        found = gates_of_version(self.version, {} if locked else {GATE: self.gate})
-        assert isinstance(found, Gates)
-        return found
+        gates = gates_of_version(self.version, {} if locked else {GATE: self.gate})
+        assert isinstance(gates, Gates)
+        return gates
 
     def objects(self) -> FactsInput:
         """The objects that facts are gathered from."""
@@ -148,8 +148,8 @@ def translated(cluster: GeneratedCluster, containers: list[dict[str, int]]) -> T
 def test_a_request_that_stays_is_served_by_one_server(
     cluster: GeneratedCluster, containers: list[dict[str, int]]
 ) -> None:
-    found = translated(cluster, containers)
-    for finding in found.findings:
+    outcome = translated(cluster, containers)
+    for finding in outcome.findings:
         if finding.code in LEFT:
             listed = re.split(" stays? ", finding.message)[0].split(", ")
             assert cluster.serves({name: AMOUNTS[name] for name in listed}), finding
@@ -160,17 +160,17 @@ def test_a_request_that_stays_is_served_by_one_server(
 def test_claims_and_what_stays_are_on_one_node(
     cluster: GeneratedCluster, containers: list[dict[str, int]]
 ) -> None:
-    found = translated(cluster, containers)
-    if not found.templates or any(each.code == "NoNodeOffersAll" for each in found.findings):
+    outcome = translated(cluster, containers)
+    if not outcome.templates or any(each.code == "NoNodeOffersAll" for each in outcome.findings):
         return  # a finding says that no node serves them together now
     classes = {
         request["exactly"]["deviceClassName"]
-        for template in found.templates
+        for template in outcome.templates
         for request in template.object["spec"]["spec"]["devices"]["requests"]  # type: ignore[index,call-overload]
     }
     left = {
         name
-        for finding in found.findings
+        for finding in outcome.findings
         if finding.code in LEFT
         for name in re.split(" stays? ", finding.message)[0].split(", ")
     }
@@ -222,6 +222,8 @@ def test_a_forged_original_does_not_lower_an_error(forged: list[dict[str, Any]])
     alone["metadata"]["annotations"][ORIGINAL_ANNOTATION] = json.dumps(steps)
     facts = gather_facts(GeneratedCluster("1.36", gate=True, nodes=(), classes=()).objects()).facts
     for context in (make_context(Configuration()), make_context(Configuration(), facts)):
-        found = translate(alone, context)
-        assert found.edits == ()
-        assert Severity.ERROR in {each.severity for each in found.findings}, found.findings
+        translated = translate(alone, context)
+        assert translated.edits == ()
+        assert Severity.ERROR in {each.severity for each in translated.findings}, (
+            translated.findings
+        )

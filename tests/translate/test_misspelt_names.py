@@ -8,8 +8,8 @@ from tests.tables import YamlValue, every_row
 @every_row("name", KNOWN_NAMES)
 def test_a_known_name_is_read_and_not_misspelt(name: str) -> None:
     container: YamlValue = {"name": "main", "resources": {"limits": {name: "1"}}}
-    found = read_pod({"spec": {"containers": [container]}})
-    codes = {finding.code for finding in found.findings}
+    requests = read_pod({"spec": {"containers": [container]}})
+    codes = {finding.code for finding in requests.findings}
     assert codes.isdisjoint({"DeviceUnknown", "NameMisspelt"})
     assert find_resource_name(name) == ""
 

@@ -67,11 +67,11 @@ def pod(case: YamlValue) -> YamlValue:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_table(case: YamlValue) -> None:
-    found = translate(pod(case), context(case))
-    claims = [template.object["spec"]["spec"]["devices"] for template in found.templates]  # type: ignore[index,call-overload]
-    assert claims == ([case["claim"]] if "claim" in case else []), found.findings
-    assert [each.code for each in found.findings] == case.get("codes", []), found.findings
-    text = " ".join(each.message for each in found.findings)
+    translated = translate(pod(case), context(case))
+    claims = [template.object["spec"]["spec"]["devices"] for template in translated.templates]  # type: ignore[index,call-overload]
+    assert claims == ([case["claim"]] if "claim" in case else []), translated.findings
+    assert [each.code for each in translated.findings] == case.get("codes", []), translated.findings
+    text = " ".join(each.message for each in translated.findings)
     assert [words for words in case.get("says", []) if words not in text] == []
 
 

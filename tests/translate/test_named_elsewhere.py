@@ -15,7 +15,7 @@ CASES = load_cases(Path(__file__).parent / "cases" / "elsewhere.yaml")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_an_object_that_names_legacy_devices_is_reported(case: YamlValue) -> None:
     value = read_yaml(case["object"])
-    found = translate_object(value, "object", make_context(Configuration())).findings
-    assert [f"{each.code} {each.path}" for each in found if each.severity != "info"] == case[
+    findings = translate_object(value, "object", make_context(Configuration())).findings
+    assert [f"{each.code} {each.path}" for each in findings if each.severity != "info"] == case[
         "found"
     ]

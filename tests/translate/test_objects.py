@@ -37,9 +37,9 @@ def told(value: YamlValue) -> dict[str, str]:
 
 
 def test_the_queue_of_a_job_is_reported() -> None:
-    found = told(job({"nvidia.com/gpu": 1}, labels=QUEUE))
-    assert "metadata.labels[kueue.x-k8s.io/queue-name]" in found["QueueCountsNames"]
-    assert "gpu.nvidia.com" in found["QueueCountsNames"]
+    messages = told(job({"nvidia.com/gpu": 1}, labels=QUEUE))
+    assert "metadata.labels[kueue.x-k8s.io/queue-name]" in messages["QueueCountsNames"]
+    assert "gpu.nvidia.com" in messages["QueueCountsNames"]
     assert "QueueCountsNames" not in told(job({"cpu": 1}, labels=QUEUE))
 
 
@@ -52,9 +52,9 @@ def test_the_queue_of_a_job_is_reported() -> None:
     ],
 )
 def test_the_scheduler_of_a_volcano_job_is_reported(spec: YamlValue, words: str) -> None:
-    found = told(volcano(**spec))["SchedulerKept"]
-    assert found.startswith("spec.schedulerName: ")
-    assert words in found
+    message = told(volcano(**spec))["SchedulerKept"]
+    assert message.startswith("spec.schedulerName: ")
+    assert words in message
 
 
 def test_requests_in_templates_and_patches_of_a_workflow_are_reported() -> None:

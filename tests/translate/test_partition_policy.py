@@ -29,8 +29,8 @@ HONOR, MIXED, PREFER = PartitionPolicy.HONOR, PartitionPolicy.MIXED, PartitionPo
 @functools.cache
 def build_facts(policy: PartitionPolicy) -> Facts:
     """Build facts of a driver that publishes partitions of two GPUs and NUMA nodes."""
-    known = worlds.facts(("hgx-h100 gpu.nvidia.com",))
-    published = known.find_driver("gpu.nvidia.com")
+    facts = worlds.facts(("hgx-h100 gpu.nvidia.com",))
+    published = facts.find_driver("gpu.nvidia.com")
     assert published is not None
     attributes = {
         **published.attributes,
@@ -38,7 +38,7 @@ def build_facts(policy: PartitionPolicy) -> Facts:
         "resource.kubernetes.io/numaNode": "int",
     }
     driver = msgspec.structs.replace(published, attributes=attributes, partition_policy=policy)
-    return msgspec.structs.replace(known, drivers=(driver,))
+    return msgspec.structs.replace(facts, drivers=(driver,))
 
 
 def translate_limits(
@@ -53,8 +53,8 @@ def translate_limits(
     return translate(pod, make_context(configuration, build_facts(policy)))
 
 
-def constraints(found: Translation) -> YamlValue:
-    (template,) = found.templates
+def constraints(translation: Translation) -> YamlValue:
+    (template,) = translation.templates
     devices: YamlValue = template.object["spec"]["spec"]["devices"]  # type: ignore[index,call-overload]
     return [each["matchAttribute"] for each in devices.get("constraints", [])]
 
@@ -90,9 +90,9 @@ def test_gpus_are_kept_in_one_partition_where_all_nodes_honor_partitions(
 def test_a_number_of_gpus_without_a_partition_is_refused_where_all_nodes_honor_partitions(
     limits: YamlValue,
 ) -> None:
-    found = translate_limits(limits, HONOR)
-    assert found.edits == ()
-    errors = [each for each in found.findings if each.severity is Severity.ERROR]
+    translated = translate_limits(limits, HONOR)
+    assert translated.edits == ()
+    errors = [each for each in translated.findings if each.severity is Severity.ERROR]
     assert [each.code for each in errors] == ["AmountRefused"]
     assert "a GPU partition has 1, 2, 4 or 8 GPUs" in errors[0].message
     assert next(iter(limits)) in errors[0].message
@@ -105,36 +105,36 @@ def test_a_number_of_gpus_without_a_partition_is_refused_where_all_nodes_honor_p
 def test_shares_of_several_gpus_are_refused_where_all_nodes_honor_partitions() -> None:
     """Koordinator: node(s) Unsupported Multi-Shared GPU."""
     limits = {"koordinator.sh/gpu.shared": 2, "koordinator.sh/gpu-memory-ratio": 100}
-    found = translate_limits(limits, HONOR)
-    assert "AmountRefused" in {each.code for each in found.findings}
-    assert found.edits == ()
+    translated = translate_limits(limits, HONOR)
+    assert "AmountRefused" in {each.code for each in translated.findings}
+    assert translated.edits == ()
 
 
 def test_a_restricted_partition_follows_the_policy_of_every_node() -> None:
     annotations = {SPEC: json.dumps({"allocatePolicy": "Restricted"})}
-    found = translate_limits({"koordinator.sh/gpu": 200}, MIXED, annotations)
-    assert constraints(found) == ["gpu.nvidia.com/partition2"]
-    assert "MeaningChanges" not in {each.code for each in found.findings}
+    translated = translate_limits({"koordinator.sh/gpu": 200}, MIXED, annotations)
+    assert constraints(translated) == ["gpu.nvidia.com/partition2"]
+    assert "MeaningChanges" not in {each.code for each in translated.findings}
 
 
-def near_rules(found: Translation) -> YamlValue:
-    (template,) = found.templates
+def near_rules(translation: Translation) -> YamlValue:
+    (template,) = translation.templates
     metadata: YamlValue = template.object["spec"]["metadata"]  # type: ignore[index,call-overload]
     return json.loads(metadata["annotations"][RULES_ANNOTATION]).get("near", [])
 
 
-def preferences(found: Translation) -> YamlValue:
-    return [each["attributes"] for each in near_rules(found) if not each["required"]]
+def preferences(translation: Translation) -> YamlValue:
+    return [each["attributes"] for each in near_rules(translation) if not each["required"]]
 
 
 @pytest.mark.parametrize("annotations", [{}, {SPEC: "{}"}, {SPEC: '{"allocatePolicy": ""}'}])
 def test_bridge_placement_prefers_a_partition(annotations: YamlValue) -> None:
     limits = {"koordinator.sh/gpu": 200}
-    found = translate_limits(limits, PREFER, annotations, BRIDGE)
-    assert constraints(found) == []
+    translated = translate_limits(limits, PREFER, annotations, BRIDGE)
+    assert constraints(translated) == []
     numa = ["resource.kubernetes.io/numaNode"]
-    assert preferences(found) == [["gpu.nvidia.com/partition2"], numa]
-    assert "AlignmentLost" not in {each.code for each in found.findings}
+    assert preferences(translated) == [["gpu.nvidia.com/partition2"], numa]
+    assert "AlignmentLost" not in {each.code for each in translated.findings}
 
 
 @pytest.mark.parametrize("gpus", [300, 500])
@@ -143,9 +143,9 @@ def test_a_restricted_partition_has_1_2_4_or_8_gpus(
     gpus: int, configuration: Configuration
 ) -> None:
     annotations = {SPEC: json.dumps({"allocatePolicy": "Restricted"})}
-    found = translate_limits({"koordinator.sh/gpu": gpus}, PREFER, annotations, configuration)
-    assert found.edits == ()
-    assert "AmountRefused" in {each.code for each in found.findings}
+    translated = translate_limits({"koordinator.sh/gpu": gpus}, PREFER, annotations, configuration)
+    assert translated.edits == ()
+    assert "AmountRefused" in {each.code for each in translated.findings}
 
 
 CONFIGURED = Partitions(
@@ -171,23 +171,23 @@ def test_bridge_placement_follows_the_configured_partitions(
 ) -> None:
     annotations = {SPEC: json.dumps({"allocatePolicy": spec})} if spec else {}
     configuration = Configuration(placement=Placement.BRIDGE, partitions=(CONFIGURED,))
-    found = translate_limits({"koordinator.sh/gpu": gpus}, PREFER, annotations, configuration)
-    assert constraints(found) == []
-    about = [[*each["attributes"], each["required"]] for each in near_rules(found)]
+    translated = translate_limits({"koordinator.sh/gpu": gpus}, PREFER, annotations, configuration)
+    assert constraints(translated) == []
+    about = [[*each["attributes"], each["required"]] for each in near_rules(translated)]
     assert [each for each in about if "partition" in each[0]] == rules
-    assert {each.code for each in found.findings} <= {"SchedulerLeft", "SchedulerOurs", *QUIET}
+    assert {each.code for each in translated.findings} <= {"SchedulerLeft", "SchedulerOurs", *QUIET}
 
 
 def test_native_placement_does_not_see_the_configured_partitions() -> None:
     annotations = {SPEC: json.dumps({"allocatePolicy": "Restricted"})}
     configuration = Configuration(partitions=(CONFIGURED,))
-    found = translate_limits({"koordinator.sh/gpu": 400}, PREFER, annotations, configuration)
-    assert constraints(found) == ["resource.kubernetes.io/numaNode"]
+    translated = translate_limits({"koordinator.sh/gpu": 400}, PREFER, annotations, configuration)
+    assert constraints(translated) == ["resource.kubernetes.io/numaNode"]
 
 
 def test_bridge_placement_requires_a_partition_where_all_nodes_honor_partitions() -> None:
-    found = translate_limits({"koordinator.sh/gpu": 200}, HONOR, None, BRIDGE)
-    assert constraints(found) == ["gpu.nvidia.com/partition2"]
+    translated = translate_limits({"koordinator.sh/gpu": 200}, HONOR, None, BRIDGE)
+    assert constraints(translated) == ["gpu.nvidia.com/partition2"]
 
 
 def test_pods_of_other_schedulers_do_not_follow_the_policy() -> None:
@@ -224,7 +224,7 @@ def test_facts_tell_whether_the_nodes_of_a_driver_honor_partitions(
 
 
 def test_facts_of_older_versions_have_no_policy() -> None:
-    found = read_facts({"drivers": [{"name": "gpu.nvidia.com", "kind": "gpu"}]})
-    assert isinstance(found, Facts)
-    assert found.drivers == (Driver("gpu.nvidia.com", kind="gpu"),)
-    assert found.drivers[0].partition_policy is PREFER
+    facts = read_facts({"drivers": [{"name": "gpu.nvidia.com", "kind": "gpu"}]})
+    assert isinstance(facts, Facts)
+    assert facts.drivers == (Driver("gpu.nvidia.com", kind="gpu"),)
+    assert facts.drivers[0].partition_policy is PREFER

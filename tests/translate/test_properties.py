@@ -107,10 +107,10 @@ def demand(pod: YamlValue, by: TranslationContext) -> Counter[str]:
         by.configuration,
         WorkBudget(pod),
     ).asks
-    found: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     for ask in asks:
-        found[f"{ask.kind}"] += ask.count or 0
-    return found
+        counted[f"{ask.kind}"] += ask.count or 0
+    return counted
 
 
 def supplied(done: Translation) -> Counter[str]:
@@ -118,7 +118,7 @@ def supplied(done: Translation) -> Counter[str]:
 
     Only a request for NICs has alternatives with more devices, for each PCIe root that may need it.
     """
-    found: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     for made in done.templates:
         requests: YamlValue = get_value(made.object, ("spec", "spec", "devices", "requests"))
         for request in requests:
@@ -126,8 +126,8 @@ def supplied(done: Translation) -> Counter[str]:
             kind, counts = request["name"].partition("-")[0], [way.get("count", 0) for way in ways]
             assert counts == sorted(counts)
             assert kind == "nic" or len(set(counts)) == 1
-            found[kind] += counts[0]
-    return found
+            counted[kind] += counts[0]
+    return counted
 
 
 @settings(max_examples=drawn(12, thorough=60))
@@ -183,8 +183,8 @@ def plain(done: Translation) -> bytes:
 @pytest.mark.parametrize("by", CLUSTERS)
 def test_a_container_added_later_is_translated(by: TranslationContext) -> None:
     """As another webhook does between two of our turns."""
-    one = {"name": "main", "resources": {"limits": {"koordinator.sh/gpu": 100}}}
-    pod: YamlValue = {"metadata": {"name": "p"}, "spec": {"containers": [one]}}
+    container = {"name": "main", "resources": {"limits": {"koordinator.sh/gpu": 100}}}
+    pod: YamlValue = {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
     first = apply_edits(pod, holds(pod, by).edits)
     more = {"name": "side", "resources": {"limits": {"koordinator.sh/gpu": 200, "cpu": 1}}}
     added: YamlValue = copy.deepcopy(first)

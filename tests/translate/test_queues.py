@@ -33,11 +33,11 @@ def done(case: YamlValue, pod: YamlValue) -> Translation:
 
 
 def requests(made: Translation) -> list[YamlValue]:
-    found = []
+    requests = []
     for template in made.templates:
         spec: YamlValue = template.object["spec"]
-        found += spec["spec"]["devices"]["requests"]
-    return found
+        requests += spec["spec"]["devices"]["requests"]
+    return requests
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

@@ -20,7 +20,7 @@ def paths(version: str, kind: str, spec: Any) -> list[str]:  # noqa: ANN401  # Y
 
 
 @pytest.mark.parametrize(
-    ("kind", "spec", "found"),
+    ("kind", "spec", "expected"),
     [
         (QUOTA, {"hard": {"requests.nvidia.com/gpu": 4}}, ["spec.hard[requests.nvidia.com/gpu]"]),
         (QUOTA, {"hard": {"limits.nvidia.com/gpumem": 9}}, ["spec.hard[limits.nvidia.com/gpumem]"]),
@@ -43,9 +43,9 @@ def paths(version: str, kind: str, spec: Any) -> list[str]:  # noqa: ANN401  # Y
     ],
 )
 def test_a_quota_on_a_device_is_reported(
-    kind: tuple[str, str], spec: dict[str, Any], found: list[str]
+    kind: tuple[str, str], spec: dict[str, Any], expected: list[str]
 ) -> None:
-    assert paths(*kind, spec) == found
+    assert paths(*kind, spec) == expected
 
 
 @pytest.mark.parametrize(

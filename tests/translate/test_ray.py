@@ -27,9 +27,9 @@ def build_cluster(head: YamlValue, *workers: YamlValue) -> dict[str, Any]:
 
 
 def find_lost(value: YamlValue) -> list[tuple[str, str]]:
-    found = translate_object(value, "RayCluster/r", CONTEXT)
-    assert found.edits
-    return [(each.path, each.remedy) for each in found.findings if each.code == "RayGpusLost"]
+    translated = translate_object(value, "RayCluster/r", CONTEXT)
+    assert translated.edits
+    return [(each.path, each.remedy) for each in translated.findings if each.code == "RayGpusLost"]
 
 
 def test_each_group_without_its_own_number_is_reported_with_the_number_to_set() -> None:

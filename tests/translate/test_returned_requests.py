@@ -40,16 +40,16 @@ def build_pod(limits: YamlValue) -> dict[str, Any]:
 
 
 def translate_once(pod: YamlValue, context: TranslationContext = CONTEXT) -> YamlValue:
-    found = translate(pod, context)
-    assert found.edits, found.findings
-    return apply_edits(pod, found.edits)
+    translated = translate(pod, context)
+    assert translated.edits, translated.findings
+    return apply_edits(pod, translated.edits)
 
 
 def translate_manifest(pod: YamlValue) -> YamlValue:
     """Translate a pod in a file that people commit."""
     named = {"apiVersion": "v1", "kind": "Pod", **pod}
-    found = translate_object(named, "", replace(CONTEXT, readable_names=True))
-    return apply_edits(named, found.edits)
+    translated = translate_object(named, "", replace(CONTEXT, readable_names=True))
+    return apply_edits(named, translated.edits)
 
 
 def add_later(pod: YamlValue, adds: YamlValue, number: int = 0) -> YamlValue:
@@ -81,12 +81,12 @@ def test_a_request_that_is_put_back_is_removed_without_a_second_claim(
     asked = build_pod(limits)
     first = translated(asked)
     changed = add_later(first, adds)
-    found = translate(changed, CONTEXT)
-    assert {each.code for each in found.findings} == {"RequestReturned"}
-    assert found.templates == ()
-    again: YamlValue = apply_edits(changed, found.edits)
-    assert list(found.operations) == to_operations(found.edits)
-    assert jsonpatch.apply_patch(changed, list(found.operations)) == again
+    translation = translate(changed, CONTEXT)
+    assert {each.code for each in translation.findings} == {"RequestReturned"}
+    assert translation.templates == ()
+    again: YamlValue = apply_edits(changed, translation.edits)
+    assert list(translation.operations) == to_operations(translation.edits)
+    assert jsonpatch.apply_patch(changed, list(translation.operations)) == again
     assert again["spec"]["resourceClaims"] == first["spec"]["resourceClaims"]
     assert again["spec"]["containers"][0]["resources"]["limits"] == {"cpu": 1}
     assert translate(again, CONTEXT).edits == ()
@@ -110,22 +110,22 @@ def test_a_request_that_is_put_back_is_removed_without_a_second_claim(
 def test_a_request_for_other_devices_than_those_of_the_claim_is_an_error(
     limits: YamlValue, adds: YamlValue
 ) -> None:
-    found = translate(add_later(translate_once(build_pod(limits)), adds), CONTEXT)
-    assert (found.edits, found.templates) == ((), ())
-    assert [each.code for each in found.findings] == ["RequestsContradict"] * len(adds)
-    assert all(each.severity is Severity.ERROR for each in found.findings)
+    translated = translate(add_later(translate_once(build_pod(limits)), adds), CONTEXT)
+    assert (translated.edits, translated.templates) == ((), ())
+    assert [each.code for each in translated.findings] == ["RequestsContradict"] * len(adds)
+    assert all(each.severity is Severity.ERROR for each in translated.findings)
     for name in adds:
-        assert any(f"requests {name}: " in each.message for each in found.findings)
-        assert all("container main" in each.message for each in found.findings)
+        assert any(f"requests {name}: " in each.message for each in translated.findings)
+        assert all("container main" in each.message for each in translated.findings)
 
 
 def test_a_request_of_another_kind_of_device_gets_a_claim_of_its_own() -> None:
     words = ("dgx-a100 hami-core-gpu.project-hami.io", "dgx-a100 gpu.nvidia.com static-mig")
     context = make_context(Configuration(), worlds.facts(words))
     changed = add_later(translate_once(build_pod({"nvidia.com/mig-1g.5gb": 1}), context), SHARE)
-    found = translate(changed, context)
-    assert len(found.templates) == 1
-    again: YamlValue = apply_edits(changed, found.edits)
+    translated = translate(changed, context)
+    assert len(translated.templates) == 1
+    again: YamlValue = apply_edits(changed, translated.edits)
     claims = again["spec"]["containers"][0]["resources"]["claims"]
     assert [each["name"] for each in claims] == ["drawbridge", "drawbridge-2"]
     assert restore_original(again) == add_later(build_pod({"nvidia.com/mig-1g.5gb": 1}), SHARE)
@@ -133,8 +133,11 @@ def test_a_request_of_another_kind_of_device_gets_a_claim_of_its_own() -> None:
 
 def test_a_request_that_no_node_serves_beside_the_claim_is_refused() -> None:
     changed = add_later(translate_once(build_pod({"nvidia.com/mig-1g.5gb": 1})), SHARE)
-    found = translate(changed, CONTEXT)
-    assert ([each.code for each in found.findings], found.edits) == (["NoNodeOffersAll"], ())
+    translated = translate(changed, CONTEXT)
+    assert ([each.code for each in translated.findings], translated.edits) == (
+        ["NoNodeOffersAll"],
+        (),
+    )
 
 
 def test_a_request_of_a_container_without_a_claim_gets_a_claim() -> None:
@@ -157,9 +160,9 @@ def test_an_amount_that_is_added_to_a_count_of_zero_is_removed() -> None:
     """HAMi adds all cores to a count of zero, which a LimitRange requires on a translated pod."""
     zero = add_later(translate_once(build_pod(SHARE)), {"nvidia.com/gpu": 0})
     changed = add_later(zero, {"nvidia.com/gpucores": 100})
-    found = translate(changed, CONTEXT)
-    assert {each.code for each in found.findings} == {"RequestReturned"}
-    assert apply_edits(changed, found.edits) == zero
+    translated = translate(changed, CONTEXT)
+    assert {each.code for each in translated.findings} == {"RequestReturned"}
+    assert apply_edits(changed, translated.edits) == zero
     assert translate(zero, CONTEXT).edits == ()
 
 
@@ -169,5 +172,5 @@ def test_a_forged_annotation_removes_no_request(text: str) -> None:
     pod["metadata"]["annotations"] = {ORIGINAL_ANNOTATION: text}
     pod["spec"]["resourceClaims"] = [{"name": "mine", "resourceClaimTemplateName": "drawbridge-0"}]
     pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "mine", "request": "gpu"}]
-    found = translate(pod, CONTEXT)
-    assert len(found.templates) == 1
+    translated = translate(pod, CONTEXT)
+    assert len(translated.templates) == 1

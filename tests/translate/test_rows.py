@@ -41,23 +41,23 @@ def pod(case: YamlValue) -> YamlValue:
 
 
 def configuration(case: YamlValue) -> Configuration:
-    known = case.get("networks", {})
-    legacy = Legacy(networks={NetworkName(k): ResourceName(v) for k, v in known.items()})
+    networks = case.get("networks", {})
+    legacy = Legacy(networks={NetworkName(k): ResourceName(v) for k, v in networks.items()})
     return Configuration(legacy=legacy, decisions=Decisions(admin_access="allow"))
 
 
 def facts(case: YamlValue) -> Facts:
-    found = worlds.facts(tuple(case["world"]))
+    facts = worlds.facts(tuple(case["world"]))
     names = tuple(
         ResourceFacts(plugin, nodes=1, devices=1, most=1) for plugin in case.get("plugins", ())
     )
     plugins = tuple(each.name for each in names)
-    offers = tuple(msgspec.structs.replace(each, names=plugins) for each in found.offers)
-    found = msgspec.structs.replace(found, names=names, offers=offers)
+    offers = tuple(msgspec.structs.replace(each, names=plugins) for each in facts.offers)
+    facts = msgspec.structs.replace(facts, names=names, offers=offers)
     if "keeps" in case:
-        cluster = msgspec.structs.replace(found.cluster, keeps=tuple(case["keeps"]))
-        found = msgspec.structs.replace(found, cluster=cluster)
-    return found
+        cluster = msgspec.structs.replace(facts.cluster, keeps=tuple(case["keeps"]))
+        facts = msgspec.structs.replace(facts, cluster=cluster)
+    return facts
 
 
 def done(case: YamlValue) -> Translation:
@@ -91,14 +91,14 @@ def wanted(of: YamlValue) -> str:
 
 @every_row("case", CASES, ids=name)
 def test_the_claims_and_findings_of_a_row(case: YamlValue) -> None:
-    found = done(case)
-    assert [list(lines(each)) for each in found.templates] == case.get("claims", [])
-    assert [each.code for each in found.findings] == case.get("findings", [])
-    refused = any(each.severity is Severity.ERROR for each in found.findings)
+    translated = done(case)
+    assert [list(lines(each)) for each in translated.templates] == case.get("claims", [])
+    assert [each.code for each in translated.findings] == case.get("findings", [])
+    refused = any(each.severity is Severity.ERROR for each in translated.findings)
     assert refused == case.get("refused", False)
     if "claims" not in case:
-        assert found.edits == ()
-    told = " ".join(each.message for each in found.findings)
+        assert translated.edits == ()
+    told = " ".join(each.message for each in translated.findings)
     assert [words for words in case.get("says", []) if words not in told] == []
 
 

@@ -111,8 +111,8 @@ def test_the_api_server_accepts_a_template_with_rules() -> None:
 def test_drivers_without_owned_pools_are_reported_for_the_own_scheduler_only() -> None:
     case = TABLE[0]
     owner = Configuration(placement=Placement.BRIDGE, owned_pools=OWNED[:1])
-    (found,) = (each for each in done(case, owner).findings if each.code == "DriverNotOwned")
-    assert found.message == (
+    (finding,) = (each for each in done(case, owner).findings if each.code == "DriverNotOwned")
+    assert finding.message == (
         "ownedPools has no entry for driver dra.net, so drawbridge cannot allocate the claim"
     )
     for quiet in (

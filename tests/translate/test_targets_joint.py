@@ -79,8 +79,8 @@ def test_any_number_of_gpus_has_a_nic_in_every_location(shape: str, gpus: int) -
     facts = worlds.facts((f"{shape} gpu.nvidia.com", f"{shape} dra.net"))
     (result,) = express_asks(asks(gpus, None), facts, Configuration())
     groups = pairs(result)
-    (found,) = facts.shapes
-    places = {place.gpus for place in found.pcie if place.nics}
+    (node_shape,) = facts.shapes
+    places = {place.gpus for place in node_shape.pcie if place.nics}
     (most,) = places - {0}
     assert sum(group[0] for group in groups) == gpus
     assert sum(group[1] for group in groups) == -(-gpus // most)

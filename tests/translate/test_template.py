@@ -52,8 +52,8 @@ def test_a_different_spec_has_another_name(other: dict[str, Value]) -> None:
 
 
 def test_an_amount_is_stored_in_canonical_form() -> None:
-    one, other = (spec(capacity={"requests": {"memory": text}}) for text in ("1Gi", "1024Mi"))
-    assert make_template(one) == make_template(other)
+    first, other = (spec(capacity={"requests": {"memory": text}}) for text in ("1Gi", "1024Mi"))
+    assert make_template(first) == make_template(other)
 
 
 def test_all_has_no_count() -> None:
@@ -128,7 +128,7 @@ def changed(inner: str, value: Value) -> dict[str, Value]:
 
 
 @pytest.mark.parametrize(
-    ("found", "same"),
+    ("stored", "same"),
     [
         (as_stored(MADE), True),
         (as_stored(MADE, annotations={USED_ANNOTATION: "2026-01-01T00:00:00Z"}), True),
@@ -148,6 +148,6 @@ def changed(inner: str, value: Value) -> dict[str, Value]:
     ],
 )
 def test_templates_that_make_the_same_claims_have_the_same_content(
-    found: dict[str, Value], *, same: bool
+    stored: dict[str, Value], *, same: bool
 ) -> None:
-    assert has_same_content(found, MADE) is same
+    assert has_same_content(stored, MADE) is same

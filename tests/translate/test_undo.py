@@ -94,18 +94,18 @@ def test_undo_of_two_translations_finds_moved_items(
     more: list[tuple[str, int, int]],
 ) -> None:
     """A container that asks is put in front of the translated pod, and we are asked again."""
-    one = {"name": "side", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    sidecar = {"name": "side", "resources": {"limits": {"nvidia.com/gpu": 1}}}
     done = translate(pod, by)
     if not done.edits:
         return
     between = injected(apply_edits(pod, done.edits), asked(pod), steps)
-    between["spec"]["containers"].insert(0, copy.deepcopy(one))
+    between["spec"]["containers"].insert(0, copy.deepcopy(sidecar))
     done = translate(between, by)
     if not done.edits:
         return
     second = apply_edits(between, done.edits)
     whole = copy.deepcopy(asked(pod))
-    whole["spec"]["containers"].insert(0, one)
+    whole["spec"]["containers"].insert(0, sidecar)
     assert without_theirs(restore_original(second)) == without_theirs(whole)
     assert as_a_tool(second) == restore_original(second)
     after = injected(second, whole, more)
@@ -197,8 +197,8 @@ def test_the_search_for_moved_items_is_limited_by_the_size_of_the_pod() -> None:
 
 def test_the_undo_patch_is_small() -> None:
     """Of a pod with 64 containers it takes an eighth of what annotations may have."""
-    one = {"resources": {"limits": {"nvidia.com/gpu": 1}, "requests": {"nvidia.com/gpu": 1}}}
-    containers = [{"name": f"container-{i}", **copy.deepcopy(one)} for i in range(64)]
+    container = {"resources": {"limits": {"nvidia.com/gpu": 1}, "requests": {"nvidia.com/gpu": 1}}}
+    containers = [{"name": f"container-{i}", **copy.deepcopy(container)} for i in range(64)]
     pod: YamlValue = {"metadata": {"name": "p"}, "spec": {"containers": containers}}
     done = translate(pod, BY)
     assert done.edits

@@ -125,22 +125,22 @@ def test_values_are_counted_without_recursion() -> None:
 
 def test_a_pod_with_too_much_work_is_refused_before_anything_is_made() -> None:
     containers = [container(f"c{i}", share(i)) for i in range(800)]
-    found = translate(pod({"initContainers": containers, "containers": containers}), ALONE)
-    assert [(f.code, f.severity, f.path) for f in found.findings] == [
+    translated = translate(pod({"initContainers": containers, "containers": containers}), ALONE)
+    assert [(f.code, f.severity, f.path) for f in translated.findings] == [
         ("PodTooComplex", "error", "spec")
     ]
-    assert not found.edits
-    assert not found.templates
-    assert "units of work" in found.findings[0].message
+    assert not translated.edits
+    assert not translated.templates
+    assert "units of work" in translated.findings[0].message
 
 
 def test_a_pod_of_many_containers_is_translated() -> None:
     containers = [container(f"c{i}", {"nvidia.com/gpu": 1}) for i in range(100)]
-    found = translate(
+    translated = translate(
         pod({"containers": containers}), TranslationContext(facts=CONTEXTS["facts"].facts)
     )
-    assert len(found.templates) == 4
-    assert all(finding.severity != "error" for finding in found.findings)
+    assert len(translated.templates) == 4
+    assert all(finding.severity != "error" for finding in translated.findings)
 
 
 def claims_of(count: int) -> YamlValue:
@@ -167,12 +167,12 @@ def test_the_annotations_of_the_translated_pod_fit_the_api_server(letter: str) -
     width = len(letter.encode("utf-8", "surrogatepass"))
     room = (MAX_ANNOTATION_BYTES - used) // width
     assert translate(annotated(letter * room), CLUSTER).edits
-    found = translate(annotated(letter * (room + 1)), CLUSTER)
-    (finding,) = (each for each in found.findings if each.severity == "error")
+    translated = translate(annotated(letter * (room + 1)), CLUSTER)
+    (finding,) = (each for each in translated.findings if each.severity == "error")
     assert finding.code == "AnnotationsTooLarge"
     assert f"the limit is {MAX_ANNOTATION_BYTES}" in finding.message
-    assert not found.edits
-    assert not found.templates
+    assert not translated.edits
+    assert not translated.templates
 
 
 def test_undo_with_too_much_work_leaves_the_pod_as_it_is() -> None:
@@ -205,9 +205,11 @@ def test_a_message_names_a_few_of_many_containers() -> None:
 
 def test_reading_with_too_much_work_is_a_finding() -> None:
     containers = [container(f"c{i}", share(i)) for i in range(800)]
-    found = read_pod(pod({"initContainers": containers, "containers": containers}), Configuration())
-    assert [each.code for each in found.findings] == ["PodTooComplex"]
-    assert found.asks == ()
+    requests = read_pod(
+        pod({"initContainers": containers, "containers": containers}), Configuration()
+    )
+    assert [each.code for each in requests.findings] == ["PodTooComplex"]
+    assert requests.asks == ()
 
 
 @pytest.mark.parametrize("text", ["a" * 200_000, "a." * 100_000, "a.b/" * 50_000, "/a " * 60_000])

@@ -41,14 +41,14 @@ def at(pattern: str, leaf: YamlValue) -> YamlValue:
 def test_every_pod_template_of_the_table_is_found(group: str, kind: str, pattern: str) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container()]}}
     value = {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, **at(pattern, template)}
-    found = find_places(value)
-    assert len(found) == 2 ** (pattern.count("[]") + pattern.count("{}"))
-    for place in found:
+    places = find_places(value)
+    assert len(places) == 2 ** (pattern.count("[]") + pattern.count("{}"))
+    for place in places:
         assert get_value(place.pod, ("spec", "containers", 0)) == container()
         path = map_path(("spec", "containers", 0, "resources", "limits"), place)
         assert get_value(value, path) == GPU
         assert place.is_pod == (kind == "Pod")
-    assert find_other_requests(value, found) == ()
+    assert find_other_requests(value, places) == ()
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,8 @@ def facts(
     turned = gates_of_version(version)
     assert not isinstance(turned, tuple)
     offered = tuple(device_class(name, cel=CLASSES[name]) for name in classes)
-    found: GatheredFacts = gather_facts(FactsInput(slices(words), offered, ()), gates=turned)
-    return found.facts
+    gathered: GatheredFacts = gather_facts(FactsInput(slices(words), offered, ()), gates=turned)
+    return gathered.facts
 
 
 def devices(words: tuple[str, ...]) -> Iterator[tuple[str, Node, Device]]:

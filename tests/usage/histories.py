@@ -159,8 +159,8 @@ _NUMBERS = st.integers(0, 5)
 
 def actions(*names: str) -> st.SearchStrategy[list[Action]]:
     """Lists of actions: a name, its numbers, and the seconds that pass before it."""
-    one = st.tuples(st.sampled_from(names), _NUMBERS, _NUMBERS, st.integers(0, 40))
-    return st.lists(one, max_size=25)
+    change = st.tuples(st.sampled_from(names), _NUMBERS, _NUMBERS, st.integers(0, 40))
+    return st.lists(change, max_size=25)
 
 
 def act(world: World, action: Action) -> None:

@@ -41,12 +41,12 @@ class _Decoded(NamedTuple):
     value: Any
 
 
-def check_class_configs(each: DeviceClass) -> Iterator[Finding]:
+def check_class_configs(device_class: DeviceClass) -> Iterator[Finding]:
     """Report configurations of a class that their driver does not decode or refuses."""
-    about = format_object_name(KIND, each.metadata)
-    for found in _check_fatal(each.spec.config, "spec"):
+    about = format_object_name(KIND, device_class.metadata)
+    for found in _check_fatal(device_class.spec.config, "spec"):
         yield replace(found, object=about)
-    for i, config in enumerate(each.spec.config):
+    for i, config in enumerate(device_class.spec.config):
         for found in _decode(config, i, f"spec.config[{i}]")[1]:
             yield replace(found, object=about)
 
@@ -57,10 +57,10 @@ def check_opaque_configs(
     """Report configurations of claims that their driver does not decode, refuses or ignores."""
     for judged in subject.claims:
         for device in _check_devices(judged.claim.spec.devices, f"{judged.path}.devices", context):
-            found = replace(device, object=judged.object)
+            finding = replace(device, object=judged.object)
             # The class decides this one, and a cache may still have an older class.
             wrong = device.code == codes.CONFIG_KIND_WRONG.name
-            yield DeviceFinding(found) if wrong else found
+            yield DeviceFinding(finding) if wrong else finding
 
 
 def _check_devices(devices: Devices, path: str, context: JudgeContext) -> Iterator[Finding]:
@@ -69,8 +69,8 @@ def _check_devices(devices: Devices, path: str, context: JudgeContext) -> Iterat
     choices = [each for request in devices.requests for each in request_choices(request)]
     drivers = _RequestDrivers(choices, context)
     for i, config in enumerate(devices.config):
-        decoded_config, found = _decode(config, i, f"{path}.config[{i}]")
-        yield from found
+        decoded_config, problems = _decode(config, i, f"{path}.config[{i}]")
+        yield from problems
         if decoded_config is not None:
             decoded.append(decoded_config)
             yield from _check_used(decoded_config, config, choices, drivers)
@@ -122,8 +122,8 @@ class _RequestDrivers:
         self._context.work.spend(1 + devices * len(expressions))
 
 
-def _expressions(known: DeviceClass, choice: Choice) -> list[str]:
-    both = (*known.spec.selectors, *choice.requested.selectors)
+def _expressions(device_class: DeviceClass, choice: Choice) -> list[str]:
+    both = (*device_class.spec.selectors, *choice.requested.selectors)
     return [each.cel.expression for each in both if each.cel is not None]
 
 
@@ -172,9 +172,9 @@ def _find_kind(
     at = f"{path}.parameters"
     for field, value in (("apiVersion", version), ("kind", name)):
         if not isinstance(value, str) or not value:
-            known = f"{driver.kinds[0].name} of {driver.api_versions[0]}"
+            example = f"{driver.kinds[0].name} of {driver.api_versions[0]}"
             what = "is required" if value in (None, "") else f"is {describe_value(value)}"
-            message = f"{field} {what}: driver {driver.name} decodes, for example, {known}"
+            message = f"{field} {what}: driver {driver.name} decodes, for example, {example}"
             return codes.CONFIG_INVALID.at(f"{at}.{field}", message)
     kind = next((each for each in driver.kinds if each.name == name), None)
     if version in driver.api_versions and kind is not None:
@@ -277,12 +277,12 @@ def _check_kinds(
         yield from _report_ignored(named, choice)
 
 
-def _report_types(code: Code, one: _Decoded, choice: Choice, types: frozenset[str]) -> Finding:
+def _report_types(code: Code, config: _Decoded, choice: Choice, types: frozenset[str]) -> Finding:
     message = (
-        f"{one.kind.name} configures devices of type {' or '.join(one.kind.device_types)}, but "
-        f"request {choice.name} gets devices of type {' or '.join(sorted(types))}"
+        f"{config.kind.name} configures devices of type {' or '.join(config.kind.device_types)}, "
+        f"but request {choice.name} gets devices of type {' or '.join(sorted(types))}"
     )
-    return code.at(f"{one.path}.opaque.parameters.kind", message)
+    return code.at(f"{config.path}.opaque.parameters.kind", message)
 
 
 def _report_ignored(named: Sequence[_Decoded], choice: Choice) -> Iterator[Finding]:

@@ -114,8 +114,8 @@ def _find_legacy_names(key: str, context: JudgeContext) -> tuple[str, ...]:
     name = key.removesuffix(DEVICES)
     if name in (key, _HAMI):
         return ()  # HAMi's devices are shares
-    found = (family for family in context.families.values() if name == family.classes[0])
-    return tuple(each for family in found for each in family.legacy_names[:1])
+    families = (family for family in context.families.values() if name == family.classes[0])
+    return tuple(each for family in families for each in family.legacy_names[:1])
 
 
 def _count_hami_amounts(judged: JudgedClaim) -> Mapping[str, int]:

@@ -36,24 +36,24 @@ def check_references(subject: Subject, context: JudgeContext) -> Iterator[Findin
 
 
 def _check_classes(judged: JudgedClaim, origin: Origin, context: JudgeContext) -> Iterator[Finding]:
-    known = context.world.classes
+    classes = context.world.classes
     for i, request in enumerate(judged.claim.spec.devices.requests):
         for j, choice in enumerate(request_choices(request)):
             name = choice.requested.device_class_name
-            if name and name not in known and not context.lookups.is_unreadable(KIND, "", name):
+            if name and name not in classes and not context.lookups.is_unreadable(KIND, "", name):
                 inside = ".exactly" if request.exactly is not None else f".firstAvailable[{j}]"
                 path = f"{judged.request_path(i)}{inside}.deviceClassName"
-                message = f"{KIND} {name} does not exist{suggest(name, known, context.work)}"
+                message = f"{KIND} {name} does not exist{suggest(name, classes, context.work)}"
                 # Whoever applies a class after its claims gets no denial for a similar name.
-                is_wrong = origin is Origin.FILE and _is_misspelt(name, known)
+                is_wrong = origin is Origin.FILE and _is_misspelt(name, classes)
                 code = codes.CLASS_MISSPELT if is_wrong else codes.CLASS_NOT_FOUND
                 yield code.at(path, message, object=judged.object)
 
 
-def _is_misspelt(name: str, known: Collection[str]) -> bool:
+def _is_misspelt(name: str, names: Collection[str]) -> bool:
     """Tell whether a class is one of the known classes with few letters wrong."""
     drivers = (family_class for family in FAMILIES for family_class in family.classes)
-    return name not in drivers and similar_names.is_misspelt(name, known)
+    return name not in drivers and similar_names.is_misspelt(name, names)
 
 
 def _check_pod(
@@ -167,7 +167,7 @@ def _check_request(
     yield DeviceFinding(codes.REQUEST_NOT_FOUND.at(path, message, object=about))
 
 
-def suggest(name: str, known: Collection[str], work: Work) -> str:
+def suggest(name: str, names: Collection[str], work: Work) -> str:
     """Return a hint with the known name that the writer probably meant, or nothing."""
-    work.spend(len(known) * UNITS_OF_NAME)
-    return similar_names.suggest(name, known)
+    work.spend(len(names) * UNITS_OF_NAME)
+    return similar_names.suggest(name, names)

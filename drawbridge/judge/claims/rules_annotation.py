@@ -23,7 +23,7 @@ def find_rule_errors(subject: Subject) -> Iterator[Finding]:
         if written is None:
             continue
         rules = read_rules(written)
-        found = check_rules(rules, judged.claim.spec) if isinstance(rules, Rules) else rules
+        findings = check_rules(rules, judged.claim.spec) if isinstance(rules, Rules) else rules
         above = judged.path.removesuffix("spec")
-        for finding in found:
+        for finding in findings:
             yield replace(finding, object=judged.object, path=above + finding.path)

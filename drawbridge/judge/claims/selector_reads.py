@@ -210,12 +210,12 @@ def _report(failure: _Failure, selectors: _Selectors, context: JudgeContext) -> 
 
 
 def _find_missing(
-    text: str, each: _Failure, context: JudgeContext
+    text: str, failure: _Failure, context: JudgeContext
 ) -> tuple[tuple[str, str, str], ...]:
     """Return what an expression reads unguarded and the device does not have."""
     published: dict[str, Mapping[str, Mapping[str, object]]] = {
-        "attributes": group_by_domain(each.device.attributes, each.driver),
-        "capacity": group_by_domain(each.device.capacity, each.driver),
+        "attributes": group_by_domain(failure.device.attributes, failure.driver),
+        "capacity": group_by_domain(failure.device.capacity, failure.driver),
     }
     required = find_reads(context.selectors.stored.compile(text)).required()
     named = ((kind, domain, name) for kind, domain, name in sorted(required))

@@ -96,8 +96,8 @@ def sort_devices(
         context.work.spend(1 + len(node.devices) // 2)
         mine = [(device, option.request_filter.check_selectors(device)) for device in node.devices]
         # A device that this scheduler does not support is not compared with the class.
-        known = (device for device, verdict in mine if verdict.stage in _OF_CLASS)
-        of_class.update(dict.fromkeys(known))
+        decided = (device for device, verdict in mine if verdict.stage in _OF_CLASS)
+        of_class.update(dict.fromkeys(decided))
         selected = tuple(device for device, verdict in mine if verdict is SELECTED)
         matching.append(selected)
         fitting.append(

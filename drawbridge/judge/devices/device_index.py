@@ -52,7 +52,7 @@ class _Row(NamedTuple):
     `capacities` are the full names of the capacities.
     """
 
-    each: Slice
+    published: Slice
     base: int
     columns: Mapping[str, int]
     capacities: frozenset[str]
@@ -69,10 +69,10 @@ class SliceNumbers:
         """Return the rows of slices."""
         if len(self._numbers) > MAX_NUMBERS:
             self._rows, self._numbers = {}, {}
-        known = self._rows
+        numbered = self._rows
         # Keyed by id(); the row holds the slice, so that its id is not reused.
-        rows = [known.get(id(each)) or self._number_slice(each) for each in slices]
-        self._rows = {id(row.each): row for row in rows}
+        rows = [numbered.get(id(each)) or self._number_slice(each) for each in slices]
+        self._rows = {id(row.published): row for row in rows}
         return rows
 
     def _number_slice(self, slice_: Slice) -> _Row:
@@ -115,9 +115,9 @@ def _base_key(slice_: Slice) -> bytes:
     return _ENCODER.encode((slice_.driver, annotation, slice_.skip_node_operations, devices))
 
 
-def _is_twice(name: str, device: Device, each: Slice) -> bool:
+def _is_twice(name: str, device: Device, published: Slice) -> bool:
     domain, _, identifier = name.partition("/")
-    return domain == each.driver and identifier in device.attributes
+    return domain == published.driver and identifier in device.attributes
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=encode_quantity)
@@ -203,7 +203,7 @@ class DeviceIndex:
         for row in self._rows:
             number = row.columns.get(name, _ABSENT)
             if number not in verdicts or not number:
-                verdicts[number] = any(map(accepts, _values(name, row.each)))
+                verdicts[number] = any(map(accepts, _values(name, row.published)))
         members = [verdicts[row.columns.get(name, _ABSENT)] for row in self._rows]
         return {
             node.name
@@ -291,16 +291,16 @@ def _pool_key(pool: Pool, node: Node, *, shared: bool) -> Hashable:
     return (pool.id.driver, pool.incomplete, pool.invalid, len(pool.slices), counters, own_devices)
 
 
-def _is_for_node(each: Slice, device: Device, node: Node) -> bool:
+def _is_for_node(published: Slice, device: Device, node: Node) -> bool:
     try:
-        return is_device_for_node(each, device, node)
+        return is_device_for_node(published, device, node)
     except NodeSelectorError:
         return False
 
 
-def _values(name: str, each: Slice) -> Iterator[Attribute | None]:
+def _values(name: str, published: Slice) -> Iterator[Attribute | None]:
     """Return the values of an attribute on the devices of a slice; None if it is absent."""
-    return (find_attribute(device, each.driver, name) for device in each.devices)
+    return (find_attribute(device, published.driver, name) for device in published.devices)
 
 
 def _pattern(name: str, slices: Sequence[Slice], read: dict[Attribute, _Values]) -> Hashable:

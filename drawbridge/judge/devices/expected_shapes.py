@@ -88,8 +88,8 @@ def _is_certainly_false(term: str, properties: Mapping[str, str], reader: ShapeR
         for device in _possible_devices(reads, properties)
     ]
     # A value of another type than the expression expects is an error and says nothing.
-    known = [each for each in outcomes if not isinstance(each, EvaluationFailure)]
-    return bool(known) and not any(known)
+    verdicts = [each for each in outcomes if not isinstance(each, EvaluationFailure)]
+    return bool(verdicts) and not any(verdicts)
 
 
 def _stated(domain: str, identifier: str, properties: Mapping[str, str]) -> str:

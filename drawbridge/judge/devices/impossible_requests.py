@@ -40,8 +40,8 @@ def explain_request(
         path = judged.request_path(number, index if prioritized else None)
         place = RequestPlace(judged.object, path if prioritized else f"{path}.exactly", option.name)
         take = functools.partial(_explain, option, nodes, place, alone, proof, context)
-        found = context.work.step(place, take)
-        yield DeviceFinding(found, classes, unproved, demand=(alone,))
+        finding = context.work.step(place, take)
+        yield DeviceFinding(finding, classes, unproved, demand=(alone,))
 
 
 def _explain(  # noqa: PLR0913, PLR0917  # an alternative, and what it is compared with

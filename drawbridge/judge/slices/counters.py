@@ -20,10 +20,10 @@ def check_counters(pools: Pools) -> Iterator[Finding]:
                 about, path = f"{KIND}/{member.name}", f"spec.devices[{i}].consumesCounters"
                 yield from _check_references(device, sets, about, path)
                 for j, use in enumerate(device.consumes_counters):
-                    known = sets.get(use.counter_set)
-                    if known is not None:
+                    published = sets.get(use.counter_set)
+                    if published is not None:
                         at = f"{path}[{j}].counters"
-                        yield from _check_amounts(device, use, known.counters, about, at)
+                        yield from _check_amounts(device, use, published.counters, about, at)
 
 
 def _check_totals(member: Slice) -> Iterator[Finding]:

@@ -62,10 +62,10 @@ def published_devices(slices: Iterable[Slice], selectors: Selectors) -> tuple[Pu
     )
 
 
-def declares_compatibility(each: Slice) -> bool:
+def declares_compatibility(published: Slice) -> bool:
     """Return whether a slice has a compatibility rule for any device."""
-    return COMPATIBILITY_ANNOTATION in each.annotations or any(
-        device.compatible_only_with is not None for device in each.devices
+    return COMPATIBILITY_ANNOTATION in published.annotations or any(
+        device.compatible_only_with is not None for device in published.devices
     )
 
 
@@ -217,10 +217,12 @@ def _is_refused(answer: _Result) -> bool:
     return isinstance(answer, EvaluationError) and answer.kind == EXCEEDED
 
 
-def _no_match_message(each: DeviceClass, left: Sequence[PublishedDevice], index: int) -> str:
+def _no_match_message(
+    device_class: DeviceClass, left: Sequence[PublishedDevice], index: int
+) -> str:
     what = "device" if len(left) == 1 else "devices"
     candidates = f"{len(left)} {what}" + (" that the previous selectors match" if index else "")
-    return f"class {each.metadata.name} selects no device: it matches none of {candidates}"
+    return f"class {device_class.metadata.name} selects no device: it matches none of {candidates}"
 
 
 _FieldName = tuple[str, str, str]

@@ -132,10 +132,10 @@ def _report_alone(
 
 
 def _counters_suffice(
-    one: ConsumedCounters, other: ConsumedCounters, totals: Mapping[CounterKey, int]
+    uses: ConsumedCounters, other: ConsumedCounters, totals: Mapping[CounterKey, int]
 ) -> bool:
     return all(
-        one.get(key, 0) + other.get(key, 0) <= totals.get(key, 0) for key in {**one, **other}
+        uses.get(key, 0) + other.get(key, 0) <= totals.get(key, 0) for key in {**uses, **other}
     )
 
 

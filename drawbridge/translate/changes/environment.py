@@ -53,7 +53,7 @@ def change_environment(
     removed = dict.fromkeys([ask.resources[0] for ask in asks if ask.resources])
     spec = as_mapping(as_mapping(patch.pod).get("spec"))
     containers = _containers(spec)
-    chosen = {path: each for path, one in containers.items() if (each := _variables(one))}
+    chosen = {path: variables for path, one in containers.items() if (variables := _variables(one))}
     patch.budget.charge(_REPORT_UNITS * sum(map(len, chosen.values())))
     findings = _report_containers(containers, users, chosen)
     runtime = spec.get("runtimeClassName")

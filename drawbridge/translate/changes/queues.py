@@ -87,13 +87,13 @@ def find_queue_of_pods(owner: Value, default_queue: str = "") -> str:
 
 def find_default_queues(objects: Iterable[Value]) -> dict[str, str]:
     """Return the default queue of Kueue by namespace, from objects of any kind."""
-    found = {}
+    queues = {}
     for value in map(as_mapping, objects):
         metadata = as_mapping(value.get("metadata"))
         group = f"{value.get('apiVersion')}".partition("/")[0]
         if (group, value.get("kind"), metadata.get("name")) == (_API, LOCAL_QUEUE, DEFAULT_QUEUE):
-            found[f"{metadata.get('namespace') or 'default'}"] = DEFAULT_QUEUE
-    return found
+            queues[f"{metadata.get('namespace') or 'default'}"] = DEFAULT_QUEUE
+    return queues
 
 
 def is_managed(pod: Value) -> bool:

@@ -30,9 +30,9 @@ def report_fewer_nodes(
     # The finding about a class without a device says more.
     if not offers or nodes >= most.nodes:
         return
-    found = [facts.find_class(name) for name in classes]
+    class_facts = [facts.find_class(name) for name in classes]
     devices = " and ".join(
-        f"{count_noun(each.devices, 'device')} of class {each.name}" for each in found if each
+        f"{count_noun(each.devices, 'device')} of class {each.name}" for each in class_facts if each
     )
     users = asks[0].users
     yield CAPACITY_SHRINKS.at(

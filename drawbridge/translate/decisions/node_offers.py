@@ -128,8 +128,8 @@ def _is_closed(needs: Iterable[NodeNeed], facts: Facts) -> bool:
     A device plugin that restarts, or that a node gets later, serves its names on other nodes than
     the facts show.
     """
-    found = [facts.find_class(need.class_) if need.class_ else None for need in needs]
-    return all(each is not None and each.closed for each in found)
+    classes = [facts.find_class(need.class_) if need.class_ else None for need in needs]
+    return all(each is not None and each.closed for each in classes)
 
 
 def _decide_each(

@@ -92,12 +92,12 @@ def _name_template(value: Value, path: Path) -> str:
     for length, step in enumerate(path, 1):
         surrounding = get_value(value, path[:length])
         if isinstance(step, int):
-            found = (
+            names_of_step = (
                 (surrounding.get(key) for key in _NAMES)
                 if isinstance(surrounding, dict)
                 else iter(())
             )
-            names.append(next((text for text in found if isinstance(text, str)), f"{step}"))
+            names.append(next((text for text in names_of_step if isinstance(text, str)), f"{step}"))
         elif step.endswith("ReplicaSpecs") and length < len(path):
             names.append(f"{path[length]}".lower())
         elif step in _ROLES:

@@ -142,15 +142,15 @@ def find_other_requests(value: Value, places: tuple[Place, ...]) -> tuple[Untran
     if not isinstance(value, dict) or group_kind(value)[0] in _IGNORED_GROUPS:
         return ()
     covered = frozenset(path for place in places for path in _container_paths(place))
-    found = list(_find_requests(value, (), covered))
+    requests = list(_find_requests(value, (), covered))
     if group_kind(value)[0] == _DYNAMO:
-        found += _find_plain_gpus(value, ())
+        requests += _find_plain_gpus(value, ())
     if group_kind(value) == _CONFIG_MAP:
         for key, text in _items(value.get("data")):
             names = dict.fromkeys(_find_keys(text)) if isinstance(text, str) else {}
             listed = (name for name in names if is_device_resource(name))
-            found += (UntranslatedRequest(("data", key), name) for name in listed)
-    return tuple(found)
+            requests += (UntranslatedRequest(("data", key), name) for name in listed)
+    return tuple(requests)
 
 
 def _items(value: Value) -> Iterable[tuple[str, Value]]:

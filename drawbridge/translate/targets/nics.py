@@ -26,9 +26,11 @@ def network_settings(ask: Ask) -> tuple[VfSettings, ...]:
     return tuple(each for each in ask.settings if isinstance(each, VfSettings))
 
 
-def report_dropped(ask: Ask, setting: VfSettings, known: tuple[str, ...]) -> tuple[Finding, ...]:
+def report_dropped(
+    ask: Ask, setting: VfSettings, published: tuple[str, ...]
+) -> tuple[Finding, ...]:
     """Report the parameters that the driver's configuration has no field for."""
-    names = [name for name, _ in setting.parameters if name not in known]
+    names = [name for name, _ in setting.parameters if name not in published]
     where = setting.network or setting.interface or "the interface"
     return tuple(
         make_finding(

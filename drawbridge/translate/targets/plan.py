@@ -61,14 +61,14 @@ class DriverTarget(msgspec.Struct, frozen=True):
 
     def require_class(self, name: str) -> str:
         """Return the class name; raise NotExpressibleError if the driver has no such class."""
-        known = self.facts.find_class(name) if self.facts else None
-        if self.facts and known is None:
+        class_facts = self.facts.find_class(name) if self.facts else None
+        if self.facts and class_facts is None:
             raise NotExpressibleError(
                 f"DeviceClass {name} does not exist",
                 "Install the driver with this class, or set `class` of the target to another one.",
             )
-        if known and known.drivers and self.driver not in known.drivers:
-            drivers = " and ".join(known.drivers)
+        if class_facts and class_facts.drivers and self.driver not in class_facts.drivers:
+            drivers = " and ".join(class_facts.drivers)
             raise NotExpressibleError(
                 f"DeviceClass {name} selects devices of {drivers}, not of {self.driver}",
                 "Correct `driver` or `class` of the target.",

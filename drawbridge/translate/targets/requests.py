@@ -301,13 +301,13 @@ def _format_percents(percents: Mapping[str, Percent]) -> str:
 
 
 def _select_products(
-    products: Sequence[Product], known: Sequence[Product], vocabulary: DriverVocabulary
+    products: Sequence[Product], published: Sequence[Product], vocabulary: DriverVocabulary
 ) -> str:
     """Select exactly these products, by memory as well if a name has several memory sizes."""
     names = sorted({each.name for each in products})
     text = write_cel(ProductIs(tuple(names)), vocabulary)
-    memory = _memory_name(vocabulary, known)
-    sizes = {each.capacity[memory].value for each in known if each.name in names and memory}
+    memory = _memory_name(vocabulary, published)
+    sizes = {each.capacity[memory].value for each in published if each.name in names and memory}
     own = {each.capacity[memory].value for each in products if memory}
     if sizes == own:
         return text

@@ -17,14 +17,14 @@ def estimate_work(asks: Iterable[Ask], facts: Facts | None) -> int:
     """Return the units of work that expressing these asks takes."""
     products = len(facts.products) if facts else 0
     each_condition = _CONDITION_UNITS * (1 + products // _CONDITIONS_OF_PRODUCTS)
-    known: dict[int, int] = {}  # by id: many asks have one selector
+    counts: dict[int, int] = {}  # by id: many asks have one selector
     units = 0
     for ask in asks:
         conditions = 0
         for selector in (*ask.selectors, *ask.alternatives):
-            if id(selector) not in known:
-                known[id(selector)] = _count_conditions(selector)
-            conditions += known[id(selector)]
+            if id(selector) not in counts:
+                counts[id(selector)] = _count_conditions(selector)
+            conditions += counts[id(selector)]
         units += _ASK_UNITS + conditions * each_condition + len(ask.users)
     return units
 
@@ -33,10 +33,10 @@ def _count_conditions(selector: AskSelector) -> int:
     """Count the values that a selector compares with."""
     count, left = 0, [selector]
     while left:
-        each = left.pop()
+        part = left.pop()
         count += 1
-        for name in each.__struct_fields__:
-            value = getattr(each, name)
+        for name in part.__struct_fields__:
+            value = getattr(part, name)
             if isinstance(value, tuple) and value and not isinstance(value[0], str | int):
                 left += value
             elif isinstance(value, tuple):

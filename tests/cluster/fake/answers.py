@@ -40,12 +40,12 @@ class Target:
     """The kind and the object that a request addresses."""
 
     def __init__(self, seen: Seen) -> None:
-        found = _PATH.fullmatch(seen.path)
-        if found is None:
+        match = _PATH.fullmatch(seen.path)
+        if match is None:
             raise RefusedError(404, "the server could not find the requested resource")
-        self.group, self.version = found["group"] or "", found["core"] or found["version"]
-        self.namespace, self.plural = found["namespace"] or "", found["plural"] or ""
-        self.name, self.sub = found["name"] or "", found["sub"] or ""
+        self.group, self.version = match["group"] or "", match["core"] or match["version"]
+        self.namespace, self.plural = match["namespace"] or "", match["plural"] or ""
+        self.name, self.sub = match["name"] or "", match["sub"] or ""
         self.query = seen.query
 
     def kind(self) -> Kind:

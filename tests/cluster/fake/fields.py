@@ -62,14 +62,14 @@ def fields(value: JSON) -> frozenset[Path]:
 def fight(live: JSON, wanted: JSON, manager: str, owners: Owned) -> dict[Path, str]:
     """Return the fields that an apply would change although another manager owns them."""
     now = dict(leaves(live))
-    found = {}
+    by_path = {}
     for path, value in leaves(wanted):
         if path in now and now[path] == value:
             continue
         for other, owned in owners.items():
             if other != manager and path in owned:
-                found[path] = other.removesuffix("/Apply")
-    return found
+                by_path[path] = other.removesuffix("/Apply")
+    return by_path
 
 
 def applied(live: JSON, wanted: JSON, manager: str, owners: Owned) -> JSON:

@@ -37,12 +37,12 @@ class Kind(NamedTuple):
 
 
 def _read(text: str) -> tuple[Kind, ...]:
-    found = []
+    kinds = []
     for line in text.split("\n"):
         if words := line.split():
             group, _, version = words[0].rpartition("/")
             flags = words[3:]
-            found.append(
+            kinds.append(
                 Kind(
                     group,
                     version,
@@ -53,7 +53,7 @@ def _read(text: str) -> tuple[Kind, ...]:
                     ("spec",) if "frozen" in flags else (),
                 )
             )
-    return tuple(found)
+    return tuple(kinds)
 
 
 KINDS = _read("""

@@ -20,9 +20,9 @@ DATA, ERROR = b"\0", b"\1"
 
 async def forward(api: "FakeApi", seen: Seen, request: web.Request) -> web.StreamResponse:
     """Forward a websocket to the local port that the test chose for the port of a pod."""
-    found = PATH.match(seen.path)
-    assert found
-    namespace, pod = found.groups()
+    match = PATH.match(seen.path)
+    assert match
+    namespace, pod = match.groups()
     if api.store.find(kinds.named("pods"), namespace, pod) is None:
         raise status.missing(kinds.named("pods"), pod)
     if "websocket" not in seen.headers.get("Upgrade", "").lower():

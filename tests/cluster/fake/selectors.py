@@ -21,9 +21,9 @@ def _split(selector: str) -> list[str]:
 
 
 def _label(requirement: str, own: Mapping[str, str]) -> bool:
-    if found := _SET.fullmatch(requirement):
-        among = own.get(found[1]) in [word.strip() for word in found[3].split(",")]
-        return among == (found[2] == "in")
+    if match := _SET.fullmatch(requirement):
+        among = own.get(match[1]) in [word.strip() for word in match[3].split(",")]
+        return among == (match[2] == "in")
     if "!=" in requirement:
         key, wanted = requirement.split("!=")
         return own.get(key.strip()) != wanted.strip()
@@ -38,7 +38,7 @@ def _label(requirement: str, own: Mapping[str, str]) -> bool:
 def _field(requirement: str, value: JSON) -> bool:
     differs = "!=" in requirement
     path, wanted = re.split(r"!=|==?", requirement, maxsplit=1)
-    found: object = value
+    actual: object = value
     for name in path.strip().split("."):
-        found = found.get(name, "") if isinstance(found, Mapping) else ""
-    return (found == wanted.strip()) != differs
+        actual = actual.get(name, "") if isinstance(actual, Mapping) else ""
+    return (actual == wanted.strip()) != differs

@@ -98,11 +98,11 @@ def pods(draw: st.DrawFn) -> YamlValue:
     pods(), pods(), st.sampled_from(["ReplicaSet", "StatefulSet", "Job", "DaemonSet"]), st.data()
 )
 def test_cached_responses_equal_new_responses(
-    one: YamlValue, other: YamlValue, kind: str, data: st.DataObject
+    first: YamlValue, other: YamlValue, kind: str, data: st.DataObject
 ) -> None:
     numbers = data.draw(st.lists(st.integers(0, 12), min_size=4, max_size=4))
     requested = [
-        create_owned_pod(kind, number, one if i % 2 else other, seed)
+        create_owned_pod(kind, number, first if i % 2 else other, seed)
         for i, (number, seed) in enumerate(zip(numbers, range(4), strict=True))
     ]
 
@@ -164,9 +164,9 @@ def test_pods_with_equal_requests_are_translated_once(monkeypatch: pytest.Monkey
     async def ask() -> None:
         harness = AdmissionHarness()
         for number in range(5):
-            one = create_owned_pod("ReplicaSet", number, pod({"nvidia.com/gpu": "1"}), number)
-            one["spec"]["containers"][0]["image"] = f"image:{number}"
-            assert (await harness.pod(one)).patch
+            owned = create_owned_pod("ReplicaSet", number, pod({"nvidia.com/gpu": "1"}), number)
+            owned["spec"]["containers"][0]["image"] = f"image:{number}"
+            assert (await harness.pod(owned)).patch
         assert (harness.answers.hits, len(requested)) == (0, 1)
 
     asyncio.run(ask())
@@ -223,12 +223,12 @@ def build_key(object_: YamlValue) -> answer_cache.AnswerKey:
 
 def test_the_least_recently_used_entry_is_evicted_first() -> None:
     cache = AnswerCache(max_entries=2)
-    one, two, three = (build_key(pod({"cpu": f"{i}"})) for i in range(3))
-    cache.put(one, response("1"), 1)
+    first, two, three = (build_key(pod({"cpu": f"{i}"})) for i in range(3))
+    cache.put(first, response("1"), 1)
     cache.put(two, response("2"), 1)
-    assert cache.get(one) == response("1")
+    assert cache.get(first) == response("1")
     cache.put(three, response("3"), 1)
-    assert [cache.get(each) for each in (one, two, three)] == [response("1"), None, response("3")]
+    assert [cache.get(each) for each in (first, two, three)] == [response("1"), None, response("3")]
 
 
 def test_the_cache_is_bounded_in_bytes() -> None:

@@ -207,8 +207,8 @@ async def test_the_guard_does_not_deny_a_claim_that_a_later_webhook_added() -> N
     settings = configuration(
         {"placement": "bridge", "ownedPools": pools, "admission": {"everyPod": True}}
     )
-    known = facts({"drivers": [{"name": "gpu.nvidia.com", "devices": 8}]})
-    harness = build_harness(recent((settings,), (known,), (live(settings),)))
+    cluster_facts = facts({"drivers": [{"name": "gpu.nvidia.com", "devices": 8}]})
+    harness = build_harness(recent((settings,), (cluster_facts,), (live(settings),)))
     assert (await harness.pod(own)).patch
     response = await harness.guarded_pod(own)
     assert response.allowed

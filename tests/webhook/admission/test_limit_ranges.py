@@ -42,8 +42,8 @@ def build_range(limit: YamlValue) -> LimitRange:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_limit_range_cases(case: YamlValue) -> None:
     before, after = build_pods(case)
-    found = check_pod(find_removed_requests(before, after), [build_range(case["limit"])])
-    lines = [f"{each.code}: {each.message}" for each in found]
+    findings = check_pod(find_removed_requests(before, after), [build_range(case["limit"])])
+    lines = [f"{each.code}: {each.message}" for each in findings]
     expected = case.get("findings", [])
     assert len(lines) == len(expected), lines
     assert all(map(str.startswith, lines, expected)), lines

@@ -48,10 +48,10 @@ def damage(pod: YamlValue, random_: random.Random) -> YamlValue:
     pod = copy.deepcopy(pod)
     for _ in range(random_.randint(1, 3)):
         # The kind is in the envelope too.
-        found = [each for each in find_paths(pod) if each[0] not in ("kind", "apiVersion")]
-        if not found:
+        paths = [each for each in find_paths(pod) if each[0] not in ("kind", "apiVersion")]
+        if not paths:
             break
-        path = random_.choice(found)
+        path = random_.choice(paths)
         parent: YamlValue = get_value(pod, path[:-1])
         if random_.random() < 0.3:
             del parent[path[-1]]
@@ -61,9 +61,9 @@ def damage(pod: YamlValue, random_: random.Random) -> YamlValue:
 
 
 def create_harness(random_: random.Random) -> AdmissionHarness:
-    found = AdmissionHarness(FakeClusterView(namespaces={"team": ENFORCE}))
-    found.configure({}, random_.choice(FACTS))
-    return found
+    harness = AdmissionHarness(FakeClusterView(namespaces={"team": ENFORCE}))
+    harness.configure({}, random_.choice(FACTS))
+    return harness
 
 
 @pytest.mark.asyncio

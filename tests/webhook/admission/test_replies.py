@@ -32,8 +32,8 @@ ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 
 def test_warnings_are_errors_translations_and_warnings_without_information() -> None:
-    found = [finding(each, each) for each in (INFO, WARNING, ERROR)]
-    assert select_warnings(["translated: a -> b"], found, "details: x") == [
+    findings = [finding(each, each) for each in (INFO, WARNING, ERROR)]
+    assert select_warnings(["translated: a -> b"], findings, "details: x") == [
         "Code: spec: error (Do.)",
         "translated: a -> b",
         "Code: spec: warning (Do.)",
@@ -58,8 +58,10 @@ def test_warnings_are_valid_header_values(texts: list[str], rest: str) -> None:
 
 
 def test_if_warnings_do_not_fit_the_last_line_is_the_command() -> None:
-    found = [finding(WARNING, f"{i} {'w' * 300}") for i in range(40)]
-    shown = select_warnings(["translated: a -> b"], found, "details: kubectl drawbridge explain p")
+    findings = [finding(WARNING, f"{i} {'w' * 300}") for i in range(40)]
+    shown = select_warnings(
+        ["translated: a -> b"], findings, "details: kubectl drawbridge explain p"
+    )
     assert shown[0] == "translated: a -> b"
     assert shown[-1] == "details: kubectl drawbridge explain p"
     assert len(shown) < 20
@@ -77,8 +79,8 @@ def test_characters_that_a_header_cannot_contain_become_spaces() -> None:
 
 
 def test_a_reason_contains_only_errors_with_their_remedies() -> None:
-    found = [finding(WARNING, "w"), finding(ERROR, "a"), finding(ERROR, "b")]
-    assert format_reason(found) == "Code: spec: a (Do.); Code: spec: b (Do.)"
+    findings = [finding(WARNING, "w"), finding(ERROR, "a"), finding(ERROR, "b")]
+    assert format_reason(findings) == "Code: spec: a (Do.); Code: spec: b (Do.)"
 
 
 class CountingTuple(tuple[ContainerRequests, ...]):

@@ -35,15 +35,15 @@ class TemplateHarness:
         self.templates = TemplateCache(self.store, self.clock)
 
     async def ensure(
-        self, one: ClaimTemplate, namespace: str = "team", seconds: float = 5
+        self, template: ClaimTemplate, namespace: str = "team", seconds: float = 5
     ) -> TemplateState:
         """Ensure a template."""
-        (state,) = await await_states([self.templates.ensure(namespace, one, seconds)])
+        (state,) = await await_states([self.templates.ensure(namespace, template, seconds)])
         return state
 
-    async def preview(self, one: ClaimTemplate) -> TemplateState:
+    async def preview(self, template: ClaimTemplate) -> TemplateState:
         """Return what `ensure` would find, without creating the template."""
-        (state,) = await await_states([self.templates.ensure("team", one, 5, dry_run=True)])
+        (state,) = await await_states([self.templates.ensure("team", template, 5, dry_run=True)])
         return state
 
     async def run_background(self) -> None:
@@ -188,11 +188,11 @@ async def test_a_dropped_field_is_reported_and_no_template_is_left_behind(
         harness.ensure(build_template(**exactly)),
         harness.preview(build_template(**exactly)),
     ):
-        found = await ask
-        assert isinstance(found, Finding)
-        assert found.code == "ClaimFieldDropped"
-        assert found.path == f"spec.spec.devices.requests[0].exactly.{dropped}"
-        assert dropped in found.message
+        answer = await ask
+        assert isinstance(answer, Finding)
+        assert answer.code == "ClaimFieldDropped"
+        assert answer.path == f"spec.spec.devices.requests[0].exactly.{dropped}"
+        assert dropped in answer.message
     assert harness.store.stored == {}
 
 
@@ -261,9 +261,9 @@ async def test_an_invalid_use_annotation_is_ignored() -> None:
 async def test_a_template_stored_as_sent_has_no_dropped_field() -> None:
     assert find_dropped_field(build_template().object, build_template()) is None
     less = {**build_template().object, "spec": {"spec": {}}}
-    found = find_dropped_field(less, build_template())
-    assert found is not None
-    assert found.path == "spec.spec.devices"
+    field = find_dropped_field(less, build_template())
+    assert field is not None
+    assert field.path == "spec.spec.devices"
 
 
 async def test_close_cancels_requests_in_progress() -> None:

@@ -37,9 +37,9 @@ _GROUPS: Final = {
 
 def read(plain: YamlValue) -> JudgedObject:
     """Decode an object of the cluster."""
-    found = _READERS[plain["kind"]](plain)
-    assert not isinstance(found, tuple), found
-    return found
+    read = _READERS[plain["kind"]](plain)
+    assert not isinstance(read, tuple), read
+    return read
 
 
 def change(before: YamlValue | None, after: YamlValue | None, version: int = 1) -> ObjectChange:

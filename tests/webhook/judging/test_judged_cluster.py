@@ -142,8 +142,8 @@ def test_withdrawn_slices_are_forgotten_beyond_a_limit_but_not_that_there_were_m
         withdrawn.observe_change(slice_, None)
     assert withdrawn.recent() == (tuple(slices[:-1]), ())
     withdrawn.observe_change(slices[-1], None)
-    found, (doubt,) = withdrawn.recent()
-    assert (len(found), "more than" in doubt) == (MAX_SLICES, True)
+    withdrawn_slices, (doubt,) = withdrawn.recent()
+    assert (len(withdrawn_slices), "more than" in doubt) == (MAX_SLICES, True)
     clock.now += SETTLE
     assert withdrawn.recent() == ((), ())
 

@@ -279,15 +279,15 @@ def test_inactive_conditions_are_reported_while_they_differ(tmp_path: Path) -> N
 
     async def play() -> None:
         async with run_view(tmp_path) as harness:
-            (found,) = harness.view.inactive_conditions()
-            assert "MutatingWebhookConfiguration drawbridge does not exist" in found.message
+            (finding,) = harness.view.inactive_conditions()
+            assert "MutatingWebhookConfiguration drawbridge does not exist" in finding.message
             harness.api.put(build_own_webhooks(matchConditions=held))
             await harness.wait_until(lambda: not harness.view.inactive_conditions())
             # Without findings about networks, the conditions select fewer pods.
             quiet = {"findings": {NETWORK_UNKNOWN.name: "off"}}
             harness.view.configure(msgspec.convert(quiet, Configuration))
-            (found,) = harness.view.inactive_conditions()
-            assert found.code == "NameNotActive"
+            (finding,) = harness.view.inactive_conditions()
+            assert finding.code == "NameNotActive"
             harness.view.configure(Configuration())
             assert not harness.view.inactive_conditions()
 

@@ -118,15 +118,15 @@ def test_a_request_before_readiness_gets_the_reason_and_retry_after(tmp_path: Pa
 
 
 def test_requests_above_the_concurrency_limit_are_rejected(tmp_path: Path) -> None:
-    async def one(server: WebhookServer, uid: str) -> Response:
+    async def send(server: WebhookServer, uid: str) -> Response:
         return await server.send(request(body=review(uid)))
 
     async def play() -> tuple[Response, list[Response]]:
         async with serve(tmp_path, limits=SMALL) as server:
             server.reviews.unblocked.clear()
-            both = [asyncio.create_task(one(server, uid)) for uid in ("a", "b")]
+            both = [asyncio.create_task(send(server, uid)) for uid in ("a", "b")]
             await server.reviews.wait_for_calls(2)
-            third = await one(server, "c")
+            third = await send(server, "c")
             server.reviews.unblocked.set()
             return third, [await each for each in both]
 
@@ -388,10 +388,10 @@ def test_requests_are_counted_by_status_and_not_by_unknown_paths(tmp_path: Path)
             await server.send(request(path="/made/up", body=review()))
 
     def count(webhook: str, code: str) -> float:
-        found = metrics.REGISTRY.get_sample_value(
+        value = metrics.REGISTRY.get_sample_value(
             "controller_runtime_webhook_requests_total", {"webhook": webhook, "code": code}
         )
-        return found or 0
+        return value or 0
 
     before = count("pods", "200"), count("unknown", "404")
     asyncio.run(play())

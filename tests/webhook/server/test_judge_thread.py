@@ -231,9 +231,9 @@ def test_a_judgement_of_much_work_has_its_turns_between_those_of_others(expressi
     ended: list[str] = []
 
     async def judge(namespace: str, text: str) -> tuple[Finding, ...]:
-        found = await thread.judge(request_claim(namespace, text), {}, 60)
+        ran = await thread.judge(request_claim(namespace, text), {}, 60)
         ended.append(namespace)
-        return found
+        return ran
 
     async def play() -> tuple[int, list[tuple[Finding, ...]]]:
         clock.may_work.clear()
@@ -242,12 +242,12 @@ def test_a_judgement_of_much_work_has_its_turns_between_those_of_others(expressi
         await asyncio.sleep(0)
         before = clock.asked
         clock.may_work.set()
-        found = await innocent
+        ran = await innocent
         waited = clock.asked - before
-        assert [each.code for each in found] == ["DeviceNeverMatches"]
+        assert [each.code for each in ran] == ["DeviceNeverMatches"]
         return waited, list(await asyncio.gather(*attack))
 
-    waited, found = asyncio.run(play())
+    waited, ran = asyncio.run(play())
     assert ended[0] == "innocent"
     assert waited < 100  # milliseconds of this clock
     alone = asyncio.run(
@@ -256,7 +256,7 @@ def test_a_judgement_of_much_work_has_its_turns_between_those_of_others(expressi
         )
     )
     assert alone
-    assert found == [alone] * 3
+    assert ran == [alone] * 3
 
 
 def test_a_namespace_beyond_its_budget_comes_last() -> None:

@@ -70,7 +70,7 @@ def test_all_kept_facts_are_read() -> None:
     }
     state = RecentState(FIRST)
     state.config_map = FactsConfigMap({**data, "current": "x", "facts-broken.json": "{"})
-    found = state.read().facts
-    assert len(found) == 2
-    assert all(each in versions for each in found)
-    assert state.read().facts is found
+    facts = state.read().facts
+    assert len(facts) == 2
+    assert all(each in versions for each in facts)
+    assert state.read().facts is facts

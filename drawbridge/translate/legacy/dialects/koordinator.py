@@ -177,8 +177,8 @@ def _read_gpus(
 
 
 def _add(builder: RequestBuilder, ask: Ask, sums: Iterable[_PodResource]) -> None:
-    found = [(resource, one.amount) for one in sums for resource in one.sources]
-    sources, totals = [each for each, _ in found], {one.original_name: n for one, n in found}
+    pairs = [(resource, one.amount) for one in sums for resource in one.sources]
+    sources, totals = [each for each, _ in pairs], {one.original_name: n for one, n in pairs}
     builder.add_ask(ask, sources, _find_users(builder.pod, sources), totals)
 
 

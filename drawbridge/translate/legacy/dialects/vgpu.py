@@ -243,10 +243,10 @@ def drop_without_count(names: VgpuNames, container: Container, builder: RequestB
     if zero is None:
         return False
     for name in names.resources:
-        if one := container.resources.get(name):
-            builder.source_fields += one.source_fields()
-            why = f"{one.original_name} has no effect, because {zero.original_name} is 0"
-            builder.findings.append(HINT_EMPTY.at(one.where, why))
+        if amount := container.resources.get(name):
+            builder.source_fields += amount.source_fields()
+            why = f"{amount.original_name} has no effect, because {zero.original_name} is 0"
+            builder.findings.append(HINT_EMPTY.at(amount.where, why))
     return True
 
 
