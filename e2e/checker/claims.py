@@ -59,11 +59,11 @@ def check_features(claim: Json, gates: dict[str, bool]) -> Iterator[BrokenRule]:
         "capacity": "DRAConsumableCapacity",
         "derivedAttributes": "DRADerivedAttributes",
     }
-    for request in asked(claim):
+    for wanted in asked(claim):
         for field, gate in fields.items():
             # An empty list asks for nothing; any other presence does, even that of false.
-            if request.spec.get(field) not in (None, []) and not gates[gate]:
-                yield BrokenRule("FeatureOff", f"{request.name} uses {field} without {gate}")
+            if wanted.spec.get(field) not in (None, []) and not gates[gate]:
+                yield BrokenRule("FeatureOff", f"{wanted.name} uses {field} without {gate}")
 
 
 def check_config(claim: Json, allocation: Json, classes: dict[str, Json]) -> Iterator[BrokenRule]:
