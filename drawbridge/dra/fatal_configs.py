@@ -6,15 +6,15 @@ have one although no component reads it before the driver, so every allocator an
 meets one must know it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from drawbridge.dra.allocation import Opaque
 
-# With its gate TimeSlicingSettings, this driver reads the interval of time slicing without a check
-# for null, in releases 0.4.1 and 0.5.0 of dra-driver-nvidia-gpu.
-_DRIVER: Final = "gpu.nvidia.com"
 _GROUP: Final = "resource.nvidia.com/"
+# A range of numbers, as in 0-3, that ends at 10000 or later. No machine has that many processors.
+_LONG_RANGE: Final = re.compile(r"-\+?[0-9]{5}")
 
 
 class _Entry(Protocol):
@@ -33,22 +33,29 @@ class FatalConfig(NamedTuple):
     message: str
 
 
+class _FatalSetting(NamedTuple):
+    """What ends one driver: how to find it in the parameters, where it is, and what it is."""
+
+    is_in: Callable[[Mapping[object, object]], bool]
+    path: str
+    what: str
+
+
 def find_fatal_configs(configs: Sequence[_Entry]) -> Iterator[FatalConfig]:
     """Find configurations that end the process of the driver which prepares them."""
     for number, config in enumerate(configs):
         opaque = config.opaque
-        if opaque is not None and opaque.driver == _DRIVER and _lacks_interval(opaque.parameters):
-            yield FatalConfig(
-                number,
-                "opaque.parameters.sharing.timeSlicingConfig",
-                "timeSlicingConfig without an interval ends the process of driver "
-                f"{_DRIVER} on the node",
-            )
+        setting = _OF_DRIVER.get(opaque.driver) if opaque is not None else None
+        if opaque is None or setting is None or not isinstance(opaque.parameters, Mapping):
+            continue
+        if setting.is_in(opaque.parameters):
+            message = f"{setting.what} ends the process of driver {opaque.driver} on the node"
+            yield FatalConfig(number, f"opaque.parameters.{setting.path}", message)
 
 
-def _lacks_interval(parameters: object) -> bool:
+def _lacks_interval(parameters: Mapping[object, object]) -> bool:
     """Tell whether a configuration shares a GPU by time with settings that have no interval."""
-    if not isinstance(parameters, Mapping) or parameters.get("kind") != "GpuConfig":
+    if parameters.get("kind") != "GpuConfig":
         return False
     sharing, version = parameters.get("sharing"), parameters.get("apiVersion")
     if not isinstance(sharing, Mapping) or not f"{version}".startswith(_GROUP):
@@ -59,3 +66,32 @@ def _lacks_interval(parameters: object) -> bool:
         and isinstance(settings, Mapping)
         and settings.get("interval") is None
     )
+
+
+def _has_long_range(parameters: Mapping[object, object]) -> bool:
+    """Tell whether a configuration names processors by a range that no memory holds."""
+    return any(
+        isinstance(processors, str) and _LONG_RANGE.search(processors)
+        for settings in _values(parameters, "cpuconfig")
+        if isinstance(settings, Mapping)
+        for processors in _values(settings, "cpuset")
+    )
+
+
+def _values(parameters: Mapping[object, object], name: str) -> Iterator[object]:
+    """Yield the values of a field for a driver that ignores case, as Go's decoder of JSON does."""
+    return (value for key, value in parameters.items() if f"{key}".casefold() == name)
+
+
+_OF_DRIVER: Final[Mapping[str, _FatalSetting]] = {
+    # With its gate TimeSlicingSettings, this driver reads the interval of time slicing without a
+    # check for null, in releases 0.4.1 and 0.5.0 of dra-driver-nvidia-gpu.
+    "gpu.nvidia.com": _FatalSetting(
+        _lacks_interval, "sharing.timeSlicingConfig", "timeSlicingConfig without an interval"
+    ),
+    # With --group-by=machine, release 0.2.0 of dra-driver-cpu keeps each number of a range before
+    # it compares them with the processors of the machine. Its chart sets no limit of memory.
+    "dra.cpu": _FatalSetting(
+        _has_long_range, "cpuConfig.cpuset", "a cpuset with a range beyond 9999"
+    ),
+}

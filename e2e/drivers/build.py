@@ -22,6 +22,8 @@ _NVIDIA = {
     "nvidia-cdi-hook": "github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook",
     "webhook": "sigs.k8s.io/dra-driver-nvidia-gpu/cmd/webhook",
 }
+# A program of ours beside a pin, which asks the driver's own check of configurations.
+ASK = "ask"
 _EXAMPLE = "sigs.k8s.io/dra-example-driver/cmd"
 # The programs of each pin, and their packages.
 PINS: Mapping[str, Mapping[str, str]] = {
@@ -34,7 +36,7 @@ PINS: Mapping[str, Mapping[str, str]] = {
         name: f"{_EXAMPLE}/{name}" for name in ("dra-example-kubeletplugin", "dra-example-webhook")
     },
     "cpu-0.2.0": {"dracpu": "github.com/kubernetes-sigs/dra-driver-cpu/cmd/dracpu"},
-    "net-1.4.0": {"dranet": "sigs.k8s.io/dranet/cmd/dranet"},
+    "net-1.4.0": {"dranet": "sigs.k8s.io/dranet/cmd/dranet", ASK: "./ask"},
 }
 
 
@@ -54,7 +56,8 @@ def program(pin: str, name: str) -> Path:
 def folder(pin: str) -> Path:
     """Return the folder of what this pin and this Go build."""
     module = HERE / pin
-    return CACHE / cache_name(pin, module, *sorted((module / "nvfm").rglob("*.go")))
+    own = (path for part in ("nvfm", ASK) for path in sorted((module / part).rglob("*.go")))
+    return CACHE / cache_name(pin, module, *own)
 
 
 def sources(pin: str, module: str) -> Path:

@@ -13,6 +13,7 @@ Json = dict[str, Any]
 Draw = random.Random
 
 NVIDIA, COMPUTE, EXAMPLE = "gpu.nvidia.com", "compute-domain.nvidia.com", "gpu.example.com"
+NETWORK = "dra.net"
 _NVIDIA_VERSION = "resource.nvidia.com/v1beta1"
 _EXAMPLE_VERSION = "gpu.resource.example.com/v1alpha1"
 _INTERVALS = ("Default", "Short", "Medium", "Long", "Tiny", "short", "", None)
@@ -21,6 +22,45 @@ _PERCENTAGES = (0, 1, 50, 100, 101, -1, 2**31, "50", 50.5, None, True)
 _DEVICES = ("0", "1", "31", "-1", "x", "", "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c")
 _DOMAINS = ("4a9f2b7e-0000-4000-8000-000000000001", "a", "", ".", "..", "a/b", "a%b", "a b", "-a")
 _POLICIES = ("LegacyOnly", "PreferIommuFD", "Newest", "", None)
+_NAMES = (
+    "net1",
+    "eth_0",
+    "a.b",
+    "-",
+    ".",
+    "..",
+    "a/b",
+    "a b",
+    "n\u00e9t",
+    "\u00b2",
+    "x" * 15,
+    "x" * 16,
+)
+_ADDRESSES = (
+    *(
+        "10.0.0.1",
+        "0.0.0.1",
+        "10.0.0.256",
+        "010.0.0.1",
+        "::",
+        "2001:db8::1",
+        "fe80::1%eth0",
+        "fe80::1%",
+    ),
+    *("::ffff:10.0.0.1", "10.1", "", "x"),
+)
+_LENGTHS = ("/24", "/0", "/32", "/33", "/128", "/129", "/08", "/", "/+8", "/255.0.0.0", "")
+_HARDWARE = (
+    *(
+        "02:00:5e:10:00:01",
+        "02-00-5e-10-00-01",
+        "0200.5e10.0001",
+        "2:0:5e:10:0:1",
+        "02:00:5e:10:00",
+    ),
+    *("02:00:5E:10:00:01:02:03", "02-00:5e-10-00-01", ""),
+)
+_NUMBERS = (0, 1, 67, 68, 253, 254, 255, 256, 9000, 32767, 32768, -1, 2**31, 2**63, 1.5, "1", None)
 # What is put where something else belongs.
 _STRANGE: tuple[Any, ...] = (None, True, 0, 1.5, "", "text", [], ["text"], {}, {"name": "x"})
 _FIELDS = ("sharing", "strategy", "Strategy", "timeSlicingConfig", "mpsConfig", "metadata", "iommu")
@@ -97,6 +137,70 @@ def _example(draw: Draw) -> Json:
     return parameters
 
 
+def _network(draw: Draw) -> Json:
+    interface = _some(
+        draw,
+        name=draw.choice(_NAMES),
+        addresses=[_prefix(draw) for _ in range(draw.randint(0, 2))],
+        dhcp=draw.choice((True, False, None)),
+        mtu=draw.choice(_NUMBERS),
+        hardwareAddr=draw.choice(_HARDWARE),
+        gsoMaxSize=draw.choice(_NUMBERS),
+        groIPv4MaxSize=draw.choice(_NUMBERS),
+        forwarding=draw.choice((True, None)),
+    )
+    if draw.random() < 0.2:
+        interface["vrf"] = _some(draw, name=draw.choice(("vrf0", "")), table=draw.choice(_NUMBERS))
+    if draw.random() < 0.1:
+        interface["ipvlan"] = {"mode": "l2"}
+    parameters = _some(
+        draw,
+        interface=interface,
+        routes=[_route(draw)],
+        rules=[_rule(draw)],
+        neighbors=[_neighbor(draw)],
+        ethtool=draw.choice(({"features": {"tso": True}}, {"privateFlags": None}, {}, None)),
+    )
+    if draw.random() < 0.1:
+        parameters["subInterface"] = {"type": "ipvlan"}
+    return parameters
+
+
+def _prefix(draw: Draw) -> str:
+    # Half of them are right.
+    wrong = draw.choice(_ADDRESSES) + draw.choice(_LENGTHS)
+    return draw.choice(("10.0.0.0/8", "2001:db8::/64", wrong, wrong))
+
+
+def _address(draw: Draw) -> str:
+    return draw.choice(("10.0.0.1", "2001:db8::1", draw.choice(_ADDRESSES)))
+
+
+def _route(draw: Draw) -> Json:
+    return {"destination": _prefix(draw), "gateway": _address(draw)} | _some(
+        draw,
+        source=_address(draw),
+        scope=draw.choice((0, 253, 254, 256, -1, None)),
+        table=draw.choice(_NUMBERS),
+    )
+
+
+def _rule(draw: Draw) -> Json:
+    return _some(
+        draw,
+        priority=draw.choice(_NUMBERS),
+        source=_prefix(draw),
+        destination=_prefix(draw),
+        table=draw.choice(_NUMBERS),
+    )
+
+
+def _neighbor(draw: Draw) -> Json:
+    return {"destination": _address(draw), "hardwareAddr": draw.choice(_HARDWARE[:4])} | _some(
+        draw, hardwareAddr=draw.choice(_HARDWARE)
+    )
+
+
 def _some(draw: Draw, **fields: object) -> Json:
     return {name: value for name, value in fields.items() if draw.random() < 0.5}
 
@@ -105,6 +209,7 @@ _OF_DRIVER: dict[str, Callable[[Draw], Json]] = {
     NVIDIA: _nvidia,
     COMPUTE: _compute,
     EXAMPLE: _example,
+    NETWORK: _network,
 }
 
 

@@ -33,9 +33,13 @@ def example_driver(stage: RealStage, machine: Machine, *options: str) -> DriverP
     return _start(stage, machine, ProgramPlan("example", EXAMPLE, "example", command))
 
 
-def cpu_driver(stage: RealStage, machine: Machine, *options: str) -> DriverProgram:
-    """Start the driver for processors, which sets the cpuset of containers through NRI."""
+def cpu_driver(stage: RealStage, machine: Machine, *options: str, memory: int = 0) -> DriverProgram:
+    """Start the driver for processors, which sets the cpuset of containers through NRI.
+
+    `memory` limits what it can have, in bytes, as a limit of its container does.
+    """
     command = (
+        *(("prlimit", f"--data={memory}") if memory else ()),
         str(program(CPU_PIN, "dracpu")),
         f"--kubeconfig={_access(stage, 'cpu')}",
         f"--hostname-override={machine.name}",

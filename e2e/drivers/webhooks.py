@@ -1,4 +1,4 @@
-"""Asks the admission webhooks of drivers what they say of opaque configurations.
+"""Asks drivers what they say of opaque configurations: their admission webhooks, or their code.
 
 with DriverWebhook(program, folder, gates=("MPSSupport",)) as webhook:
 webhook.ask("gpu.nvidia.com", parameters)
@@ -7,6 +7,7 @@ webhook.ask("gpu.nvidia.com", parameters)
 import http.client
 import json
 import ssl
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -110,3 +111,36 @@ class DriverWebhook:
         if answer["allowed"]:
             return WebhookAnswer(ALLOWED)
         return WebhookAnswer(REFUSED, answer["status"]["message"])
+
+
+class DriverCheck:
+    """The check of a driver without a webhook, which a program of ours calls for each line."""
+
+    def __init__(self, program: Path) -> None:
+        self._process = subprocess.Popen(
+            [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.communicate()
+
+    def ask(self, _driver: str, parameters: Any) -> WebhookAnswer:  # noqa: ANN401  # any JSON
+        """Ask about one configuration."""
+        asked, answered = self._process.stdin, self._process.stdout
+        assert asked is not None
+        assert answered is not None
+        try:
+            asked.write(f"{json.dumps(parameters)}\n")
+            asked.flush()
+            answer = json.loads(answered.readline())
+        except (BrokenPipeError, json.JSONDecodeError):
+            return WebhookAnswer(ENDS)
+        return WebhookAnswer(ALLOWED if answer["allowed"] else REFUSED, answer["message"])

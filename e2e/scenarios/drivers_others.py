@@ -12,12 +12,17 @@ from e2e.drivers.others import (
     net_driver,
 )
 from e2e.drivers.stage import DriverStage, with_drivers
-from e2e.scenarios.objects import RESOURCE, claim_spec, device_class, request
+from e2e.scenarios.drivers_configured import check_command
+from e2e.scenarios.objects import RESOURCE, claim_spec, device_class, opaque, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
 SHAPE = "lab-2g2n"
 LINK = "nic0"
+MACHINE = ("--cpu-device-mode=grouped", "--group-by=machine")
+# Its chart sets no limit. A driver without one takes the memory of this machine.
+MEMORY = 256 << 20
+SECONDS = 180.0
 
 
 def define_class(nodes: DriverStage, driver: str) -> None:
@@ -60,6 +65,34 @@ def the_driver_for_processors_sets_the_cpuset(stage: Stage) -> None:
     wanted = attributes["dra.cpu/cpuID"]["int"] if "dra.cpu/cpuID" in attributes else None
     wanted = attributes["cpuID"]["int"] if wanted is None else wanted
     assert f"Cpus_allowed_list:\t{wanted}" in nodes.lines("one")
+
+
+@scenario("drivers", rig="nodes", needs=(CPU_PIN,))
+def the_driver_for_processors_ends_at_a_configuration(stage: Stage) -> None:
+    """It keeps each number of a range in memory, at each attempt, until the pod is deleted."""
+    nodes = with_drivers(stage)
+    machine = nodes.node("a", SHAPE)
+    define_class(nodes, CPU)
+    driver = cpu_driver(nodes, machine, *MACHINE, memory=MEMORY)
+    for name, cpuset in (("endless", "0-99999999999"), ("after", "0")):
+        settings = opaque(CPU, {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": cpuset}}, "cpu")
+        capacity = {"requests": {f"{CPU}/cpu": "1"}}
+        spec = claim_spec(request("cpu", CPU, capacity=capacity), config=[settings])
+        check_command(spec, fatal=name == "endless")
+        nodes.claim(name, spec)
+        nodes.pod(name, claims={"cpu": name})
+        if name == "endless":
+            for _ in range(2):
+                code = nodes.wait("the driver ends", driver.exit_code, SECONDS)
+                assert code == 2, code
+                assert "out of memory" in driver.log() or "cannot allocate memory" in driver.log()
+                driver.start()
+            nodes.wait("the driver ends", driver.exit_code, SECONDS)
+            nodes.client.delete(nodes.pod_path(name), grace=0)
+            nodes.wait_gone(nodes.pod_path(name))
+            driver.start()
+    nodes.wait_running("after")
+    assert "Cpus_allowed_list:\t0" in nodes.lines("after")
 
 
 @scenario("drivers", rig="nodes", needs=(NET_PIN,))

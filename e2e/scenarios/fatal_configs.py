@@ -32,6 +32,27 @@ HARMLESS = {
 }
 
 
+PROCESSORS = "dra.cpu"
+ENDLESS: dict[str, JSON] = {
+    "a range beyond memory": {"cpuConfig": {"cpuset": "0-99999999999"}},
+    "one of several": {"cpuConfig": {"cpuset": "1,2-+9223372036854775807,3"}},
+    "fields in another case": {"CPUCONFIG": {"cpuSet": "0-1000000"}},
+    "the long s that Go takes for s": {"cpuConfig": {"cpu\u017fet": "0-1000000"}},
+}
+BOUNDED: dict[str, JSON] = {
+    "the processors of a machine": {"cpuConfig": {"cpuset": "0-3,5,8-8191"}},
+    "no list": {"cpuConfig": {"cpuset": 100000}},
+    "another driver's field": {"cpuset": "0-99999999999"},
+    "settings that are a text": {"cpuConfig": "0-99999999999"},
+}
+
+
+def processors(parameters: JSON) -> JSON:
+    """Return a claim spec with a configuration of the driver for processors."""
+    settings = opaque(PROCESSORS, {"apiVersion": "v1alpha1", **parameters}, "gpu")
+    return claim_spec(request("gpu", GPU), config=[settings])
+
+
 def spec(sharing: object, driver: str = GPU, **more: JSON) -> JSON:
     """Return a claim spec with one configuration."""
     parameters = {
@@ -84,6 +105,12 @@ def a_policy_refuses_configurations_that_end_a_driver(stage: Stage) -> None:
             assert "ends the process of driver gpu.nvidia.com" in why, (version, kind, name, why)
         for name, harmless in HARMLESS.items():
             why = refusal(stage, version, kind, spec(harmless))
+            assert not why, (version, kind, name, why)
+        for name, endless in ENDLESS.items():
+            why = refusal(stage, version, kind, processors(endless))
+            assert "ends the process of driver dra.cpu" in why, (version, kind, name, why)
+        for name, bounded in BOUNDED.items():
+            why = refusal(stage, version, kind, processors(bounded))
             assert not why, (version, kind, name, why)
         other = spec(FATAL["with null"], "gpu.example.com")
         assert not refusal(stage, version, kind, other), (version, kind)

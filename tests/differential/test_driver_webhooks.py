@@ -1,4 +1,4 @@
-"""The webhooks of drivers answer about configurations as `drawbridge check` does.
+"""Drivers and their webhooks answer about configurations as `drawbridge check` does.
 
 Where the answers differ on purpose, `ARGUED` says why. The programs are built by
 `python -m e2e.drivers.build`, which takes minutes; without them the test is skipped. With
@@ -8,15 +8,15 @@ THOROUGH=1, 2,000 generated configurations are compared.
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import pytest
 
 from drawbridge.finding import Finding
 from drawbridge.judge.claims.opaque_configs import check_opaque_configs
-from e2e.drivers.build import folder
-from e2e.drivers.configurations import COMPUTE, EXAMPLE, NVIDIA, configuration
-from e2e.drivers.webhooks import ALLOWED, ENDS, REFUSED, DriverWebhook
+from e2e.drivers.build import ASK, folder
+from e2e.drivers.configurations import COMPUTE, EXAMPLE, NETWORK, NVIDIA, configuration
+from e2e.drivers.webhooks import ALLOWED, ENDS, REFUSED, DriverCheck, DriverWebhook
 from tests.judge.contexts import class_context, findings, subject_of
 from tests.tables import YamlValue, load_cases
 from tests.thorough import drawn
@@ -27,6 +27,9 @@ CONTEXT = class_context({})
 # What only the class of the request or another driver decides, which a webhook does not see.
 ELSEWHERE = {"ConfigUnused", "ConfigKindWrong", "ConfigOnMainRequest"}
 UNDECODABLE = {"ConfigInvalid", "ConfigVersionUnknown"}
+
+
+Oracle: TypeAlias = DriverWebhook | DriverCheck
 
 
 class Argued(NamedTuple):
@@ -80,6 +83,7 @@ ASKED = [
     *(Asked(pin, "webhook", gates, NVIDIA) for pin in BOTH for gates in ((), GATES)),
     Asked("nvidia-0.5.0", "webhook", (), COMPUTE),
     Asked("example-0.4.0", "dra-example-webhook", (), EXAMPLE),
+    Asked("net-1.4.0", ASK, (), NETWORK),
 ]
 IDS = [f"{one.pin} {one.driver} {'gates' if one.gates else 'defaults'}" for one in ASKED]
 
@@ -87,7 +91,7 @@ IDS = [f"{one.pin} {one.driver} {'gates' if one.gates else 'defaults'}" for one 
 @pytest.fixture(scope="module", params=ASKED, ids=IDS)
 def asked(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Asked, DriverWebhook]]:
+) -> Iterator[tuple[Asked, Oracle]]:
     wanted: Asked = request.param
     program = folder(wanted.pin) / wanted.program
     if not program.exists():
@@ -95,8 +99,12 @@ def asked(
             f"NOT COMPARED with the webhook of {wanted.pin}: not built, "
             f"run python -m e2e.drivers.build {wanted.pin}"
         )
-    with DriverWebhook(program, tmp_path_factory.mktemp(wanted.pin), wanted.gates) as webhook:
-        yield wanted, webhook
+    if wanted.program == ASK:
+        with DriverCheck(program) as check:
+            yield wanted, check
+    else:
+        with DriverWebhook(program, tmp_path_factory.mktemp(wanted.pin), wanted.gates) as webhook:
+            yield wanted, webhook
 
 
 def found_by_us(driver: str, parameters: YamlValue) -> list[Finding]:
@@ -129,7 +137,7 @@ def is_argued(pin: str, finding: Finding) -> bool:
     )
 
 
-def difference(asked: Asked, webhook: DriverWebhook, parameters: YamlValue) -> str:
+def difference(asked: Asked, webhook: Oracle, parameters: YamlValue) -> str:
     """Say how the answers differ; empty if they do not, or if the difference is argued."""
     findings = found_by_us(asked.driver, parameters)
     answer = webhook.ask(asked.driver, with_defaults(asked.driver, parameters))
@@ -164,20 +172,20 @@ def with_defaults(driver: str, parameters: YamlValue) -> YamlValue:
     return {**parameters, "sharing": sharing}
 
 
-def all_differences(asked: tuple[Asked, DriverWebhook], every: Iterator[YamlValue]) -> list[str]:
+def all_differences(asked: tuple[Asked, Oracle], every: Iterator[YamlValue]) -> list[str]:
     driver_webhook, webhook = asked
     return [
         text for parameters in every if (text := difference(driver_webhook, webhook, parameters))
     ]
 
 
-def test_written_configurations(asked: tuple[Asked, DriverWebhook]) -> None:
+def test_written_configurations(asked: tuple[Asked, Oracle]) -> None:
     driver = asked[0].driver
     written = (case["parameters"] for case in WRITTEN if case["driver"] == driver)
     assert all_differences(asked, written) == []
 
 
-def test_generated_configurations(asked: tuple[Asked, DriverWebhook]) -> None:
+def test_generated_configurations(asked: tuple[Asked, Oracle]) -> None:
     driver = asked[0].driver
     generated = (configuration(driver, seed) for seed in range(drawn(100, thorough=2000)))
     assert all_differences(asked, generated) == []

@@ -233,15 +233,19 @@ CONFIG_ENDS_DRIVER = CODES.define(
     text=(
         "A configuration ends the process of its driver on the node, at each attempt to prepare "
         "the claim and after each restart of the driver, until the pod is deleted. No other pod "
-        "with claims of this driver can start on the node meanwhile. Bridge placement never "
-        "allocates such a claim. If the feature gate of the driver for the setting is off, the "
-        "driver only refuses the claim."
+        "with claims of this driver can start on the node meanwhile. A driver that ends because "
+        "it uses up the memory can end others of the node, too. Bridge placement never allocates "
+        "such a claim. If the feature gate of the driver for the setting is off, the driver only "
+        "refuses the claim."
     ),
     example=(
         "spec.devices.config[0].opaque.parameters.sharing.timeSlicingConfig: timeSlicingConfig "
         "without an interval ends the process of driver gpu.nvidia.com on the node"
     ),
-    remedy="Set interval, for example to Default, or remove timeSlicingConfig.",
+    remedy=(
+        "Set interval, for example to Default, or remove timeSlicingConfig. Name processors that "
+        "the machine has."
+    ),
 )
 CONFIG_OTHER_DRIVER = CODES.define(
     "ConfigOtherDriver",
@@ -316,16 +320,16 @@ CONFIG_NEEDS_GATE = CODES.define(
     "ConfigNeedsGate",
     Severity.WARNING,
     text=(
-        "A setting works only with a feature gate of the driver that is off by default. Without "
-        "the gate, the driver refuses to prepare the claim."
+        "A setting works only with a feature gate of the driver that is off by default, or with "
+        "newer builds of the driver. Others refuse to prepare the claim."
     ),
     example=(
         "spec.devices.config[0].opaque.parameters.sharing.strategy: strategy MPS needs "
         "MPSSupport=true"
     ),
     remedy=(
-        "Check the feature gates of the installed driver. If they are enabled everywhere, set "
-        "`findings: {ConfigNeedsGate: off}` in the configuration."
+        "Check the release and the feature gates of the installed driver. If the setting works "
+        "everywhere, set `findings: {ConfigNeedsGate: off}` in the configuration."
     ),
 )
 CONFIG_UNUSED = CODES.define(

@@ -19,7 +19,9 @@ from drawbridge.judge.driver_configs.model import (
 )
 
 _Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+_Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Byte = Annotated[int, Meta(ge=0, le=255)]
+_RELEASE: Final = "dranet 1.4.0"
 _MAX_NAME: Final = 15
 _MIN_MTU: Final = 68
 _UNIVERSE, _LINK = 0, 253
@@ -40,7 +42,7 @@ _HARDWARE_ADDRESS: Final = re.compile(
 
 class _Vrf(ConfigFields, frozen=True):
     name: str = ""
-    table: int | None = None
+    table: _Int64 | None = None
 
 
 class _Addressing(ConfigFields, frozen=True):
@@ -91,14 +93,14 @@ class _Route(ConfigFields, frozen=True):
     gateway: str = ""
     source: str = ""
     scope: _Byte = 0
-    table: int = 0
+    table: _Int64 = 0
 
 
 class _Rule(ConfigFields, frozen=True):
-    priority: int = 0
+    priority: _Int64 = 0
     source: str = ""
     destination: str = ""
-    table: int = 0
+    table: _Int64 = 0
 
 
 class _Neighbor(ConfigFields, frozen=True):
@@ -130,6 +132,24 @@ def _find_refusals(config: _NetworkConfig) -> Iterator[ConfigProblem]:
     else:
         for i, rule in enumerate(config.rules):
             yield from _refused_rule(rule, f"rules[{i}]")
+    for i, neighbor in enumerate(config.neighbors):
+        yield from _refused_neighbor(neighbor, f"neighbors[{i}]")
+
+
+def _find_gates(config: _NetworkConfig) -> Iterator[ConfigProblem]:
+    """Find what release 1.4.0 refuses, and other builds decode."""
+    interface = config.interface
+    if config.sub_interface is not None:
+        yield ConfigProblem("subInterface", f"subInterface is unknown to {_RELEASE}")
+    if interface.ipvlan is not None:
+        yield ConfigProblem("interface.ipvlan", f"ipvlan is unknown to {_RELEASE}")
+    if interface.vrf is not None and not interface.vrf.name:
+        yield ConfigProblem("interface.vrf.name", f"vrf needs a name for {_RELEASE}")
+    for i, route in enumerate(config.routes):
+        if _parse_prefix(route.destination) is None and _parse_address(route.destination):
+            value = describe_value(route.destination)
+            message = f"destination {value} needs a prefix length for {_RELEASE}"
+            yield ConfigProblem(f"routes[{i}].destination", message)
 
 
 def _refused_interface(interface: _Interface) -> Iterator[ConfigProblem]:
@@ -141,12 +161,8 @@ def _refused_interface(interface: _Interface) -> Iterator[ConfigProblem]:
         yield ConfigProblem(f"{at}.dhcp", "dhcp must not be true with addresses")
     if interface.mtu is not None and interface.mtu < _MIN_MTU:
         yield ConfigProblem(f"{at}.mtu", f"mtu is {interface.mtu}, must be at least {_MIN_MTU}")
-    address = interface.hardware_addr
-    if address is not None and not _HARDWARE_ADDRESS.fullmatch(address):
-        yield ConfigProblem(
-            f"{at}.hardwareAddr",
-            f"hardwareAddr is {describe_value(address)}, not a hardware address",
-        )
+    if interface.hardware_addr is not None:
+        yield from _refused_hardware(interface.hardware_addr, at)
     for name, size in (
         ("gsoMaxSize", interface.gso_max_size),
         ("groMaxSize", interface.gro_max_size),
@@ -166,7 +182,7 @@ def _name_problem(name: str) -> str:
         return f"has more than {_MAX_NAME} characters"
     if name in (".", ".."):
         return "must not be . or .."
-    allowed = all(each.isalnum() or each in "-_." for each in name)
+    allowed = all(each.isalpha() or each.isdecimal() or each in "-_." for each in name)
     return "" if allowed else "must have only letters, digits, -, _ and ."
 
 
@@ -198,7 +214,7 @@ def _refused_route(route: _Route, path: str) -> Iterator[ConfigProblem]:
             yield ConfigProblem(
                 f"{path}.{name}", f"{name} is {describe_value(text)}, not an IP address"
             )
-        elif address and destination and address.version != destination.version:
+        elif address and destination and _family(address) != _family(destination):
             message = f"{name} and destination differ in IP version"
             yield ConfigProblem(f"{path}.{name}", message)
     if route.table < 0:
@@ -216,6 +232,29 @@ def _refused_rule(rule: _Rule, path: str) -> Iterator[ConfigProblem]:
             message = f"{name} is {describe_value(text)}, must be a network such as 10.0.0.0/8"
             yield ConfigProblem(f"{path}.{name}", message)
 
+    source, destination = _parse_prefix(rule.source), _parse_prefix(rule.destination)
+    if source and destination and _family(source) != _family(destination):
+        yield ConfigProblem(f"{path}.source", "source and destination differ in IP version")
+
+
+def _refused_neighbor(neighbor: _Neighbor, path: str) -> Iterator[ConfigProblem]:
+    if _parse_address(neighbor.destination) is None:
+        value = describe_value(neighbor.destination)
+        yield ConfigProblem(f"{path}.destination", f"destination is {value}, must be an IP address")
+    yield from _refused_hardware(neighbor.hardware_addr, path)
+
+
+def _refused_hardware(address: str, path: str) -> Iterator[ConfigProblem]:
+    if not _HARDWARE_ADDRESS.fullmatch(address):
+        message = f"hardwareAddr is {describe_value(address)}, not a hardware address"
+        yield ConfigProblem(f"{path}.hardwareAddr", message)
+
+
+def _family(address: IPv4Address | IPv6Address) -> int:
+    """Return the version of IP; an IPv4 address in the form of IPv6 is one of IPv4."""
+    is_mapped = isinstance(address, IPv6Address) and address.ipv4_mapped is not None
+    return 4 if is_mapped else address.version
+
 
 def _parse_prefix(text: str) -> IPv4Address | IPv6Address | None:
     _, slash, length = text.rpartition("/")
@@ -228,6 +267,8 @@ def _parse_prefix(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    if "%" in text:  # the driver knows no zones
+        return None
     try:
         return ip_address(text)
     except ValueError:
@@ -237,7 +278,14 @@ def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
 DRIVER: Final = ConfigDriver(
     name="dra.net",
     project="dranet",
-    commits=("07cded12", "04a23c38"),
-    kinds=(ConfigKind(name="NetworkConfig", shape=_NetworkConfig, find_refusals=_find_refusals),),
+    commits=("v1.4.0", "07cded12", "04a23c38"),
+    kinds=(
+        ConfigKind(
+            name="NetworkConfig",
+            shape=_NetworkConfig,
+            find_refusals=_find_refusals,
+            find_gates=_find_gates,
+        ),
+    ),
     classes={"dra.net": (), "dranet": (), "dranet.net": ()},
 )

@@ -22,7 +22,7 @@ class TypedConfig(ConfigFields, frozen=True, kw_only=True):
 
 
 class ConfigProblem(NamedTuple):
-    """A setting that the driver refuses, or that needs a feature gate of the driver."""
+    """A setting that the driver refuses, or that not every installation of it can have."""
 
     path: str
     message: str
@@ -37,8 +37,8 @@ class ConfigKind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of configuration.
 
     `device_types` are the values of the driver's type attribute that the kind configures; empty
-    for all. `find_gates` finds settings that need a feature gate of the driver, `shares_device`
-    tells whether a configuration shares the device between containers.
+    for all. `find_gates` finds settings that need a feature gate of the driver or a newer build of
+    it, `shares_device` tells whether a configuration shares the device between containers.
     """
 
     name: str

@@ -16,6 +16,9 @@ _MAX_VLAN: Final = 4094
 _MAX_QOS: Final = 7
 _PROTOCOLS: Final = ("802.1q", "802.1ad")
 _LINK_STATES: Final = ("auto", "enable", "disable")
+# The commit that decodes `vf`, and the last one of the main branch that was read, which does not.
+_WITH_LINK: Final = "ca70b092"
+_WITHOUT_LINK: Final = "cd9404f, of 2026-08-19,"
 
 
 class _LinkConfig(ConfigFields, frozen=True):
@@ -43,6 +46,12 @@ def _refused_link(config: _VfConfig) -> Iterator[ConfigProblem]:
         return
     for path, message in (*_refused_groups(config.vf), *_refused_values(config.vf)):
         yield ConfigProblem(f"vf.{path}" if path else "vf", message)
+
+
+def _newer_link(config: _VfConfig) -> Iterator[ConfigProblem]:
+    if config.vf is not None:
+        message = f"vf needs a driver with commit {_WITH_LINK}; {_WITHOUT_LINK} refuses it"
+        yield ConfigProblem("vf", message)
 
 
 def _refused_groups(link: _LinkConfig) -> Iterator[ConfigProblem]:
@@ -77,8 +86,15 @@ def _refused_values(link: _LinkConfig) -> Iterator[ConfigProblem]:
 DRIVER: Final = ConfigDriver(
     name="sriovnetwork.k8snetworkplumbingwg.io",
     project="dra-driver-sriov",
-    commits=("ca70b092", "79d4d017", "00b3a8a3"),
+    commits=("ca70b092", "79d4d017", "00b3a8a3", "cd9404f"),
     api_versions=("sriovnetwork.k8snetworkplumbingwg.io/v1alpha1",),
-    kinds=(ConfigKind(name="VfConfig", shape=_VfConfig, find_refusals=_refused_link),),
+    kinds=(
+        ConfigKind(
+            name="VfConfig",
+            shape=_VfConfig,
+            find_refusals=_refused_link,
+            find_gates=_newer_link,
+        ),
+    ),
     classes={"sriovnetwork.k8snetworkplumbingwg.io": ()},
 )
