@@ -349,14 +349,15 @@ CONFIG_ON_ADMIN_ACCESS = CODES.define(
     "ConfigOnAdminAccess",
     Severity.WARNING,
     text=(
-        "A configuration shares the device of a request with admin access. Sharing changes the "
-        "whole device, which other claims use. Newer versions of the driver refuse it."
+        "A configuration shares the device of a request with admin access, and so changes the "
+        "whole device, which other claims use. NVIDIA's driver refuses, from release 0.5.0 on, "
+        "each configuration that applies to such a request, also one for all requests."
     ),
     example=(
         "spec.devices.config[0].requests: GpuConfig shares the device of request monitor, which "
         "has admin access"
     ),
-    remedy="Remove the sharing, or apply it only to requests without admin access.",
+    remedy="Name the requests without admin access in the configuration, or remove it.",
 )
 
 # Claims and the published devices.

@@ -240,14 +240,20 @@ def _check_main_requests(
 def _check_admin_access(
     decoded: _Decoded, config: Config, choices: Sequence[Choice]
 ) -> Iterator[Finding]:
-    if not decoded.kind.shares_device(decoded.value):
-        return
+    release, kind = decoded.driver.plain_admin_access_since, decoded.kind
     for choice in choices:
+        if not choice.admin_access:
+            continue
+        request = f"request {choice.name}, which has admin access"
         # A configuration for all requests may be intended for the others.
-        if choice.admin_access and choice.name in config.requests:
-            request = f"request {choice.name}, which has admin access"
-            message = f"{decoded.kind.name} shares the device of {request}"
-            yield codes.CONFIG_ON_ADMIN_ACCESS.at(f"{decoded.path}.requests", message)
+        if choice.name in config.requests and kind.shares_device(decoded.value):
+            message = f"{kind.name} shares the device of {request}"
+        elif release and refers_to(config.requests, choice.name):
+            driver = f"{decoded.driver.project} {release}"
+            message = f"{kind.name} applies to {request}: {driver} refuses such a claim"
+        else:
+            continue
+        yield codes.CONFIG_ON_ADMIN_ACCESS.at(f"{decoded.path}.requests", message)
 
 
 def _check_kinds(

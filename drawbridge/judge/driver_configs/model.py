@@ -54,6 +54,8 @@ class ConfigDriver(msgspec.Struct, frozen=True, kw_only=True):
 
     Without `api_versions`, the configurations have neither version nor kind, and there is one kind.
     `classes` are the classes that the project installs, with the device types that they select.
+    From release `plain_admin_access_since` on, the driver refuses a claim with a configuration that
+    applies to a request with admin access.
     """
 
     name: str
@@ -63,6 +65,7 @@ class ConfigDriver(msgspec.Struct, frozen=True, kw_only=True):
     api_versions: tuple[str, ...] = ()
     type_attribute: str = ""
     classes: Mapping[str, tuple[str, ...]] = {}
+    plain_admin_access_since: str = ""
 
     def device_types(self) -> frozenset[str]:
         """Return all device types that a kind of this driver configures."""

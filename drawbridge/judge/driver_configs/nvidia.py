@@ -218,6 +218,7 @@ DRIVERS: Final = (
             "mig.nvidia.com": ("mig",),
             "vfio.gpu.nvidia.com": ("vfio",),
         },
+        plain_admin_access_since="0.5.0",
     ),
     ConfigDriver(
         name="compute-domain.nvidia.com",
