@@ -102,14 +102,22 @@ def _plan(root: DriverRoot, node: str, settings: Settings) -> ProgramPlan:
     return ProgramPlan(settings.pin, GPUS, "nvidia", command, bound, root.variables())
 
 
-def device_plugin(stage: RealStage, machine: Machine, root: DriverRoot) -> DriverProgram:
-    """Return NVIDIA's device plugin on a node whose root is laid out."""
+def device_plugin(
+    stage: RealStage, machine: Machine, root: DriverRoot, replicas: int = 1
+) -> DriverProgram:
+    """Return NVIDIA's device plugin on a node whose root is laid out.
+
+    With `replicas` it gives each GPU to so many containers, and advertises them by another name.
+    """
+    settings = root.path / "plugin.json"
+    settings.write_text(json.dumps(_plugin_settings(replicas)), encoding="ascii")
     command = (
         program(PLUGIN_PIN, "nvidia-device-plugin"),
         "--mig-strategy=none",
         "--device-list-strategy=cdi-cri",
         "--device-discovery-strategy=nvml",
         f"--nvidia-cdi-hook-path={program(PIN, 'nvidia-cdi-hook')}",
+        f"--config-file={settings}",
     )
     variables = {
         **root.variables(),
@@ -120,6 +128,14 @@ def device_plugin(stage: RealStage, machine: Machine, root: DriverRoot) -> Drive
     }
     plan = ProgramPlan(PLUGIN, LEGACY, "nvidia", command, root.bound(), variables)
     return DriverProgram(stage, stage.fleet.real_node(machine.name), plan)
+
+
+def _plugin_settings(replicas: int) -> JSON:
+    if replicas == 1:
+        return {"version": "v1"}
+    resources = [{"name": LEGACY, "replicas": replicas}]
+    shared = {"timeSlicing": {"renameByDefault": True, "resources": resources}}
+    return {"version": "v1", "sharing": shared}
 
 
 def container_devices(

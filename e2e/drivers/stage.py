@@ -5,19 +5,32 @@ the settings of that mode. A container prints the device nodes that it has.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from e2e.controlplane.client import JSON
-from e2e.drivers.nvidia import GPUS, NEWEST, NvidiaDriver, Settings, container_devices
+from e2e.drivers import driver_root
+from e2e.drivers.nvidia import (
+    GPUS,
+    LEGACY,
+    NEWEST,
+    NvidiaDriver,
+    Settings,
+    container_devices,
+    device_plugin,
+)
 from e2e.drivers.nvml import Partition
 from e2e.nodes.machine import Machine
+from e2e.nodes.plugin import physical
 from e2e.realnodes.fleet import RealFleet
 from e2e.realnodes.stage import END, RealStage
 from e2e.scenarios import holdings
 from e2e.scenarios.stage import Stage
 
+# What NVIDIA's device plugin calls GPUs, and those that containers share.
+OFFERED = frozenset({LEGACY, f"{LEGACY}.shared"})
 VARIABLES = "NVIDIA_|CUDA_|GPU_DEVICE|DRA_"
 PRINT = (
     "ls -d /dev/nvidia[0-9]* /dev/nvidia-caps/nvidia-cap[0-9]* 2>/dev/null; "
@@ -62,12 +75,40 @@ class DriverStage(RealStage):
         plugins: Mapping[str, tuple[str, ...]] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Machine:
-        """Label a node, and start NVIDIA's driver where it is asked for."""
+        """Label a node, and start NVIDIA's driver and device plugin where they are asked for."""
         others = {name: mode for name, mode in (drivers or {}).items() if name != GPUS}
-        machine = super().node(suffix, shape, others, plugins, labels)
+        offered = plugins or {}
+        simulated = {name: units for name, units in offered.items() if name not in OFFERED}
+        machine = super().node(suffix, shape, others, simulated, labels)
         if drivers and GPUS in drivers:
             self.install(machine, MODES[drivers[GPUS]])
+        for name in offered.keys() & OFFERED:
+            self.enter(self._offering(machine, name, len(offered[name])))
         return machine
+
+    @contextmanager
+    def _offering(self, machine: Machine, name: str, count: int) -> Iterator[None]:
+        """Run NVIDIA's device plugin on a node without its driver; it offers so many units."""
+        root = driver_root.lay_out(self.fleet.real_node(machine.name), machine)
+        try:
+            with device_plugin(self, machine, root, count // len(machine.gpus)):
+                self.fleet.wait_allocatable(machine.name, name, count)
+                yield
+        finally:
+            self.fleet.forget_capacity(machine.name, name)
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Give the nodes back at the end of the block, with everything that was started on them."""
+        whole, self._undo = self._undo, ExitStack()
+        try:
+            with self._undo:
+                yield
+        finally:
+            self._undo = whole
+            self.fleet.remove()
+            self._suffixes.clear()
+            self.drivers.clear()
 
     def install(self, machine: Machine, settings: Settings) -> NvidiaDriver:
         """Start NVIDIA's driver on a node, and wait until it has published its devices."""
@@ -125,6 +166,18 @@ class DriverStage(RealStage):
             uid = self.get_claim(claim)["metadata"]["uid"]
             assert driver.prepared()[uid]["checkpointState"] == "PrepareCompleted", uid
         return results
+
+    def check_units(self, name: str) -> Counter[str]:
+        """Check that containers have the GPUs of their units, and count the units of a pod."""
+        pod = self.wait_running(name)
+        machine = self.fleet.machines[pod["spec"]["nodeName"]]
+        counted: Counter[str] = Counter()
+        for share in self.fleet.shares(pod):
+            given = {physical(unit) for units in share.units.values() for unit in units}
+            wanted = [f"/dev/nvidia{gpu.index}" for gpu in machine.gpus if gpu.uuid in given]
+            assert self.seen(name, share.container) == wanted, share
+            counted.update({resource: len(units) for resource, units in share.units.items()})
+        return counted
 
     def wait_unprepared(self, node: str) -> None:
         """Wait until the driver on a node has nothing prepared, in its books and for CDI."""

@@ -98,15 +98,19 @@ class RealFleet(Fleet):
 
         self.rig.wait(f"{name} offers {resource}: {count}", offered)
 
+    def forget_capacity(self, name: str, *resources: str) -> None:
+        """Let a new kubelet forget what plugins that have ended offered."""
+        self.real_node(name).restart_kubelet()
+        for resource in resources:
+            self._wait_no_capacity(name, resource)
+
     def _end_node(self, name: str) -> None:
-        """Take everything from the node; a new kubelet forgets the capacity of former plugins."""
+        """Take everything from the node."""
         plugins = self.plugins.pop(name, {})
         for plugin in plugins.values():
             plugin.stop()
         if plugins:
-            self.real_node(name).restart_kubelet()
-            for resource in plugins:
-                self._wait_no_capacity(name, resource)
+            self.forget_capacity(name, *plugins)
         labels = dict.fromkeys(self._labels.pop(name, []))
         self.client.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
 

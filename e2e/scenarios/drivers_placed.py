@@ -1,7 +1,8 @@
 """Scenarios with NVIDIA's own driver and bridge placement: each mode, configuration and request.
 
 Drawbridge's allocator chooses the devices, NVIDIA's program prepares them, and a container prints
-what it has. One node is owned, and the driver runs on it in one mode after the other.
+what it has. One node is owned, and the driver runs on it in one mode after the other. The cases of
+translated.yaml follow, on up to four nodes.
 """
 
 from collections import Counter
@@ -10,17 +11,20 @@ from dataclasses import dataclass
 from functools import partial
 
 from e2e.controlplane.client import JSON
-from e2e.drivers.nvidia import GPUS, LEGACY, NEWEST, Settings
+from e2e.drivers.nvidia import GPUS, LEGACY, NEWEST, PLUGIN_PIN, Settings
 from e2e.drivers.stage import MODES, DriverStage, with_drivers
 from e2e.nodes.machine import machine
 from e2e.realnodes.product import SCHEDULER
 from e2e.runner import print_line
+from e2e.scenarios import holdings, translated
 from e2e.scenarios.drivers_bridge import installed_with_bridge, place
 from e2e.scenarios.drivers_configured import SHARING, config
+from e2e.scenarios.drivers_translated import FOUR, serve
 from e2e.scenarios.node_scheduler import MARK
 from e2e.scenarios.objects import RESOURCE, claim_spec, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
+from e2e.scenarios.translated import ManifestCase
 
 SHAPE = "lab-2g2n"
 SECONDS = 90.0
@@ -140,12 +144,63 @@ def nvidias_driver_prepares_each_mode_that_the_allocator_placed(stage: Stage) ->
     for name, part in PARTS.items():
         with nodes.running(machine(owned, SHAPE), part.settings):
             part.play(nodes)
-            path = nodes.pod_path()
-            for pod in nodes.client.get(path)["items"]:
-                nodes.client.delete(nodes.pod_path(pod["metadata"]["name"]), grace=None)
-            gone = partial(_is_empty, nodes, path)
-            nodes.wait(f"the pods of {name} are gone", gone, SECONDS)
+            _end_pods(nodes)
             nodes.wait_unprepared(owned)
+        print_line(f"      {name} went all the way")
+
+
+# --- the cases of the dialect --------------------------------------------------------------------
+
+# By the number of nodes that are owned, because a node that was owned keeps its taint for a while.
+CASES = (
+    "nvidia-replicas-refused",
+    "nvidia-replicas-left",
+    "nvidia-partitions-made-on-demand",
+    "nvidia-init-and-sidecar",
+    "nvidia-replicas-as-shares",
+    "nvidia-product-with-parentheses",
+    "nvidia",
+    "nvidia-node-labels",
+)
+OWN = {"metadata": {"labels": {"pool": "bridge"}}}
+
+
+def _own(nodes: DriverStage, case: ManifestCase) -> None:
+    """Label the nodes of the case that have the driver, which come first."""
+    for suffix in sorted(case.nodes, key=lambda one: GPUS not in case.nodes[one].drivers):
+        name = nodes.node_name(suffix)
+        if GPUS in case.nodes[suffix].drivers:
+            nodes.client.patch(f"/api/v1/nodes/{name}", OWN)
+
+
+def _check_placed(nodes: DriverStage, pod: JSON) -> None:
+    """Check that Drawbridge allocated what a pod has, unless it stays with the plugin."""
+    claims = holdings.claims(pod).values()
+    assert pod["spec"]["schedulerName"] == (OURS if claims else "default-scheduler"), pod["spec"]
+    for name in claims:
+        assert MARK in nodes.get_claim(name)["metadata"]["annotations"], name
+
+
+def _end_pods(nodes: DriverStage) -> None:
+    path = nodes.pod_path()
+    for pod in nodes.client.get(path)["items"]:
+        nodes.client.delete(nodes.pod_path(pod["metadata"]["name"]), grace=None)
+    nodes.wait("the pods are gone", partial(_is_empty, nodes, path), SECONDS)
+
+
+@scenario("drivers", rig="nodes", needs=(NEWEST, PLUGIN_PIN, SCHEDULER), nodes=FOUR)
+def nvidias_driver_serves_the_dialect_in_bridge_placement(stage: Stage) -> None:
+    """Every case of the dialect: what the allocator places, what stays, and what is refused."""
+    nodes = with_drivers(stage)
+    cluster = nodes.enter(installed_with_bridge(nodes, nodes.rig.names[0]))
+    cases = {case.name: case for case in translated.cases()}
+    for name in CASES:
+        with nodes.part():
+            _own(nodes, cases[name])
+            serve(cases[name], nodes, cluster, partial(_check_placed, nodes))
+            _end_pods(nodes)
+            for node in nodes.drivers:
+                nodes.wait_unprepared(node)
         print_line(f"      {name} went all the way")
 
 

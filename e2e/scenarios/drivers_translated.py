@@ -5,13 +5,15 @@ program publishes the devices, prepares the claims and injects the device nodes.
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import yaml
 
-from e2e.drivers.nvidia import GPUS, NEWEST
+from e2e.drivers.nvidia import GPUS, NEWEST, PLUGIN_PIN
+from e2e.drivers.program import SLICES
 from e2e.drivers.stage import DriverStage, with_drivers
-from e2e.realnodes.installation import installed_as_pods
+from e2e.realnodes.installation import PodInstallation, installed_as_pods
 from e2e.realnodes.runnable import runnable
 from e2e.scenarios import holdings, translated
 from e2e.scenarios.admission import ORIGINAL
@@ -20,34 +22,59 @@ from e2e.scenarios.node_translated import CONFIGURED_SECONDS, DECIDED_SECONDS, c
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
-from e2e.scenarios.translated import MAKERS, TRANSLATED, ManifestCase
+from e2e.scenarios.translated import MAKERS, REFUSED, TRANSLATED, ManifestCase
 
 CASES = (
     "nvidia",
     "nvidia-partitions-made-on-demand",
     "nvidia-init-and-sidecar",
     "nvidia-left-to-a-class",
+    "nvidia-replicas-refused",
+    "nvidia-replicas-left",
     "nvidia-replicas-as-shares",
+    "nvidia-product-with-parentheses",
+    "nvidia-node-labels",
     "kai",
     # NICs are those of the simulated driver.
     "koordinator",
+    "koordinator-one-nic-a-root",
+    "koordinator-by-numa-node",
+    "koordinator-partitions-honored",
+    "rdma-token",
     "rdma-of-a-cloud",
 )
+ROOT, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
+FOUR = ("a", "b", "c", "d")
 # The kinds of devices that NVIDIA's program publishes.
 KINDS = ("gpu", "mig")
 
 
 def play(case: ManifestCase, stage: Stage) -> None:
-    """Build the nodes, apply the legacy manifest, and compare what each container sees."""
+    """Serve a case in native placement."""
     nodes = with_drivers(stage)
-    cluster = installed_as_pods(nodes)
+    serve(case, nodes, installed_as_pods(nodes))
+
+
+def serve(
+    case: ManifestCase,
+    nodes: DriverStage,
+    cluster: PodInstallation,
+    check: Callable[[JSON], None] = lambda _: None,
+) -> None:
+    """Build the nodes, apply the legacy manifest, and compare what each container sees."""
     translated.build(case, nodes)
     if case.configuration:
         nodes.enter(configured(nodes, cluster, case.configuration))
     nodes.wait("the webhooks decide by the facts", cluster.decided, DECIDED_SECONDS)
     documents = list(yaml.safe_load_all(translated.manifest(nodes, case)))
     text = yaml.safe_dump_all(runnable(one, nodes.says) for one in documents)
-    nodes.kubectl("apply", "-f", "-", stdin=text).check()
+    applied = nodes.kubectl("apply", "-f", "-", stdin=text)
+    if case.exit == REFUSED:
+        assert applied.code == 1, applied
+        assert all(f"{code}: " in applied.err for code in case.codes), applied
+        assert nodes.client.get(nodes.pod_path())["items"] == []
+        return
+    applied.check()
     try:
         for pods in case.pods:
             for made in nodes.wait(f"pods {pods.name}", partial(translated.made, nodes, pods)):
@@ -56,11 +83,44 @@ def play(case: ManifestCase, stage: Stage) -> None:
                 pod = nodes.get_pod(name)
                 marked = ORIGINAL in pod["metadata"].get("annotations", {})
                 assert marked == (case.exit == TRANSLATED), pod["metadata"]
-                nodes.check_devices(name)
-                _check_asked(nodes, pods, pod)
+                _check_served(nodes, pods, pod)
+                check(pod)
     finally:
         # Only pods stay, for the report on a failure; no controller recreates them.
         nodes.kubectl("delete", MAKERS, "--all", "--cascade=orphan", "--wait=false").check()
+
+
+def _check_served(nodes: DriverStage, pods: ExpectedPods, pod: JSON) -> None:
+    """Check what a pod has: units of the device plugin, or devices of the driver."""
+    name = pod["metadata"]["name"]
+    assert pod["spec"]["nodeName"] in map(nodes.node_name, pods.at)
+    units = sum((Counter(one.units) for one in pods.containers.values()), Counter())
+    if units:
+        assert nodes.check_units(name) == units
+    else:
+        _check_places(nodes, pods, pod, nodes.check_devices(name))
+        _check_asked(nodes, pods, pod)
+
+
+def _check_places(
+    nodes: DriverStage, pods: ExpectedPods, pod: JSON, results: Iterable[JSON]
+) -> None:
+    """Check that GPUs and network interfaces are on the same PCIe roots, or NUMA nodes."""
+    machine = nodes.fleet.machines[pod["spec"]["nodeName"]]
+    devices = {
+        device["name"]: device["attributes"]
+        for one in nodes.client.get(SLICES, fieldSelector=f"spec.nodeName={machine.name}")["items"]
+        for device in one["spec"]["devices"]
+    }
+    for count, attribute in ((pods.roots, ROOT), (pods.numa, NUMA)):
+        if not count:
+            continue
+        places: dict[str, set[str]] = {}
+        for one in results:
+            found = str(devices[one["device"]][attribute])
+            places.setdefault(one["driver"], set()).add(found)
+        assert all(len(one) == count for one in places.values()), places
+        assert len(set().union(*places.values())) == count, places
 
 
 def _runs(nodes: DriverStage, name: str) -> bool:
@@ -69,7 +129,6 @@ def _runs(nodes: DriverStage, name: str) -> bool:
 
 def _check_asked(nodes: DriverStage, pods: ExpectedPods, pod: JSON) -> None:
     """Check the kinds, profiles and consumed capacities that the case expects."""
-    assert pod["spec"]["nodeName"] in map(nodes.node_name, pods.at)
     published = {one["name"]: one for one in nodes.drivers[pod["spec"]["nodeName"]].devices()}
     for one in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
         wanted = pods.containers[one["name"]]
@@ -95,7 +154,10 @@ def _register(case: ManifestCase) -> None:
 
     play_it.__name__ = f"nvidias_driver_serves_{case.name}".replace("-", "_")
     play_it.__doc__ = case.shows
-    scenario("drivers", rig="nodes", needs=(NEWEST,))(play_it)
+    plugin = (PLUGIN_PIN,) if any(one.plugins for one in case.nodes.values()) else ()
+    # A case with more nodes than the others has a rig of its own.
+    names = FOUR if len(case.nodes) == len(FOUR) else ()
+    scenario("drivers", rig="nodes", needs=(NEWEST, *plugin), nodes=names)(play_it)
 
 
 _cases = {case.name: case for case in translated.cases()}
