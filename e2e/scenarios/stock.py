@@ -1,7 +1,8 @@
 """Scenarios: Kubernetes without Drawbridge, as the reference for all other scenarios."""
 
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from e2e.controlplane.client import ApiError
@@ -17,6 +18,7 @@ from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
 GPU = "gpu.nvidia.com"
+RUNS = "Running"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 
 
@@ -114,12 +116,33 @@ def a_device_taint_rule_prevents_allocation_until_deleted(stage: Stage) -> None:
         "gpu", GPU, tolerations=[{"key": "example.com/fence", "operator": "Exists"}]
     )
     stage.template("tolerant", claim_spec(tolerated))
-    stage.pod("fenced", templates={"gpu": "gpu"})
-    stage.wait_unschedulable("fenced")
+    fenced = stage.wait("the scheduler knows the rule", partial(_fenced, stage, itertools.count()))
     stage.pod("tolerant", templates={"gpu": "tolerant"})
     stage.wait_running("tolerant")
     stage.client.delete(f"{rules}/fence")
-    stage.wait_running("fenced")
+    stage.wait_running(fenced)
+
+
+def _fenced(stage: Stage, numbers: Iterator[int]) -> str:
+    """Create a pod, and return its name if it is refused; empty if it runs.
+
+    The scheduler reads rules and pods by two watches, so it may meet a pod before the rule.
+    """
+    name = f"fenced-{next(numbers)}"
+    stage.pod(name, templates={"gpu": "gpu"})
+    if stage.wait(f"{name} runs or is refused", partial(_is_placed, stage, name)) == RUNS:
+        stage.delete_pod(name)
+        return ""
+    return name
+
+
+def _is_placed(stage: Stage, name: str) -> str:
+    """Return whether a pod runs, or is refused; empty as long as neither is known."""
+    status = stage.get_pod(name).get("status", {})
+    if status.get("phase") == RUNS:
+        return RUNS
+    reasons = [each.get("reason") for each in status.get("conditions", ())]
+    return "Unschedulable" if "Unschedulable" in reasons else ""
 
 
 @scenario("smoke")
