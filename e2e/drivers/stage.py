@@ -29,6 +29,7 @@ from e2e.realnodes.stage import END, RealStage
 from e2e.scenarios import holdings
 from e2e.scenarios.stage import Stage
 
+END_SECONDS = 90.0
 # What NVIDIA's device plugin calls GPUs, and those that containers share.
 OFFERED = frozenset({LEGACY, f"{LEGACY}.shared"})
 VARIABLES = "NVIDIA_|CUDA_|GPU_DEVICE|DRA_"
@@ -99,11 +100,15 @@ class DriverStage(RealStage):
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """Give the nodes back at the end of the block, with everything that was started on them."""
+        """End pods and drivers at the end of the block, and give the nodes back."""
         whole, self._undo = self._undo, ExitStack()
         try:
             with self._undo:
-                yield
+                try:
+                    yield
+                finally:
+                    # While the drivers run, which release their claims.
+                    self.end_pods()
         finally:
             self._undo = whole
             self.fleet.remove()
@@ -121,6 +126,14 @@ class DriverStage(RealStage):
             driver.wait_published()
             self.drivers[machine.name] = driver
             yield driver
+
+    def end_pods(self) -> None:
+        """Delete all pods, and wait until they are gone."""
+        path = self.pod_path()
+        for pod in self.client.get(path)["items"]:
+            self.client.delete(self.pod_path(pod["metadata"]["name"]), grace=None)
+        gone = "the pods of this part are gone"
+        self.wait(gone, lambda: not self.client.get(path)["items"], END_SECONDS)
 
     # --- what containers have ------------------------------------------------------------------
 

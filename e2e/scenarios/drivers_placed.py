@@ -144,7 +144,7 @@ def nvidias_driver_prepares_each_mode_that_the_allocator_placed(stage: Stage) ->
     for name, part in PARTS.items():
         with nodes.running(machine(owned, SHAPE), part.settings):
             part.play(nodes)
-            _end_pods(nodes)
+            nodes.end_pods()
             nodes.wait_unprepared(owned)
         print_line(f"      {name} went all the way")
 
@@ -181,13 +181,6 @@ def _check_placed(nodes: DriverStage, pod: JSON) -> None:
         assert MARK in nodes.get_claim(name)["metadata"]["annotations"], name
 
 
-def _end_pods(nodes: DriverStage) -> None:
-    path = nodes.pod_path()
-    for pod in nodes.client.get(path)["items"]:
-        nodes.client.delete(nodes.pod_path(pod["metadata"]["name"]), grace=None)
-    nodes.wait("the pods are gone", partial(_is_empty, nodes, path), SECONDS)
-
-
 @scenario("drivers", rig="nodes", needs=(NEWEST, PLUGIN_PIN, SCHEDULER), nodes=FOUR)
 def nvidias_driver_serves_the_dialect_in_bridge_placement(stage: Stage) -> None:
     """Every case of the dialect: what the allocator places, what stays, and what is refused."""
@@ -198,11 +191,7 @@ def nvidias_driver_serves_the_dialect_in_bridge_placement(stage: Stage) -> None:
         with nodes.part():
             _own(nodes, cases[name])
             serve(cases[name], nodes, cluster, partial(_check_placed, nodes))
-            _end_pods(nodes)
+            nodes.end_pods()
             for node in nodes.drivers:
                 nodes.wait_unprepared(node)
         print_line(f"      {name} went all the way")
-
-
-def _is_empty(nodes: DriverStage, path: str) -> bool:
-    return not nodes.client.get(path)["items"]

@@ -106,11 +106,11 @@ def _check_places(
     nodes: DriverStage, pods: ExpectedPods, pod: JSON, results: Iterable[JSON]
 ) -> None:
     """Check that GPUs and network interfaces are on the same PCIe roots, or NUMA nodes."""
-    machine = nodes.fleet.machines[pod["spec"]["nodeName"]]
+    on_node = f"spec.nodeName={pod['spec']['nodeName']}"
     devices = {
         device["name"]: device["attributes"]
-        for one in nodes.client.get(SLICES, fieldSelector=f"spec.nodeName={machine.name}")["items"]
-        for device in one["spec"]["devices"]
+        for one in nodes.client.get(SLICES, fieldSelector=on_node)["items"]
+        for device in one["spec"].get("devices", ())
     }
     for count, attribute in ((pods.roots, ROOT), (pods.numa, NUMA)):
         if not count:
