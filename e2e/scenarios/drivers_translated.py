@@ -40,7 +40,6 @@ CASES = (
     "koordinator-one-nic-a-root",
     "koordinator-by-numa-node",
     "koordinator-partitions-honored",
-    "rdma-token",
     "rdma-of-a-cloud",
 )
 ROOT, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
