@@ -83,7 +83,8 @@ def test_the_workflows_run_all_checks_lint_random_orders_the_slow_suites_and_a_s
     scripts = {
         path.stem: "\n".join(step.get("run", "") for step in steps(path)) for path in WORKFLOWS
     }
-    assert scripts.keys() == {"browser", "ci", "kind", "lint", "random-order", "rules", "soak"}
+    slow = {"browser", "drivers", "kind", "random-order", "rules", "soak"}
+    assert scripts.keys() == {"ci", "lint", *slow}
     assert ".ci/run" in scripts["ci"]
     assert "make check" in scripts["lint"]
     assert "make test-random" in scripts["random-order"]
@@ -91,6 +92,7 @@ def test_the_workflows_run_all_checks_lint_random_orders_the_slow_suites_and_a_s
     assert "-m e2e.browser" in scripts["browser"]
     assert ".ci/rules" in scripts["rules"]
     assert "-m e2e soak " in scripts["soak"]
+    assert "-m e2e drivers" in scripts["drivers"]
 
 
 def test_actionlint_accepts_the_workflows() -> None:
