@@ -80,6 +80,10 @@ def add_gpu_nodes(stage: Stage, cluster: Installation) -> None:
 
     The guard denies nothing that a kept version would leave, and three versions are kept.
     """
+    # Else the first node can take the place of an earlier scenario's, and the facts do not change.
+    stage.wait(
+        "the facts have no earlier nodes", lambda: not (cluster.facts() or {}).get("drivers")
+    )
     for suffix, shape in NODES.items():
         before = cluster.facts_hash()
         stage.node(suffix, shape, {GPU: "full"})
