@@ -159,7 +159,7 @@ def _play_real(nodes: str, *, bridge: bool) -> None:
     built = programs(DEFAULT)
     seed = seeded(built, _build(nodes, bridge=bridge))
     with NodeRig(DEFAULT, NAMES, built, seed) as rig:
-        create_classes(rig.plane.admin, DRIVERS)
+        create_classes(rig.plane.admin, (GPUS,) if nodes == PROGRAMS else DRIVERS)
         with RealFleet(rig) as fleet, contextlib.ExitStack() as stack:
             if nodes == PROGRAMS:
                 stage = DriverStage("play", DEFAULT, fleet)
