@@ -9,7 +9,7 @@ WORKERS ?= 1 2 4
 # Where it is set, as in many containers, each process of a test compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo help test test-random bridge-test check e2e play bench docs image scheduler-image image-lock lock clean
+.PHONY: demo help test test-random bridge-test check e2e play bench docs site image scheduler-image image-lock lock clean
 
 demo: $(READY)  ## Translate the example manifests and place their pods on a sample inventory; needs no cluster
 	$(BIN)/python -m cli.demo
@@ -49,6 +49,9 @@ bench: $(READY)  ## Run the benchmarks and print ratios to the reference impleme
 docs: $(READY)  ## Write the generated pages of docs/ and the Helm chart
 	$(BIN)/python -m tools.docs
 
+site: $(READY)  ## Build the documentation site and follow its links; diagrams need npm
+	$(BIN)/python -m tools.site
+
 image: $(READY)  ## Build the container image as an OCI archive; needs apt of Debian 12, no container engine
 	$(BIN)/python -m tools.image build
 
@@ -58,7 +61,7 @@ scheduler-image: $(READY)  ## Build the image of the kube-scheduler with the plu
 image-lock: $(READY)  ## Update debian.lock to the packages that Debian offers now
 	$(BIN)/python -m tools.image lock
 
-lock:  ## Update requirements.lock and requirements-runtime.lock
+lock:  ## Update requirements.lock, requirements-runtime.lock and requirements-site.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
@@ -66,6 +69,8 @@ lock:  ## Update requirements.lock and requirements-runtime.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --constraint requirements.lock --custom-compile-command "make lock" \
 	  --output-file requirements-runtime.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --group site --custom-compile-command "make lock" --output-file requirements-site.lock
 
 clean:  ## Delete .venv and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache

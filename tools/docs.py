@@ -14,6 +14,7 @@ import drawbridge.dra.rules
 from tools import (
     chart,
     commands_page,
+    decisions_page,
     findings_page,
     joint_page,
     migrating,
@@ -26,6 +27,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 SCHEMA = DOCS.parent / "bridge" / "protocol" / "v1.schema.json"
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands_page.render_page,
+    "decisions/README.md": decisions_page.render_page,
     "findings.md": findings_page.render_page,
     "configuration.md": drawbridge.config.schema.render_page,
     "joint.md": joint_page.build_page,

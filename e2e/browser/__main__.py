@@ -2,8 +2,9 @@
 
 Opens the page of the sample cluster, and that of a cluster whose tenants write markup. Nothing may
 violate a rule of axe-core, load from elsewhere, or be missing when it is printed. A page with
-faults shows that the checks find them. With FOLDER, the pages and their PDFs are kept there.
-Without a browser for this machine it says why, and passes.
+faults shows that the checks find them. With FOLDER, the pages and their PDFs are kept there, and
+the picture of the documentation is taken anew: `docs/audit.png`. Without a browser for this machine
+it says why, and passes.
 """
 
 import re
@@ -14,11 +15,12 @@ import tempfile
 from pathlib import Path
 
 from e2e.browser.build import Browser, NoBrowserError, fetch
-from e2e.browser.page import open_page, print_page
+from e2e.browser.page import open_page, print_page, take_picture
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "examples" / "audit"
 FEWEST_RULES = 10
+PICTURE, PICTURE_SIZE = ROOT / "docs" / "audit.png", (1000, 1150)
 _MARKUP = "<img src=x onerror=alert(1)>"
 _HOSTILE = f"""apiVersion: v1
 kind: Pod
@@ -45,6 +47,7 @@ def main(words: list[str]) -> int:
         failed += _check_checks(browser, folder)
         if kept is not None:
             kept.mkdir(parents=True, exist_ok=True)
+            take_picture(browser, folder / "sample.html", PICTURE, PICTURE_SIZE)
             for file in (*folder.glob("*.html"), *folder.glob("*.pdf")):
                 shutil.copy(file, kept / file.name)
     print("\n".join(failed) or "passed")  # noqa: T201

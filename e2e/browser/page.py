@@ -61,6 +61,12 @@ def print_page(browser: Browser, page: Path, target: Path) -> None:
     _browse(browser, target.parent, *words)
 
 
+def take_picture(browser: Browser, page: Path, target: Path, size: tuple[int, int]) -> None:
+    """Take a picture of the upper part of the page, of this width and height."""
+    words = (f"--screenshot={target}", f"--window-size={size[0]},{size[1]}", "--hide-scrollbars")
+    _browse(browser, page.parent, *words, page.as_uri())
+
+
 def _browse(browser: Browser, folder: Path, *words: str) -> str:
     # The sandbox needs rights that a container lacks. The page is our own, and no host resolves.
     fixed = (
