@@ -10,7 +10,9 @@ from e2e.drivers.build import HERE, PINS
 @pytest.mark.parametrize("pin", PINS)
 def test_go_sum_of_a_pin_covers_what_is_built(pin: str) -> None:
     named = re.findall(r'_ "(.+)"', (HERE / pin / "tools.go").read_text(encoding="utf-8"))
-    assert sorted(named) == sorted(PINS[pin].values())
+    # A folder of the pin's own module is covered without being named.
+    own = {one for one in PINS[pin].values() if one.startswith("./")}
+    assert sorted(named) == sorted(set(PINS[pin].values()) - own)
 
 
 def test_every_pinned_module_is_built() -> None:
