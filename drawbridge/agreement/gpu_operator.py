@@ -19,7 +19,13 @@ DRIVER: Final = "gpu.nvidia.com"
 CLUSTER_POLICY, GPU_CLUSTER = "ClusterPolicy", "GPUCluster"
 _DEPLOY: Final = "nvidia.com/gpu.deploy."
 # The operands that allocate GPUs, or change their partitions, without asking who holds them.
-RIVALS: Final = ("device-plugin", "mig-manager", "sandbox-device-plugin")
+RIVALS: Final = (
+    "device-plugin",
+    "mig-manager",
+    "sandbox-device-plugin",
+    "kata-sandbox-device-plugin",  # from 26.7
+)
+PLUGIN: Final = "DaemonSet/nvidia-device-plugin-daemonset"  # of the operand
 _MAX_NODES: Final = 5
 
 
@@ -29,6 +35,16 @@ class OperatorObjects(NamedTuple):
     policies: Sequence[Value] = ()  # ClusterPolicy
     clusters: Sequence[Value] = ()  # GPUCluster
     version: str = ""
+
+
+def find_rivals(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the operands of a node that must leave it before the DRA driver comes."""
+    return tuple(each for each in RIVALS if labels.get(f"{_DEPLOY}{each}") == "true")
+
+
+def set_operands(operands: Iterable[str], value: str) -> str:
+    """Return the labels that let operands leave a node, or come back, as a command takes them."""
+    return " ".join(f"{_DEPLOY}{each}={value}" for each in operands)
 
 
 def report_operator(
@@ -50,7 +66,7 @@ def report_operator(
             (*_names(CLUSTER_POLICY, operator.policies), *_names(GPU_CLUSTER, operator.clusters))
         )
         results.append(TWO_GPU_MODELS.at("", f"{names} exist together, and NVIDIA supports one"))
-    if rivals := _find_rivals(node_labels, driver_nodes):
+    if rivals := _group_rivals(node_labels, driver_nodes):
         results.append(_report_rivals(rivals))
     return results or [_describe(operator, class_name)]
 
@@ -59,15 +75,14 @@ def _names(kind: str, objects: Iterable[Value]) -> list[str]:
     return [f"{kind} {get_value(each, ('metadata', 'name'))}" for each in objects]
 
 
-def _find_rivals(
+def _group_rivals(
     node_labels: Mapping[str, Mapping[str, str]], driver_nodes: Iterable[str]
 ) -> dict[str, list[str]]:
     """Return the nodes of the driver by the operands that must leave them."""
     rivals: dict[str, list[str]] = {}
     for node in sorted(driver_nodes):
-        for operand in RIVALS:
-            if node_labels.get(node, {}).get(f"{_DEPLOY}{operand}") == "true":
-                rivals.setdefault(operand, []).append(node)
+        for operand in find_rivals(node_labels.get(node, {})):
+            rivals.setdefault(operand, []).append(node)
     return rivals
 
 
@@ -75,7 +90,7 @@ def _report_rivals(rivals: Mapping[str, Sequence[str]]) -> Finding:
     nodes = sorted({node for each in rivals.values() for node in each})
     operands = ", ".join(f"{name} ({len(each)})" for name, each in rivals.items())
     noun, verb = ("operand", "runs") if len(rivals) == 1 else ("operands", "run")
-    labels = " ".join(f"{_DEPLOY}{name}=false" for name in rivals)
+    labels = set_operands(rivals, "false")
     listed = list_some(nodes, _MAX_NODES, "node")
     return OPERANDS_ON_DRIVER_NODES.at(
         "",

@@ -8,15 +8,13 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from drawbridge.agreement.gpu_operator import PLUGIN, RIVALS, find_rivals, set_operands
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit.model import NamespaceAudit, WorkloadAudit
 from drawbridge.audit.node_groups import HOST_LABEL, Group
 from drawbridge.audit.servers import Plugin
 from drawbridge.names import DEVICES_LABEL, TRANSLATE_LABEL
 
-# GPU Operator's own label keeps its plugin off a node.
-_OPERATOR: Final = "gpu-operator"
-_OPERAND: Final = "nvidia.com/gpu.deploy.device-plugin"
 _RESTARTED: Final = ("Deployment", "StatefulSet")
 # No driver has this name: plugins leave nodes with it, and no driver comes.
 _NO_DRIVER: Final = "none"
@@ -57,9 +55,15 @@ def label_served(group: Group, drivers: Iterable[str]) -> str:
     return f"kubectl label nodes {_select(group, nodes)} {DEVICES_LABEL}={driver} --overwrite"
 
 
-def is_operators(plugin: Plugin) -> bool:
+def find_operands(group: Group) -> list[str]:
+    """Return the operands of GPU Operator that must leave the nodes of a group."""
+    running = {each for node in group.nodes for each in find_rivals(node.labels)}
+    return [each for each in RIVALS if each in running]
+
+
+def is_operators(plugin: Plugin, group: Group) -> bool:
     """Whether GPU Operator runs the plugin, and a label of the node keeps it off."""
-    return plugin.namespace == _OPERATOR
+    return plugin.owner == PLUGIN and RIVALS[0] in find_operands(group)
 
 
 def keep_off(plugin: Plugin) -> str:
@@ -86,7 +90,7 @@ def move_nodes(group: Group, nodes: Sequence[str], daemons: Daemons) -> tuple[st
     """
     named = _select(group, nodes)
     label = f"{DEVICES_LABEL}={group.driver}"
-    operators = f" {_OPERAND}=false" if any(map(is_operators, group.plugins)) else ""
+    operators = "".join([" " + set_operands([each], "false") for each in find_operands(group)])
     between: list[str] = []
     if daemons:
         between = [
@@ -136,8 +140,10 @@ def move_back(group: Group, nodes: Sequence[str], daemons: Daemons) -> tuple[str
     The pods of DaemonSets go while the driver runs, which they need to end, and ask the plugin.
     """
     namespaces = dict.fromkeys(where for where, _ in daemons)
-    named, operators = _select(group, nodes), any(map(is_operators, group.plugins))
-    label = f"{DEVICES_LABEL}-" + (f" {_OPERAND}=true --overwrite" if operators else "")
+    named, operands = _select(group, nodes), find_operands(group)
+    label = f"{DEVICES_LABEL}-"
+    if operands:
+        label += f" {set_operands(operands, 'true')} --overwrite"
     return (
         *(set_mode([each], Mode.OFF) for each in namespaces),
         f"kubectl drain {named} {_DRAIN}",

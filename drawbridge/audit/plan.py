@@ -69,7 +69,7 @@ def _prepare(
     if not to_move:
         return
     plugins = _replaceable_plugins(to_move)
-    apart = (each for each in plugins if not commands.is_operators(each))
+    apart = _without_operands(plugins, to_move)
     drivers = dict.fromkeys(group.driver for group in to_move)
     # A node selector would remove a driver from the nodes where it runs already.
     served = [e for e in groups if not e.has_plugin and e.now.drivers & drivers.keys()]
@@ -147,6 +147,11 @@ def _why(group: Group, moved: Moved) -> str:
 
 
 def _notes(group: Group, nodes: Sequence[str], first: Sequence[str], moved: Moved) -> Iterator[str]:
+    if operands := commands.find_operands(group):
+        yield (
+            f"Labels let these operands of GPU Operator leave the nodes: {', '.join(operands)}."
+            " They allocate the same GPUs, or change their partitions."
+        )
     if first:
         yield (
             f"Pods of {commands.enumerate_names(first)} find no room with a plugin on other nodes"
@@ -252,9 +257,7 @@ def _finish(
         yield MigrationStep(
             "Remove the device plugins",
             "No pod needs them.",
-            tuple(
-                commands.remove_plugin(each) for each in plugins if not commands.is_operators(each)
-            ),
+            tuple(map(commands.remove_plugin, _without_operands(plugins, groups))),
             ("If a chart or an operator manages a plugin, remove it there.",),
             pods.expected(),
         )
@@ -264,3 +267,9 @@ def _replaceable_plugins(groups: Iterable[Group]) -> list[Plugin]:
     """Return the plugins whose pods were found and whose names drivers replace."""
     found = (p for g in groups for p in g.plugins if p.owner and p.serves(g.replaced))
     return [*dict.fromkeys(found)]
+
+
+def _without_operands(plugins: Iterable[Plugin], groups: Iterable[Group]) -> list[Plugin]:
+    """Return the plugins that GPU Operator does not run."""
+    operands = {p for g in groups for p in g.plugins if commands.is_operators(p, g)}
+    return [each for each in plugins if each not in operands]

@@ -75,7 +75,7 @@ def node_objects(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         daemon = pod_object(
             {"name": f"kube-system/{plugin}-{name}", "node": name, "owner": f"DaemonSet/{plugin}"}
         )
-        daemon["spec"]["containers"][0]["image"] = IMAGES[plugin]
+        daemon["spec"]["containers"][0]["image"] = IMAGES[plugin.partition("-")[0]]
         daemon["spec"]["volumes"] = [{"name": "plugins", "hostPath": {"path": FOLDER}}]
         yield daemon
     if number := node.get("publishes"):
