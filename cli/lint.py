@@ -21,6 +21,7 @@ from cli.terminal.exit_codes import JUDGED, exit_code
 from cli.terminal.looked_at import DEVICE_KINDS, describe_looked_at
 from cli.terminal.streams import Streams
 from drawbridge.agreement.configuration import report_not_published
+from drawbridge.agreement.node_groups import report_unlike_nodes
 from drawbridge.agreement.owned_pools import report_shared_pools
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.model import Configuration
@@ -38,6 +39,7 @@ from drawbridge.dra.ignored_fields import IgnoredFields
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import KIND as SLICE
 from drawbridge.dra.slices import Slice, slice_reader
+from drawbridge.facts.families import known_families
 from drawbridge.finding import Finding
 from drawbridge.judge.judgement import judge_file
 from drawbridge.judge.slices import checks as slices
@@ -203,6 +205,7 @@ def _judge(
     yield from classes.judge_classes(files.classes, files.slices, selectors)
     yield from report_shared_pools(owned_pools(configuration), files.slices)
     yield from report_not_published(configuration, files.slices)
+    yield from report_unlike_nodes(files.nodes, files.slices, known_families(configuration))
 
 
 def _without_consequences(

@@ -7,8 +7,10 @@ from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.state import Unread
 from drawbridge.agreement.autoscalers import find_autoscalers, report_autoscalers
 from drawbridge.agreement.gpu_operator import DRIVER, OperatorObjects, report_operator
+from drawbridge.agreement.node_groups import report_unlike_nodes
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.facts.families import known_families
 
 _OPERATOR: Final = "/gpu-operator:"
 
@@ -21,6 +23,9 @@ def check_autoscalers(checked: CheckedState) -> Iterator[Result]:
         return
     autoscalers = [*find_autoscalers(neighbours.deployments)]
     findings = [*report_autoscalers(autoscalers, checked.configuration, checked.gathered.facts)]
+    if autoscalers:
+        objects, families = checked.objects, known_families(checked.configuration)
+        findings += report_unlike_nodes(objects.nodes, objects.slices, families)
     yield from findings
     if autoscalers and not findings:
         yield f"{', '.join(map(str, autoscalers))} simulates claims"

@@ -6,6 +6,7 @@ the rules, owned pools and the scheduler of bridge placement. Read in Cluster Au
 1.36 and Karpenter 1.14 and 1.15. The autoscaler of a managed cluster shows no Deployment.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -15,16 +16,21 @@ from drawbridge.agreement.operation_codes import (
     AUTOSCALER_IGNORES_NAMES,
     AUTOSCALER_IGNORES_RULES,
 )
-from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.model import Configuration, OwnedPool, Placement
+from drawbridge.config.placement import owned_pools
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import list_some
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
+from drawbridge.names import OWNED_TAINT
 
 _MAX_NAMES: Final = 3
 _VERSION: Final = re.compile(r":v?(\d+)\.(\d+)(?:\.\d+)?[^/]*$")
 _ALWAYS: Final = (1, 35)  # the first Cluster Autoscaler that always simulates claims
+# What a group without nodes would have: tags of AWS, annotations of Cluster API.
+_NODE_TEMPLATE: Final = "k8s.io/cluster-autoscaler/node-template"
+_CAPACITY: Final = "capacity.cluster-autoscaler.kubernetes.io"
 _FALSE: Final = frozenset({"false", "f", "0"})
 
 
@@ -144,4 +150,39 @@ def report_autoscalers(
                 f"{autoscaler} simulates claims without rules, owned pools and the scheduler"
                 " drawbridge",
                 object=autoscaler.object,
+                remedy=_describe_templates(autoscaler.product, owned_pools(configuration)),
             )
+
+
+def _describe_templates(product: str, owned: Iterable[OwnedPool]) -> str | None:
+    """Return what the templates of owned nodes need, as each product reads it."""
+    marked = (each for each in owned if each.node_selector.match_labels or not each.unfenced)
+    templates = dict.fromkeys(_describe_template(product, each) for each in marked)
+    if not templates:
+        return None
+    where = "the NodePool" if product == KARPENTER else "the node group"
+    return (
+        f"Give {where} of owned nodes {' or '.join(templates)}. Use constraints of the claim "
+        "instead of rules where they suffice."
+    )
+
+
+def _describe_template(product: str, entry: OwnedPool) -> str:
+    """Return labels and taint of nodes that an entry of `ownedPools` selects."""
+    labels = {f"{key}": f"{value}" for key, value in entry.node_selector.match_labels.items()}
+    taint = "" if entry.unfenced else OWNED_TAINT
+    if product == KARPENTER:
+        listed = ", ".join(f"{key}: {json.dumps(value)}" for key, value in labels.items())
+        taints = f"[{{key: {taint}, effect: NoSchedule}}]" if taint else "[]"
+        return f"spec.template: {{metadata: {{labels: {{{listed}}}}}, spec: {{taints: {taints}}}}}"
+    tags = [f"{_NODE_TEMPLATE}/label/{key}={value}" for key, value in labels.items()]
+    if taint:
+        tags.append(f"{_NODE_TEMPLATE}/taint/{taint}=:NoSchedule")
+    of_cluster_api = [f"{_CAPACITY}/labels: {json.dumps(_pairs(labels))}"] if labels else []
+    if taint:
+        of_cluster_api.append(f'{_CAPACITY}/taints: "{taint}=:NoSchedule"')
+    return f"the tags {' '.join(tags)} (in Cluster API the annotations {', '.join(of_cluster_api)})"
+
+
+def _pairs(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items())

@@ -117,6 +117,20 @@ AUTOSCALER_IGNORES_RULES = CODES.define(
         "drawbridge.dev/owned. Use constraints of the claim instead of rules where they suffice."
     ),
 )
+NODES_UNLIKE = CODES.define(
+    "NodesUnlike",
+    Severity.WARNING,
+    text=(
+        "Nodes of one node group, or of one instance type of a NodePool, publish different "
+        "devices. An autoscaler takes one of them for all, so it can add nodes that do not help, "
+        "or none."
+    ),
+    example=(
+        "the nodes of group gpu-pool have different devices of gpu.nvidia.com: 8x NVIDIA H100 80Gi "
+        "on 4 nodes such as gpu-1; 4x NVIDIA H100 80Gi on 1 node such as gpu-5"
+    ),
+    remedy="Give nodes with other devices, or another MIG layout, a node group of their own.",
+)
 NAME_NOT_ACTIVE = CODES.define(
     "NameNotActive",
     Severity.WARNING,

@@ -34,6 +34,10 @@ _NODE_GROUP_LABELS = (
     "cluster-autoscaler.kubernetes.io/",
 )
 
+# Karpenter simulates an instance type, the autoscalers of node groups a node of the group.
+_KARPENTER_POOL = "karpenter.sh/nodepool"
+_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+
 OPEN_BY_SETTING = "the configuration sets fleet[].closed to false for the class"
 
 
@@ -73,6 +77,13 @@ def find_autoscaler(nodes: Iterable[Node]) -> str:
             provider = node.provider_id.partition(":")[0]
             return f"node {node.name} is of cloud provider {provider}, which can add nodes"
     return ""
+
+
+def find_node_group(node: Node) -> str:
+    """Return whose nodes an autoscaler takes for alike; empty if no label shows it."""
+    if pool := node.labels.get(_KARPENTER_POOL):
+        return f"{pool} {node.labels.get(_INSTANCE_TYPE, '')}".rstrip()
+    return next((node.labels[each] for each in _NODE_GROUP_LABELS if node.labels.get(each)), "")
 
 
 def find_silent_node(nodes: Iterable[Node], slices: Iterable[Slice]) -> str:

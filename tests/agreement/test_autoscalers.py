@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from drawbridge.agreement.autoscalers import Autoscaler, find_autoscalers, report_autoscalers
-from drawbridge.config.model import Configuration
+from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
+from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue
 from drawbridge.facts.model import Facts
 
 CLUSTER, KARPENTER = "Cluster Autoscaler", "Karpenter"
@@ -103,3 +104,35 @@ def test_what_an_autoscaler_does_not_see_is_reported(
     configuration = msgspec.convert(settings, Configuration)
     told = report_autoscalers([scaler(product, simulates=simulates)], configuration, facts)
     assert [each.code for each in told] == codes
+
+
+NODE_POOL = (
+    'Give the NodePool of owned nodes spec.template: {metadata: {labels: {pool: "train"}}, '
+    "spec: {taints: [{key: drawbridge.dev/owned, effect: NoSchedule}]}}. Use"
+)
+NODE_GROUP = (
+    "Give the node group of owned nodes the tags "
+    "k8s.io/cluster-autoscaler/node-template/label/pool=train "
+    "k8s.io/cluster-autoscaler/node-template/taint/drawbridge.dev/owned=:NoSchedule "
+    "(in Cluster API the annotations "
+    'capacity.cluster-autoscaler.kubernetes.io/labels: "pool=train", '
+    'capacity.cluster-autoscaler.kubernetes.io/taints: "drawbridge.dev/owned=:NoSchedule")'
+)
+
+
+@pytest.mark.parametrize(
+    ("product", "expected"),
+    [
+        (KARPENTER, NODE_POOL),
+        (CLUSTER, NODE_GROUP),
+    ],
+)
+def test_the_template_of_owned_nodes_is_printed(product: str, expected: str) -> None:
+    labels = LabelSelector({LabelKey("pool"): LabelValue("train")})
+    pools = (
+        OwnedPool(DriverName("gpu.nvidia.com"), labels),
+        OwnedPool(DriverName("dra.net"), LabelSelector(), unfenced=True),
+    )
+    configuration = Configuration(placement=Placement.BRIDGE, owned_pools=pools)
+    (told,) = report_autoscalers([scaler(product, simulates=True)], configuration, Facts())
+    assert told.remedy.startswith(expected), told.remedy
