@@ -40,7 +40,7 @@ from drawbridge.audit.workloads import (
 )
 from drawbridge.config.model import Configuration
 from drawbridge.documents.values import Value
-from drawbridge.dra.counted import count_noun
+from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.dra.gates import Gates
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
@@ -48,6 +48,7 @@ from drawbridge.ledger.still_fits import StillFits
 from drawbridge.names import MIRRORED_QUOTA
 from drawbridge.translate.changes.queues import (
     Mappings,
+    find_collisions,
     format_mappings,
     is_managed,
     merge_mappings,
@@ -55,6 +56,7 @@ from drawbridge.translate.changes.queues import (
 from drawbridge.translate.manifests.quotas import report_quotas
 
 _MAX_SHOWN: Final = 500  # workloads of one namespace
+_MAX_NAMES: Final = 5
 _SLACK: Final = 1e-6
 _SIMULATED: Final = (
     "The steps count devices. Whether all pods fit is simulated by devices, CPU, memory, node"
@@ -134,7 +136,7 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     )
 
 
-def _note_queues(objects: AuditedObjects, mappings: Iterable[Mappings]) -> Iterator[str]:
+def _note_queues(objects: AuditedObjects, mappings: Sequence[Mappings]) -> Iterator[str]:
     """Say what Kueue needs to charge the claims of the pods and jobs that it manages."""
     merged = merge_mappings(mappings)
     if merged and any(map(is_managed, (*objects.pods, *objects.workloads))):
@@ -142,6 +144,13 @@ def _note_queues(objects: AuditedObjects, mappings: Iterable[Mappings]) -> Itera
             "Kueue admits pods with these claims only with the DeviceClasses in `resources` of its "
             f"configuration: {format_mappings(merged)}"
         )
+        for class_, names in find_collisions(mappings).items():
+            listed = list_some(names, _MAX_NAMES, "name")
+            yield (
+                f"DeviceClass {class_} replaces several names: {listed}. A mapping has one of them,"
+                " so jobs that request another one have a second quota for the same devices until"
+                " their manifests are translated."
+            )
 
 
 # --- namespaces ----------------------------------------------------------------------------------

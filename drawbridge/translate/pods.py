@@ -34,8 +34,10 @@ from drawbridge.translate.changes.patch import Original, Patch, check_annotation
 from drawbridge.translate.changes.queues import (
     charge_to_queue,
     find_kueue_queue,
+    report_divided_claims,
     report_named_claims,
     report_queue,
+    uses_whole_claim,
 )
 from drawbridge.translate.changes.returned_requests import remove_returned_requests
 from drawbridge.translate.changes.template import ClaimTemplate
@@ -384,8 +386,10 @@ def _compose(
     context: TranslationContext,
 ) -> Translation:
     pod = patch.pod
+    queue = requests.asks[0].queue
+    findings += tuple(report_divided_claims(outcome.claims, queue))
     _remove_fields(patch, requests.source_fields, outcome)
-    _add_claims(patch, outcome)
+    _add_claims(patch, outcome, whole=bool(queue))
     try:
         findings += tuple(_change_other_fields(patch, requests, outcome))
     except EditError as error:
@@ -395,7 +399,7 @@ def _compose(
         return Translation(findings=findings)
     findings += tuple(scheduler.report_divided_devices(patch.pod, outcome.classes, context.facts))
     if outcome.mappings:
-        findings += tuple(report_queue(pod, outcome.mappings, findings, requests.asks[0].queue))
+        findings += tuple(report_queue(pod, outcome.mappings, findings, queue))
     if context.original is not Original.NONE:
         _note_inputs(patch, context)
     patch.add_undo(context.original)
@@ -459,16 +463,16 @@ def _remove_fields(patch: Patch, fields: Iterable[SourceField], outcome: Outcome
             patch.remove(path)
 
 
-def _add_claims(patch: Patch, outcome: Outcome) -> None:
-    """Add the claims to the pod, and reference their requests from the containers."""
+def _add_claims(patch: Patch, outcome: Outcome, *, whole: bool) -> None:
+    """Add the claims, and reference them: with `whole`, once where a container uses all of one."""
     path: Path = ("spec", "resourceClaims")
     names = _unused_names(as_list(get_value(patch.pod, path)))
     for (claim, template), name in zip(outcome.claims, names, strict=False):
         patch.append(path, {"name": name, "resourceClaimTemplateName": template.name})
         for use in claim.uses:
             claims = (*use.user.path, "resources", "claims")
-            for request in use.requests:
-                patch.append(claims, {"name": name, "request": request})
+            for request in (None,) if whole and uses_whole_claim(claim, use) else use.requests:
+                patch.append(claims, {"name": name, **({"request": request} if request else {})})
 
 
 def _unused_names(claims: Iterable[Value]) -> Iterator[str]:

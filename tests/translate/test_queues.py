@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import jsonpatch
 import pytest
 
 from drawbridge.config.model import Configuration
 from drawbridge.finding import Severity
 from drawbridge.translate.changes.queues import (
+    find_collisions,
     find_default_queues,
     format_mappings,
     merge_mappings,
@@ -55,6 +57,10 @@ def test_a_queue_gets_claims_that_it_charges(case: YamlValue) -> None:
     if "exact" in case:
         assert all("exactly" in each for each in requests(made)) is case["exact"]
         assert made.templates
+    if "entries" in case:
+        translated: YamlValue = jsonpatch.apply_patch(pod_of(case), list(made.operations))
+        containers = translated["spec"]["containers"]
+        assert [each["resources"]["claims"] for each in containers] == case["entries"]
     if "mappings" in case:
         assert case["mappings"] in " ".join(each.remedy for each in loud)
 
@@ -133,6 +139,16 @@ def test_a_class_is_mapped_to_one_name() -> None:
     assert merged == {
         "nvidia.com/gpu": ("a.example.com", "gpu.nvidia.com"),
         "example.com/gpu": ("b.example.com",),
+    }
+    colliding: list[dict[str, tuple[str, ...]]] = [
+        {"volcano.sh/vgpu-number": ("gpu.nvidia.com",)},
+        {"nvidia.com/gpu": ("gpu.nvidia.com",)},
+        {"nvidia.com/gpu": ("gpu.nvidia.com", "mig.nvidia.com")},
+        {"": ("mig.nvidia.com",)},
+    ]
+    assert merge_mappings(colliding) == {"nvidia.com/gpu": ("gpu.nvidia.com", "mig.nvidia.com")}
+    assert find_collisions(colliding) == {
+        "gpu.nvidia.com": ["nvidia.com/gpu", "volcano.sh/vgpu-number"]
     }
     assert format_mappings({"": ("a", "b")}) == (
         "deviceClassMappings: [{name: NAME, deviceClassNames: [a]}, "

@@ -6,6 +6,7 @@ legacy name: then a job that is charged before its pods are translated, and a po
 after it, use one quota. Read in and run with Kueue 0.18.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -22,6 +23,7 @@ from drawbridge.translate.changes.codes import QUEUE_COUNTS_NAMES, QUEUE_MAPPING
 from drawbridge.translate.legacy.asks import PodRequests
 from drawbridge.translate.legacy.codes import SCHEDULER_KEPT
 from drawbridge.translate.legacy.pod_view import format_value
+from drawbridge.translate.targets.claims import ClaimUse, ComposedClaim
 from drawbridge.translate.targets.codes import QUEUE_REFUSES_REQUEST
 
 _API: Final = "kueue.x-k8s.io"
@@ -123,6 +125,30 @@ def report_named_claims(pod: Value, queue: str) -> Iterator[Finding]:
             yield replace(finding, severity=Severity.WARNING)
 
 
+def uses_whole_claim(claim: ComposedClaim, use: ClaimUse) -> bool:
+    """Whether a container uses several requests of a claim, and all that it has.
+
+    Kueue keeps a pod in an object that allows one entry for each claim of a container.
+    """
+    requests = as_list(get_value(claim.spec, ("devices", "requests")))
+    return len(use.requests) == len(requests) > 1
+
+
+def report_divided_claims(
+    claims: Iterable[tuple[ComposedClaim, object]], queue: str
+) -> Iterator[Finding]:
+    """Refuse containers with several entries for one claim, of which Kueue keeps no object."""
+    for claim, _ in claims if queue else ():
+        for use in claim.uses:
+            if len(use.requests) > 1 and not uses_whole_claim(claim, use):
+                yield QUEUE_REFUSES_REQUEST.at(
+                    format_path(use.user.path),
+                    f"queue {format_value(queue)} of Kueue refuses a container with "
+                    f"{len(use.requests)} requests of a claim that other containers use too",
+                    remedy="Request one kind of device in each container, or use one pod for each.",
+                )
+
+
 def report_queue(
     value: Value, mappings: Mappings, findings: Iterable[Finding] = (), queue: str = ""
 ) -> Iterator[Finding]:
@@ -164,16 +190,27 @@ def _report_other_queue(path: str, queue: str, mappings: Mappings) -> Finding:
 
 
 def merge_mappings(several: Iterable[Mappings]) -> Mappings:
-    """Return the mappings of several pods; a class belongs to the first name that has it."""
-    owner: dict[str, str] = {}
-    for mappings in several:
-        for name, classes in mappings.items():
-            for each in classes:
-                owner[each] = owner.get(each) or name
+    """Return the mappings of several pods; a class belongs to the name that most of them have."""
     merged: dict[str, tuple[str, ...]] = {}
-    for class_, name in owner.items():
+    for class_, names in _count_names(several).items():
+        name = max(filter(None, names), key=names.__getitem__, default="")
         merged[name] = (*merged.get(name, ()), class_)
     return merged
+
+
+def find_collisions(several: Iterable[Mappings]) -> dict[str, list[str]]:
+    """Return the classes that replace several names, of which a mapping can have one."""
+    counts = {class_: [*filter(None, names)] for class_, names in _count_names(several).items()}
+    return {class_: sorted(names) for class_, names in counts.items() if len(names) > 1}
+
+
+def _count_names(several: Iterable[Mappings]) -> dict[str, Counter[str]]:
+    counts: dict[str, Counter[str]] = {}
+    for mappings in several:
+        for name, classes in mappings.items():
+            for class_ in classes:
+                counts.setdefault(class_, Counter())[name] += 1
+    return counts
 
 
 def format_mappings(mappings: Mappings) -> str:

@@ -36,7 +36,8 @@ _NO_COUNT: Final = re.compile(
     r"|(koordinator\.sh|kubernetes\.io)/(?!gpu\.shared$).*"
     r"|nvidia\.com/gpu(mem|mem-percentage|cores)"
     r"|rdma/.*"
-    r"|volcano\.sh/v?gpu-(memory|memory-percentage|cores)"
+    r"|volcano\.sh/v?gpu-(memory|memory-percentage|cores)",
+    re.DOTALL,
 )
 
 

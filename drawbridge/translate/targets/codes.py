@@ -22,7 +22,8 @@ QUEUE_REFUSES_REQUEST = CODES.define(
     text=(
         "The pod waits in a queue of Kueue, and Kueue charges only requests with `exactly` and a "
         "count. It admits no workload with `firstAvailable`, `allocationMode: All` or a claim by "
-        "name (read in and run with Kueue 0.18), so the pod would wait for ever."
+        "name, or with several requests of one claim in a container (run with Kueue 0.18.2), so "
+        "the pod would wait for ever."
     ),
     example=(
         "spec.containers[0]: nvidia.com/gpumem-percentage: queue training of Kueue refuses "
