@@ -37,7 +37,7 @@ check: $(READY)  ## Run the linters, the type checker and the repository checks;
 	$(BIN)/python -m tools.version
 	$(BIN)/python -m tools.docs --check
 
-e2e: $(READY)  ## Run scenarios on a real control plane; needs Go; SUITE=smoke|full|compat|chaos|node|drivers
+e2e: $(READY)  ## Run scenarios on a real control plane; needs Go; SUITE=smoke|full|compat|chaos|node|drivers|queues
 	$(BIN)/python -m e2e
 
 play: $(READY)  ## Start a cluster with Drawbridge to play with; needs Go; PLAY='--nodes real --bridge'

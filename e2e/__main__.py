@@ -1,6 +1,6 @@
 """Runs scenarios on real control planes, measures one, or starts one to play with.
 
-    python -m e2e [smoke|full|compat|chaos|node|drivers|timings|rates|list] [-k PART]
+    python -m e2e [smoke|full|compat|chaos|node|drivers|queues|timings|rates|list] [-k PART]
         [--kubernetes VERSION] [--image]
     python -m e2e drivers --binary PATH [--arguments TEXT]
     python -m e2e soak [--minutes N] [--seed S] [--nodes N]

@@ -192,11 +192,11 @@ class Installation:
             return start_from_image(self.plane, image_root(), pod, more)
         return start_from_checkout(self.plane, pod, more)
 
-    def mount(self, kind: str, name: str) -> Path:
+    def mount(self, kind: str, name: str, namespace: str = NAMESPACE) -> Path:
         """Write a Secret or ConfigMap to a folder, as a kubelet mounts it."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        stored = self.plane.admin.get(f"/api/v1/namespaces/{NAMESPACE}/{kind}/{name}")
+        stored = self.plane.admin.get(f"/api/v1/namespaces/{namespace}/{kind}/{name}")
         for key, text in stored.get("data", {}).items():
             data = base64.b64decode(text) if kind == "secrets" else text.encode()
             # Renamed into place, because a mount changes atomically.

@@ -54,7 +54,7 @@ def play(case: ManifestCase, stage: Stage, cluster: Installation, wanted: Told |
     """
     translated.build(case, stage)
     if case.configuration:
-        stage.enter(_configured(stage, cluster, case.configuration))
+        stage.enter(configured(stage, cluster, case.configuration))
     decided(stage, cluster)
     kubectl = cluster.kubectl.inside(stage.namespace)
     text = translated.manifest(stage, case)
@@ -177,7 +177,7 @@ def _counted(facts: Mapping[str, object]) -> dict[str, object]:
 
 
 @contextlib.contextmanager
-def _configured(stage: Stage, cluster: Installation, text: str) -> Iterator[None]:
+def configured(stage: Stage, cluster: Installation, text: str) -> Iterator[None]:
     """Let a case's configuration be in use."""
     with restored_configuration(stage, cluster) as whole:
         more: Mapping[str, object] = yaml.safe_load(text.replace(NAMESPACE, stage.namespace))

@@ -14,7 +14,7 @@ from e2e.controlplane.plane import Options
 from e2e.scenarios.stage import Stage
 
 ScenarioFunction = Callable[[Stage], None]
-SUITES = ("smoke", "full", "compat", "chaos", "node", "drivers")
+SUITES = ("smoke", "full", "compat", "chaos", "node", "drivers", "queues")
 VERSIONS = ("1.36", "1.35", "1.34")
 
 

@@ -83,7 +83,7 @@ def test_the_workflows_run_all_checks_lint_random_orders_the_slow_suites_and_a_s
     scripts = {
         path.stem: "\n".join(step.get("run", "") for step in steps(path)) for path in WORKFLOWS
     }
-    slow = {"browser", "drivers", "kind", "random-order", "rules", "soak"}
+    slow = {"browser", "drivers", "kind", "queues", "random-order", "rules", "soak"}
     assert scripts.keys() == {"ci", "lint", *slow}
     assert ".ci/run" in scripts["ci"]
     assert "make check" in scripts["lint"]
@@ -93,6 +93,7 @@ def test_the_workflows_run_all_checks_lint_random_orders_the_slow_suites_and_a_s
     assert ".ci/rules" in scripts["rules"]
     assert "-m e2e soak " in scripts["soak"]
     assert "-m e2e drivers" in scripts["drivers"]
+    assert "-m e2e queues" in scripts["queues"]
 
 
 def test_actionlint_accepts_the_workflows() -> None:
