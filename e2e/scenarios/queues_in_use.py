@@ -187,8 +187,9 @@ def labels_that_lie_get_no_second_budget(stage: Stage) -> None:
     assert _names(stage) == {"honest"}
     assert (used(stage, queue), used(stage, other)) == ({GPU: "1"}, {})
     stage.delete_pod("honest")
-    stage.wait("one of them runs", lambda: len(_names(stage)) == 1, SECONDS)
-    assert (used(stage, queue), used(stage, other)) == ({GPU: "1"}, {})
+    stage.wait("another runs", lambda: len(_names(stage)) == 1, SECONDS)
+    stage.wait("it is charged", lambda: used(stage, queue) == {GPU: "1"}, SECONDS)
+    assert used(stage, other) == {}
 
 
 @queue_scenario
