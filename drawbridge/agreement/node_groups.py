@@ -51,15 +51,15 @@ def report_unlike_nodes(
 def _find_devices(slices: Iterable[Slice]) -> Mapping[str, Mapping[str, list[Device]]]:
     """Return the devices of each node by driver."""
     pools: dict[tuple[str, str], list[Slice]] = {}
-    for each in slices:
-        pools.setdefault((each.driver, each.pool), []).append(each)
-    found: dict[str, dict[str, list[Device]]] = {}
+    for resource_slice in slices:
+        pools.setdefault((resource_slice.driver, resource_slice.pool), []).append(resource_slice)
+    devices: dict[str, dict[str, list[Device]]] = {}
     for members in pools.values():
-        for each in current_slices(members):
-            for device in each.devices:
-                if node := each.node_name or device.node_name:
-                    found.setdefault(node, {}).setdefault(each.driver, []).append(device)
-    return found
+        for member in current_slices(members):
+            for device in member.devices:
+                if node := member.node_name or device.node_name:
+                    devices.setdefault(node, {}).setdefault(member.driver, []).append(device)
+    return devices
 
 
 def _describe_shape(devices: Iterable[Device], family: Family | None) -> _Shape:

@@ -84,12 +84,12 @@ def _find_move(cluster: Installation, stage: Stage) -> str:
     name = stage.node_name("old")
     commands = [each for step in plan["steps"] for each in step["commands"]]
     assert not any("patch daemonset/nvidia-device-plugin" in each for each in commands), commands
-    (found,) = (
+    (command,) = (
         each
         for each in commands
         if each.startswith("kubectl label nodes ") and name in each and "device-plugin=" in each
     )
-    return str(found)
+    return str(command)
 
 
 def _define(stage: Stage) -> None:
