@@ -25,7 +25,8 @@ from drawbridge.translate.legacy.asks import (
     SourceField,
 )
 from drawbridge.translate.legacy.codes import CODES
-from drawbridge.translate.legacy.read import DIALECTS, read_pod
+from drawbridge.translate.legacy.dialects import Dialect
+from drawbridge.translate.legacy.read import DIALECTS, as_created, read_pod
 from tests.tables import YamlValue, every_row, load_cases
 
 TABLES = sorted(Path(__file__).parent.glob("cases/dialects/*.yaml"))
@@ -232,3 +233,15 @@ def test_untriggered_dialects_do_not_change_the_result(
     with monkeypatch.context() as every:
         every.setattr("drawbridge.translate.legacy.read._triggered", lambda *_: DIALECTS)
         assert read_case(case) == requests
+
+
+@every_row("dialect", DIALECTS, ids=lambda dialect: dialect.NAME)
+def test_what_a_scheduler_wrote_is_no_part_of_the_pod_that_was_created(dialect: Dialect) -> None:
+    created: YamlValue = {"metadata": {"annotations": {"mine": "1"}}, "spec": {"containers": []}}
+    written = dict.fromkeys(dialect.ALLOCATED, "x")
+    allocated: YamlValue = {
+        "metadata": {"annotations": {"mine": "1", **written}},
+        "spec": {"containers": [], "nodeName": "n1"},
+        "status": {"phase": "Running"},
+    }
+    assert as_created(allocated) == created

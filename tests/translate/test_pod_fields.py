@@ -146,7 +146,7 @@ class CarelessDialect:
 
     NAME = "careless"
     TRIGGERS = READS = frozenset[str]()
-    STANDALONE_KEYS = ()
+    STANDALONE_KEYS = ALLOCATED = ()
 
     def read(self, pod: pod_view.PodView, legacy: Legacy) -> PodRequests:
         """Read the host name."""

@@ -62,7 +62,7 @@ _TRIGGERED: Final[Mapping[str, Sequence[int]]] = {
     for word in dialect.TRIGGERS
 }
 # What schedulers write on a pod when they allocate its devices.
-_ALLOCATED: Final = frozenset((*hami.ALLOCATED, *koordinator.ALLOCATED, *aliyun.ALLOCATED))
+_ALLOCATED: Final = frozenset(key for dialect in DIALECTS for key in dialect.ALLOCATED)
 # Each of these projects allocates GPUs by itself and does not see the allocations of the others.
 _ALLOCATING_PROJECTS: Final[dict[str, str]] = {
     koordinator.NAME: "Koordinator",

@@ -35,5 +35,9 @@ class Dialect(Protocol):
         A key that ends with a slash is the prefix of annotations and labels.
         """
 
+    @property
+    def ALLOCATED(self) -> tuple[str, ...]:  # noqa: N802
+        """The annotations that its scheduler writes when it allocates the devices of a pod."""
+
     def read(self, pod: PodView, legacy: Legacy) -> PodRequests:
         """Return what the pod requests in the dialect; `NO_REQUESTS` if it requests nothing."""

@@ -16,6 +16,7 @@ NAME: Final = "amd"
 TRIGGERS: Final = frozenset({"amd.com"})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()
+ALLOCATED: Final = ()
 _GPU: Final = "amd.com/gpu"
 _PARTS: Final = ("amd.com/gpumem", "amd.com/gpumem-percentage", "amd.com/gpucores")
 _PARTITION: Final = re.compile(r"amd\.com/([sdtqc]px_nps[0-9])")

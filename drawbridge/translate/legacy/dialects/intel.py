@@ -16,6 +16,7 @@ NAME: Final = "intel"
 TRIGGERS: Final = frozenset({"gpu.intel.com", "intel.com"})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()
+ALLOCATED: Final = ()
 # The last one is the extended resource name of the class in the DRA driver's chart.
 _GPUS: Final = {"gpu.intel.com/i915": "i915", "gpu.intel.com/xe": "xe", "intel.com/gpu": ""}
 # Older plugins share GPUs by these resources. They do not request a whole GPU.

@@ -44,6 +44,7 @@ _QUEUES: Final = ("kai.scheduler/queue", "runai/queue")
 TRIGGERS: Final = frozenset({*_SCHEDULERS, *_QUEUES})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = (_FRACTION, _MEMORY, _NUMBER, _MPS)
+ALLOCATED: Final = ("received-resource-type",)
 _MI: Final = 1 << 20
 
 

@@ -13,6 +13,7 @@ NAME: Final = "nos"
 TRIGGERS: Final = frozenset({"nvidia.com"})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()
+ALLOCATED: Final = ()
 _SIZE: Final = re.compile(r"nvidia\.com/gpu-([1-9]\d{0,3})gb")
 
 

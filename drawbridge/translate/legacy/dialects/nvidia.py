@@ -26,6 +26,7 @@ NAME: Final = "nvidia"
 TRIGGERS: Final = frozenset({"nvidia.com"})
 READS: Final = frozenset({"metadata.finalizers", "spec.schedulingGates"})
 STANDALONE_KEYS: Final = ()
+ALLOCATED: Final = ()
 GPU: Final = "nvidia.com/gpu"
 
 _INSTASLICE: Final = "org.instaslice/accelarator"  # sic

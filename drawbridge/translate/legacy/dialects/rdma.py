@@ -32,6 +32,7 @@ TRIGGERS: Final = frozenset(
 )
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()
+ALLOCATED: Final = ()
 _SHARED: Final = "rdma/"
 _EFA: Final = "vpc.amazonaws.com/efa"
 # The class of EKS selects the devices of dra.net by this name with "(EFA)" (November 2026).

@@ -35,6 +35,7 @@ TRIGGERS: Final = frozenset(
 )
 READS: Final = frozenset({"metadata.namespace", "spec.resourceClaims"})
 STANDALONE_KEYS: Final = (DEFAULT, NETWORKS)
+ALLOCATED: Final = ()
 _POOL: Final = re.compile(
     r"(?:mellanox\.com|openshift\.io)/.+"
     r"|intel\.com/(?:intel_|sriov|.*(?:netdevice|dpdk|vfio|rdma|nic|vf)).*"

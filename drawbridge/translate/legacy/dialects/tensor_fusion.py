@@ -54,6 +54,7 @@ NAME: Final = "tensor-fusion"
 TRIGGERS: Final = frozenset({"tensor-fusion.ai"})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = (PREFIX,)
+ALLOCATED: Final = ()
 _GPU: Final = "nvidia.com/gpu"
 _SCHEDULER: Final = "tensor-fusion-scheduler"
 # Keys that request a GPU without an amount.

@@ -28,6 +28,7 @@ TRIGGERS: Final = frozenset(
 )  # fmt: skip
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()
+ALLOCATED: Final = ()
 # Vendor, pattern of resources that count devices, pattern of resources for parts of a device.
 _KNOWN: Final = tuple(
     (vendor, re.compile(count), re.compile(part))

@@ -20,6 +20,14 @@ NAME: Final = "volcano"
 TRIGGERS: Final = frozenset({"volcano.sh"})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()
+ALLOCATED: Final = (
+    "volcano.sh/vgpu-ids-new",
+    "volcano.sh/devices-to-allocate",
+    "volcano.sh/vgpu-node",
+    "volcano.sh/vgpu-time",
+    "volcano.sh/bind-phase",
+    "volcano.sh/bind-time",
+)
 NAMES: Final = vgpu.VgpuNames(
     count="volcano.sh/vgpu-number",
     memory="volcano.sh/vgpu-memory",
