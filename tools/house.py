@@ -3,7 +3,7 @@
 A module has at most 500 lines, and a function at most 50. No two modules of the product define a
 public class with the same name. Functions, parameters and variables have nouns of the domain as
 names: `each`, `found`, `known` and `one` say nothing, and are for loops of one line. `LATER` lists
-the packages that do not keep this rule yet.
+the modules that do not keep this rule yet.
 
 An exception states its reason in place: `# house: long, <reason>` on the line of the `def`, or
 `# house: long module, <reason>` within the first ten lines of a file. An exception of a function
@@ -22,8 +22,11 @@ MODULE_LINES = 500
 FUNCTION_LINES = 50
 FILLERS = {"each", "found", "known", "one"}
 LATER = (
-    "allocator", "cli/diagnosis", "drawbridge/audit", "drawbridge/choice", "e2e/drivers",
-    "e2e/queues", "e2e/scenarios/drivers", "e2e/scenarios/queues",
+    "allocator/api/reading.py", "allocator/decisions/groups.py",
+    "allocator/decisions/pod_devices.py", "allocator/state/caches.py", "cli/diagnosis",
+    "drawbridge/audit/commands.py", "drawbridge/audit/compose.py", "drawbridge/audit/model.py",
+    "drawbridge/audit/plan.py", "drawbridge/choice/usable.py", "e2e/drivers", "e2e/queues",
+    "e2e/scenarios/drivers", "e2e/scenarios/queues",
 )  # fmt: skip
 
 

@@ -119,10 +119,10 @@ class ApiHandler:
         return response
 
     async def _respond(
-        self, request: web.BaseRequest, found: "list[tuple[_Route, str | None]]", query: str
+        self, request: web.BaseRequest, routes: "list[tuple[_Route, str | None]]", query: str
     ) -> web.Response:
         caller = await self._access.authenticate(request)
-        route, name = _choose(found, request.method)
+        route, name = _choose(routes, request.method)
         self._count(caller, route.cost)
         arguments = _parse_query(query, route.call)
         with self._in_flight.hold(caller.tenant):

@@ -109,8 +109,8 @@ def _describe_call(call: ApiCall) -> Json:
     return described
 
 
-def _describe_parameter(name: str, place: str, known: Json | None = None) -> Json:
-    told = known or _PARAMETERS[name]
+def _describe_parameter(name: str, place: str, parameter: Json | None = None) -> Json:
+    told = parameter or _PARAMETERS[name]
     schema = told["schema"] if "schema" in told else msgspec.json.schema(told["type"])
     described = {
         "name": name,

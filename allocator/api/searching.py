@@ -134,8 +134,8 @@ def _reasons_by_node(search: NodeSearch, state: AllocatorState) -> Iterator[Reas
     ids = _share_ids()
     for name in itertools.islice(candidate_names(search, state), MAX_NODES):
         only = replace(search, only=frozenset({name}))
-        found = find_nodes(only, state, state.ledger.view(), lambda: next(ids))
-        yield ReasonsOfNode(node=name, reasons=describe_reasons(found.list_reasons()))
+        shortlist = find_nodes(only, state, state.ledger.view(), lambda: next(ids))
+        yield ReasonsOfNode(node=name, reasons=describe_reasons(shortlist.list_reasons()))
 
 
 def _describe_search(reasons: Sequence[Reason]) -> PodSearch:

@@ -56,14 +56,14 @@ class GroupSearches:
         cut = self._cut.pop(key)
         if cut is None or cut.kinds != kinds or cut.uses != len(asks):
             cut = _CutSearch(kinds, len(asks), 0, GangSearch(kinds), epoch)
-        found = cut.search.run(asks[cut.at], out_of_time)
-        while found.complete and found.placed < needed and cut.at + 1 < len(asks):
+        placement = cut.search.run(asks[cut.at], out_of_time)
+        while placement.complete and placement.placed < needed and cut.at + 1 < len(asks):
             cut = replace(cut, at=cut.at + 1, search=GangSearch(kinds))
-            found = cut.search.run(asks[cut.at], out_of_time)
-        if not found.complete:
+            placement = cut.search.run(asks[cut.at], out_of_time)
+        if not placement.complete:
             self._cut.put(key, cut)
-        elif found.placed < needed and cut.epoch != epoch and cut.stale < MAX_STALE_SEARCHES:
+        elif placement.placed < needed and cut.epoch != epoch and cut.stale < MAX_STALE_SEARCHES:
             search, stale = GangSearch(kinds), cut.stale + 1
             self._cut.put(key, _CutSearch(kinds, len(asks), 0, search, epoch, stale))
-            return replace(found, complete=False)
-        return found
+            return replace(placement, complete=False)
+        return placement

@@ -35,18 +35,18 @@ class _Scan(msgspec.Struct, frozen=True):
 
     epoch: int
     start: int
-    found: Shortlist
+    shortlist: Shortlist
     claims: tuple[str, ...]
 
-    def found_for(self, search: NodeSearch) -> Shortlist:
+    def shortlist_for(self, search: NodeSearch) -> Shortlist:
         """Return what was examined; the error names no claim that only asks the same."""
-        error = self.found.error
+        error = self.shortlist.error
         if error is None or self.claims == _names_of(search):
-            return self.found
+            return self.shortlist
         reasons = tuple(
             replace(each, message="an expression of an equal claim fails") for each in error.reasons
         )
-        return replace(self.found, error=replace(error, reasons=reasons))
+        return replace(self.shortlist, error=replace(error, reasons=reasons))
 
 
 class NodeSearches:
@@ -64,7 +64,7 @@ class NodeSearches:
     def is_refused(self, key: bytes) -> bool:
         """Whether no node fits for the requests with this key, in the current state."""
         scan = self._scans.get(key)
-        return scan is not None and scan.found.has_ended and scan.epoch == self._state.epoch()
+        return scan is not None and scan.shortlist.has_ended and scan.epoch == self._state.epoch()
 
     def run(self, search: NodeSearch, now: float) -> Shortlist:
         """Examine the next nodes, first without penalised devices, then with them."""
@@ -75,13 +75,13 @@ class NodeSearches:
         shortlist = self._run_part(replace(search, only=changed), now) if changed else Shortlist()
         if shortlist.fitting:
             if scan is not None:
-                shortlist.candidates += scan.found.candidates - scan.found.examined
+                shortlist.candidates += scan.shortlist.candidates - scan.shortlist.examined
             return shortlist
         if shortlist.examined < shortlist.candidates:
             # Which of the changed nodes are left is not kept: all nodes are examined again.
             self._scans.pop(key)
             return shortlist
-        if scan is None or (changed and scan.found.candidates - FEW_NODES <= len(changed)):
+        if scan is None or (changed and scan.shortlist.candidates - FEW_NODES <= len(changed)):
             start = self._start
             shortlist = self._run_part(replace(search, start=start), now)
         else:
@@ -101,21 +101,21 @@ class NodeSearches:
         if scan is None or scan.epoch == self._state.epoch():
             return scan, frozenset()
         changed = self._state.changes.changed_since(scan.epoch)
-        few = changed is not None and scan.found.candidates > NODES_PER_CHANGE * len(changed)
-        if changed is None or not few or (changed and scan.found.has_failed):
+        few = changed is not None and scan.shortlist.candidates > NODES_PER_CHANGE * len(changed)
+        if changed is None or not few or (changed and scan.shortlist.has_failed):
             return None, frozenset()
         return scan, changed
 
     def _continue(self, search: NodeSearch, scan: _Scan, now: float) -> Shortlist:
         """Examine the nodes behind those of a scan."""
-        found = scan.found_for(search)
-        left = found.candidates - found.examined
-        if left <= 0 or found.has_failed:
-            return found
-        behind = scan.start + found.examined
+        examined = scan.shortlist_for(search)
+        left = examined.candidates - examined.examined
+        if left <= 0 or examined.has_failed:
+            return examined
+        behind = scan.start + examined.examined
         visits = min(left, self._nodes_per_call)
         shortlist = self._run_part(replace(search, start=behind, visits=visits, first=""), now)
-        return shortlist if shortlist.fitting else _joined(found, shortlist)
+        return shortlist if shortlist.fitting else _joined(examined, shortlist)
 
     def _run_part(self, search: NodeSearch, now: float) -> Shortlist:
         search = replace(search, visits=min(search.visits, self._nodes_per_call))

@@ -155,17 +155,17 @@ class VictimSearch:
                 except StopIteration as end:
                     removed_pods[node] = end.value
                     self._reprieves.pop(self._key(node))
-            known = {
+            searched = {
                 node: earlier[node].answers[len(told[node])]
                 for node in asked
                 if len(told[node]) < len(earlier[node].answers)
             }
             fitting = self._ask(
-                {node: asked[node] for node in asked.keys() - known.keys()}, out_of_time
+                {node: asked[node] for node in asked.keys() - searched.keys()}, out_of_time
             )
             if fitting is None:
                 break
-            told = {node: (*told[node], known.get(node, node in fitting)) for node in asked}
+            told = {node: (*told[node], searched.get(node, node in fitting)) for node in asked}
         for node, answers in told.items():
             if node not in removed_pods and answers:
                 self._reprieves.put(self._key(node), replace(earlier[node], answers=answers))

@@ -362,9 +362,9 @@ class WaitingPods:
             promise = Promise(impossible=True)
         if promise.node or promise.members:
             # The members of a group are woken together.
-            for each in promise.members or (uid,):
-                self._device_pauses.grow(each, work.now)
-                work.woken.append(each)
+            for member in promise.members or (uid,):
+                self._device_pauses.grow(member, work.now)
+                work.woken.append(member)
         elif promise.pauses_until:
             self._device_pauses.extend(uid, promise.pauses_until)
         elif promise.impossible:

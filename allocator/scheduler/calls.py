@@ -228,14 +228,14 @@ class SchedulerCalls:
         """Return the pods that must go for a pod that fits nowhere."""
         decisions, now = self._decide(), self._now()
         reply = decisions.preempt(request, now, self._deadline(_VICTIMS_SECONDS))
-        found = bool(reply.node or reply.evictions)
-        refused = not (found or reply.waiting)
+        has_victims = bool(reply.node or reply.evictions)
+        refused = not (has_victims or reply.waiting)
         self._state.waiting.note_preemption(
             request.pod_uid, refused=refused, again=reply.unfinished
         )
-        outcome = "victims" if found else "waits" if reply.waiting else "none"
+        outcome = "victims" if has_victims else "waits" if reply.waiting else "none"
         metrics.ALLOCATOR_PREEMPTIONS.add(outcome)
-        if found:
+        if has_victims:
             of_group = sum(len(each.victims) for each in reply.evictions)
             metrics.ALLOCATOR_VICTIMS.inc(of_group or len(reply.victims))
             metrics.ALLOCATOR_VIOLATIONS.inc(reply.violations)

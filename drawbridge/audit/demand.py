@@ -21,9 +21,9 @@ def find_sizes(facts: Facts) -> Sizes:
     sizes: dict[str, dict[str, int]] = {}
     for product in facts.products:
         for name in product.classes:
-            known = sizes.setdefault(name, {})
+            capacities = sizes.setdefault(name, {})
             for capacity, amount in product.capacity.items():
-                known[capacity] = max(known.get(capacity, 0), parse(amount.value).value())
+                capacities[capacity] = max(capacities.get(capacity, 0), parse(amount.value).value())
     return sizes
 
 

@@ -73,6 +73,6 @@ def summarize_fit(answer: StillFits, running: RunningPods) -> FitSummary:
 
 
 def _without_room(fit: Fit) -> Iterator[PodWithoutRoom]:
-    for each in fit.refused[:_MAX_SHOWN]:
-        why = "; ".join(dict.fromkeys(reason.message for reason in each.reasons))
-        yield PodWithoutRoom(each.pod[:_MAX_NAME], each.node[:_MAX_NAME], why[:_MAX_WHY])
+    for refusal in fit.refused[:_MAX_SHOWN]:
+        why = "; ".join(dict.fromkeys(reason.message for reason in refusal.reasons))
+        yield PodWithoutRoom(refusal.pod[:_MAX_NAME], refusal.node[:_MAX_NAME], why[:_MAX_WHY])

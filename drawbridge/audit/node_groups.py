@@ -130,7 +130,7 @@ def _count(
     counted = count_devices(build_inventory(slices, gates=gates), nodes, families, projections)
     by_class = count_selected(counted, classes)
     dual = {e.node: e.names for e in find_dual_nodes(counted.nodes, classes, by_class, families)}
-    found = {node.name: PublishedDevices() for node in nodes}
+    published = {node.name: PublishedDevices() for node in nodes}
     for node in counted.nodes:
         devices = {
             name: number
@@ -138,8 +138,8 @@ def _count(
             if (number := sum(n for key, n in node.products.items() if key in products))
         }
         names = frozenset(dual.get(node.node.name, ()))
-        found[node.node.name] = PublishedDevices(devices, node.drivers, names)
-    return found
+        published[node.node.name] = PublishedDevices(devices, node.drivers, names)
+    return published
 
 
 def _key(

@@ -93,8 +93,8 @@ Decide = Callable[[Value, AuditedNamespace], AdmissionDecision]
 def text_at(value: Value, *path: str) -> str:
     """Return the text at a path, cut; empty if there is none."""
     at: Path = path
-    found = get_value(value, at)
-    return found[:MAX_TEXT] if isinstance(found, str) else ""
+    text = get_value(value, at)
+    return text[:MAX_TEXT] if isinstance(text, str) else ""
 
 
 def namespace_of(value: Value) -> str:

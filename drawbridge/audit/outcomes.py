@@ -67,7 +67,7 @@ class Decider:
     sizes: Sizes
     claims: Mapping[tuple[str, str, str], Value]
     most: Mapping[str, int]  # units of each name that the plugin of one node can give one pod
-    known: dict[bytes, PodOutcome | None] = field(default_factory=dict)
+    decided: dict[bytes, PodOutcome | None] = field(default_factory=dict)
     mappings: list[Mappings] = field(default_factory=list)  # of all pods with claims
 
     def decide(self, pod: Value, namespace: AuditedNamespace) -> PodOutcome | None:
@@ -78,9 +78,9 @@ class Decider:
         key = essence_key(pod, namespace.name, marked, _is_kept(pod, namespace, self.configuration))
         if key is None:
             return self._decide(pod, namespace, marked=marked)
-        if key not in self.known:
-            self.known[key] = self._decide(pod, namespace, marked=marked)
-        return self.known[key]
+        if key not in self.decided:
+            self.decided[key] = self._decide(pod, namespace, marked=marked)
+        return self.decided[key]
 
     def _decide(
         self, pod: Value, namespace: AuditedNamespace, *, marked: bool
@@ -156,8 +156,8 @@ class Decider:
             becomes = tuple(
                 f"{name} of DeviceClass {found[0]}" for name, found in by_class.items() if found
             )
-            for name, found in by_class.items():
-                for each in found:
+            for name, requests in by_class.items():
+                for each in requests:
                     devices[each] = devices.get(each, 0) + units[name]
         return PodOutcome(
             asks,

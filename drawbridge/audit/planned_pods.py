@@ -275,11 +275,11 @@ class PlannedPods:
         """
         left = pods
         for name in sorted(devices.keys() & entry.allowed_nodes, key=self._order):
-            each, nodes = self._each[name], entry.allowed_nodes[name]
+            demand, nodes = self._each[name], entry.allowed_nodes[name]
             rooms = [
                 min(
                     int((devices[name].get(key, 0) + _SLACK) / share),
-                    nodes * _fit(each, key, share),
+                    nodes * _fit(demand, key, share),
                 )
                 for key, share in entry.each.devices.items()
                 if share
@@ -293,9 +293,9 @@ class PlannedPods:
     def _order(self, group: str) -> tuple[object, ...]:
         return self._sought[group], group
 
-    def _add_devices(self, group: str, each: Mapping[str, float], number: int) -> None:
+    def _add_devices(self, group: str, demand: Mapping[str, float], number: int) -> None:
         devices = self._devices.setdefault(group, {})
-        for name, share in each.items():
+        for name, share in demand.items():
             devices[name] = devices.get(name, 0) + share * number
 
 

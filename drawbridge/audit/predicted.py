@@ -72,11 +72,11 @@ def predict(
             if family.driver not in publishing.get(node.name, ()):
                 slices += _slices(node, family, names, annotations)
         nodes.append(_without(node, gone))
-    known = {each.metadata.name for each in objects.classes}
+    classes = {each.metadata.name for each in objects.classes}
     needed = dict.fromkeys(families[driver].classes[0] for driver in drivers.values())
     if any(_MIG.fullmatch(name) for names in replaced.values() for name in names):
         needed["mig.nvidia.com"] = None
-    missing = tuple(name for name in needed if name not in known)
+    missing = tuple(name for name in needed if name not in classes)
     added = (_new_class(name, families, class_names=class_names) for name in missing)
     return Prediction(
         tuple(nodes),
@@ -168,8 +168,8 @@ def _slice(node: Node, driver: str, devices: list[Value]) -> dict[str, Value]:
     }
 
 
-def _device(name: str, known: Mapping[str, str], node: Node, memory: str) -> Value:
-    attributes: dict[str, Value] = {key: {"string": text} for key, text in known.items()}
+def _device(name: str, labels: Mapping[str, str], node: Node, memory: str) -> Value:
+    attributes: dict[str, Value] = {key: {"string": text} for key, text in labels.items()}
     if product := _product(node):
         attributes["productName"] = {"string": product}
     if family := node.labels.get("nvidia.com/gpu.family", ""):

@@ -54,12 +54,12 @@ class Plugin(NamedTuple):
 
 def find_plugins(pods: Iterable[Value]) -> Mapping[str, tuple[Plugin, ...]]:
     """Return the device plugins by node, from the pods that run there."""
-    found: dict[str, dict[Plugin, None]] = {}
+    plugins_of: dict[str, dict[Plugin, None]] = {}
     for pod in pods:
         node = text_at(pod, "spec", "nodeName")
         if node and any(path.endswith(_FOLDER) for path in _host_paths(pod)):
-            found.setdefault(node, {})[_identify(pod)] = None
-    return {node: tuple(plugins) for node, plugins in found.items()}
+            plugins_of.setdefault(node, {})[_identify(pod)] = None
+    return {node: tuple(plugins) for node, plugins in plugins_of.items()}
 
 
 def name_servers(

@@ -57,7 +57,7 @@ def collect_pods(
     pods: Iterable[Value], namespace: AuditedNamespace, decider: Decider, where: Where
 ) -> dict[_Key, WorkloadAudit]:
     """Return the alike pods of each owner."""
-    found: dict[_Key, WorkloadAudit] = {}
+    by_key: dict[_Key, WorkloadAudit] = {}
     alike: dict[object, _Key] = {}
     # Finished pods belong to the others of their owner, whoever serves those.
     for pod in sorted(pods, key=lambda each: _state(each) == _ENDED):
@@ -68,8 +68,8 @@ def collect_pods(
         key = _Key(entry.owner, entry.asks, entry.served_by, entry.fate)
         first = alike.setdefault((entry.owner, entry.asks, entry.fate), key)
         key = first if entry.finished else key
-        found[key] = _add(found[key], entry) if key in found else entry
-    return found
+        by_key[key] = _add(by_key[key], entry) if key in by_key else entry
+    return by_key
 
 
 def _read(
@@ -79,7 +79,7 @@ def _read(
     owner = find_root_owner(namespace.name, read_metadata(pod)).partition("/")[2]
     group = where.groups.get(node, "")
     on = {group: 1} if state == _RUNS else {}
-    known = where.nodes.get(node)
+    node_facts = where.nodes.get(node)
     return WorkloadAudit(
         owner[:400],
         outcome.asks,
@@ -94,7 +94,7 @@ def _read(
         last=text_at(pod, "metadata", "creationTimestamp"),
         each=outcome.demand,
         nodes=on,
-        on_cordoned=on if known is not None and known.unschedulable else {},
+        on_cordoned=on if node_facts is not None and node_facts.unschedulable else {},
         allowed_nodes=where.allowed.count(pod, outcome.demand.units),
         kept=(node,) if state == _RUNS and outcome.fate is Fate.STAYS else (),
     )
@@ -117,8 +117,8 @@ def _find_server(pod: Value, node: str, outcome: PodOutcome, where: Where) -> st
         return f"DeviceClass for {', '.join(dict.fromkeys(names))}"
     if not node:
         return NOBODY
-    known = where.nodes.get(node)
-    registrations = known.registrations if known else ()
+    node_facts = where.nodes.get(node)
+    registrations = node_facts.registrations if node_facts else ()
     return name_servers(outcome.demand.units, where.plugins.get(node, ()), registrations)
 
 
@@ -147,15 +147,15 @@ def has_claims(entry: WorkloadAudit) -> bool:
 
 
 def add_owners(
-    found: Mapping[_Key, WorkloadAudit],
+    collected: Mapping[_Key, WorkloadAudit],
     workloads: Iterable[Value],
     namespace: AuditedNamespace,
     decider: Decider,
     allowed: AllowedNodes,
 ) -> Iterator[WorkloadAudit]:
     """Yield the entries with the number of pods that their owners want, and owners without pods."""
-    entries = dict(found)
-    first = {key.owner: key for key in reversed([*found])}
+    entries = dict(collected)
+    first = {key.owner: key for key in reversed([*collected])}
     for workload in workloads:
         if _is_owned(workload):
             continue
@@ -248,10 +248,10 @@ def find_refusals(events: Iterable[Value]) -> dict[str, str]:
 
 def by_namespace(objects: Iterable[Value]) -> Mapping[str, list[Value]]:
     """Group objects by their namespace."""
-    found: dict[str, list[Value]] = {}
+    by_namespace: dict[str, list[Value]] = {}
     for each in objects:
-        found.setdefault(namespace_of(each), []).append(each)
-    return found
+        by_namespace.setdefault(namespace_of(each), []).append(each)
+    return by_namespace
 
 
 def order(entries: Iterable[WorkloadAudit]) -> list[WorkloadAudit]:

@@ -59,11 +59,11 @@ class FragmentationDescent:
         return sum(node.free) * self._typical.total - self._useful_amount(node)
 
     def _before(self, node: NodeRoom) -> int:
-        found = self._useful.get(node)
-        if found is None:
-            found = self._useful_amount(node)
-            self._useful.put(node, found)
-        return found
+        useful = self._useful.get(node)
+        if useful is None:
+            useful = self._useful_amount(node)
+            self._useful.put(node, useful)
+        return useful
 
     def _useful_amount(self, node: NodeRoom) -> int:
         label = node.shape.label
