@@ -17,9 +17,10 @@ class Trace(NamedTuple):
     tasks: Mapping[Task, int]
 
     @property
-    def nodes(self) -> list[NodeRoom]:
-        """The nodes, all idle."""
-        return [idle(shape) for shape, count in self.shapes.items() for _ in range(count)]
+    def nodes(self) -> dict[str, NodeRoom]:
+        """The nodes by name, all idle."""
+        states = [idle(shape) for shape, count in self.shapes.items() for _ in range(count)]
+        return {f"node-{number:05}": state for number, state in enumerate(states)}
 
     @property
     def capacity(self) -> int:

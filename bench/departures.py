@@ -32,7 +32,7 @@ SHORTEST, LONGEST = 6, 144  # steps of ten minutes
 class _Running(NamedTuple):
     ends: int
     number: int
-    node: int
+    node: str
     task: Task
     taken: Taken
 
@@ -93,8 +93,8 @@ def play(trace: Trace, name: str, load: int, seed: int) -> Week:
             heapq.heappush(running, _Running(step + length, key, chosen.node, task, taken))
             waited.append((task, step - since))
         waiting = still
-        free = sum(sum(each.free) for each in chooser.nodes)
-        lost = sum(map(measure.fragments, chooser.nodes)) / typical.total
+        free = sum(sum(each.free) for each in chooser.nodes.values())
+        lost = sum(map(measure.fragments, chooser.nodes.values())) / typical.total
         allocated.append(100 - 100 * free / trace.capacity)
         fragments.append(100 * lost / trace.capacity)
     waited += [(task, STEPS - since) for since, _, task, _ in waiting]

@@ -56,7 +56,7 @@ def play(trace: Trace, strategy: ChoiceStrategy, seed: int) -> Allocated:
             allocated += task.amount
         if at_100 is None and asked >= capacity:
             at_100 = allocated
-    if any(min((each.cpu, each.memory, *each.free)) < 0 for each in chooser.nodes):
+    if any(min((each.cpu, each.memory, *each.free)) < 0 for each in chooser.nodes.values()):
         raise SystemExit(f"{strategy.name}: a node has more tasks than fit")
     return Allocated(100 * (at_100 or 0) / capacity, 100 * allocated / capacity)
 

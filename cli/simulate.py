@@ -41,6 +41,7 @@ from drawbridge.finding import Finding, Severity
 from drawbridge.ledger import codes, node_fit
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.ledger import Ledger, name_of
+from drawbridge.ledger.node_choice import NodeChoice
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.node_resources import NodeResources, count_running
 from drawbridge.ledger.placing import Placer, PodPlacement
@@ -260,10 +261,19 @@ class _Schedulers:
         self, placer: Placer, preempting: PreemptingPlacer | None
     ) -> Mapping[Allocator, PodPlacer]:
         """Return a placer for each allocator, with the same claims, ledger and running pods."""
-        plain = {each: placer.beside(*self.world_of(each)) for each in self.used}
+        plain = {
+            each: placer.beside(*self.world_of(each), self._choice(each)) for each in self.used
+        }
         if preempting is None:
             return plain
         return {allocator: preempting.beside(each) for allocator, each in plain.items()}
+
+    def _choice(self, allocator: Allocator) -> NodeChoice | None:
+        """Return the order of nodes by the strategy of the configuration; native has none."""
+        strategy = self.inputs.configuration.strategy.default
+        if allocator is Allocator.UPSTREAM or strategy is None:
+            return None
+        return NodeChoice(self.planners[allocator], strategy)
 
     def declared_world(self) -> World:
         """Return the world with the most pools."""

@@ -4,7 +4,7 @@ A decision is made on the current state and reserved before anybody else can ask
 the time. All memories are bounded.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -15,8 +15,9 @@ from allocator.decisions.groups import GroupDecisions, GroupQuestion
 from allocator.decisions.node_searches import UNLIMITED, NodeSearches, request_key
 from allocator.decisions.pod_requests import PodRequest, check_claim, check_claims, read_claims
 from allocator.decisions.preemption import DevicePreemption
-from allocator.decisions.scores import NodeStrategy, score_nodes
+from allocator.decisions.scores import score_nodes
 from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist, never
+from allocator.decisions.strategy import ConfiguredStrategy
 from allocator.scheduler.protocol import (
     ErrorCode,
     PreemptReply,
@@ -76,14 +77,14 @@ class PodDecisions:
         state: AllocatorState,
         ids: Callable[[], str],
         *,
-        strategy: NodeStrategy = NodeStrategy.NONE,
+        strategy: str | None = None,
         nodes_per_call: int = UNLIMITED,
         limits: HoldLimits = DEFAULT_LIMITS,
         min_member: Callable[[str, str], int] = lambda _namespace, _name: 0,
     ) -> None:
         self.state = state
         self._ids = ids
-        self._strategy = strategy
+        self._strategy = ConfiguredStrategy(state, ids, strategy)
         self._searches = NodeSearches(state, ids, nodes_per_call)
         self.reservations = ReservedPods(state, limits)
         self._preemption = DevicePreemption(state, self.reservations, ids)
@@ -201,9 +202,10 @@ class PodDecisions:
         shortlist = self._searches.run(search, now)
         if shortlist.fitting:
             self._preemption.waits_no_more(uid)
+            places = self._strategy.examine(search, shortlist)
             if reservation is not None:
                 self._keep(request, reservation.node, search, shortlist, now)
-            return self._fitting_reply(shortlist, search)
+            return self._fitting_reply(shortlist, search, places)
         if (taken := self._preemption.take_over(search)) is not None:
             self._reserve_found(request, taken, search, now, promised=True)
             return fit_on(taken.name, preemptible=True)
@@ -297,7 +299,7 @@ class PodDecisions:
             if own is not None:
                 return Promise(node=own.name)  # its devices are kept already
         shortlist = self._searches.run(search, now)
-        for fit in shortlist.fitting:
+        for fit in self._strategy.best_first(search, shortlist):
             if not self._reserve(request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
         if (postponed := self._take_postponed()) is not None:
@@ -440,7 +442,7 @@ class PodDecisions:
         shortlist = self._searches.run(search, now)
         if not shortlist.fitting:
             return f"the devices on node {node} are not free any more: {summarize(shortlist)}"
-        fit = shortlist.fitting[0]
+        fit = self._strategy.with_devices(search, shortlist.fitting[0])
         refusal = self._reserve_found(request, fit, search, now, promised=promised)
         return f"cannot reserve devices on node {node}: {refusal}" if refusal else ""
 
@@ -477,11 +479,11 @@ class PodDecisions:
         reason = check_claim(pod_uid, claim, self.state)
         return reason.message if reason else ""
 
-    # --- replies ---
-
-    def _fitting_reply(self, shortlist: Shortlist, search: NodeSearch) -> PreFilterReply:
+    def _fitting_reply(
+        self, shortlist: Shortlist, search: NodeSearch, places: Mapping[str, int]
+    ) -> PreFilterReply:
         limit = search.limit
-        scored = score_nodes(shortlist.fitting, search.unallocated, self._strategy, self.state)
+        scored = score_nodes(shortlist.fitting, search.unallocated, places, self.state)
         kept = scored[:limit] if limit else scored
         complete = shortlist.complete and len(kept) == len(scored)
         return PreFilterReply(fit=tuple(kept), complete=complete, preemptible=True)

@@ -1,9 +1,9 @@
-"""Scores the nodes that fit a pod: the rank of the solution first, then the strategy.
+"""Scores the nodes that fit a pod: the rank of the solution first, then what its claims prefer.
 
-The scores only order the nodes: equal nodes have equal scores, and the best one has 100.
+Of equal nodes, those that the strategy put first are better. The scores only order the nodes: equal
+nodes have equal scores, and the best one has 100.
 """
 
-import enum
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -17,32 +17,25 @@ from drawbridge.ledger.ranking import preferred_nodes, rank_use
 MAX_SCORE: Final = 100
 
 
-class NodeStrategy(enum.StrEnum):
-    """Which of the nodes with equal rank is better."""
-
-    NONE = "none"
-    PACK = "pack"  # the node with the larger part of its devices in use
-    SPREAD = "spread"  # the node with the smaller part
-
-
-_POLICIES: Final[Mapping[NodeStrategy, PackingPolicy]] = {
-    NodeStrategy.PACK: "packed",
-    NodeStrategy.SPREAD: "spread",
-}
-
-
 def score_nodes(
     fitting: Sequence[FittingNode],
     claims: Sequence[Claim],
-    strategy: NodeStrategy,
+    places: Mapping[str, int],
     state: AllocatorState,
 ) -> list[NodeScore]:
     """Return the nodes with scores, the best first; of equal nodes the first one found.
 
-    The strategy is for claims that set none.
+    `places` are those of nodes in the order of the strategy; others come behind them.
     """
-    policy = preferred_nodes(claims) or _POLICIES.get(strategy)
-    ranks = {each.name: (each.rank, _rank_use(each.name, policy, state)) for each in fitting}
+    policy = preferred_nodes(claims)
+    ranks = {
+        each.name: (
+            each.rank,
+            _rank_use(each.name, policy, state),
+            -places.get(each.name, len(places)),
+        )
+        for each in fitting
+    }
     levels = sorted(set(ranks.values()))
     step = MAX_SCORE / max(len(levels) - 1, 1)
     worse = {rank: number for number, rank in enumerate(reversed(levels))}

@@ -5,6 +5,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from allocator.state.node_amounts import summarized_requests
 from allocator.writes.claims import ClaimCache
 from allocator.writes.prepare_failures import REASON, PrepareEvent
 from drawbridge.cluster.cache import Cache, CachedObject
@@ -141,7 +142,7 @@ _: type[ClaimCache] = AllocatorCaches
 
 
 def without_unused_parts(pod: Pod) -> Pod:
-    """Return what is kept of a pod: only the identity of one without claims.
+    """Return what is kept of a pod: the identity, CPU and memory of one without claims.
 
     What selects nodes is kept while the pod has none, its group and what preemption reads always.
     """
@@ -159,6 +160,7 @@ def without_unused_parts(pod: Pod) -> Pod:
         scheduling_group=old.scheduling_group if old.resource_claims else None,
         workload_ref=old.workload_ref if old.resource_claims else None,
         scheduling_gates=old.scheduling_gates if old.resource_claims else (),
+        resources=summarized_requests(pod),
     )
     status = PodStatus(
         phase=pod.status.phase,

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from allocator.state.node_amounts import RequestedOnNodes
 from allocator.state.pod_records import PodRecords
 from drawbridge.agreement.owned_pools import find_local_pool
 from drawbridge.dra.claim import Claim
@@ -78,6 +79,7 @@ class AllocatorState:
         self.planner = planner
         self.ledger = ledger
         self.pods = PodRecords()
+        self.amounts = RequestedOnNodes(lambda: planner.nodes)
         self.changes = ChangeLog()
         self._view = ledger.view()
         self._owns_pool = owns_pool
@@ -144,6 +146,7 @@ class AllocatorState:
         node = after or before
         if node is not None and self._change_planner(Node, node.name, after):
             self.changes.add(node.name)
+            self.amounts.note_change(node.name)
             self.decide_owners_on(node.name)
 
     def _apply_class(self, before: DeviceClass | None, after: DeviceClass | None) -> None:
@@ -158,6 +161,7 @@ class AllocatorState:
 
     def _apply_pod(self, before: Pod | None, after: Pod | None) -> None:
         self.pods.apply(before, after)
+        self.amounts.apply(before, after)
         if before is not None and not before.spec.resource_claims and not _has_ended(before):
             is_same = after is not None and after.metadata.uid == before.metadata.uid
             runs = is_same and after is not None and not _has_ended(after)

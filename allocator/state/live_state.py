@@ -228,7 +228,11 @@ class LiveState:
         nodes, pools = len(state.planner.nodes), len(state.nodes_with_pools)
         log_event(_LOG, logging.INFO, "decisions built", nodes=nodes, nodes_with_pools=pools)
         return PodDecisions(
-            state, lambda: str(uuid.uuid4()), limits=self._limits, min_member=caches.min_member
+            state,
+            lambda: str(uuid.uuid4()),
+            strategy=inputs.configuration.strategy.default,
+            limits=self._limits,
+            min_member=caches.min_member,
         )
 
     def _apply(self, before: CachedObject[Any] | None, after: CachedObject[Any] | None) -> None:

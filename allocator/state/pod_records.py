@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
-from drawbridge.ledger.pods import FINISHED, Pod
+from drawbridge.ledger.node_resources import Amounts, amounts_of
+from drawbridge.ledger.pods import FINISHED, ContainerResources, Pod
 from drawbridge.pod_groups import PodGroup
 
 MAX_GONE_PODS: Final = 16384
@@ -34,6 +35,7 @@ class PodRecord(NamedTuple):
     claim_names: tuple[str, ...]
     group: PodGroup | None = None
     gated: bool = False
+    requests: ContainerResources | None = None
 
 
 class PodRecords:
@@ -176,6 +178,11 @@ class PodRecords:
         record = self._records.get(uid)
         return record.nominated_node if record else ""
 
+    def requested(self, uid: str) -> Amounts:
+        """Return the CPU and the memory that a pod requests."""
+        record = self._records.get(uid)
+        return amounts_of(record.requests) if record and record.requests else {}
+
     def can_be_on(self, uid: str, node: str) -> bool:
         """Whether a pod is bound to a node, or not known; "" is not a pod."""
         record = self._records.get(uid)
@@ -222,4 +229,5 @@ def _read_record(pod: Pod) -> PodRecord:
         claim_names=tuple(f"{pod.namespace}/{name}" for name in names if name),
         group=pod.group if pod.group and pod.group.is_gang else None,
         gated=bool(pod.spec.scheduling_gates),
+        requests=pod.spec.resources,
     )

@@ -13,7 +13,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.finding import Finding
 from drawbridge.ledger.holdings import Hold
 from drawbridge.ledger.ledger import Ledger
-from drawbridge.ledger.placing import PodPlacement
+from drawbridge.ledger.placing import NodeRating, PodPlacement
 from drawbridge.ledger.replicas import ReplicaPlacement
 from drawbridge.report import placement as drawing
 from drawbridge.report.placement import DeviceHolder
@@ -38,6 +38,7 @@ DEVICES_NOTE: Final = (
 # Lines of the text output: the nodes of one workload, and the devices on one of them.
 _MOST_NODES: Final = 8
 _MOST_DEVICES: Final = 4
+_MOST_PARTS: Final = 3
 _MOST_DRAWN: Final = 20
 
 
@@ -99,13 +100,20 @@ def _placement(
         shown = to_json(allocation) if allocation is not None else None
         kept = allocation is not None and allocation is decoded
         claims.append({"claim": name, "allocation": as_written if kept else shown})
+    rating = placement.rating
     return {
         "pod": placement.pod,
         "node": placement.node,
         "claims": claims,
         "reasons": [msgspec.to_builtins(reason) for reason in placement.reasons],
         "preempted": list(placement.preempted),
+        **({} if rating is None else {"rating": _rating(rating)}),
     }
+
+
+def _rating(rating: NodeRating) -> JSON:
+    parts = [{"name": each.name, "value": each.value} for each in rating.parts]
+    return {"strategy": rating.strategy, "score": rating.score, "parts": parts}
 
 
 def _workload(placement: WorkloadPlacement) -> dict[str, object]:
@@ -253,7 +261,19 @@ def _format_placement(
     if placement.preempted:
         yield escape_unprintable(f"  evicts {', '.join(placement.preempted)}")
     yield from (f"  {line}" for line in align_columns(list(_rows(placement))))
+    if placement.rating is not None and placement.claims:
+        yield f"  {_format_rating(placement.rating)}"
     yield from _format_reasons(placement, subject, "  ", first)
+
+
+def _format_rating(rating: NodeRating) -> str:
+    """Format a score with its largest parts."""
+    parts = [each for each in rating.parts if each.value]
+    parts.sort(key=lambda each: -abs(each.value))
+    shown = [f"{each.name} {each.value:+,}" for each in parts[:_MOST_PARTS]]
+    more = [f"{len(parts) - _MOST_PARTS} more"] if len(parts) > _MOST_PARTS else []
+    listed = f" ({', '.join((*shown, *more))})" if shown else ""
+    return f"strategy {rating.strategy}: score {rating.score:,}{listed}"
 
 
 def _rows(placement: PodPlacement) -> Iterator[tuple[str, ...]]:

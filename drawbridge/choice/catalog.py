@@ -1,7 +1,7 @@
 """The strategies by name, for the nodes and the typical tasks of a cluster."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from drawbridge.choice.amounts import Shape
 from drawbridge.choice.by_use import general
@@ -9,6 +9,13 @@ from drawbridge.choice.fragmentation import FragmentationDescent
 from drawbridge.choice.strategy import ChoiceStrategy
 from drawbridge.choice.typical import TypicalTasks
 from drawbridge.choice.usable import Usable
+
+# The names in the Configuration, with those of other projects.
+StrategyName: TypeAlias = Literal[
+    "first-fit", "packed", "spread", "packed-nodes", "best-fit", "fgd", "usable",
+    "CompactFirst", "LowLoadFirst", "NodeCompactGPULowLoad", "binpack",
+]  # fmt: skip
+FIRST_FIT: Final = "first-fit"
 
 # What other projects call a strategy of this catalog.
 OTHER_NAMES: Final = {

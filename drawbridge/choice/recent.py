@@ -8,14 +8,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.choice.amounts import Task
 from drawbridge.choice.typical import TypicalTasks, typical_tasks
 
 # A namespace has at most a third of the weight, if there are three.
 _FEWEST_NAMESPACES: Final = 3
 # The most common tasks count; the number of kinds is what a judgement costs.
-_MAX_KINDS: Final = 128
+_MAX_KINDS: Final = 64
 _PRECISION: Final = 1000
+# So many pods are remembered. After so many new ones, what is typical is learned again.
+_MAX_TASKS: Final = 4096
+_MOST_NEW: Final = 256
 
 
 class AskedTask(NamedTuple):
@@ -23,6 +27,29 @@ class AskedTask(NamedTuple):
 
     namespace: str
     task: Task
+
+
+class RecentTasks:
+    """The last tasks that were asked for, each pod once."""
+
+    def __init__(self) -> None:
+        self._tasks: BoundedCache[str, AskedTask] = BoundedCache(_MAX_TASKS)
+        self._new = 0
+
+    def note(self, pod: str, asked: AskedTask) -> None:
+        """Note the task of a pod; asking again counts once."""
+        self._new += pod not in self._tasks
+        self._tasks.put(pod, asked)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a quarter of the tasks is new, or many are."""
+        return self._new >= min(_MOST_NEW, 1 + len(self._tasks) // 4)
+
+    def learn(self) -> TypicalTasks:
+        """Return what is typical now."""
+        self._new = 0
+        return recent_tasks(task for _, task in self._tasks.items())
 
 
 def recent_tasks(asked: Iterable[AskedTask]) -> TypicalTasks:

@@ -31,6 +31,8 @@ from drawbridge.choice.typical import TaskKind, TypicalTasks
 
 # The weights are multiplied by this, so that little is lost when they are rounded.
 _PRECISION: Final = 1000
+# The most common shapes say how much of the cluster a task could use.
+_MAX_SHAPES: Final = 64
 # No task counts as if less than this part of the cluster could serve it.
 _SCARCEST: Final = 1000
 
@@ -54,7 +56,8 @@ class Usable:
         self._typical = typical
         labels = {shape.label for shape in shapes}
         self._labels = {each: _read_label(typical, each) for each in labels}
-        self._labels = self._by_scarcity(shapes)
+        common = sorted(shapes, key=lambda each: (-shapes[each], each))[:_MAX_SHAPES]
+        self._labels = self._by_scarcity({each: shapes[each] for each in common})
         self._values: BoundedCache[NodeRoom, int] = BoundedCache(MAX_REMEMBERED)
 
     def judge(self, node: NodeRoom, task: Task) -> JudgedNode | None:

@@ -26,6 +26,7 @@ AVAILABLE_FIELDS: Final[AvailableFields] = {
     "compatibility": (),
     "unsetGroups": (),
     "partitions": (),
+    "strategy.default": (),
     "ownedPools": (),
 }
 

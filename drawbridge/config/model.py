@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal, cast
 
 import msgspec
 
+from drawbridge.choice.catalog import StrategyName
 from drawbridge.config import codes
 from drawbridge.config.part import ConfigurationPart, describe
 from drawbridge.config.string_formats import (
@@ -309,7 +310,13 @@ class Quota(ConfigurationPart, frozen=True):
 class Strategy(ConfigurationPart, frozen=True):
     """How to choose between suitable devices."""
 
-    default: Annotated[str | None, describe("The strategy for pods that do not set one.")] = None
+    default: Annotated[
+        StrategyName | None,
+        describe(
+            "The order of nodes and devices with `placement: bridge`, after the preferences of"
+            " claims. If not set, `first-fit`. Without effect with `native`."
+        ),
+    ] = None
     weights: Annotated[Mapping[str, float], describe("The weight of each criterion.")] = {}
     max_pods_per_node: Annotated[
         Annotated[int, msgspec.Meta(ge=1)] | None,

@@ -12,7 +12,14 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import Format, Quantity
 from drawbridge.ledger import codes
 from drawbridge.ledger.extended_resources import is_extended
-from drawbridge.ledger.pods import SIDECAR, ContainerStatus, Pod, PodContainer, PodStatus
+from drawbridge.ledger.pods import (
+    SIDECAR,
+    ContainerResources,
+    ContainerStatus,
+    Pod,
+    PodContainer,
+    PodStatus,
+)
 from drawbridge.solver.reasons import Reason
 
 CPU: Final = "cpu"
@@ -46,6 +53,11 @@ def held_amounts(pod: Pod) -> Amounts:
     return _in_units(_total(pod, is_running=True))
 
 
+def amounts_of(resources: ContainerResources) -> Amounts:
+    """Return the requests of one container, or of a pod as a whole."""
+    return {name: _units(name, each.nanos()) for name, each in resources.requests.items()}
+
+
 def allocatable_amounts(node: Node) -> Amounts:
     """Return what a node has for pods.
 
@@ -64,10 +76,14 @@ class NodeResources:
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._left = {each.name: dict(allocatable_amounts(each)) for each in nodes}
+        self._changed: set[str] = set()
 
     def add(self, node: str, amounts: Amounts) -> None:
         """Count a pod on a node; unknown nodes are ignored."""
-        left = self._left.get(node, {})
+        left = self._left.get(node)
+        if left is None:
+            return
+        self._changed.add(node)
         for name, amount in amounts.items():
             if name in left:
                 left[name] -= amount
@@ -79,6 +95,11 @@ class NodeResources:
     def left(self, node: str) -> Amounts:
         """Return what a node has left; less than nothing if pods request more than it has."""
         return self._left.get(node, {})
+
+    def take_changed(self) -> frozenset[str]:
+        """Return the nodes on which pods were added or removed since the last call."""
+        changed, self._changed = self._changed, set()
+        return frozenset(changed)
 
     def lacking(self, node: str, requested: Amounts) -> tuple[str, ...]:
         """Return the resources of which a node has too little left.

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from drawbridge.choice.strategy import Part
 from drawbridge.dra.allocation import Allocation, with_share_ids
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.counted import count_noun
@@ -23,14 +24,24 @@ from drawbridge.dra.nodes import Node
 from drawbridge.ledger import codes, extended_resources, generated_claims, node_fit
 from drawbridge.ledger.claim_references import PodClaims, find_pod_claims
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_of
+from drawbridge.ledger.node_choice import DecidedPod, NodeChoice, RatedNode
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.node_resources import Amounts, NodeResources, requested_amounts
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.ranking import preferred_nodes, rank_solution, rank_use
 from drawbridge.solver.answers import Failure, FailureKind, Solution, SolverResult
+from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.reasons import Reason, merge_reasons
 from drawbridge.solver.world import View
+
+
+class NodeRating(NamedTuple):
+    """What a strategy thinks of the node of a pod: the score is the sum of the parts."""
+
+    strategy: str
+    score: int
+    parts: tuple[Part, ...]
 
 
 class PodPlacement(msgspec.Struct, frozen=True):
@@ -46,6 +57,7 @@ class PodPlacement(msgspec.Struct, frozen=True):
     reasons: tuple[Reason, ...] = ()
     preempted: tuple[str, ...] = ()
     takes_nothing: bool = False
+    rating: NodeRating | None = None
 
 
 class PlacedPod(NamedTuple):
@@ -53,6 +65,22 @@ class PlacedPod(NamedTuple):
 
     pod: Pod
     node: str
+
+
+class _Rated(NamedTuple):
+    """A node and its place in the order of the strategy."""
+
+    place: int
+    node: RatedNode
+
+    @property
+    def first(self) -> Sequence[PooledDevice]:
+        """The devices to try first."""
+        return self.node.first()
+
+    def explain(self) -> NodeRating:
+        """Return the score with its parts."""
+        return NodeRating(self.node.strategy, self.node.score, self.node.parts())
 
 
 # The claims of a pod, the answer of each node with the claims there, and reasons of other nodes.
@@ -73,12 +101,17 @@ class Placer:
         templates: Iterable[Template],
         *,
         resources: NodeResources | None = None,
+        choice: NodeChoice | None = None,
     ) -> None:
-        """Without `resources`, CPU, memory and the like do not count."""
+        """Without `resources`, CPU, memory and the like do not count.
+
+        Without `choice`, the first of equally good nodes and devices is taken.
+        """
         self._planner = planner
         self.resources = resources
         self._resources = resources or NodeResources(())
         self._cluster = cluster
+        self._choice = choice
         self.ledger = ledger
         self._claims: dict[str, Claim] = {}
         self._templates = {name_of(each): each for each in templates}
@@ -86,10 +119,13 @@ class Placer:
             self._claims[name_of(claim)] = claim
             ledger.observe(claim)
 
-    def beside(self, planner: Planner, cluster: ClusterNodes) -> "Placer":
+    def beside(
+        self, planner: Planner, cluster: ClusterNodes, choice: NodeChoice | None = None
+    ) -> "Placer":
         """Return a placer for the pods of another scheduler, with the same claims and ledger."""
         other = copy.copy(self)
         other._planner, other._cluster = planner, cluster  # noqa: SLF001  # its own class
+        other._choice = choice  # noqa: SLF001
         return other
 
     def place_pod(self, pod: Pod) -> PodPlacement:
@@ -191,7 +227,9 @@ class Placer:
         if lacking:
             return _failed(name, claims, tuple(lacking))
         answers = {node.name: (claims, Solution(node.name, tuple(allocations)))}
-        return self._choose_node(name, pod, claims, answers, ())
+        # The devices of a gang were found together: others could take those of the next member.
+        alone = self.beside(self._planner, self._cluster)
+        return alone._choose_node(name, pod, claims, answers, ())  # noqa: SLF001  # its own class
 
     def _answer(
         self, pod: Pod, view: View, nodes: Sequence[Node], unfit: tuple[Reason, ...] = ()
@@ -252,8 +290,9 @@ class Placer:
         failed = [each for _, each in answers.values() if isinstance(each, Failure)]
         stops = not self._planner.world().deviations.errors_stay_on_their_node
         errors = sum(map(_is_error, failed)) if stops else 0
+        rated = {} if errors else self._rate(name, pod, answers)
         ranked = [
-            (*self._rank(of_node, answer), node)
+            (*self._rank(of_node, answer), rated[node].place if node in rated else len(rated), node)
             for node, (of_node, answer) in answers.items()
             if isinstance(answer, Solution)
         ]
@@ -263,17 +302,69 @@ class Placer:
         while ranked and not errors:
             *_, node = heapq.heappop(ranked)
             of_node, answer = answers[node]
+            if node in rated:
+                answer = self._with_devices_first(of_node, answer, rated[node].first)
             refusal = self._reserve(of_node, answer, pod)
             if refusal is None:
-                names = map(name_of, of_node)
-                placed = ((each, self._claims[each].status.allocation) for each in names)
-                takes_nothing = not self._count(pod, node) and not of_node
-                return PodPlacement(name, node, tuple(placed), takes_nothing=takes_nothing)
+                rating = rated[node].explain() if node in rated else None
+                return self._placed(name, pod, node, of_node, rating)
             message = f"devices of node {node} suit the pod, but cannot be reserved: {refusal}"
             failure = node_fit.make_reason(codes.NOT_PROMISED, "ledger", message, nodes=1)
             reasons = (*reasons, failure)
         of_nodes = chain.from_iterable(each.reasons for each in failed)
         return _failed(name, claims, (*reasons, *merge_reasons(of_nodes)))
+
+    def _placed(
+        self,
+        name: str | None,
+        pod: Pod | None,
+        node: str,
+        claims: Sequence[Claim],
+        rating: NodeRating | None,
+    ) -> PodPlacement:
+        """Count a pod whose devices are reserved, and return its placement."""
+        placed = ((each, self._claims[each].status.allocation) for each in map(name_of, claims))
+        takes_nothing = not self._count(pod, node) and not claims
+        return PodPlacement(name, node, tuple(placed), takes_nothing=takes_nothing, rating=rating)
+
+    def _rate(
+        self,
+        name: str | None,
+        pod: Pod | None,
+        answers: Mapping[str, tuple[Sequence[Claim], SolverResult]],
+    ) -> Mapping[str, "_Rated"]:
+        """Return the nodes that the strategy rates, with their places in its order."""
+        solutions = (each for _, each in answers.values() if isinstance(each, Solution))
+        solution = next(solutions, None)
+        if self._choice is None or pod is None or solution is None:
+            return {}
+        decided = DecidedPod(
+            name or "",
+            pod.namespace,
+            requested_amounts(pod),
+            solution.node,
+            solution.allocations,
+        )
+        ranked = self._choice.rank(decided, self.ledger.view(), self._resources)
+        return {each.name: _Rated(place, each) for place, each in enumerate(ranked)}
+
+    def _with_devices_first(
+        self, claims: Sequence[Claim], answer: SolverResult, first: Sequence[PooledDevice]
+    ) -> SolverResult:
+        """Return a solution with these devices if there is one, else the answer."""
+        unallocated = [each for each in claims if each.status.allocation is None]
+        if not unallocated or not first:
+            return answer
+        ids = iter(range(1 << 62))
+        solved = self._planner.solve_nodes(
+            self.ledger.view(),
+            unallocated,
+            [answer.node],
+            ids=lambda: f"{next(ids)}",
+            first=first,
+        )
+        better = solved.get(answer.node)
+        return better if isinstance(better, Solution) else answer
 
     def _count(self, pod: Pod | None, node: str) -> bool:
         """Count the requests of a pod; False if the node has as much left as before."""

@@ -11,17 +11,20 @@ from drawbridge.cel.dra import Selectors
 from drawbridge.dra.claim import Claim, ClaimMetadata
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.compatibility import Declaration, UnsetGroups
+from drawbridge.dra.counters import CounterKey
 from drawbridge.dra.device import CounterUse
 from drawbridge.dra.gates import DEFAULTS, Gates
-from drawbridge.dra.inventory import Inventory, PoolID, build_inventory, find_published_pool
+from drawbridge.dra.inventory import Inventory, Pool, PoolID, build_inventory, find_published_pool
 from drawbridge.dra.layered_map import LayeredMap
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.partitions import PartitionTable
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
 from drawbridge.solver.answers import SolverResult
+from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.memo import Memo, Postpone
+from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.search import STEPS
 from drawbridge.solver.solve import solve, solve_all
 from drawbridge.solver.world import View, World
@@ -111,6 +114,7 @@ class Planner:
         nodes: Iterable[str] | None = None,
         *,
         ids: Callable[[], str],
+        first: Sequence[PooledDevice] = (),
         steps: int = STEPS,
         max_work: int | None = None,
         out_of_time: Callable[[], bool] | None = None,
@@ -130,7 +134,15 @@ class Planner:
         memo.limit_time(out_of_time, postpone)
         try:
             return solve(
-                world, view, claims, requested, ids=ids, memo=memo, steps=steps, max_work=max_work
+                world,
+                view,
+                claims,
+                requested,
+                ids=ids,
+                first=first,
+                memo=memo,
+                steps=steps,
+                max_work=max_work,
             )
         finally:
             memo.limit_time(None)
@@ -142,6 +154,21 @@ class Planner:
             return tuple(pool.id for pool in self._memo.pools_for(self._nodes[node]))
         except NodeSelectorError:
             return ()
+
+    def node_pools(self, node: str) -> tuple[tuple[Pool, tuple[Candidate, ...]], ...]:
+        """Return the usable pools that a node sees, with their devices."""
+        self._memo.bind(self.world())
+        try:
+            pools = self._memo.pools_for(self._nodes[node])
+        except NodeSelectorError:
+            return ()
+        return tuple((each, self._memo.candidates_in_pool(each)) for each in pools if each.usable)
+
+    def counters_left(self, node: str, pool: PoolID, view: View) -> Mapping[CounterKey, int]:
+        """Return what allocated devices leave of the counters of a pool that a node sees."""
+        self._memo.bind(self.world())
+        pools = {each.id: each for each in self._memo.pools_for(self._nodes[node])}
+        return self._memo.baseline(pools[pool], view.use(pool)).counters.remaining
 
     def part_in_use(self, node: str, view: View) -> float:
         """Return the part of the devices of a node that claims hold."""

@@ -1,6 +1,8 @@
 """A node as the solver sees it: its pools, its candidates and their use."""
 
+from collections.abc import Sequence
 from functools import cached_property
+from typing import TypeAlias
 
 from drawbridge.dra.compatibility import GroupStates, Peer, PlacedDevice
 from drawbridge.dra.counters import Counters
@@ -11,6 +13,7 @@ from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.world import PoolUse, World
 
+PooledDevice: TypeAlias = tuple[PoolID, str]
 OPTIONAL_OPERATIONS = "DRAOptionalNodeOperations"
 
 
@@ -52,6 +55,13 @@ class NodeView:
                 if pool.usable
                 for candidate in memo.candidates_in_pool(pool)
             ]
+        )
+
+    def put_first(self, devices: Sequence[PooledDevice]) -> None:
+        """Put candidates before the others, in this order."""
+        place = {device: number for number, device in enumerate(devices)}
+        self.candidates = tuple(
+            sorted(self.candidates, key=lambda each: place.get((each.pool, each.name), len(place)))
         )
 
     def supports_node_operations(self, candidate: Candidate) -> bool:

@@ -28,8 +28,8 @@ from drawbridge.solver.answers import (
 from drawbridge.solver.demand import Abort, Cause, build_demand
 from drawbridge.solver.expressions import EvaluationLimitExceededError
 from drawbridge.solver.memo import Memo
-from drawbridge.solver.node_classes import SearchLimits
-from drawbridge.solver.node_view import NodeView
+from drawbridge.solver.node_classes import SearchCache, SearchLimits
+from drawbridge.solver.node_view import NodeView, PooledDevice
 from drawbridge.solver.orders import devices_for_all_mode
 from drawbridge.solver.reasons import (
     error_reason,
@@ -40,8 +40,6 @@ from drawbridge.solver.reasons import (
 from drawbridge.solver.search import STEPS
 from drawbridge.solver.state import State
 from drawbridge.solver.world import UNUSED, View, World
-
-FIRST_FIT = "first-fit"
 
 
 def _ignore_work(_: int) -> None:
@@ -55,7 +53,7 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     nodes: Iterable[Node],
     *,
     ids: Callable[[], str],
-    strategy: str = FIRST_FIT,
+    first: Sequence[PooledDevice] = (),
     memo: Memo | None = None,
     steps: int = STEPS,
     max_work: int | None = None,
@@ -64,13 +62,13 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     """Decide for each node, by name, whether and how the claims can be allocated there.
 
     `claims` are the unallocated claims of one pod, in the pod's order. `ids` returns a new share
-    ID at each call. `steps` limits the search on each node; a search that exceeds it fails.
+    ID at each call. The devices `first` are tried before the others, which are tried in the order
+    of the slices; such an answer is not cached. `steps` limits the search on each node; a search
+    that exceeds it fails.
     `max_work` limits its steps and the work of its pruning together, and the expensive evaluations
     for it. `count_work` is told the work for each node, and `count` of the memo's expressions the
     evaluations, the same whether the answer is cached or not.
     """
-    if strategy != FIRST_FIT:
-        raise ValueError(f"unknown strategy {strategy}; the only strategy is {FIRST_FIT}")
     memo = memo or Memo()
     memo.bind(world)
     try:
@@ -78,7 +76,7 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     except Abort as abort:
         return {node.name: _failure(node.name, abort) for node in nodes}
     limits = SearchLimits(steps, max_work)
-    call = _SolveCall(world, view, demand_results, memo, ids, limits, count_work)
+    call = _SolveCall(world, view, demand_results, memo, ids, limits, count_work, first)
     return {node.name: call.solve_node(node) for node in nodes}
 
 
@@ -106,6 +104,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
     ids: Callable[[], str]
     limits: SearchLimits
     count_work: Callable[[int], None]
+    first: Sequence[PooledDevice]
 
     def solve_node(self, node: Node) -> SolverResult:
         """Decide for one node, from the cache if nothing changed."""
@@ -115,7 +114,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
             return _failure(node.name, Abort(Cause.NODE_SELECTOR, str(error)))
         held = self.view.pools
         uses = tuple([held.get(pool.id, UNUSED) for pool in pools])
-        cached = self.demand_results.results.get(node.name)
+        cached = None if self.first else self.demand_results.results.get(node.name)
         if cached is not None and cached.is_current(node, pools, uses):
             for evaluation in cached.evaluations:
                 self.memo.expressions.count(evaluation)
@@ -125,6 +124,8 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
             return cached.result
         self.memo.before_node()
         node_view = NodeView(self.world, self.memo, node, pools, uses)
+        if self.first:
+            node_view.put_first(self.first)
         most = self.limits.max_work
         try:
             (result, shares, work), evaluations = self.memo.expressions.record(
@@ -139,7 +140,8 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
             reason = evaluation_limit_reason(node.name, most or 0)
             return Failure(node.name, FailureKind.GAVE_UP, (reason,))
         cached = CachedResult(node, pools, uses, result, shares, work, evaluations)
-        self.demand_results.results[node.name] = cached
+        if not self.first:
+            self.demand_results.results[node.name] = cached
         self.count_work(work)
         return result
 
@@ -148,7 +150,9 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         node, demand = node_view.node.name, self.demand_results.demand
         state = State(demand, node_view)
         all_mode_devices = devices_for_all_mode(state)
-        result = self.demand_results.searches.search(state, all_mode_devices, self.limits)
+        # A cached search knows the order of the slices only.
+        searches = SearchCache() if self.first else self.demand_results.searches
+        result = searches.search(state, all_mode_devices, self.limits)
         if result.gave_up:
             reason = search_limit_reason(
                 node, min(self.limits.steps, self.limits.max_work or self.limits.steps)

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from allocator.decisions.pod_devices import PodDecisions
-from allocator.decisions.scores import NodeStrategy
 from allocator.scheduler.protocol import (
     GroupMember,
     GroupReference,
@@ -145,7 +144,7 @@ class Cluster:
     def __init__(
         self,
         *objects: WatchedObject,
-        strategy: NodeStrategy = NodeStrategy.NONE,
+        strategy: str | None = None,
         nodes_per_call: int = 1000,
         limits: HoldLimits = DEFAULT_LIMITS,
         min_members: Mapping[tuple[str, str], int] = {},

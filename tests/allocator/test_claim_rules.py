@@ -2,14 +2,13 @@
 
 import pytest
 
-from allocator.decisions.scores import NodeStrategy
 from drawbridge.names import RULES_ANNOTATION
 from tests.allocator.clusters import Cluster, allocation_on, claim, codes, gpu_slice, rules
 
 
 @pytest.mark.parametrize(("policy", "best"), [("packed", "n2"), ("spread", "n1")])
 def test_the_strategy_of_a_claim_wins_over_the_default(policy: str, best: str) -> None:
-    default = NodeStrategy.SPREAD if policy == "packed" else NodeStrategy.PACK
+    default = "spread" if policy == "packed" else "packed"
     cluster = Cluster(strategy=default, n1=4, n2=4)
     cluster.add_claim(claim("held", allocation=allocation_on("n2", 0), pods=["x"]))
     annotation = rules(strategy={"nodes": policy})

@@ -46,7 +46,7 @@ def test_a_namespace_keeps_its_mix_when_its_weight_is_limited() -> None:
 def test_the_number_of_kinds_is_bounded_and_the_common_ones_stay() -> None:
     rare = {Task(1, 1000, cpu, 1): 1 for cpu in range(500)}
     typical = recent_tasks(_asked(a={**rare, _EIGHT: 2}))
-    assert len(typical.weights) == 128
+    assert len(typical.weights) == 64
     assert _EIGHT in typical.weights
 
 

@@ -37,8 +37,8 @@ def test_a_task_gets_the_node_and_the_devices_of_the_table(case: dict[str, Any])
         choices = [strategy.judge(nodes[name], task) for name in case["alike"]]
         assert len({each and each.score for each in choices}) == 1
         return
-    chosen = NodeChooser(list(nodes.values()), strategy).choose(task, "")
-    choice = {} if chosen is None else {[*nodes][chosen.node]: list(chosen.judged.taken)}
+    chosen = NodeChooser(nodes, strategy).choose(task, "")
+    choice = {} if chosen is None else {chosen.node: list(chosen.judged.taken)}
     assert choice == case["expect"]
 
 
@@ -50,25 +50,25 @@ def test_a_kind_of_task_that_was_not_asked_for_long_gets_the_best_of_all_states(
     shape = Shape("a", 100_000, 64, 1)
     strategy = strategies({shape: 2}, typical_tasks([]))["packed"]
     cluster, part, small = (
-        NodeChooser([idle(shape)] * 2, strategy),
+        NodeChooser({"n1": idle(shape), "n2": idle(shape)}, strategy),
         Task(1, 300, 0, 0),
         Task(0, 0, 1, 0),
     )
     assert cluster.choose(part, "") is not None
     # More states come and go than are remembered beside those that exist.
     for _ in range(3000):
-        cluster.place(small, 0, ())
-    cluster.place(part, 1, (0,))
+        cluster.place(small, "n1", ())
+    cluster.place(part, "n2", (0,))
     assert cluster.choose(part, "") == NodeChooser(cluster.nodes, strategy).choose(part, "")
 
 
 # --- what holds for all strategies ---
 
 
-def _draw(random: Random) -> tuple[list[NodeRoom], list[Task], Mapping[str, ChoiceStrategy]]:
+def _draw(random: Random) -> tuple[dict[str, NodeRoom], list[Task], Mapping[str, ChoiceStrategy]]:
     """Return a small cluster, tasks and the strategies for it."""
     shapes = [Shape(label, 16000, 64, number) for label, number in (("a", 4), ("b", 2), ("a", 8))]
-    nodes = [idle(random.choice(shapes)) for _ in range(8)]
+    nodes = {f"{number}": idle(random.choice(shapes)) for number in range(8)}
     kinds = [
         Task(
             devices,
@@ -81,7 +81,7 @@ def _draw(random: Random) -> tuple[list[NodeRoom], list[Task], Mapping[str, Choi
     ]
     tasks = random.choices(kinds, k=30)
     catalog = strategies(
-        Counter(each.shape for each in nodes), typical_tasks((t, 1) for t in tasks)
+        Counter(each.shape for each in nodes.values()), typical_tasks((t, 1) for t in tasks)
     )
     return nodes, tasks, catalog
 
@@ -92,7 +92,7 @@ def test_the_nodes_chosen_by_changes_are_those_of_a_new_look_at_all(name: str, s
     random = Random(seed)
     nodes, tasks, catalog = _draw(random)
     cluster, same = NodeChooser(nodes, catalog[name]), _draw(Random(seed))[2][name]
-    running: list[tuple[Task, int, tuple[int, ...]]] = []
+    running: list[tuple[Task, str, tuple[int, ...]]] = []
     for number, task in enumerate(tasks):
         again = NodeChooser(cluster.nodes, same)
         chosen = cluster.choose(task, f"{number}")
@@ -114,7 +114,7 @@ def test_the_parts_of_a_score_add_up_and_no_other_devices_are_better(name: str, 
     for number, task in enumerate(tasks):
         chosen = cluster.choose(task, f"{number}")
         if chosen is None:
-            assert not any(strategy.judge(each, task) for each in cluster.nodes)
+            assert not any(strategy.judge(each, task) for each in cluster.nodes.values())
             continue
         node = cluster.nodes[chosen.node]
         parts = strategy.parts(node, task, chosen.judged.taken)

@@ -63,6 +63,7 @@ def test_an_empty_file_has_the_defaults() -> None:
         "compatibility": [],
         "unsetGroups": "alone",
         "partitions": [],
+        "strategy": {},
         "ownedPools": [],
     }
 
@@ -111,7 +112,9 @@ def test_a_name_unlike_all_known_names_gets_no_suggestion() -> None:
 
 def test_an_entry_makes_a_field_and_all_fields_below_available() -> None:
     value = {**HEAD, "strategy": {"default": "binpack", "maxPodsPerNode": 5}}
-    assert answer(load_configuration(value, {}, AVAILABLE_FIELDS)) == ["FieldUnavailable strategy"]
+    assert answer(load_configuration(value, {}, AVAILABLE_FIELDS)) == [
+        "FieldUnavailable strategy.maxPodsPerNode"
+    ]
     assert isinstance(
         load_configuration(value, {}, {**AVAILABLE_FIELDS, "strategy": ()}), Configuration
     )

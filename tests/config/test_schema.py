@@ -87,12 +87,20 @@ def test_the_schema_accepts_what_the_loader_accepts(case: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("row", unavailable_rows(AVAILABLE_FIELDS), ids=lambda row: row.place)
 def test_an_unavailable_field_is_marked(row: FieldRow) -> None:
-    field = configuration_schema()["properties"][row.place]
-    assert field["description"].endswith("Not available in this version.")
-    assert not jsonschema.Draft202012Validator(configuration_schema()).is_valid(
-        {**HEAD, row.place: {}}
-    )
-    opened = configuration_schema({**AVAILABLE_FIELDS, row.place: ()})["properties"][row.place]
+    *parents, name = row.place.split(".")
+
+    def find(schema: Any) -> Any:  # noqa: ANN401  # JSON
+        struct = schema
+        for parent in parents:
+            struct = schema["$defs"][struct["properties"][parent]["$ref"].rpartition("/")[2]]
+        return struct["properties"][name]
+
+    assert find(configuration_schema())["description"].endswith("Not available in this version.")
+    value: dict[str, Any] = {name: {}}
+    for parent in reversed(parents):
+        value = {parent: value}
+    assert not jsonschema.Draft202012Validator(configuration_schema()).is_valid({**HEAD, **value})
+    opened = find(configuration_schema({**AVAILABLE_FIELDS, row.place: ()}))
     assert "not" not in opened
     assert "Not available" not in opened["description"]
 

@@ -250,9 +250,3 @@ def test_groups_of_a_snapshot_count_beside_published_groups() -> None:
     snapshot = (CounterUse("g", {}, ("mig",)),)
     view = View({POOL: PoolUse(frozenset({"p0"}), snapshots={"p0": snapshot})})
     assert outcome(ask(given, Memo(), view=view)["n1"]) == "not this node"
-
-
-def test_an_unknown_strategy_is_a_value_error() -> None:
-    given = read(scenario(TWO))
-    with pytest.raises(ValueError, match="unknown strategy"):
-        solve(given.world, given.view, given.claims, given.nodes, ids=str, strategy="best")

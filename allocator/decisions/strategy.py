@@ -1,0 +1,125 @@
+"""The strategy of the configuration for the decisions of the allocator.
+
+A search finds the first nodes that fit, and with them what a pod asks for. The strategy orders all
+nodes by that, and the best ones are examined. When the pod is reserved, its devices on the node are
+those of the strategy, if they suit the claims.
+"""
+
+from collections.abc import Callable, Mapping
+from operator import neg
+from typing import Final
+
+from msgspec.structs import replace
+
+from allocator.decisions.shortlist import (
+    MAX_WORK_PER_NODE,
+    FittingNode,
+    NodeSearch,
+    Shortlist,
+    find_nodes,
+)
+from allocator.state.cluster_state import AllocatorState
+from drawbridge.choice.catalog import FIRST_FIT
+from drawbridge.ledger.node_choice import DecidedPod, NodeChoice
+from drawbridge.ledger.ranking import rank_solution
+from drawbridge.solver.answers import Solution
+from drawbridge.solver.memo import OutOfTimeError
+
+# So many nodes are examined in the order of the strategy.
+MAX_EXAMINED: Final = 20
+# So many nodes, and so many states of nodes, are looked at in one decision.
+_LOOKS: Final = 128
+# So many claims are read at the start to learn what is typical.
+_MAX_LEARNED: Final = 1024
+
+
+class ConfiguredStrategy:
+    """Orders nodes and devices; without a name, or with first-fit, they stay as they were found.
+
+    `ids` returns a new share ID at each call.
+    """
+
+    def __init__(self, state: AllocatorState, ids: Callable[[], str], name: str | None) -> None:
+        self._state = state
+        self._ids = ids
+        self._choice: NodeChoice | None = None
+        if name is not None and name != FIRST_FIT:
+            self._choice = NodeChoice(state.planner, name, looks=_LOOKS)
+            self._learn(self._choice)
+
+    def _learn(self, choice: NodeChoice) -> None:
+        """Learn from the claims that are allocated."""
+        for number, (_, uid) in enumerate(self._state.allocated_claims("")):
+            if number >= _MAX_LEARNED:
+                break
+            claim = self._state.claims[uid]
+            pods = self._state.pods.consumers(uid)
+            record = self._state.ledger.claims.get(uid)
+            pools = {each.pool for each in record.holds} if record else ()
+            nodes = {self._state.node_of(each) for each in pools}
+            node = nodes.pop() if len(nodes) == 1 else None
+            if pods and node and claim.status.allocation is not None:
+                choice.learn(
+                    DecidedPod(
+                        pods[0],
+                        claim.metadata.namespace,
+                        self._state.pods.requested(pods[0]),
+                        node,
+                        (claim.status.allocation,),
+                    )
+                )
+
+    def examine(self, search: NodeSearch, shortlist: Shortlist) -> Mapping[str, int]:
+        """Add the best nodes to a shortlist; return the places of nodes in the order."""
+        fit = next((each for each in shortlist.fitting if each.solution is not None), None)
+        # A pod that has a promise, or a part in a gang, stays on its node.
+        if self._choice is None or search.first or fit is None or fit.solution is None:
+            return {}
+        pod, view = self._decided(search, fit.name, fit.solution), self._state.ledger.view()
+        ranked = self._choice.rank(pod, view, self._state.amounts, MAX_EXAMINED)
+        places = {each.name: place for place, each in enumerate(ranked)}
+        others = places.keys() - {each.name for each in shortlist.fitting} - {*search.without}
+        if others:
+            only = replace(search, only=frozenset(others), limit=0, first="", start=0)
+            shortlist.fitting += find_nodes(only, self._state, view, self._ids).fitting
+        return places
+
+    def best_first(self, search: NodeSearch, shortlist: Shortlist) -> list[FittingNode]:
+        """Return the nodes of a shortlist and the best ones of all, in their order."""
+        places = self.examine(search, shortlist)
+        return sorted(
+            shortlist.fitting,
+            key=lambda fit: (*map(neg, fit.rank), places.get(fit.name, len(places))),
+        )
+
+    def with_devices(self, search: NodeSearch, fit: FittingNode) -> FittingNode:
+        """Return a node with the devices of the strategy, if they suit the claims."""
+        if self._choice is None or fit.solution is None:
+            return fit
+        view = self._state.ledger.view()
+        pod = self._decided(search, fit.name, fit.solution)
+        first = self._choice.devices_on(pod, view, self._state.amounts)
+        if not first:
+            return fit
+        try:
+            solved = self._state.planner.solve_nodes(
+                view,
+                search.unallocated,
+                [fit.name],
+                ids=self._ids,
+                first=first,
+                max_work=MAX_WORK_PER_NODE,
+                postpone=search.postpone,
+            )
+        except OutOfTimeError:
+            return fit
+        solution = solved.get(fit.name)
+        if not isinstance(solution, Solution):
+            return fit
+        rank = rank_solution(search.unallocated, solution)
+        return fit if rank < fit.rank else FittingNode(fit.name, rank, solution)
+
+    def _decided(self, search: NodeSearch, node: str, solution: Solution) -> DecidedPod:
+        pod = search.pod
+        requested = self._state.pods.requested(pod.uid)
+        return DecidedPod(pod.uid, pod.namespace, requested, node, solution.allocations)

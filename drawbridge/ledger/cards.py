@@ -1,0 +1,154 @@
+"""The devices of a node as strategies see them: cards of one driver, in thousandths.
+
+A card is a device, or the devices that draw from one counter set: a GPU and its partitions. A part
+of a device is as large as its largest part of a capacity, and a partition as large as the mean part
+of the counters that it draws. What is asked for is read from an allocation that a search found.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from drawbridge.choice.amounts import WHOLE, Task
+from drawbridge.dra.allocation import Allocation, AllocationResult
+from drawbridge.dra.counters import CounterKey
+from drawbridge.dra.inventory import Pool, PoolID
+from drawbridge.solver.candidates import Candidate
+from drawbridge.solver.world import PoolUse
+
+# Names the product of a device, by which nodes are told apart.
+PRODUCT: Final = "productName"
+
+
+class Card(NamedTuple):
+    """Devices that share counters, or one device; with the totals of the counters."""
+
+    pool: PoolID
+    devices: tuple[Candidate, ...]
+    counters: Mapping[CounterKey, int]
+
+    @property
+    def product(self) -> str:
+        """The product that the first device publishes; empty without one."""
+        attribute = self.devices[0].find_attribute(f"{self.pool.driver}/{PRODUCT}")
+        return (attribute.string or "") if attribute is not None else ""
+
+    def free(self, use: PoolUse, left: Mapping[CounterKey, int]) -> int:
+        """Return the thousandths that claims can still get, rounded down."""
+        if self.counters:
+            held = [each for each in self.devices if each.name in use.shares and each.shared]
+            if len(held) != 1:
+                return _mean_part({key: left.get(key, 0) for key in self.counters}, self.counters)
+            return _free_of_device(held[0], use)
+        return _free_of_device(self.devices[0], use)
+
+    def part(self, asked: "AskedPart") -> int:
+        """Return the thousandths of such a card that an ask takes, rounded up."""
+        if asked.drawn:
+            return asked.drawn
+        if asked.consumed is None:
+            return WHOLE
+        return min(WHOLE, _largest_part(asked.consumed, self.devices[0]))
+
+
+class AskedPart(NamedTuple):
+    """What an ask takes of one card: amounts of capacities, or thousandths that a partition draws.
+
+    With neither, it takes the card as a whole.
+    """
+
+    consumed: Mapping[str, int] | None = None
+    drawn: int = 0
+
+
+class AskedCards(NamedTuple):
+    """What the claims of a pod ask of the cards of one driver."""
+
+    driver: str
+    parts: tuple[AskedPart, ...]
+
+    def task(self, card: Card | None, cpu: int, memory: int) -> Task:
+        """Return the task on nodes with such cards; the largest part counts for all."""
+        if card is None or not self.parts:
+            return Task(0, 0, cpu, memory)
+        return Task(len(self.parts), max(map(card.part, self.parts)), cpu, memory)
+
+
+def find_cards(pools: Iterable[tuple[Pool, Sequence[Candidate]]], driver: str) -> tuple[Card, ...]:
+    """Return the cards of a driver among the pools of a node, in the order of their devices."""
+    cards: list[Card] = []
+    for pool, candidates in pools:
+        if pool.id.driver != driver:
+            continue
+        grouped: dict[tuple[bool, str], list[Candidate]] = {}
+        for candidate in candidates:
+            drawn = next(iter(candidate.draw), None)
+            key = (True, drawn[0]) if drawn else (False, candidate.name)
+            grouped.setdefault(key, []).append(candidate)
+        for (draws, name), devices in grouped.items():
+            published = pool.counter_sets.get(name) if draws else None
+            totals = {
+                (name, counter): each.value.nanos()
+                for counter, each in (published.counters if published else {}).items()
+            }
+            cards.append(Card(pool.id, tuple(devices), totals))
+    return tuple(cards)
+
+
+def asked_cards(
+    allocations: Iterable[Allocation], cards: Mapping[str, Sequence[Card]]
+) -> AskedCards | None:
+    """Return what an allocation takes of the driver of its first device; None without devices.
+
+    `cards` are those of the node, by driver. Devices with admin access take nothing.
+    """
+    results = [each for one in allocations for each in one.devices.results if not each.admin_access]
+    if not results:
+        return None
+    driver = results[0].driver
+    by_name = {
+        (card.pool.name, device.name): (card, device)
+        for card in cards.get(driver, ())
+        for device in card.devices
+    }
+    parts = tuple(
+        _asked_part(result, *by_name[result.pool, result.device])
+        for result in results
+        if result.driver == driver and (result.pool, result.device) in by_name
+    )
+    return AskedCards(driver, parts) if parts else None
+
+
+def _asked_part(result: AllocationResult, card: Card, device: Candidate) -> AskedPart:
+    if result.share_id is not None:
+        consumed = {name: each.nanos() for name, each in result.consumed_capacity.items()}
+        return AskedPart(consumed=consumed)
+    if card.counters:
+        left = {key: all_ - device.draw.get(key, 0) for key, all_ in card.counters.items()}
+        return AskedPart(drawn=WHOLE - _mean_part(left, card.counters))
+    return AskedPart()
+
+
+def _free_of_device(device: Candidate, use: PoolUse) -> int:
+    if device.name in use.dedicated:
+        return 0
+    consumed = use.shares.get(device.name)
+    if consumed is None:
+        return WHOLE
+    return max(0, WHOLE - _largest_part({n: each.nanos() for n, each in consumed.items()}, device))
+
+
+def _largest_part(consumed: Mapping[str, int], device: Candidate) -> int:
+    capacity = device.device.capacity
+    return max(
+        (
+            -(-amount * WHOLE // total)
+            for name, amount in consumed.items()
+            if name in capacity and (total := capacity[name].value.nanos())
+        ),
+        default=0,
+    )
+
+
+def _mean_part(left: Mapping[CounterKey, int], totals: Mapping[CounterKey, int]) -> int:
+    parts = [max(0, left[key]) * WHOLE // total for key, total in totals.items() if total]
+    return sum(parts) // len(parts) if parts else WHOLE

@@ -1,0 +1,316 @@
+"""Orders the nodes of a pod by a strategy, and the devices on each of them.
+
+The solver decides what fits. This says what is tried first: it follows what the nodes have left,
+and judges a node again only when that changes. What is typical is learned from the tasks that were
+decided, and the strategy is made anew from time to time.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import chain, islice
+from typing import Final, NamedTuple, Protocol
+
+from drawbridge.choice.amounts import NodeRoom, Shape, Taken, Task
+from drawbridge.choice.catalog import FIRST_FIT, OTHER_NAMES, strategies
+from drawbridge.choice.cluster import UNLIMITED, NodeChooser, in_turn
+from drawbridge.choice.recent import AskedTask, RecentTasks
+from drawbridge.choice.strategy import ChoiceStrategy, Part
+from drawbridge.choice.typical import TypicalTasks
+from drawbridge.dra.allocation import Allocation
+from drawbridge.dra.inventory import PoolID
+from drawbridge.ledger.cards import AskedCards, Card, asked_cards, find_cards
+from drawbridge.ledger.node_resources import CPU, MEMORY, Amounts, allocatable_amounts
+from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pool_use import changed_pools
+from drawbridge.solver.node_view import PooledDevice
+from drawbridge.solver.world import View, World
+
+# What a node has of a resource that it does not report.
+_UNKNOWN: Final = 1 << 60
+
+
+class NodeAmounts(Protocol):
+    """What nodes have left beside devices."""
+
+    def left(self, node: str) -> Amounts:
+        """Return what a node has left."""
+
+    def take_changed(self) -> frozenset[str]:
+        """Return the nodes that have changed since the last call."""
+
+
+class DecidedPod(NamedTuple):
+    """What a pod asks for: its namespace, CPU and memory, and the devices that a search found."""
+
+    key: str
+    namespace: str
+    requested: Amounts
+    node: str
+    allocations: tuple[Allocation, ...]
+
+
+class RatedNode(NamedTuple):
+    """A node in the order of a strategy: its score, and the devices to try first there."""
+
+    name: str
+    strategy: str
+    score: int
+    first: Callable[[], tuple[PooledDevice, ...]]
+    parts: Callable[[], tuple[Part, ...]]
+
+
+class _Static(NamedTuple):
+    """What does not change with the use of a node: the objects that it was read from, its cards."""
+
+    origin: tuple[object, ...]
+    shape: Shape
+    cards: tuple[Card, ...]
+
+
+class _DriverNodes:
+    """The nodes with cards of one driver, by product, and the tasks that are typical for them."""
+
+    def __init__(self, name: str, typical: TypicalTasks | None) -> None:
+        self.strategy_name = name
+        self.recent = RecentTasks()
+        self.fixed = typical
+        self.static: dict[str, _Static] = {}
+        self.choosers: dict[str, NodeChooser] = {}
+        self.strategy: ChoiceStrategy | None = None
+        self.pending: dict[str, None] = {}  # nodes to look at, in order
+        self.is_complete = False  # whether each node was looked at once
+
+
+class NodeChoice:
+    """The order of nodes by a strategy, for one planner.
+
+    `looks` limits how many nodes, and how many new states, one call looks at; those that are left
+    come with the next calls. With `typical`, nothing is learned.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        name: str,
+        *,
+        looks: int = UNLIMITED,
+        typical: TypicalTasks | None = None,
+    ) -> None:
+        self._planner = planner
+        self._name = OTHER_NAMES.get(name, name)
+        self._looks = looks
+        self._typical = typical
+        self._drivers: dict[str, _DriverNodes] = {}
+        self._world: World | None = None
+        self._view = View()
+        self._nodes_of: dict[PoolID, set[str]] = {}
+
+    def rank(
+        self, pod: DecidedPod, view: View, amounts: NodeAmounts, limit: int = UNLIMITED
+    ) -> Iterator[RatedNode]:
+        """Yield nodes for a pod, the best first; none for a pod without devices."""
+        asked = asked_cards(pod.allocations, self._cards_of(pod.node, pod.allocations))
+        if asked is None:
+            return
+        fleet = self._prepare(asked, view, amounts)
+        self.learn(pod)
+        if fleet.recent.is_outdated:
+            self._use_strategy(fleet)
+        yield from self._merged(fleet, asked, pod, limit)
+
+    def devices_on(
+        self, pod: DecidedPod, view: View, amounts: NodeAmounts
+    ) -> tuple[PooledDevice, ...]:
+        """Return the devices to try first on the node of a pod."""
+        asked = asked_cards(pod.allocations, self._cards_of(pod.node, pod.allocations))
+        if asked is None:
+            return ()
+        fleet = self._prepare(asked, view, amounts)
+        static = fleet.static.get(pod.node)
+        if static is None or fleet.strategy is None:
+            return ()
+        task = asked.task(static.cards[0], *_beside(pod))
+        judged = fleet.strategy.judge(self._room(static, pod.node, view, amounts), task)
+        return _devices(static, judged.taken) if judged is not None else ()
+
+    def learn(self, pod: DecidedPod) -> None:
+        """Note what a pod asks for."""
+        cards = self._cards_of(pod.node, pod.allocations)
+        asked = asked_cards(pod.allocations, cards)
+        if asked is None or self._typical is not None:
+            return
+        task = asked.task(cards[asked.driver][0], *_beside(pod))
+        self._nodes_with(asked.driver).recent.note(pod.key, AskedTask(pod.namespace, task))
+
+    def _nodes_with(self, driver: str) -> _DriverNodes:
+        fleet = self._drivers.get(driver)
+        if fleet is None:
+            fleet = self._drivers[driver] = _DriverNodes(self._name, self._typical)
+            fleet.pending = dict.fromkeys(self._planner.nodes)
+        return fleet
+
+    def _prepare(self, asked: AskedCards, view: View, amounts: NodeAmounts) -> _DriverNodes:
+        """Look at nodes that have changed, and return those of a driver."""
+        fleet = self._nodes_with(asked.driver)
+        self._follow(view, amounts)
+        self._look_at_pending(asked.driver, fleet, view, amounts)
+        return fleet
+
+    def _merged(
+        self, fleet: _DriverNodes, asked: AskedCards, pod: DecidedPod, limit: int
+    ) -> Iterator[RatedNode]:
+        """Yield the nodes of all products, the best first."""
+        strategy = fleet.strategy
+        assert strategy is not None  # noqa: S101  # there is one after the first look
+        cpu, memory = _beside(pod)
+        levels: dict[int, list[Iterable[str]]] = {}
+        tasks: dict[str, Task] = {}
+        # Of drawn nodes, all must be fleet.
+        most = UNLIMITED if strategy.draws else limit
+        for label, chooser in fleet.choosers.items():
+            tasks[label] = task = asked.task(self._a_card(fleet, chooser), cpu, memory)
+            for level in chooser.levels(task, most, self._looks):
+                levels.setdefault(level.score, []).append(level.nodes)
+        names = chain.from_iterable(
+            in_turn(strategy, merge(*levels[score]), pod.key)
+            for score in sorted(levels, reverse=True)
+        )
+        for name in islice(names, limit):
+            yield self._rated(fleet, strategy, name, tasks[fleet.static[name].shape.label])
+
+    @staticmethod
+    def _rated(fleet: _DriverNodes, strategy: ChoiceStrategy, name: str, task: Task) -> RatedNode:
+        static = fleet.static[name]
+        chooser = fleet.choosers[static.shape.label]
+        room, (score, taken) = chooser.nodes[name], chooser.judged(task, name)
+        return RatedNode(
+            name,
+            strategy.name,
+            score,
+            lambda: _devices(static, taken),
+            lambda: strategy.parts(room, task, taken),
+        )
+
+    # --- what nodes have ---
+
+    def _follow(self, view: View, amounts: NodeAmounts) -> None:
+        """Note the nodes that may have changed."""
+        changed: Iterable[str] = amounts.take_changed()
+        world = self._planner.world()
+        if world is not self._world:
+            changed = tuple(self._planner.nodes)
+            self._world = world
+        else:
+            of_pools = (self._nodes_of.get(p, ()) for p in changed_pools(self._view, view))
+            changed = {*changed, *(name for names in of_pools for name in names)}
+        self._view = view
+        for fleet in self._drivers.values():
+            fleet.pending |= dict.fromkeys(changed)
+
+    def _look_at_pending(
+        self, driver: str, fleet: _DriverNodes, view: View, amounts: NodeAmounts
+    ) -> None:
+        for name in [*islice(fleet.pending, self._looks)]:
+            del fleet.pending[name]
+            self._look_at(driver, fleet, name, view, amounts)
+        is_complete = not fleet.pending
+        if fleet.strategy is None or (is_complete and not fleet.is_complete):
+            self._use_strategy(fleet)
+        fleet.is_complete |= is_complete
+
+    def _look_at(
+        self, driver: str, fleet: _DriverNodes, name: str, view: View, amounts: NodeAmounts
+    ) -> None:
+        before = fleet.static.get(name)
+        static = self._read_static(driver, name, before)
+        if before is not None and (static is None or static.shape.label != before.shape.label):
+            fleet.choosers[before.shape.label].change(name, None)
+        if static is None:
+            self._forget(fleet, name)
+            return
+        for card in static.cards:
+            self._nodes_of.setdefault(card.pool, set()).add(name)
+        fleet.static[name] = static
+        label = static.shape.label
+        chooser = fleet.choosers.get(label)
+        if chooser is None:
+            strategy = fleet.strategy or _first_fit()
+            chooser = fleet.choosers[label] = NodeChooser({}, strategy)
+        chooser.change(name, self._room(static, name, view, amounts))
+
+    def _forget(self, fleet: _DriverNodes, name: str) -> None:
+        static = fleet.static.pop(name, None)
+        for card in static.cards if static else ():
+            names = self._nodes_of.get(card.pool, set())
+            names.discard(name)
+            if not names:
+                self._nodes_of.pop(card.pool, None)
+
+    def _read_static(self, driver: str, name: str, before: _Static | None) -> _Static | None:
+        node = self._planner.nodes.get(name)
+        if node is None:
+            return None
+        pools = self._planner.node_pools(name)
+        origin: tuple[object, ...] = (node, *(pool for pool, _ in pools))
+        if before is not None and list(map(id, before.origin)) == list(map(id, origin)):
+            return before
+        cards = find_cards(pools, driver)
+        if not cards:
+            return None
+        total = allocatable_amounts(node)
+        cpu, memory = total.get(CPU, _UNKNOWN), total.get(MEMORY, _UNKNOWN)
+        return _Static(origin, Shape(cards[0].product, cpu, memory, len(cards)), cards)
+
+    def _room(self, static: _Static, name: str, view: View, amounts: NodeAmounts) -> NodeRoom:
+        left = amounts.left(name)
+        free = tuple(
+            each.free(
+                view.use(each.pool),
+                self._planner.counters_left(name, each.pool, view) if each.counters else {},
+            )
+            for each in static.cards
+        )
+        shape = static.shape
+        return NodeRoom(shape, left.get(CPU, shape.cpu), left.get(MEMORY, shape.memory), free)
+
+    def _cards_of(
+        self, node: str, allocations: Sequence[Allocation]
+    ) -> Mapping[str, Sequence[Card]]:
+        drivers = {each.driver for one in allocations for each in one.devices.results}
+        if not drivers:
+            return {}
+        pools = self._planner.node_pools(node)
+        return {driver: find_cards(pools, driver) for driver in drivers}
+
+    @staticmethod
+    def _a_card(fleet: _DriverNodes, chooser: NodeChooser) -> Card | None:
+        """Return a card of the nodes of a chooser; all are of one product."""
+        name = next(iter(chooser.nodes), None)
+        return None if name is None else fleet.static[name].cards[0]
+
+    # --- what is typical ---
+
+    def _use_strategy(self, fleet: _DriverNodes) -> None:
+        shapes: dict[Shape, int] = {}
+        for static in fleet.static.values():
+            shapes[static.shape] = shapes.get(static.shape, 0) + 1
+        typical = fleet.fixed if fleet.fixed is not None else fleet.recent.learn()
+        fleet.strategy = strategies(shapes, typical)[fleet.strategy_name]
+        for chooser in fleet.choosers.values():
+            chooser.use(fleet.strategy)
+
+
+def _beside(pod: DecidedPod) -> tuple[int, int]:
+    """Return the CPU and the memory that a pod requests."""
+    return pod.requested.get(CPU, 0), pod.requested.get(MEMORY, 0)
+
+
+def _devices(static: _Static, taken: Taken) -> tuple[PooledDevice, ...]:
+    """Return the devices of cards."""
+    return tuple(
+        (device.pool, device.name) for number in taken for device in static.cards[number].devices
+    )
+
+
+def _first_fit() -> ChoiceStrategy:
+    return strategies({}, TypicalTasks({}, 1))[FIRST_FIT]

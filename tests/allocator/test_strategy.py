@@ -1,0 +1,96 @@
+"""The allocator follows the strategy of the configuration: nodes, devices, and CPU beside them."""
+
+from typing import Any
+
+import pytest
+
+from allocator.state.caches import without_unused_parts
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import parse
+from drawbridge.ledger.pods import Pod, pod_reader
+from tests.allocator.clusters import Cluster, Plain, allocation_on, claim, gpu_slice, pod_fields
+
+
+def _node(name: str) -> Node:
+    return Node(name, {"name": name}, allocatable={"cpu": parse("8"), "memory": parse("16Gi")})
+
+
+def _busy_pod(node: str, cpu: str, phase: str = "Running") -> Pod:
+    """A pod without claims, as the cache of the allocator keeps it."""
+    fields = pod_fields(f"busy-{node}", node=node, phase=phase)
+    fields["spec"]["containers"] = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    read = pod_reader().read(fields)
+    assert isinstance(read, Pod)
+    return without_unused_parts(read)
+
+
+def _part(name: str, memory: str) -> Plain:
+    exactly = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": memory}}}
+    return claim(name, requests=[{"name": "r", "exactly": exactly}])
+
+
+def _schedule(cluster: Cluster, uid: str, plain: Plain, limit: int = 0) -> tuple[str, list[str]]:
+    """Schedule a pod as kube-scheduler does; return its node and its devices."""
+    node = cluster.prefilter(uid, plain, limit=limit).fit[0].node
+    assert not cluster.reserve(uid, node)
+    allocation = cluster.decisions.reservations.allocation_of(plain["metadata"]["uid"])
+    assert allocation is not None
+    return node, [each.device for each in allocation.devices.results]
+
+
+def test_the_best_node_of_all_is_found_and_not_of_the_first_ones() -> None:
+    cluster = Cluster(strategy="packed", **{f"n{number:02}": 4 for number in range(40)})
+    cluster.add_claim(claim("held", allocation=allocation_on("n37", 0), pods=["x"]))
+    assert _schedule(cluster, "p", claim("c"), limit=5) == ("n37", ["gpu-1"])
+    assert _schedule(cluster, "q", claim("d"), limit=5) == ("n37", ["gpu-2"])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        (None, ["gpu-0", "gpu-0", "gpu-0"]),
+        ("packed", ["gpu-0", "gpu-0", "gpu-0"]),
+        ("spread", ["gpu-0", "gpu-1", "gpu-0"]),
+    ],
+)
+def test_parts_of_devices_are_packed_or_spread(strategy: str | None, expected: list[str]) -> None:
+    cluster = Cluster(strategy=strategy)
+    capacity = {"memory": {"value": "80Gi"}}
+    cluster.add(_node("n1"), gpu_slice("n1", 2, allowMultipleAllocations=True, capacity=capacity))
+    parts = [_schedule(cluster, f"p{n}", _part(f"c{n}", "20Gi"))[1] for n in range(3)]
+    assert [each for devices in parts for each in devices] == expected
+
+
+def test_a_claim_that_the_devices_of_the_strategy_do_not_suit_gets_others() -> None:
+    cluster = Cluster(strategy="spread")
+    cluster.add(_node("n1"), gpu_slice("n1", 2))
+    selectors = [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]
+    exactly: dict[str, Any] = {"deviceClassName": "gpu", "selectors": selectors, "count": 2}
+    asked = claim("c", requests=[{"name": "r", "exactly": exactly}])
+    assert _schedule(cluster, "p", asked) == ("n1", ["gpu-0", "gpu-1"])
+
+
+def test_pods_without_claims_take_cpu_from_the_nodes() -> None:
+    cluster = Cluster(strategy="best-fit", n1=2, n2=2)
+    cluster.add(_node("n1"), _node("n2"), _busy_pod("n2", "6"))
+    assert cluster.state.amounts.left("n2")["cpu"] == 2000
+    assert cluster.prefilter("p", claim("c")).fit[0].node == "n2"
+
+
+def test_pods_that_ended_or_are_deleted_give_cpu_back() -> None:
+    cluster, runs = Cluster(n1=1), _busy_pod("n1", "6")
+    cluster.add(_node("n1"), runs)
+    cluster.state.apply(runs, _busy_pod("n1", "6", phase="Succeeded"))
+    assert cluster.state.amounts.left("n1")["cpu"] == 8000
+    cluster.state.apply(_busy_pod("n1", "6", phase="Succeeded"), None)
+    assert cluster.state.amounts.left("n1")["cpu"] == 8000
+
+
+def test_a_pod_with_a_promise_stays_on_its_node() -> None:
+    cluster = Cluster(strategy="spread", n1=1)
+    cluster.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))
+    assert not cluster.prefilter("p", claim("c")).fit
+    cluster.add(_node("n2"), gpu_slice("n2", 2), _node("n3"), gpu_slice("n3", 2))
+    promised = cluster.decisions.promise("p", cluster.now).node
+    cluster.add_claim(claim("other", allocation=allocation_on(promised, 1), pods=["y"]))
+    assert cluster.prefilter("p", claim("c")).fit[0].node == promised

@@ -1,0 +1,50 @@
+"""`drawbridge simulate` follows the strategy of the configuration, and shows its scores."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.simulating import CLUSTER, Run, nodes, pod, simulate
+from tests.cli.test_simulate_allocators import BRIDGE, NATIVE
+
+_TWO = pod("a") + pod("b")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "expected"),
+    [
+        (BRIDGE, ["n1", "n1"]),
+        (BRIDGE + "strategy: {default: packed}\n", ["n1", "n1"]),
+        (BRIDGE + "strategy: {default: binpack}\n", ["n1", "n1"]),
+        (BRIDGE + "strategy: {default: spread}\n", ["n1", "n2"]),
+        (BRIDGE + "strategy: {default: LowLoadFirst}\n", ["n1", "n2"]),
+    ],
+)
+def test_the_strategy_of_bridge_placement_chooses_the_node(
+    run: Run, configuration: str, expected: list[str]
+) -> None:
+    assert nodes(run(_TWO + configuration, "--allocator", "drawbridge")[1]) == expected
+
+
+def test_kube_scheduler_has_no_strategy(run: Run) -> None:
+    native = run(_TWO + NATIVE + "strategy: {default: spread}\n")[1]
+    assert (native["allocator"], nodes(native)) == ("upstream", ["n1", "n1"])
+
+
+def test_the_score_is_shown_with_its_parts(run: Run, tmp_path: Path) -> None:
+    text = _TWO + BRIDGE + "strategy: {default: packed}\n"
+    second = run(text, "--allocator", "drawbridge")[1]["pods"][1]
+    assert second["rating"] == {
+        "strategy": "packed",
+        "score": 500,
+        "parts": [{"name": "devices in use", "value": 500}],
+    }
+    cluster, pods = tmp_path / "cluster.yaml", tmp_path / "pods.yaml"
+    cluster.write_text(CLUSTER, encoding="utf-8")
+    pods.write_text(text, encoding="utf-8")
+    _, out, _ = simulate("--cluster", str(cluster), "-f", str(pods), "--allocator", "drawbridge")
+    assert "  strategy packed: score 500 (devices in use +500)\n" in out
+
+
+def test_without_a_strategy_there_is_no_score(run: Run) -> None:
+    assert "rating" not in run(pod("a") + BRIDGE, "--allocator", "drawbridge")[1]["pods"][0]
