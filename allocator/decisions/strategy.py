@@ -28,7 +28,7 @@ from drawbridge.solver.memo import OutOfTimeError
 # So many nodes are examined in the order of the strategy.
 MAX_EXAMINED: Final = 20
 # So many nodes, and so many states of nodes, are looked at in one decision.
-_LOOKS: Final = 128
+_LOOKS: Final = 64
 # So many claims are read at the start to learn what is typical.
 _MAX_LEARNED: Final = 1024
 
@@ -69,7 +69,7 @@ class ConfiguredStrategy:
                     )
                 )
 
-    def examine(self, search: NodeSearch, shortlist: Shortlist) -> Mapping[str, int]:
+    def examine(self, search: NodeSearch, shortlist: Shortlist, now: float) -> Mapping[str, int]:
         """Add the best nodes to a shortlist; return the places of nodes in the order."""
         fit = next((each for each in shortlist.fitting if each.solution is not None), None)
         # A pod that has a promise, or a part in a gang, stays on its node.
@@ -81,19 +81,23 @@ class ConfiguredStrategy:
         others = places.keys() - {each.name for each in shortlist.fitting} - {*search.without}
         if others:
             only = replace(search, only=frozenset(others), limit=0, first="", start=0)
-            shortlist.fitting += find_nodes(only, self._state, view, self._ids).fitting
+            free = self._state.preferred_view(now) or view
+            shortlist.fitting += find_nodes(only, self._state, free, self._ids).fitting
         return places
 
-    def best_first(self, search: NodeSearch, shortlist: Shortlist) -> list[FittingNode]:
+    def best_first(self, search: NodeSearch, shortlist: Shortlist, now: float) -> list[FittingNode]:
         """Return the nodes of a shortlist and the best ones of all, in their order."""
-        places = self.examine(search, shortlist)
+        places = self.examine(search, shortlist, now)
         return sorted(
             shortlist.fitting,
             key=lambda fit: (*map(neg, fit.rank), places.get(fit.name, len(places))),
         )
 
-    def with_devices(self, search: NodeSearch, fit: FittingNode) -> FittingNode:
-        """Return a node with the devices of the strategy, if they suit the claims."""
+    def with_devices(self, search: NodeSearch, fit: FittingNode, now: float) -> FittingNode:
+        """Return a node with the devices of the strategy, if they suit the claims.
+
+        None of them has a penalty.
+        """
         if self._choice is None or fit.solution is None:
             return fit
         view = self._state.ledger.view()
@@ -103,7 +107,7 @@ class ConfiguredStrategy:
             return fit
         try:
             solved = self._state.planner.solve_nodes(
-                view,
+                self._state.preferred_view(now) or view,
                 search.unallocated,
                 [fit.name],
                 ids=self._ids,

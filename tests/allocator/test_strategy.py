@@ -8,7 +8,15 @@ from allocator.state.caches import without_unused_parts
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
 from drawbridge.ledger.pods import Pod, pod_reader
-from tests.allocator.clusters import Cluster, Plain, allocation_on, claim, gpu_slice, pod_fields
+from tests.allocator.clusters import (
+    Cluster,
+    Plain,
+    allocation_on,
+    claim,
+    device,
+    gpu_slice,
+    pod_fields,
+)
 
 
 def _node(name: str) -> Node:
@@ -84,6 +92,13 @@ def test_pods_that_ended_or_are_deleted_give_cpu_back() -> None:
     assert cluster.state.amounts.left("n1")["cpu"] == 8000
     cluster.state.apply(_busy_pod("n1", "6", phase="Succeeded"), None)
     assert cluster.state.amounts.left("n1")["cpu"] == 8000
+
+
+def test_a_device_that_failed_lately_is_not_preferred() -> None:
+    cluster = Cluster(strategy="packed", n1=2, n2=2)
+    cluster.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))
+    cluster.state.penalise(device("n1", 1), until=60.0)
+    assert _schedule(cluster, "p", claim("c")) == ("n2", ["gpu-0"])
 
 
 def test_a_pod_with_a_promise_stays_on_its_node() -> None:

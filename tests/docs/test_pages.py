@@ -39,6 +39,8 @@ def test_generated_files_are_marked_for_reviewers() -> None:
 # Names of Kubernetes and vendors that look like codes.
 FOREIGN = {
     "BestEffort",
+    "CompactFirst",
+    "LowLoadFirst",
     "ApplyForAll",
     "DoesNotExist",
     "EswitchMode",
