@@ -48,12 +48,6 @@ class Difference(NamedTuple):
         return f"{self.version} {self.case['id']} {self.case['list_attributes']} {self.field}"
 
 
-def names() -> list[str]:
-    """Return the names of all cases."""
-    golden = json.loads((GOLDEN / "cel_device.json").read_text())
-    return [case["id"] for case in golden["cases"]]
-
-
 def varying() -> set[str]:
     """Return the names of the cases whose results differ between versions."""
     return {name for version in VERSIONS for name, _ in _changes(version)}
