@@ -13,11 +13,11 @@ import pytest
 from tests.thorough import THOROUGH
 from tools.agreement import VERSIONS, Difference, compare, varying
 
-Found = tuple[Difference, ...]
+Differences = tuple[Difference, ...]
 
 
 @cache
-def _differences(version: str) -> Found:
+def _differences(version: str) -> Differences:
     names = None if THOROUGH or version == VERSIONS[-1] else SOME
     return tuple(each for _, apart in compare(version, names) for each in apart)
 
@@ -28,20 +28,20 @@ SOME = varying() | {name.split()[1] for entry in EXPECTED for name in entry["dif
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_results_differ_from_kubernetes_only_where_expected(version: str) -> None:
-    found = _differences(version)
+    differences = _differences(version)
 
-    unexpected = [f"{each.name}: {each.expected!r}, not {each.actual!r}" for each in found]
+    unexpected = [f"{each.name}: {each.expected!r}, not {each.actual!r}" for each in differences]
     expected = {name for entry in EXPECTED for name in entry["differences"]}
 
     assert [line for line in unexpected if line.partition(":")[0] not in expected] == []
 
 
 def test_every_expected_difference_exists_and_has_a_reason() -> None:
-    found = {each.name for version in VERSIONS for each in _differences(version)}
+    differences = {each.name for version in VERSIONS for each in _differences(version)}
 
     for entry in EXPECTED:
         assert entry["reason"]
-        assert set(entry["differences"]) <= found
+        assert set(entry["differences"]) <= differences
 
 
 def test_a_difference_names_version_case_and_field() -> None:
