@@ -185,7 +185,8 @@ def labels_that_lie_get_no_second_budget(stage: Stage) -> None:
         )
     assert is_gated(stage, "of-set"), "Kueue waits for a StatefulSet that admits it"
     assert _names(stage) == {"honest"}
-    assert (used(stage, queue), used(stage, other)) == ({GPU: "1"}, {})
+    stage.wait("one is charged", lambda: used(stage, queue) == {GPU: "1"}, SECONDS)
+    assert used(stage, other) == {}
     stage.delete_pod("honest")
     stage.wait("another runs", lambda: len(_names(stage)) == 1, SECONDS)
     stage.wait("it is charged", lambda: used(stage, queue) == {GPU: "1"}, SECONDS)
@@ -224,7 +225,7 @@ def a_namespace_migrates_under_a_quota_in_use(stage: Stage) -> None:
     apply(stage, cluster, job("moved", gpus(stage), 1)).check()
     apply(stage, cluster, gpu_pod(stage, "single")).check()
     watch.wait("both run with claims", lambda: len(_running(stage)) == 4)
-    assert used(stage, queue) == {GPU: "4"}
+    watch.wait("four are charged", lambda: used(stage, queue) == {GPU: "4"})
     translated = [pod for pod in _running(stage) if pod["spec"].get("resourceClaims")]
     assert len(translated) == 2, translated
     apply(stage, cluster, gpu_pod(stage, "fifth")).check()
