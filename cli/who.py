@@ -115,7 +115,9 @@ def _row(held: DeviceUse, now: datetime) -> tuple[str, ...]:
         held.node or "-",
         f"{name}{identity}",
         held.claim or "-",
-        list_some(held.pods, _MAX_PODS, "pod") or "no pod",
+        list_some(held.pods, _MAX_PODS, "pod")
+        or ", ".join(f"PodGroup {each}" for each in held.groups[:_MAX_PODS])
+        or "no pod",
         format_age(held.since, now) or "-",
         ", ".join(f"{key} {amount}" for key, amount in held.amounts.items() if amount)[:_MAX_TEXT],
     )

@@ -91,7 +91,7 @@ class HoldState(enum.StrEnum):
 
 
 class ClaimAllocation(_Body, frozen=True, omit_defaults=True):
-    """The devices of a claim. `pods` are the pods that use it."""
+    """The devices of a claim, and the pods or the PodGroups for which it is reserved."""
 
     namespace: str
     claim: str
@@ -100,6 +100,7 @@ class ClaimAllocation(_Body, frozen=True, omit_defaults=True):
     node: str = ""
     devices: tuple[HeldDevice, ...] = ()
     pods: tuple[str, ...] = ()
+    pod_groups: tuple[str, ...] = ()
 
 
 class AllocationList(_Body, frozen=True):

@@ -74,7 +74,8 @@ def _describe_allocation(state: AllocatorState, uid: str) -> ClaimAllocation:
         state=find_state(state, uid, record),
         node=next(filter(None, nodes), ""),
         devices=tuple(map(describe_result, results)),
-        pods=tuple(each.name for each in consumers if each.resource == "pods"),
+        pods=tuple(each.name for each in consumers if each.is_pod),
+        pod_groups=tuple(each.name for each in consumers if each.is_pod_group),
     )
 
 

@@ -243,7 +243,7 @@ class PodDecisions:
         if pod_request is None:
             return PreemptReply(message=_RESTARTED)
         for uid in pod_request.claims:
-            if problem := self._check(uid, request.pod_uid):
+            if problem := self._check(uid, pod_request.pod):
                 return PreemptReply(message=problem)
         self._preemption.preemptors.settle(now)
         if self.groups.key_of(request.pod_uid):
@@ -271,7 +271,7 @@ class PodDecisions:
         The pod asks again, and its promise becomes a reservation then.
         """
         request = self._requests.get(pod_uid)
-        if request is None or any(self._check(uid, pod_uid) for uid in request.claims):
+        if request is None or any(self._check(uid, request.pod) for uid in request.claims):
             return Promise(impossible=True)
         if self.reservations.find(pod_uid) is not None:
             return Promise()
@@ -392,7 +392,7 @@ class PodDecisions:
     def _find_request(self, pod_uid: str) -> tuple[PodRequest, NodeSearch] | None:
         """Return what the scheduler asked for a pod, if it can use its claims."""
         request = self._requests.get(pod_uid)
-        if request is None or any(self._check(uid, pod_uid) for uid in request.claims):
+        if request is None or any(self._check(uid, request.pod) for uid in request.claims):
             return None
         return request, self._search(request, 0)
 
@@ -436,7 +436,7 @@ class PodDecisions:
             return f"the pod is being bound to node {reservation.node}"
         self.reservations.release(uid)
         for claim_uid in request.claims:
-            if problem := self._check(claim_uid, uid):
+            if problem := self._check(claim_uid, request.pod):
                 return problem
         search = replace(self._search(request, 1), only=frozenset({node}))
         shortlist = self._searches.run(search, now)
@@ -472,11 +472,11 @@ class PodDecisions:
             if fit.name == node:
                 self._reserve_found(request, fit, search, now, promised=True)
 
-    def _check(self, claim_uid: str, pod_uid: str) -> str:
+    def _check(self, claim_uid: str, pod: SchedulingPod) -> str:
         claim = self.state.claims.get(claim_uid)
         if claim is None:
             return "a claim of the pod was deleted"
-        reason = check_claim(pod_uid, claim, self.state)
+        reason = check_claim(pod, claim, self.state)
         return reason.message if reason else ""
 
     def _fitting_reply(

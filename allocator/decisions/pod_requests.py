@@ -8,6 +8,7 @@ import msgspec
 from allocator.scheduler.protocol import ErrorCode, ProtocolError, SchedulingPod
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.agreement import allocator_codes as codes
+from drawbridge.dra.allocation import Consumer
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.rules import read_claim_rules
 from drawbridge.ledger.ledger import name_of, uid_of
@@ -25,6 +26,14 @@ class PodRequest(NamedTuple):
 
     pod: SchedulingPod
     claims: tuple[str, ...]
+
+
+def consumer_of(pod: SchedulingPod, claim_uid: str) -> Consumer:
+    """Return for whom a claim of a pod is reserved: the pod, or its group."""
+    group = pod.claims_of_group
+    if group is not None and claim_uid in (group.claims or ()):
+        return Consumer.of_pod_group(group.name, group.uid)
+    return Consumer.of_pod(pod.name, pod.uid)
 
 
 class _Owner(msgspec.Struct, frozen=True):
@@ -77,7 +86,7 @@ def check_claims(
     if state.pods.is_gone(pod.uid):
         return make_reason(codes.POD_DELETED, _STAGE, "the pod was deleted")
     for claim, owner in received:
-        reason = check_claim(pod.uid, claim, state)
+        reason = check_claim(pod, claim, state)
         if reason is not None:
             return reason
         if owner is not None and owner.name == pod.name and owner.uid != pod.uid:
@@ -91,7 +100,7 @@ def check_claims(
     return None
 
 
-def check_claim(pod_uid: str, claim: Claim, state: AllocatorState) -> Reason | None:
+def check_claim(pod: SchedulingPod, claim: Claim, state: AllocatorState) -> Reason | None:
     """Return why a pod cannot use a claim, as it is now."""
     name = f"ResourceClaim {name_of(claim)}"
     current = state.claims.get(uid_of(claim))
@@ -100,7 +109,8 @@ def check_claim(pod_uid: str, claim: Claim, state: AllocatorState) -> Reason | N
     if current.metadata.deletion_timestamp is not None:
         return make_reason(codes.CLAIM_BEING_DELETED, _STAGE, f"{name} is being deleted")
     consumers = current.status.reserved_for
-    if len(consumers) >= MAX_CONSUMERS and all(each.uid != pod_uid for each in consumers):
+    own = consumer_of(pod, uid_of(claim)).uid
+    if len(consumers) >= MAX_CONSUMERS and all(each.uid != own for each in consumers):
         message = f"{name} is reserved for {len(consumers)} pods, which is the maximum"
         return make_reason(codes.CLAIM_HAS_MAX_CONSUMERS, _STAGE, message)
     return None

@@ -54,6 +54,14 @@ class _Message(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A message of the protocol: its fields have the names of Go in JSON."""
 
 
+class ClaimsOfGroup(_Message, frozen=True):
+    """A PodGroup of Kubernetes, and the claims of a pod that are reserved for it."""
+
+    name: str
+    uid: Annotated[str, Meta(min_length=1, max_length=256)]
+    claims: Annotated[tuple[str, ...] | None, Meta(description="Their UIDs.")] = None
+
+
 class SchedulingPod(_Message, frozen=True):
     """What the allocator reads of a pod that is being scheduled. Go writes null for empty."""
 
@@ -65,6 +73,10 @@ class SchedulingPod(_Message, frozen=True):
     node_affinity: NodeAffinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
     node_name: str = ""
+    claims_of_group: Annotated[
+        ClaimsOfGroup | None,
+        Meta(description="The claims that are reserved for the group instead of the pod, if any."),
+    ] = None
 
 
 class GroupReference(_Message, frozen=True):

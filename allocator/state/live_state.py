@@ -20,6 +20,7 @@ from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.settling_nodes import SettlingNodes
 from allocator.writes.claims import WrittenState
+from allocator.writes.cluster_writes import PodName
 from drawbridge.agreement.owned_pools import (
     PoolOwner,
     decide_pool,
@@ -164,6 +165,14 @@ class LiveState:
         """Return a pod of the cluster."""
         cached = self._caches.pods.get(name, namespace)
         return None if cached is None else cached.value
+
+    def users_of(self, claim: Claim) -> tuple[PodName, ...]:
+        """Return the pods that name a claim."""
+        namespace = claim.metadata.namespace
+        users = self.decisions.state.pods.users_of(f"{namespace}/{claim.metadata.name}")
+        return tuple(
+            PodName(namespace, name.removeprefix(f"{namespace}/"), uid) for name, uid in users
+        )
 
     def find_problems(self) -> list[str]:
         """Return why no devices may be allocated."""

@@ -44,6 +44,7 @@ class PodRecords:
     def __init__(self) -> None:
         self._records: dict[str, PodRecord] = {}
         self._gone: BoundedCache[str, None] = BoundedCache(MAX_GONE_PODS)
+        self._users: dict[str, set[str]] = {}  # the pods that name a claim
         self._consumers: dict[str, tuple[str, ...]] = {}
         self._claims_of: dict[str, set[str]] = {}
         self._releasing: set[str] = set()
@@ -64,7 +65,10 @@ class PodRecords:
             record = _read_record(after)
             if self._records.get(uid) != record:
                 self._follow_termination(uid, self._records.get(uid), record)
+                self._forget_names(uid)
                 self._records[uid] = record
+                for name in record.claim_names:
+                    self._users.setdefault(name, set()).add(uid)
                 self._update_claims_of(uid)
                 if record.node or record.ended:
                     self._settled.append(uid)
@@ -83,7 +87,14 @@ class PodRecords:
         elif after.terminating:
             self._terminating.append(uid)
 
+    def _forget_names(self, uid: str) -> None:
+        for name in self.claim_names(uid):
+            self._users[name].discard(uid)
+            if not self._users[name]:
+                del self._users[name]
+
     def _remove(self, uid: str) -> None:
+        self._forget_names(uid)
         self._records.pop(uid, None)
         self._lingering.discard(uid)
         self._gone.put(uid, None)
@@ -97,7 +108,7 @@ class PodRecords:
             consumers = claim.status.reserved_for
             self._consumers[uid] = tuple(
                 # Only pods are known; another consumer keeps the claim.
-                consumer.uid if consumer.resource == "pods" and not consumer.api_group else ""
+                consumer.uid if consumer.is_pod else ""
                 for consumer in consumers
             )
             for pod in self._consumers[uid]:
@@ -203,6 +214,11 @@ class PodRecords:
         """Return the claims that a pod names, as `namespace/name`."""
         record = self._records.get(uid)
         return record.claim_names if record else ()
+
+    def users_of(self, claim_name: str) -> tuple[tuple[str, str], ...]:
+        """Return the `namespace/name` and the UID of the pods that name a claim."""
+        uids = sorted(self._users.get(claim_name, ()))
+        return tuple((self._records[uid].name, uid) for uid in uids)
 
     def consumers(self, claim_uid: str) -> tuple[str, ...]:
         """Return the pods for which an allocated claim is reserved; "" is not a pod."""

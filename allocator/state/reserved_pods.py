@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from allocator.decisions.pod_requests import PodRequest
+from allocator.decisions.pod_requests import PodRequest, consumer_of
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.dra.allocation import Allocation
+from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID, find_published_pool
 from drawbridge.dra.taints import first_untolerated_taint
@@ -50,13 +50,14 @@ DEFAULT_LIMITS: Final = HoldLimits()
 class ClaimReservation(msgspec.Struct, frozen=True):
     """What to write into one claim.
 
-    Without `allocation` the claim is allocated already, and only the pod is added to its consumers.
-    `mark` is the text of the annotation `drawbridge.dev/allocation`.
+    Without `allocation` the claim is allocated already, and only `consumer` is added: the pod, or
+    its group. `mark` is the text of the annotation `drawbridge.dev/allocation`.
     """
 
     namespace: str
     name: str
     uid: str
+    consumer: Consumer
     allocation: Allocation | None = None
     mark: str = ""
 
@@ -191,7 +192,10 @@ class ReservedPods:
         for uid, promised_claim in wanted.items():
             users = promised_claim.users | {pod.uid}
             self._claims[uid] = msgspec.structs.replace(promised_claim, users=users)
-        claims = tuple(self._claim_reservation(state.claims[uid]) for uid in request.claims)
+        claims = tuple(
+            self._claim_reservation(state.claims[uid], consumer_of(pod, uid))
+            for uid in request.claims
+        )
         reservation = PodReservation(pod.namespace, pod.name, pod.uid, node, claims)
         self._pods[pod.uid] = _ReservedPod(
             reservation, now, until, promised=promised, priority=pod.priority
@@ -247,14 +251,15 @@ class ReservedPods:
         mark = make_mark(allocation, self._state.planner.counter_uses)
         return _PromisedClaim(Reservation(allocation, mark), frozenset())
 
-    def _claim_reservation(self, claim: Claim) -> ClaimReservation:
+    def _claim_reservation(self, claim: Claim, consumer: Consumer) -> ClaimReservation:
         metadata = claim.metadata
+        about = (metadata.namespace, metadata.name, metadata.uid, consumer)
         promised = self._claims.get(uid_of(claim))
         if promised is None or claim.status.allocation is not None:
-            return ClaimReservation(metadata.namespace, metadata.name, metadata.uid)
+            return ClaimReservation(*about)
         mark = format_mark(promised.reservation.mark)
         allocation = promised.reservation.allocation
-        return ClaimReservation(metadata.namespace, metadata.name, metadata.uid, allocation, mark)
+        return ClaimReservation(*about, allocation, mark)
 
     # --- giving back ---
 

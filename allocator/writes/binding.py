@@ -22,6 +22,7 @@ from allocator.scheduler.protocol import BindReply, PostFilterReply
 from allocator.state.reserved_pods import PodReservation
 from allocator.writes.binding_conditions import Readiness, readiness
 from allocator.writes.claims import (
+    MAX_CONSUMERS,
     BindRefusedError,
     ClaimCache,
     ClaimWriter,
@@ -33,7 +34,6 @@ from allocator.writes.undoing import CONCURRENT_WRITES, Undoing
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
-from drawbridge.dra.allocation import Consumer
 from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Finding
@@ -224,12 +224,15 @@ class PodBinder:
             self._allocated_now.add(claim_uid)
 
     async def _allocate(self, reservation: PodReservation, claims: ClaimWriter) -> list[Claim]:
-        consumer = Consumer("pods", reservation.name, reservation.uid)
-        marked = [await claims.mark(each) for each in reservation.claims]
-        return [
-            await claims.allocate(live, reserved, consumer)
-            for live, reserved in zip(marked, reservation.claims, strict=True)
-        ]
+        marked, allocated = [], []
+        for reserved in reservation.claims:
+            # Each write changes the version of a claim, so that pods that share it take turns.
+            async with self._locked(reserved.uid):
+                marked.append(await claims.mark(reserved))
+        for live, reserved in zip(marked, reservation.claims, strict=True):
+            async with self._locked(reserved.uid):
+                allocated.append(await claims.allocate(live, reserved))
+        return allocated
 
     async def _wait_for_devices(self, pod_uid: str, allocated: Sequence[Claim]) -> str:
         """Wait until all devices are ready; returns what is missing when the call must end."""
@@ -357,8 +360,7 @@ class PodBinder:
     async def _release(self, pod_uid: str, claim: Claim) -> list[str]:
         """Deallocate a claim that nothing but this unbound pod uses and that has our mark.
 
-        If other pods use it, only the unbound pod is removed from its consumers, so that the last
-        of them can deallocate it. Returns the name of the claim if it was deallocated.
+        Returns the name of the claim if it was deallocated.
         """
         metadata = claim.metadata
         live = await self._writes.read_claim(metadata.namespace, metadata.name)
@@ -370,22 +372,50 @@ class PodBinder:
             name = f"{metadata.namespace}/{metadata.name}"
             text = f"the allocation of claim {name} is kept for now"
             raise BindRefusedError(f"{text}, because an earlier request may still bind the pod")
-        own = [each for each in live.status.reserved_for if each.uid == pod_uid]
-        others = tuple(each for each in live.status.reserved_for if each.uid != pod_uid)
-        for consumer in own:
-            pod = PodName(metadata.namespace, consumer.name, consumer.uid)
-            place = await self._writes.read_place(pod)
-            if place is not None and place.node:
-                return []
-        if others and not own:
-            return []
-        if others:
-            self._state.observe_claim(await self._writes.set_consumers(live, others))
+        of_group = any(each.is_pod_group for each in live.status.reserved_for)
+        if not await (self._is_unused(pod_uid, live) if of_group else self._leave(pod_uid, live)):
             return []
         live = await self._writes.deallocate(live)
         self._state.observe_claim(live)
         self._state.observe_claim(await self._writes.unmark(live))
         return [f"{metadata.namespace}/{metadata.name}"]
+
+    async def _leave(self, pod_uid: str, live: Claim) -> bool:
+        """Whether no other pod uses a claim.
+
+        If others do, only the unbound pod is removed from the consumers, so that the last of them
+        can deallocate it.
+        """
+        own = [each for each in live.status.reserved_for if each.uid == pod_uid]
+        others = tuple(each for each in live.status.reserved_for if each.uid != pod_uid)
+        for consumer in own:
+            pod = PodName(live.metadata.namespace, consumer.name, consumer.uid)
+            place = await self._writes.read_place(pod)
+            if place is not None and place.node:
+                return False
+        if others and own:
+            self._state.observe_claim(await self._writes.set_consumers(live, others))
+        return not others
+
+    async def _is_unused(self, pod_uid: str, claim: Claim) -> bool:
+        """Whether no member of a group, for which a claim is reserved, has a node or gets one.
+
+        A member that gets one meanwhile gives the claim another version first.
+        """
+        members = self._state.users_of(claim)
+        if len(members) > MAX_CONSUMERS or any(each.is_pod for each in claim.status.reserved_for):
+            return False
+        others = [each.uid for each in members if each.uid != pod_uid]
+        if any(self.is_writing(uid) or self._state.reservations.find(uid) for uid in others):
+            return False
+        now = asyncio.get_running_loop().time()
+        if any(now < self._kept_until(uid, claim.metadata.uid) for uid in others):
+            return False
+        for member in members:
+            place = await self._writes.read_place(member)
+            if place is not None and place.node:
+                return False
+        return True
 
     def _kept_until(self, pod_uid: str, claim_uid: str) -> float:
         """Return until when a binding that was sent before can arrive, which needs the claim."""

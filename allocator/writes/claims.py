@@ -11,9 +11,9 @@ from typing import Final, Protocol
 import msgspec
 
 from allocator.state.reserved_pods import ClaimReservation, PodReservation
-from allocator.writes.cluster_writes import FINALIZER, ClusterWrites
+from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, PodName
 from drawbridge.api_error import ApiError
-from drawbridge.dra.allocation import Allocation, Consumer
+from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.pods import Pod
 from drawbridge.names import ALLOCATION_ANNOTATION
@@ -78,6 +78,10 @@ class WrittenState(Protocol):
         """Return a pod, as last seen."""
         ...
 
+    def users_of(self, claim: Claim) -> tuple[PodName, ...]:
+        """Return the pods that name a claim, as last seen."""
+        ...
+
     def observe_claim(self, claim: Claim) -> None:
         """Take over a claim from a response."""
         ...
@@ -137,9 +141,7 @@ class ClaimWriter:
                 live = None
         raise _changes_too_often(reserved)
 
-    async def allocate(
-        self, marked: Claim, reserved: ClaimReservation, consumer: Consumer
-    ) -> Claim:
+    async def allocate(self, marked: Claim, reserved: ClaimReservation) -> Claim:
         """Write the allocation and the consumer into a marked claim.
 
         Of a claim that has the allocation, only the consumers change. One that has the consumer as
@@ -149,7 +151,7 @@ class ClaimWriter:
         for _ in range(ATTEMPTS):
             self._check()
             try:
-                return await self._allocate(live, reserved, consumer)
+                return await self._allocate(live, reserved)
             except ApiError as error:
                 _raise_unless_changed(error)
                 # A request without a response may have been the one that changed the claim.
@@ -176,8 +178,8 @@ class ClaimWriter:
             raise BindRefusedError(f"claim {reserved.namespace}/{reserved.name} was deleted")
         return self._observed(live)
 
-    async def _allocate(self, live: Claim, reserved: ClaimReservation, consumer: Consumer) -> Claim:
-        consumers = live.status.reserved_for
+    async def _allocate(self, live: Claim, reserved: ClaimReservation) -> Claim:
+        consumer, consumers = reserved.consumer, live.status.reserved_for
         if live.status.allocation is None:
             self._check_reserved(reserved)
             now = dt.datetime.fromtimestamp(self._server_time(), dt.UTC)

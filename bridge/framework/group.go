@@ -6,8 +6,10 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1alpha2"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
 )
@@ -88,4 +90,41 @@ func (g *Groups) HasQuorum(state fwk.CycleState, pod *v1.Pod) bool {
 	found := err == nil && group.ScheduledPodsCount() >= minCount
 	cycle.Write(quorumKey, quorum(found))
 	return found
+}
+
+// Owns returns whether a claim was generated for a pod, or for its group.
+func Owns(pod *v1.Pod, claim *resourceapi.ResourceClaim) bool {
+	return resourceclaim.IsForPod(pod, claim, claimsOfGroups()) == nil
+}
+
+// ClaimsOfGroup returns the entries of spec.resourceClaims that are claims of the pod's group, and for
+// whom these are reserved; nil without any.
+func (g *Groups) ClaimsOfGroup(pod *v1.Pod) (*ClaimsOfGroup, error) {
+	if g == nil || g.groups == nil || !claimsOfGroups() || GroupName(pod) == "" {
+		return nil, nil
+	}
+	group, err := g.groups.PodGroups(pod.Namespace).Get(GroupName(pod))
+	if err != nil {
+		return nil, fmt.Errorf("read the PodGroup of the pod: %w", err)
+	}
+	var found *ClaimsOfGroup
+	for index := range pod.Spec.ResourceClaims {
+		entry := &pod.Spec.ResourceClaims[index]
+		consumer, err := resourceclaim.BindTo(pod, group, entry)
+		if err != nil {
+			return nil, fmt.Errorf("tell claims of the pod from those of its PodGroup: %w", err)
+		}
+		if consumer.UID != group.UID {
+			continue
+		}
+		if found == nil {
+			found = &ClaimsOfGroup{Name: consumer.Name, UID: consumer.UID}
+		}
+		found.Entries = append(found.Entries, entry.Name)
+	}
+	return found, nil
+}
+
+func claimsOfGroups() bool {
+	return utilfeature.DefaultFeatureGate.Enabled(features.DRAWorkloadResourceClaims)
 }

@@ -4,6 +4,8 @@ package framework
 
 import (
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
@@ -11,6 +13,16 @@ import (
 // version does not do.
 func InGroupCycle(fwk.CycleState) bool {
 	return false
+}
+
+// Owns returns whether a claim was generated for a pod.
+func Owns(pod *v1.Pod, claim *resourceapi.ResourceClaim) bool {
+	return metav1.IsControlledBy(claim, pod)
+}
+
+// ClaimsOfGroup returns nil, because groups have no claims in this version.
+func (g *Groups) ClaimsOfGroup(*v1.Pod) (*ClaimsOfGroup, error) {
+	return nil, nil
 }
 
 // ReserveMember is called when a member is reserved in a cycle for its group.

@@ -2,16 +2,21 @@ package plugin
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+
+	"drawbridge.dev/bridge/framework"
+	"drawbridge.dev/bridge/protocol"
 )
 
-// claimName is the name of a claim of a pod, and whether the pod must own it.
+// claimName is the name of a claim of a pod, its name in spec.resourceClaims, and whether the pod or its
+// group must own it.
 type claimName struct {
 	name  string
+	entry string
 	owned bool
 }
 
@@ -27,7 +32,7 @@ func claimNames(pod *v1.Pod) ([]claimName, error) {
 				"check that its ResourceClaimTemplate exists", index, entry.Name)
 		}
 		if name != nil {
-			names = append(names, claimName{name: *name, owned: owned})
+			names = append(names, claimName{name: *name, entry: entry.Name, owned: owned})
 		}
 	}
 	return names, nil
@@ -48,13 +53,33 @@ func (p *Plugin) claims(pod *v1.Pod) ([]*resourceapi.ResourceClaim, error) {
 		case claim.DeletionTimestamp != nil:
 			return nil, fmt.Errorf("ResourceClaim %s/%s is being deleted; create it again once it is gone",
 				pod.Namespace, each.name)
-		case each.owned && !metav1.IsControlledBy(claim, pod):
-			return nil, fmt.Errorf("ResourceClaim %s/%s was not created for this pod; delete the claim or the pod",
+		case each.owned && !framework.Owns(pod, claim):
+			return nil, fmt.Errorf("ResourceClaim %s/%s was not created for this pod or its group; delete the claim or the pod",
 				pod.Namespace, each.name)
 		}
 		claims = append(claims, claim)
 	}
 	return claims, nil
+}
+
+// claimsOfGroup returns the PodGroup for which claims of the pod are reserved, with the UIDs of these
+// claims; nil if there is none.
+func (p *Plugin) claimsOfGroup(pod *v1.Pod) (*protocol.ClaimsOfGroup, error) {
+	group, err := p.groups.ClaimsOfGroup(pod)
+	if err != nil || group == nil {
+		return nil, err
+	}
+	names, err := claimNames(pod)
+	if err != nil {
+		return nil, err
+	}
+	found := &protocol.ClaimsOfGroup{Name: group.Name, UID: string(group.UID)}
+	for _, each := range names {
+		if claim, err := p.cluster.claim(pod.Namespace, each.name); err == nil && slices.Contains(group.Entries, each.entry) {
+			found.Claims = append(found.Claims, string(claim.UID))
+		}
+	}
+	return found, nil
 }
 
 // usesClaim returns whether a pod refers to a claim.

@@ -114,8 +114,12 @@ func (p *Plugin) groupRequest(pod *v1.Pod, found *group, maxNodes int) *protocol
 		if err != nil {
 			continue // they have just been deleted
 		}
-		described := protocol.GroupMember{Pod: describePod(member), Claims: withoutManagedFields(claims)}
-		request.Members = append(request.Members, described)
+		described, err := p.describePod(member)
+		if err != nil {
+			continue // so has the group
+		}
+		one := protocol.GroupMember{Pod: described, Claims: withoutManagedFields(claims)}
+		request.Members = append(request.Members, one)
 	}
 	return request
 }

@@ -64,7 +64,10 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
-	request := p.preFilterRequest(pod, claims)
+	request, err := p.preFilterRequest(pod, claims)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+	}
 	request.Group = group.reference()
 	reply, err := p.allocator.preFilter(ctx, request)
 	if err == nil && reply.MembersNeeded {
@@ -94,19 +97,28 @@ func (p *Plugin) PreFilterExtensions() framework.PreFilterExtensions {
 	return nil
 }
 
-func (p *Plugin) preFilterRequest(pod *v1.Pod, claims []*resourceapi.ResourceClaim) *protocol.PreFilterRequest {
+func (p *Plugin) preFilterRequest(pod *v1.Pod, claims []*resourceapi.ResourceClaim) (*protocol.PreFilterRequest, error) {
+	described, err := p.describePod(pod)
+	if err != nil {
+		return nil, err
+	}
 	request := &protocol.PreFilterRequest{
-		Pod:      describePod(pod),
+		Pod:      described,
 		Claims:   withoutManagedFields(claims),
 		MaxNodes: p.args.MaxNodes,
 	}
 	if p.everyNode.has(pod.UID) {
 		request.MaxNodes = 0
 	}
-	return request
+	return request, nil
 }
 
-func describePod(pod *v1.Pod) protocol.Pod {
+// describePod returns what the allocator reads of a pod; an error says why the pod must wait.
+func (p *Plugin) describePod(pod *v1.Pod) (protocol.Pod, error) {
+	group, err := p.claimsOfGroup(pod)
+	if err != nil {
+		return protocol.Pod{}, err
+	}
 	described := protocol.Pod{
 		Namespace:    pod.Namespace,
 		Name:         pod.Name,
@@ -114,6 +126,8 @@ func describePod(pod *v1.Pod) protocol.Pod {
 		NodeSelector: pod.Spec.NodeSelector,
 		Tolerations:  pod.Spec.Tolerations,
 		NodeName:     pod.Spec.NodeName,
+
+		ClaimsOfGroup: group,
 	}
 	if pod.Spec.Priority != nil {
 		described.Priority = *pod.Spec.Priority
@@ -121,7 +135,7 @@ func describePod(pod *v1.Pod) protocol.Pod {
 	if pod.Spec.Affinity != nil {
 		described.NodeAffinity = pod.Spec.Affinity.NodeAffinity
 	}
-	return described
+	return described, nil
 }
 
 func newPodState(reply *protocol.PreFilterReply, claims []*resourceapi.ResourceClaim) *podState {

@@ -51,6 +51,16 @@ type Pod struct {
 	NodeAffinity *v1.NodeAffinity  `json:"nodeAffinity"`
 	Tolerations  []v1.Toleration   `json:"tolerations"`
 	NodeName     string            `json:"nodeName"`
+	// ClaimsOfGroup is nil if all claims are reserved for the pod itself. An allocator of 1.2 does not
+	// read it.
+	ClaimsOfGroup *ClaimsOfGroup `json:"claimsOfGroup,omitempty"`
+}
+
+// ClaimsOfGroup is a PodGroup of Kubernetes, and the UIDs of the claims of a pod that are reserved for it.
+type ClaimsOfGroup struct {
+	Name   string   `json:"name"`
+	UID    string   `json:"uid"`
+	Claims []string `json:"claims"`
 }
 
 // PreFilterRequest asks on which nodes the claims of a pod can be allocated now.

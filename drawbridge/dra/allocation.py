@@ -18,6 +18,10 @@ EQUAL = "Equal"
 EXISTS = "Exists"
 FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"
+# The resources of consumers, and the API group of one that is not a pod.
+_PODS = "pods"
+_POD_GROUPS = "podgroups"
+_SCHEDULING = "scheduling.k8s.io"
 
 
 def with_default_operators(tolerations: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
@@ -85,6 +89,26 @@ class Consumer(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     uid: str
     api_group: str = msgspec.field(default="", name="apiGroup")
+
+    @classmethod
+    def of_pod(cls, name: str, uid: str) -> "Consumer":
+        """Return a pod as a consumer."""
+        return cls(_PODS, name, uid)
+
+    @classmethod
+    def of_pod_group(cls, name: str, uid: str) -> "Consumer":
+        """Return a PodGroup of Kubernetes as a consumer."""
+        return cls(_POD_GROUPS, name, uid, _SCHEDULING)
+
+    @property
+    def is_pod(self) -> bool:
+        """Whether this is a pod."""
+        return self.resource == _PODS and not self.api_group
+
+    @property
+    def is_pod_group(self) -> bool:
+        """Whether this is a PodGroup of Kubernetes, for whose members the claim is."""
+        return self.resource == _POD_GROUPS and self.api_group == _SCHEDULING
 
 
 def to_json(status: Allocation | Consumer) -> dict[str, Any]:

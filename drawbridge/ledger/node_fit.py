@@ -216,7 +216,7 @@ def reachable_nodes(
 
 def with_consumer(claim: Claim, pod: Pod) -> Claim:
     """Return a claim that is also reserved for a pod."""
-    user = Consumer("pods", pod.metadata.name, pod.metadata.uid)
+    user = Consumer.of_pod(pod.metadata.name, pod.metadata.uid)
     if user in claim.status.reserved_for:
         return claim
     users = (*claim.status.reserved_for, user)

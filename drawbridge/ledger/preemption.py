@@ -189,9 +189,7 @@ def _consumers(claim: Claim) -> frozenset[str]:
     """Return the pods that use a claim; `""` stands for a consumer that is not a pod."""
     namespace = claim.metadata.namespace or "default"
     return frozenset(
-        f"{namespace}/{consumer.name}"
-        if consumer.resource == "pods" and not consumer.api_group
-        else ""
+        f"{namespace}/{consumer.name}" if consumer.is_pod else ""
         for consumer in claim.status.reserved_for
     )
 

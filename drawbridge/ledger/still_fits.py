@@ -254,8 +254,7 @@ def _released(claim: Claim, pods: Collection[str]) -> Claim:
     namespace = claim.metadata.namespace or "default"
     users = claim.status.reserved_for
     if not users or any(
-        each.resource != "pods" or each.api_group or f"{namespace}/{each.name}" not in pods
-        for each in users
+        not each.is_pod or f"{namespace}/{each.name}" not in pods for each in users
     ):
         return claim
     return replace(claim, status=replace(claim.status, allocation=None, reserved_for=()))

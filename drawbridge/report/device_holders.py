@@ -14,6 +14,7 @@ import msgspec
 
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.pod_groups import WORKLOADS_API
 from drawbridge.report.claim_requests import read_amounts
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
@@ -42,7 +43,8 @@ class DeviceUse(msgspec.Struct, frozen=True):
     """A device, or a share of it, and who holds it.
 
     Of a device plugin, `driver` and `pool` are empty, and `device` is what an annotation of the pod
-    says, or `device unknown`. `id` is the identity that the annotation names.
+    says, or `device unknown`. `id` is the identity that the annotation names. The pods of a claim
+    that is reserved for one of `groups` are not known.
     """
 
     node: str
@@ -54,6 +56,7 @@ class DeviceUse(msgspec.Struct, frozen=True):
     amounts: Mapping[str, str] = {}
     id: str = ""
     since: str | None = None
+    groups: tuple[str, ...] = ()
 
     @property
     def is_known(self) -> bool:
@@ -115,8 +118,9 @@ def _held_by(
     nodes: Mapping[tuple[str, str], str],
 ) -> Iterator[DeviceUse]:
     namespace = _namespace(claim)
-    users = map(as_mapping, as_list(get_value(claim, ("status", "reservedFor"))))
+    users = [*map(as_mapping, as_list(get_value(claim, ("status", "reservedFor"))))]
     names = [_cut(user.get("name")) for user in users if user.get("resource") == "pods"]
+    groups = (_cut(user.get("name")) for user in users if is_pod_group(user))
     selected = _selected_node(claim)
     running = (_text(pods.get((namespace, name)), ("spec", "nodeName")) for name in names)
     of_pods = next(filter(None, running), "")
@@ -133,7 +137,14 @@ def _held_by(
             amounts=read_amounts(result.get("consumedCapacity"))
             | ({"admin access": "yes"} if result.get("adminAccess") is True else {}),
             since=_text(claim, ("status", "allocation", "allocationTimestamp")) or None,
+            groups=tuple(f"{namespace}/{name}" for name in groups),
         )
+
+
+def is_pod_group(consumer: Mapping[str, Value]) -> bool:
+    """Whether a consumer of a claim is a PodGroup of Kubernetes."""
+    group = (consumer.get("apiGroup"), consumer.get("resource"))
+    return group == (WORKLOADS_API, "podgroups")
 
 
 def _selected_node(claim: Value) -> str:

@@ -24,6 +24,7 @@ from drawbridge.names import (
 )
 from drawbridge.report import codes, gangs, scheduling
 from drawbridge.report.claim_requests import describe_claim, read_amounts
+from drawbridge.report.device_holders import is_pod_group
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.template import generate_name
 from drawbridge.translate.legacy.pod_view import is_device_resource
@@ -273,7 +274,13 @@ def _state(objects: PodObjects, template: str | None, claim: str | None, *, gene
         return "being allocated" if scheduling.is_marked(claim_object) else "pending"
     uid = get_value(objects.pod, ("metadata", "uid"))
     users = map(as_mapping, as_list(get_value(claim_object, ("status", "reservedFor"))))
-    return "reserved" if any(each.get("uid") == uid for each in users) else "allocated"
+    # A pod does not know the UID of its group.
+    group = get_value(objects.pod, ("spec", "schedulingGroup", "podGroupName"))
+    is_reserved = any(
+        each.get("uid") == uid or (is_pod_group(each) and each.get("name") == group)
+        for each in users
+    )
+    return "reserved" if is_reserved else "allocated"
 
 
 def _allocator(claim: Value) -> str | None:

@@ -50,7 +50,7 @@ HEADER = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
 # What runs here is not a pod, and there is no image of it.
 NOT_RUN = ("Deployment", "PodDisruptionBudget")
 # The feature gates of a control plane that its kube-scheduler has to know.
-SCHEDULER_GATES = ("GenericWorkload", "GangScheduling")
+SCHEDULER_GATES = ("GenericWorkload", "GangScheduling", "DRAWorkloadResourceClaims")
 # Two pairs take over within the duration of the Lease.
 PAIRS = 2
 SETUP = Setup(webhooks=1, controllers=1)

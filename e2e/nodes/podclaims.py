@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 JSON = dict[str, Any]
+# The API group of PodGroups; their claims exist with the gate DRAWorkloadResourceClaims only.
+SCHEDULING = "scheduling.k8s.io"
 
 
 def names(pod: JSON) -> Iterator[tuple[str, bool]]:
@@ -29,19 +31,30 @@ def names(pod: JSON) -> Iterator[tuple[str, bool]]:
 
 
 def not_owned(pod: JSON, claim: JSON) -> str:
-    """Return why a generated claim is not this pod's; empty when it is."""
+    """Return why a generated claim is neither this pod's nor its group's; empty when it is."""
     for owner in claim["metadata"].get("ownerReferences", ()):
-        if owner.get("controller") and owner["uid"] == pod["metadata"]["uid"]:
+        api = owner.get("apiVersion", "").partition("/")[0]
+        named = (api, owner.get("kind"), owner.get("name"))
+        group = named == (SCHEDULING, "PodGroup", _group(pod))
+        if owner.get("controller") and (owner["uid"] == pod["metadata"]["uid"] or group):
             return ""
-    return "the claim was not created for this pod"
+    return "the claim was not created for this pod or its group"
 
 
 def not_reserved(pod: JSON, claim: JSON) -> str:
     """Return why the pod may not use the claim; empty when it may."""
     for user in claim.get("status", {}).get("reservedFor", ()):
-        if user["uid"] == pod["metadata"]["uid"]:
+        named = (user.get("apiGroup"), user.get("resource"), user.get("name"))
+        group = named == (SCHEDULING, "podgroups", _group(pod))
+        if user["uid"] == pod["metadata"]["uid"] or group:
             return ""
-    return "the claim is not reserved for this pod"
+    return "the claim is not reserved for this pod or its group"
+
+
+def _group(pod: JSON) -> str | None:
+    """Return the name of the PodGroup of a pod, which does not know its UID."""
+    name: str | None = pod["spec"].get("schedulingGroup", {}).get("podGroupName")
+    return name
 
 
 def not_allocated(_pod: JSON, claim: JSON) -> str:

@@ -14,7 +14,7 @@ from e2e.installed.installation import set_mode, wait_for_facts
 from e2e.runner import print_line
 from e2e.scenarios.bridge_preemption import create_pods, create_priority, phases, run_all
 from e2e.scenarios.objects import JSON, claim_spec, request
-from e2e.scenarios.registry import RIGS
+from e2e.scenarios.registry import RIGS, scenario
 from e2e.scenarios.stage import Stage
 
 GPU = "gpu.nvidia.com"
@@ -24,6 +24,7 @@ VERSIONS = {"1.36": "v1alpha2", "1.35": "v1alpha1"}
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 MINIMUM_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
 ROUNDS = 3
+MEMBERS = 4
 PATIENCE_SECONDS = 90.0
 
 
@@ -33,7 +34,7 @@ def gang_options(version: str) -> Options:
         return Options(version=version, quorum=True)
     gates = {"GenericWorkload": True, "GangScheduling": True}
     if version == "1.36":
-        gates["DRADeviceTaintRules"] = True
+        gates |= {"DRADeviceTaintRules": True, "DRAWorkloadResourceClaims": True}
     return Options(
         version=version,
         gates=gates,
@@ -98,6 +99,40 @@ def count_bound(stage: Stage, names: Collection[str]) -> int:
 def all_bound(stage: Stage, names: Collection[str]) -> Callable[[], bool]:
     """Return whether all of these pods have a node."""
     return lambda: count_bound(stage, names) == len(names)
+
+
+def play_claim_of_group(stage: Stage) -> None:
+    """Let members share the claim of their PodGroup, which is released with the group."""
+    stage.node("a", "dgx-a100", {GPU: "full"})
+    stage.template("all", claim_spec(request("gpu", GPU, count=8)))
+    path = stage.path("podgroups", "", f"/apis/scheduling.k8s.io/{VERSIONS['1.36']}")
+    group: JSON = {
+        "apiVersion": f"scheduling.k8s.io/{VERSIONS['1.36']}",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": MEMBERS}},
+            "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "all"}],
+        },
+    }
+    made = stage.client.create(path, group)
+    names = [f"g-{number}" for number in range(MEMBERS)]
+    started = time.monotonic()
+    for name in names:
+        body = stage.pod_object(name, templates={"gpus": "all"})
+        create_member(stage, body, {"spec": {"schedulingGroup": {"podGroupName": "g"}}})
+    stage.wait("the group runs", run_all(stage, "g-", MEMBERS), PATIENCE_SECONDS)
+    print_line(f"      {MEMBERS} pods with one claim run after {time.monotonic() - started:.1f} s")
+    (claim,) = stage.client.get(stage.claim_path())["items"]
+    reference = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g"}
+    assert claim["status"]["reservedFor"] == [{**reference, "uid": made["metadata"]["uid"]}]
+    delete_pods(stage, names[1:])
+    stage.pod("other", templates={"gpus": "all"})
+    stage.wait_unschedulable("other")
+    assert stage.get_claim(claim["metadata"]["name"])["status"] == claim["status"]
+    delete_pods(stage, names[:1])
+    stage.client.delete(f"{path}/g")
+    stage.wait("the devices are free for others", all_bound(stage, ["other"]), PATIENCE_SECONDS)
 
 
 def _any_bound(stage: Stage, gangs: Mapping[str, Collection[str]]) -> bool:
@@ -234,3 +269,15 @@ def a_gang_evicts_what_it_needs_and_runs(stage: BridgeStage) -> None:
     print_line(f"      the gang runs after {took:.1f} s, {len(left)} of 4 stay")
     assert len(left) == 1, left
     assert count_bound(stage, gang) == 3
+
+
+@bridge_scenario("full", since="1.36", rig=RIG)
+def the_members_of_a_group_share_its_claim(stage: BridgeStage) -> None:
+    """The claim is reserved for the PodGroup once."""
+    play_claim_of_group(stage)
+
+
+@scenario("full", since="1.36", rig=RIG)
+def the_members_of_a_group_share_its_claim_in_tree(stage: Stage) -> None:
+    """The same with the scheduler and the allocator of Kubernetes."""
+    play_claim_of_group(stage)

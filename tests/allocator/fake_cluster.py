@@ -18,6 +18,7 @@ from drawbridge.dra.allocation import (
     Allocation,
     AllocationResult,
     ClaimStatus,
+    Consumer,
 )
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.ledger.pods import NamedPodMetadata, Pod
@@ -150,6 +151,8 @@ class FakeReservations:
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
         self.pods: dict[str, PodReservation] = {}
+        self.group: Consumer | None = None  # for which claims are reserved from now on
+        self.users: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self.refusal = ""
         self.begun: list[str] = []
         self.ended: list[tuple[str, bool]] = []
@@ -159,16 +162,24 @@ class FakeReservations:
     def reserve(self, pod: str, *claims: str, node: str = "node-1", device: str = "gpu-0") -> None:
         """Reserve a device for each claim of a pod; an allocated claim keeps its allocation."""
         self._cluster.nodes_of_pods.setdefault(f"uid-{pod}", "")
-        reserved = tuple(self._reserve_claim(name, device, i) for i, name in enumerate(claims))
+        consumer = self.group or Consumer.of_pod(pod, f"uid-{pod}")
+        reserved = tuple(
+            self._reserve_claim(name, consumer, device, i) for i, name in enumerate(claims)
+        )
+        for name in claims:
+            self.users[name][pod] = None
         self.pods[f"uid-{pod}"] = PodReservation("n", pod, f"uid-{pod}", node, reserved)
 
-    def _reserve_claim(self, name: str, device: str, number: int) -> ClaimReservation:
+    def _reserve_claim(
+        self, name: str, consumer: Consumer, device: str, number: int
+    ) -> ClaimReservation:
         claim = self._cluster.claims["n", name]
         if claim.status.allocation is not None:
-            return ClaimReservation("n", name, f"uid-{name}")
+            return ClaimReservation("n", name, f"uid-{name}", consumer)
         result = AllocationResult(request="r", driver="d.io", pool="p", device=f"{device}-{number}")
         allocation = Allocation(AllocatedDevices((result,)))
-        return ClaimReservation("n", name, f"uid-{name}", allocation, '{"allocator":"drawbridge"}')
+        mark = '{"allocator":"drawbridge"}'
+        return ClaimReservation("n", name, f"uid-{name}", consumer, allocation, mark)
 
     @property
     def reservations(self) -> "FakeReservations":
@@ -189,6 +200,10 @@ class FakeReservations:
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of a pod."""
         return tuple(self._cluster.claims["n", each.name] for each in self.pods[pod_uid].claims)
+
+    def users_of(self, claim: Claim) -> tuple[PodName, ...]:
+        """Return the pods that a reservation of a claim was ever made for."""
+        return tuple(PodName("n", each, f"uid-{each}") for each in self.users[claim.metadata.name])
 
     def begin_write(self, pod_uid: str) -> str:
         """Begin, unless a test refuses."""

@@ -342,3 +342,47 @@ async def test_one_run_removes_a_bounded_number_of_marks(rig: Rig) -> None:
     assert len(rig.cluster.writes) - before == MAX_PER_TURN
     assert not await rig.recovery.remove_abandoned_marks(claims())
     assert len(rig.cluster.writes) - before == MAX_PER_TURN + 1
+
+
+# --- claims of a group ---
+
+GROUP = Consumer.of_pod_group("train", "uid-train")
+
+
+def reserve_for_group(rig: Rig, *pods: str) -> None:
+    rig.reservations.group = GROUP
+    for each in pods:
+        rig.reservations.reserve(each, "a")
+
+
+async def test_a_claim_of_a_group_is_reserved_for_the_group_once(rig: Rig) -> None:
+    pods = [f"m{number}" for number in range(16)]
+    reserve_for_group(rig, *pods)
+    assert set(await asyncio.gather(*map(rig.bind, pods))) == {""}
+    assert rig.claim("a").status.reserved_for == (GROUP,)
+    assert {rig.cluster.nodes_of_pods[f"uid-{each}"] for each in pods} == {"node-1"}
+
+
+async def test_a_claim_of_a_group_is_kept_while_a_member_has_a_node(rig: Rig) -> None:
+    reserve_for_group(rig, "m0", "m1")
+    assert not await rig.bind("m0")
+    rig.reservations.pods.pop("uid-m0")
+    assert (await rig.binder.release("uid-m1")).released == ()
+    assert rig.claim("a").status.reserved_for == (GROUP,)
+
+
+async def test_a_claim_of_a_group_is_kept_while_another_member_is_reserved(rig: Rig) -> None:
+    reserve_for_group(rig, "m0", "m1")
+    rig.cluster.faults[3] = "refuse"
+    assert await rig.bind("m0")
+    reserve_for_group(rig, "m0")
+    assert (await rig.binder.release("uid-m0")).released == ()
+
+
+async def test_the_last_member_without_a_node_releases_the_claim_of_the_group(rig: Rig) -> None:
+    reserve_for_group(rig, "m0")
+    rig.cluster.faults[3] = "refuse"
+    assert await rig.bind("m0")
+    reserve_for_group(rig, "m0")
+    assert (await rig.binder.release("uid-m0")).released == ("n/a",)
+    assert rig.cluster.is_clean("a")

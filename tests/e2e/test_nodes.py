@@ -232,6 +232,25 @@ def test_the_schedulers_own_claim_is_one_of_the_pods() -> None:
     assert ("extended", True) in podclaims.names(pod(extendedResourceClaimStatus=special))
 
 
+GROUP = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "name": "g", "uid": "x"}
+CONSUMER = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "x"}
+
+
+@pytest.mark.parametrize(("name", "holds"), [("g", True), ("other", False), (None, False)])
+def test_the_kubelet_accepts_the_claims_of_the_group_of_a_pod(
+    name: str | None, *, holds: bool
+) -> None:
+    member = pod()
+    if name:
+        member["spec"]["schedulingGroup"] = {"podGroupName": name}
+    claim = {
+        "metadata": {"ownerReferences": [{**GROUP, "controller": True}]},
+        "status": {"reservedFor": [CONSUMER]},
+    }
+    assert (podclaims.not_owned(member, claim) == "") == holds
+    assert (podclaims.not_reserved(member, claim) == "") == holds
+
+
 @pytest.mark.parametrize(
     ("check", "claim", "holds"),
     [

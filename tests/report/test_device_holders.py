@@ -18,7 +18,7 @@ KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
 def describe(held: DeviceUse) -> str:
     name = "/".join(filter(None, (held.driver, held.pool, held.device))).replace(" ", "%")
     amounts = ",".join(f"{key}={text}" for key, text in sorted(held.amounts.items()))
-    pods = ",".join(held.pods)
+    pods = ",".join((*held.pods, *(f"group:{each}" for each in held.groups)))
     return f"{held.node} {name} {held.claim or '-'} {pods or '-'} {amounts or '-'}"
 
 

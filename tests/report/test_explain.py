@@ -176,6 +176,19 @@ def test_a_claim_with_the_mark_is_allocated_by_drawbridge() -> None:
     assert only.allocator is None
 
 
+@pytest.mark.parametrize(("group", "state"), [("g", "reserved"), ("other", "allocated")])
+def test_a_claim_that_is_reserved_for_the_group_of_a_pod_is_reserved(
+    group: str, state: str
+) -> None:
+    held = claim("u2")
+    consumer = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "u2"}
+    held["status"]["reservedFor"] = [consumer]
+    member = pod(OURS, node="n1", phase="Running", resourceClaimStatuses=[GENERATED])
+    member["spec"]["schedulingGroup"] = {"podGroupName": group}
+    (only,) = explained(member, (held,)).claims
+    assert only.state == state
+
+
 def test_a_claim_reserved_for_another_pod_names_that_pod() -> None:
     explanation = explained(pod(node="n1", resourceClaimStatuses=[GENERATED]), (claim("u2"),))
     assert explanation.findings[0].message == "reserved for pod-u2, not for this pod"
