@@ -31,6 +31,7 @@ from e2e.scenarios.bridge_preemption import create_pods, create_priority, run_al
 from e2e.scenarios.objects import claim_spec, request
 from e2e.scenarios.registry import RIGS, default_options
 from e2e.scenarios.stage import Stage
+from e2e.scenarios.volcano import is_served
 
 # A group that only the Permit plugin knows.
 OTHER_GROUP: Final = "rig.drawbridge.dev/group"
@@ -123,7 +124,7 @@ def the_pod_group_of_coscheduling_says_how_many_members_must_run(stage: BridgeSt
         },
     )
     path = stage.path("podgroups", "", f"/apis/{COSCHEDULING}/v1alpha1")
-    stage.wait("PodGroups are served", lambda: stage.exists(path))
+    stage.wait("PodGroups are served", lambda: is_served(stage, path))
     group = {"metadata": {"name": "train"}, "spec": {"minMember": 2}}
     stage.client.create(
         path, {"apiVersion": f"{COSCHEDULING}/v1alpha1", "kind": "PodGroup", **group}

@@ -32,7 +32,7 @@ DEFINITION: JSON = {
 def define(stage: Stage) -> None:
     """Make the kind known, until the stage is left."""
     stage.cluster_object(DEFINITIONS, DEFINITION)
-    stage.wait("Jobs of Volcano are served", lambda: _served(stage))
+    stage.wait("Jobs of Volcano are served", lambda: is_served(stage, _jobs(stage)))
 
 
 def make_pods(stage: Stage) -> None:
@@ -42,10 +42,10 @@ def make_pods(stage: Stage) -> None:
             stage.client.create(stage.pod_path(), pod)
 
 
-def _served(stage: Stage) -> bool:
-    """Return whether the API server has the kind by now."""
+def is_served(stage: Stage, path: str) -> bool:
+    """Return whether the API server has a kind by now."""
     try:
-        stage.client.get(_jobs(stage))
+        stage.client.get(path)
     except ApiError as problem:
         if problem.code not in NOT_YET:
             raise
