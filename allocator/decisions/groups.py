@@ -15,8 +15,17 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from allocator.decisions.group_questions import (
+    STAGE,
+    GroupAnswer,
+    GroupQuestion,
+    key_of_group,
+    needed_members,
+    too_large,
+)
 from allocator.decisions.group_searches import GroupSearches
 from allocator.decisions.group_victims import GroupVictims, GroupVictimSearch, ask_in
+from allocator.decisions.interrupted_groups import InterruptedGroups
 from allocator.decisions.node_searches import request_key
 from allocator.decisions.pod_requests import PodRequest
 from allocator.decisions.preemption import DevicePreemption
@@ -34,7 +43,7 @@ from drawbridge.ledger.holdings import read_holds
 from drawbridge.ledger.ledger import ReservationRefusal
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.ranking import rank_solution
-from drawbridge.pod_groups import COSCHEDULING_LABEL, GroupForm, PodGroup
+from drawbridge.pod_groups import COSCHEDULING_LABEL
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import GangPlacement, MemberKind
 from drawbridge.solver.memo import OutOfTimeError
@@ -45,38 +54,10 @@ MAX_GROUPS: Final = 4096
 MAX_GROUPED_PODS: Final = 65536
 # A refusal holds for the other members of the group for this time, if nothing has changed.
 REFUSAL_SECONDS: Final = 1.0
-# How long others wait at the start of a term until interrupted groups are asked about. On a busy
-# machine, the scheduler needs seconds to come to them.
-FIRST_SECONDS: Final = 10.0
-_STAGE: Final = "group"
 _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
 _BUSY: Final = "too many pods preempt already; the pod is tried again"
 _FREE: Final = "devices are released at this moment; the pod is tried again"
 _TOO_SLOW: Final = "no victims were found in time; use simpler claims, or fewer pods per node"
-
-
-class GroupQuestion(msgspec.Struct, frozen=True):
-    """A group and its members that had no node, in the order of the scheduler.
-
-    The scheduler asks about the pod `asking`, if any.
-    """
-
-    group: GroupReference
-    members: tuple[str, ...]
-    asking: str = ""
-
-
-class GroupAnswer(msgspec.Struct, frozen=True):
-    """The members that got devices, or why none did; without `complete`, the search continues.
-
-    A group that pauses is not asked about before a time; for a `preemptible` one, others can go.
-    """
-
-    placed: tuple[str, ...] = ()
-    reason: Reason | None = None
-    complete: bool = True
-    pauses_until: float = 0.0
-    preemptible: bool = False
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -121,9 +102,7 @@ class GroupDecisions:
         self._questions: BoundedCache[str, GroupQuestion] = BoundedCache(MAX_GROUPS)
         self._refusals: BoundedCache[str, _Refusal] = BoundedCache(MAX_GROUPS)
         self._searches = GroupSearches(MAX_GROUPS)
-        self._interrupted: frozenset[str] = frozenset()
-        self._unanswered: set[str] = set()  # the interrupted groups without an answer
-        self._first_until: float | None = None
+        self._interrupted = InterruptedGroups()
 
     # --- groups that a change of the leader has interrupted ---
 
@@ -131,29 +110,25 @@ class GroupDecisions:
         """Forget all holds. Groups of which a part is bound are decided about before all others."""
         self.holds.clear()
         groups = self._state.pods.interrupted_groups()[:MAX_GROUPS]
-        self._interrupted = frozenset(map(key_of_group, groups))
-        self._unanswered = set(self._interrupted)
-        self._first_until = None
+        self._interrupted.begin_term(map(key_of_group, groups))
 
     def is_interrupted(self, pod_uid: str) -> bool:
         """Whether a pod is a member of a group of which a part was bound in an earlier term."""
-        return bool(self._interrupted) and self.key_of(pod_uid) in self._interrupted
+        return self.key_of(pod_uid) in self._interrupted
+
+    def is_gathering(self, key: str) -> bool:
+        """Whether a group keeps devices that are too few for it by now."""
+        return self._interrupted.is_gathering(key)
 
     def wait_for_others(self, key: str, now: float) -> GroupAnswer | None:
-        """Return that interrupted groups come first, for as long as they have no answer.
-
-        The scheduler asks about them at once. One that it does not ask about delays others briefly.
-        """
-        if not self._unanswered or key in self._interrupted:
+        """Return that interrupted groups come first, for as long as they have no answer."""
+        found = self._interrupted.come_first(key, now)
+        if found is None:
             return None
-        if self._first_until is None:
-            self._first_until = now + FIRST_SECONDS
-        if now >= self._first_until:
-            self._unanswered.clear()
-            return None
-        text = f"{len(self._unanswered)} groups of which a part is bound get devices first"
-        reason = make_reason(codes.GANG_INTERRUPTED, _STAGE, text)
-        return GroupAnswer(reason=reason, pauses_until=self._first_until)
+        groups, until = found
+        text = f"{groups} groups of which a part is bound get devices first"
+        reason = make_reason(codes.GANG_INTERRUPTED, STAGE, text)
+        return GroupAnswer(reason=reason, pauses_until=until)
 
     # --- what is known of groups ---
 
@@ -162,11 +137,14 @@ class GroupDecisions:
         return self._keys.get(pod_uid) or ""
 
     def note_member(self, pod_uid: str, group: GroupReference | None) -> None:
-        """Remember the group of a pod."""
-        if group is None:
-            self._keys.pop(pod_uid)
-        else:
+        """Remember the group of a pod.
+
+        The last member that waits is asked about without its group, but has its part of the hold.
+        """
+        if group is not None:
             self._keys.put(pod_uid, group.key)
+        elif self.find_hold(pod_uid, alone=True) is None:
+            self._keys.pop(pod_uid)
 
     def forget(self, pod_uid: str) -> None:
         """Forget a pod that is bound or deleted."""
@@ -181,15 +159,21 @@ class GroupDecisions:
             and not refusal.answer.pauses_until
         )
 
+    def expire(self, now: float) -> None:
+        """End what was held for a limited time."""
+        self.holds.expire(now)
+        self._interrupted.expire(now)
+
     # --- answers ---
 
-    def find_hold(self, pod_uid: str) -> GroupHold | None:
+    def find_hold(self, pod_uid: str, *, alone: bool = False) -> GroupHold | None:
         """Return the hold that has a part for a pod, if the scheduler does not have it yet.
 
-        A pod that is asked about again could not use its part, so that the hold ends.
+        A pod that is asked about again could not use its part, so that the hold ends, unless it is
+        asked about `alone`, because the others have theirs.
         """
         hold = self.holds.find(self.key_of(pod_uid))
-        if hold is None or pod_uid not in hold.left or pod_uid in hold.asked:
+        if hold is None or pod_uid not in hold.left or (pod_uid in hold.asked and not alone):
             return None
         return hold
 
@@ -207,16 +191,17 @@ class GroupDecisions:
         """Promise devices to the members of a group, or say what is missing."""
         key = question.group.key
         self._questions.put(key, question)
+        if self._state.pods.has_bound_members(question.members[0]):
+            self._interrupted.note_partly_bound(key, now)
         since = self._end_hold(question, now)
-        for uid in question.members:
-            if self._reserved.is_promised(uid):
-                self._reserved.release(uid)
+        if not self.is_gathering(key):
+            self._reserved.release_promised(question.members)
         answer = self._try(question, now, since, out_of_time)
         group = self._with_minimum(question.group)
         if answer.complete:
-            self._unanswered.discard(key)
+            self._interrupted.note_answer(key)
         if answer.placed or (group.min_count and group.scheduled >= group.min_count):
-            self._interrupted -= {key}
+            self._interrupted.complete(key)
         if answer.reason is not None and answer.complete:
             members = frozenset(question.members)
             until = now + REFUSAL_SECONDS
@@ -276,13 +261,13 @@ class GroupDecisions:
         if len(question.members) < needed:
             exist = len(question.members) + group.scheduled
             text = f"{exist} of {group.min_count} members of the group exist"
-            return GroupAnswer(reason=make_reason(codes.GANG_INCOMPLETE, _STAGE, text))
+            return GroupAnswer(reason=make_reason(codes.GANG_INCOMPLETE, STAGE, text))
         if (paused := self.holds.paused_until(group.key)) > now:
             text = (
                 "devices were held for the group and not all of its members were scheduled; it is "
                 f"tried again in {paused - now:.0f} s"
             )
-            reason = make_reason(codes.GANG_PAUSES, _STAGE, text)
+            reason = make_reason(codes.GANG_PAUSES, STAGE, text)
             return GroupAnswer(reason=reason, pauses_until=paused)
         if (waits := self._waits_for_victims(question)) is not None:
             return GroupAnswer(reason=waits)
@@ -296,11 +281,13 @@ class GroupDecisions:
         )
         if not found.complete:
             text = f"the search for {needed} members of the group continues"
-            reason = make_reason(codes.SEARCH_CONTINUES, _STAGE, text)
+            reason = make_reason(codes.SEARCH_CONTINUES, STAGE, text)
             return GroupAnswer(reason=reason, complete=False)
         if found.placed + alone < needed:
-            reason = _too_large(group, found.placed + alone, needed)
+            self._gather(question, found, kinds, of_kind, now)
+            reason = too_large(group, found.placed + alone, needed)
             return GroupAnswer(reason=reason, preemptible=True)
+        self._reserved.release_promised(question.members)
         for uid in question.members:
             # Nobody else is answered before the devices are reserved.
             self._preemption.preemptors.forget(uid)
@@ -310,10 +297,30 @@ class GroupDecisions:
             self.holds.begin(group.key, answer.placed, now, since, woken=woken)
         return answer
 
+    def _gather(
+        self,
+        question: GroupQuestion,
+        found: GangPlacement,
+        kinds: Sequence[MemberKind],
+        of_kind: Sequence[Sequence[_Member]],
+        now: float,
+    ) -> None:
+        """Keep what is free by now for an interrupted group that needs more."""
+        kept = sum(map(self._reserved.is_promised, question.members))
+        if found.placed <= kept or any(map(self._preemption.preemptors.find, question.members)):
+            return
+        until = self._interrupted.gather(question.group.key, now)
+        if until is None:
+            return
+        self._reserved.release_promised(question.members)
+        for uid in self._promise(found, kinds, of_kind, now).placed:
+            self._reserved.prolong(uid, until)
+
     def _views(self, question: GroupQuestion, now: float) -> Iterator[View]:
         """Yield the use of devices, at first as if those with a penalty were held."""
         found = map(self._preemption.preemptors.find, question.members)
         kept = [each.key for each in found if each is not None]
+        kept += self._reserved.promised_claims(question.members)
         if kept:
             yield self._state.ledger.view_without(kept)
             return
@@ -335,8 +342,9 @@ class GroupDecisions:
 
         Those that need no devices, or share a claim with another member, are decided about alone.
         """
-        requests = map(self._find_request, question.members)
-        members = [_Member(*each) for each in requests if each is not None]
+        promised = frozenset(self._reserved.promised_claims(question.members))
+        requests = filter(None, map(self._find_request, question.members))
+        members = [_Member(own, search.as_unallocated(promised)) for own, search in requests]
         users = Counter(uid for each in members for uid in each.request.claims)
         alike: dict[bytes, list[_Member]] = {}
         for each in members:
@@ -366,7 +374,7 @@ class GroupDecisions:
                 for uid in placed:
                     self._reserved.release(uid)
                 text = f"devices for the group cannot be reserved: {refusal}"
-                return GroupAnswer(reason=make_reason(codes.GANG_TOO_LARGE, _STAGE, text))
+                return GroupAnswer(reason=make_reason(codes.GANG_TOO_LARGE, STAGE, text))
             placed.append(member.request.pod.uid)
         return GroupAnswer(placed=tuple(placed))
 
@@ -454,27 +462,3 @@ def _assign(
 
 def _uid_of_member(member: _Member) -> str:
     return member.request.pod.uid
-
-
-def key_of_group(group: PodGroup) -> str:
-    """Return the key that the plugin gives a group (`groupOf` in group.go)."""
-    match group.form:
-        case GroupForm.WORKLOAD_REF:
-            return f"{group.namespace}/{group.name}/{group.part}/{group.replica}"
-        case GroupForm.COSCHEDULING:
-            return f"{group.namespace}/{COSCHEDULING_LABEL}={group.name}"
-        case _:
-            return f"{group.namespace}/{group.name}"
-
-
-def needed_members(group: GroupReference, asking: int) -> int:
-    """Return how many members must get devices now; all of them if the group does not say."""
-    if not group.min_count:
-        return asking
-    return max(group.min_count - group.scheduled, 1)
-
-
-def _too_large(group: GroupReference, fitting: int, needed: int) -> Reason:
-    scheduled = f", {group.scheduled} more are scheduled" if group.scheduled else ""
-    text = f"{fitting} of {needed} members of the group fit{scheduled}"
-    return make_reason(codes.GANG_TOO_LARGE, _STAGE, text)

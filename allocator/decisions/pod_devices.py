@@ -4,14 +4,15 @@ A decision is made on the current state and reserved before anybody else can ask
 the time. All memories are bounded.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec import Raw
 from msgspec.structs import replace
 
-from allocator.decisions.groups import GroupDecisions, GroupQuestion
+from allocator.decisions.group_questions import GroupQuestion
+from allocator.decisions.groups import GroupDecisions
 from allocator.decisions.node_searches import UNLIMITED, NodeSearches, request_key
 from allocator.decisions.pod_requests import PodRequest, check_claim, check_claims, read_claims
 from allocator.decisions.preemption import DevicePreemption
@@ -32,6 +33,7 @@ from allocator.scheduler.protocol import (
 )
 from allocator.scheduler.replies import (
     fit_on,
+    fit_some,
     node_reason,
     refuse_group,
     refuse_nodes,
@@ -118,10 +120,10 @@ class PodDecisions:
         self.groups.holds.note_turn(self.groups.key_of(uid), now)
         if (others := self.groups.wait_for_others(self.groups.key_of(uid), now)) is not None:
             return refuse_group(others)
-        if request.group is None or self.reservations.is_writing(uid):
-            return self._decide(pod_request, request.max_nodes, now, out_of_time)
-        if (hold := self.groups.find_hold(uid)) is not None:
+        if hold := self.groups.find_hold(uid, alone=(alone := request.group is None)):
             return self._decide_member(pod_request, request.max_nodes, hold, now, out_of_time)
+        if alone or self.reservations.is_writing(uid):
+            return self._decide(pod_request, request.max_nodes, now, out_of_time)
         if (refusal := self.groups.find_refusal(uid, now)) is not None:
             return refuse_group(refusal)
         return PreFilterReply(complete=False, members_needed=True)
@@ -205,7 +207,8 @@ class PodDecisions:
             places = self._strategy.examine(search, shortlist, now)
             if reservation is not None:
                 self._keep(request, reservation.node, search, shortlist, now)
-            return self._fitting_reply(shortlist, search, places)
+            scored = score_nodes(shortlist.fitting, search.unallocated, places, self.state)
+            return fit_some(scored, limit, complete=shortlist.complete)
         if (taken := self._preemption.take_over(search)) is not None:
             self._reserve_found(request, taken, search, now, promised=True)
             return fit_on(taken.name, preemptible=True)
@@ -219,9 +222,15 @@ class PodDecisions:
         self._preemption.preemptors.settle(now)
         # No other call is handled before the devices that were kept for the pod are reserved.
         self._preemption.forget(pod_uid)
+        hold = self.groups.find_hold(pod_uid, alone=True)
+        part = self.reservations.find(pod_uid) if hold else None
         problem = self._reserve(request, node, now)
         if not problem:
             self.groups.holds.note_reserved(self.groups.key_of(pod_uid), pod_uid, now)
+        elif hold is not None and part is not None:
+            # The scheduler selected another node. The pod keeps its part, and is tried again.
+            self._reserve(request, part.node, now, promised=True)
+            self.groups.holds.note_asked(hold, pod_uid)
         return ReserveReply(reserved=not problem, message=shorten_message(problem))
 
     def unreserve(self, pod_uid: str, now: float = 0.0, *, cycle: bool = False) -> None:
@@ -273,9 +282,9 @@ class PodDecisions:
         request = self._requests.get(pod_uid)
         if request is None or any(self._check(uid, request.pod) for uid in request.claims):
             return Promise(impossible=True)
-        if self.reservations.find(pod_uid) is not None:
-            return Promise()
         key = self.groups.key_of(pod_uid)
+        if self.reservations.find(pod_uid) is not None and not self.groups.is_gathering(key):
+            return Promise()
         if (others := self.groups.wait_for_others(key, now)) is not None:
             return Promise(pauses_until=others.pauses_until)
         if key:
@@ -313,7 +322,7 @@ class PodDecisions:
         answer = self.groups.answer_again(key, now, out_of_time)
         if answer is None:
             return Promise()
-        own = self.reservations.find(pod_uid)
+        own = self.reservations.find(pod_uid) if pod_uid in answer.placed else None
         node = own.node if own else ""
         return Promise(
             node,
@@ -350,7 +359,7 @@ class PodDecisions:
     def expire(self, now: float) -> tuple[str, ...]:
         """Remove reservations whose time is over; return the UIDs of their pods."""
         self._preemption.expire(now)
-        self.groups.holds.expire(now)
+        self.groups.expire(now)
         return self.reservations.expire(now)
 
     def take_ended_holds(self) -> tuple[tuple[SchedulingPod, EndedHold], ...]:
@@ -478,15 +487,6 @@ class PodDecisions:
             return "a claim of the pod was deleted"
         reason = check_claim(pod, claim, self.state)
         return reason.message if reason else ""
-
-    def _fitting_reply(
-        self, shortlist: Shortlist, search: NodeSearch, places: Mapping[str, int]
-    ) -> PreFilterReply:
-        limit = search.limit
-        scored = score_nodes(shortlist.fitting, search.unallocated, places, self.state)
-        kept = scored[:limit] if limit else scored
-        complete = shortlist.complete and len(kept) == len(scored)
-        return PreFilterReply(fit=tuple(kept), complete=complete, preemptible=True)
 
     def _wait(
         self, reply: PreFilterReply, shortlist: Shortlist, search: NodeSearch, now: float

@@ -9,14 +9,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from allocator.scheduler.protocol import SchedulingPod
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.agreement import allocator_codes as codes
+from drawbridge.dra.allocation import ClaimStatus
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import NodeSelector, Taint
 from drawbridge.dra.nodes import Node, matches_selector, named_nodes, selector_problems
 from drawbridge.dra.taints import EXCLUDING, tolerates
+from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_fit import has_labels, make_reason, reachable_nodes
 from drawbridge.ledger.ranking import SolutionRank, rank_solution
 from drawbridge.solver.answers import Failure, FailureKind, Solution
@@ -62,6 +65,14 @@ class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
     def unallocated(self) -> tuple[Claim, ...]:
         """The claims that need devices."""
         return tuple(each for each in self.claims if each.status.allocation is None)
+
+    def as_unallocated(self, uids: Collection[str]) -> "NodeSearch":
+        """Return the search as if these claims had no allocation."""
+        claims = (
+            replace(each, status=ClaimStatus()) if uid_of(each) in uids else each
+            for each in self.claims
+        )
+        return replace(self, claims=tuple(claims))
 
     @property
     def required(self) -> NodeSelector | None:

@@ -1,10 +1,11 @@
 """Composes the replies to PreFilter: nodes, or the reasons why none fits."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from allocator.decisions.groups import GroupAnswer
+from allocator.decisions.group_questions import GroupAnswer
 from allocator.decisions.scores import MAX_SCORE
 from allocator.decisions.shortlist import Shortlist
 from allocator.scheduler.protocol import NodeReason, NodeScore, PreFilterReply, shorten_message
@@ -49,6 +50,13 @@ def summarize(shortlist: Shortlist) -> str:
 def node_reason(reason: Reason) -> NodeReason:
     """Return a reason as the protocol has it."""
     return NodeReason(code=reason.code, message=shorten_message(reason.message), nodes=reason.nodes)
+
+
+def fit_some(scored: Sequence[NodeScore], limit: int, *, complete: bool) -> PreFilterReply:
+    """Return the reply with the first nodes, of which 0 allows all; `complete` if no other fits."""
+    kept = scored[:limit] if limit else scored
+    complete = complete and len(kept) == len(scored)
+    return PreFilterReply(fit=tuple(kept), complete=complete, preemptible=True)
 
 
 def refuse_group(answer: GroupAnswer) -> PreFilterReply:

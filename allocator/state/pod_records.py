@@ -5,6 +5,7 @@ A pod that was deleted releases its claims after its grace period. If that is to
 else keeps the pod, a finalizer for example, the pod lingers: nobody waits for it.
 """
 
+from collections import Counter
 from collections.abc import Collection
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
@@ -37,6 +38,11 @@ class PodRecord(NamedTuple):
     gated: bool = False
     requests: ContainerResources | None = None
 
+    @property
+    def is_bound_member(self) -> bool:
+        """Whether the pod runs, or is to run, as a member of a gang."""
+        return bool(self.group and self.node) and not (self.ended or self.terminating)
+
 
 class PodRecords:
     """Pods by UID, and the claims reserved for them."""
@@ -47,6 +53,7 @@ class PodRecords:
         self._users: dict[str, set[str]] = {}  # the pods that name a claim
         self._consumers: dict[str, tuple[str, ...]] = {}
         self._claims_of: dict[str, set[str]] = {}
+        self._bound_members: Counter[PodGroup | None] = Counter()
         self._releasing: set[str] = set()
         self._settled: list[str] = []
         # The pods that began to terminate since the last look at the clock, a heap of the times at
@@ -65,8 +72,10 @@ class PodRecords:
             record = _read_record(after)
             if self._records.get(uid) != record:
                 self._follow_termination(uid, self._records.get(uid), record)
-                self._forget_names(uid)
+                self._forget_record(uid)
                 self._records[uid] = record
+                if record.is_bound_member:
+                    self._bound_members[record.group] += 1
                 for name in record.claim_names:
                     self._users.setdefault(name, set()).add(uid)
                 self._update_claims_of(uid)
@@ -87,14 +96,20 @@ class PodRecords:
         elif after.terminating:
             self._terminating.append(uid)
 
-    def _forget_names(self, uid: str) -> None:
+    def _forget_record(self, uid: str) -> None:
+        """Remove what is derived from the record of a pod."""
+        record = self._records.get(uid)
+        if record is not None and record.is_bound_member:
+            self._bound_members[record.group] -= 1
+            if not self._bound_members[record.group]:
+                del self._bound_members[record.group]
         for name in self.claim_names(uid):
             self._users[name].discard(uid)
             if not self._users[name]:
                 del self._users[name]
 
     def _remove(self, uid: str) -> None:
-        self._forget_names(uid)
+        self._forget_record(uid)
         self._records.pop(uid, None)
         self._lingering.discard(uid)
         self._gone.put(uid, None)
@@ -209,6 +224,11 @@ class PodRecords:
                 continue
             (bound if record.node else waiting).add(group)
         return tuple(sorted(bound & waiting))
+
+    def has_bound_members(self, uid: str) -> bool:
+        """Whether a member of the gang of a pod has a node."""
+        record = self._records.get(uid)
+        return record is not None and bool(record.group) and record.group in self._bound_members
 
     def claim_names(self, uid: str) -> tuple[str, ...]:
         """Return the claims that a pod names, as `namespace/name`."""

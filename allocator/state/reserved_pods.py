@@ -147,6 +147,12 @@ class ReservedPods:
                 pods_by_claim.setdefault(claim.uid, []).append(uid)
         return pods_by_claim
 
+    def promised_claims(self, pod_uids: Iterable[str]) -> Iterator[str]:
+        """Yield the UIDs of the claims without an allocation that are promised to pods."""
+        for uid in filter(self.is_promised, pod_uids):
+            claims = self._pods[uid].reservation.claims
+            yield from (each.uid for each in claims if each.allocation is not None)
+
     def promised_below(self, priority: int) -> Iterator[PodReservation]:
         """Yield the reservations of pods that were woken, and that are not scheduled yet."""
         pods = self._pods.values()
@@ -269,6 +275,12 @@ class ReservedPods:
         reserved = self._pods.get(pod_uid)
         if reserved is not None and not reserved.writing:
             self._remove(pod_uid)
+
+    def release_promised(self, pod_uids: Iterable[str]) -> None:
+        """Remove what is promised to pods, and not what the scheduler has reserved for them."""
+        for uid in pod_uids:
+            if self.is_promised(uid):
+                self.release(uid)
 
     def expire(self, now: float) -> tuple[str, ...]:
         """Remove the reservations whose time is over; return the UIDs of their pods."""

@@ -60,6 +60,49 @@ def test_at_the_end_of_a_cycle_for_the_group_a_part_goes_back_to_the_hold() -> N
     assert len(cluster.held()) == 3
 
 
+def ask_alone(cluster: Cluster, uid: str) -> str:
+    """Ask as the scheduler does for the last member that waits; return its node."""
+    (fit,) = cluster.prefilter(uid, claim(f"c-{uid}")).fit
+    return fit.node
+
+
+def test_the_last_member_is_asked_about_alone_and_completes_the_hold() -> None:
+    cluster = Cluster(n1=4)
+    cluster.ask_group("default/g", *FOUR, min_count=4)
+    for uid in FOUR[:3]:
+        cluster.reserve(uid, "n1")
+    assert ask_alone(cluster, "m3") == "n1"
+    assert cluster.decisions.groups.holds.find("default/g") is not None
+    cluster.reserve("m3", "n1")
+    for uid in FOUR:
+        cluster.write(uid)
+    cluster.decisions.expire(cluster.now)
+    assert cluster.decisions.groups.holds.take_ended() == ()
+    assert cluster.decisions.groups.holds.paused_until("default/g") == 0
+
+
+def test_the_part_of_the_last_member_lasts_as_long_as_the_hold() -> None:
+    cluster = Cluster(n1=4)
+    cluster.ask_group("default/g", *FOUR, min_count=4)
+    for uid in FOUR[:3]:
+        cluster.reserve(uid, "n1")
+    for _ in range(2):  # also a second time
+        ask_alone(cluster, "m3")
+    cluster.now = STEP_SECONDS - 1
+    cluster.decisions.expire(cluster.now)
+    assert cluster.nodes("other", claim("d")) == []
+    assert not cluster.reserve("m3", "n1")
+
+
+def test_a_member_keeps_its_part_if_the_scheduler_selects_a_node_that_is_full_by_then() -> None:
+    cluster = Cluster(n1=2, n2=1)
+    cluster.ask_group("default/g", "m0", "m1", min_count=2)
+    assert cluster.schedule("other", claim("d")) == "n2"
+    assert "not free any more" in cluster.reserve("m0", "n2")
+    assert len(cluster.held()) == 3
+    assert [cluster.reserve(uid, "n1") for uid in ("m0", "m1")] == ["", ""]
+
+
 def test_a_hold_ends_that_lost_a_part_to_a_pod_with_a_higher_priority() -> None:
     cluster = Cluster(n1=4)
     cluster.ask_group("default/g", *FOUR, min_count=4)

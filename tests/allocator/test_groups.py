@@ -9,12 +9,13 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from allocator.decisions.groups import FIRST_SECONDS
+from allocator.decisions.interrupted_groups import FIRST_SECONDS, GATHER_SECONDS, YOUNG_SECONDS
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import (
     GroupMember,
     GroupReference,
     PreFilterGroupRequest,
+    PreFilterReply,
     ProtocolError,
 )
 from allocator.state.caches import without_unused_parts
@@ -214,9 +215,9 @@ def test_members_of_a_partly_bound_group_come_before_all_others() -> None:
 
 
 def test_others_wait_no_longer_than_until_the_group_has_an_answer() -> None:
-    cluster = interrupted(1)
+    cluster = interrupted(2)
     assert not cluster.prefilter("other", claim("d")).fit
-    assert not cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2).fit
+    assert not cluster.ask_group(KEY, "m2", "m3", min_count=5, scheduled=2).fit
     assert cluster.nodes("other", claim("d")) == ["n1"]
 
 
@@ -239,19 +240,76 @@ def test_a_group_that_nobody_asks_about_delays_others_for_a_moment() -> None:
 
 
 def test_a_partly_bound_group_gets_the_devices_that_become_free_first() -> None:
-    cluster = interrupted(1)
+    cluster = interrupted(0)
     waiting = WaitingPods(cluster.decisions)
     cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2)
-    assert cluster.schedule("holder", claim("h"))
     waiting.note_answer("high", 1000, [], 0.0)
     cluster.prefilter("high", claim("d"), claim("e"), priority=1000)
     waiting.note_answer("high", 1000, [], 0.0)
     for uid in ("m2", "m3"):
         cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2, asking=uid)
         waiting.note_answer(uid, 0, [], 0.0)
-    cluster.decisions.unreserve("holder")
     cluster.add(gpu_slice("n1", 4, generation=2))
     assert waiting.wake(2.0).woken == ("m2", "m3")
+
+
+def ask_interrupted(cluster: Cluster, asking: str = "") -> PreFilterReply:
+    return cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2, asking=asking)
+
+
+def test_a_partly_bound_group_keeps_devices_one_by_one_until_enough_are_free() -> None:
+    cluster = interrupted(1)
+    waiting = WaitingPods(cluster.decisions)
+    for uid in ("m2", "m3"):
+        reply = ask_interrupted(cluster, uid)
+        assert reply.message == "1 of 2 members of the group fit, 2 more are scheduled"
+        waiting.note_answer(uid, 0, [], 0.0)
+    assert cluster.nodes("other", claim("d")) == []
+    waiting.note_answer("other", 0, [], 0.0)
+    cluster.add(gpu_slice("n1", 4, generation=2))
+    assert waiting.wake(2.0).woken == ("m2", "m3")
+    assert [cluster.reserve(uid, "n1") for uid in ("m2", "m3")] == ["", ""]
+
+
+def test_what_a_group_has_gathered_is_free_again_after_a_minute() -> None:
+    cluster = interrupted(1)
+    ask_interrupted(cluster)
+    cluster.now = GATHER_SECONDS - 1
+    ask_interrupted(cluster)
+    assert cluster.nodes("other", claim("d")) == []
+    cluster.now = GATHER_SECONDS
+    cluster.decisions.expire(cluster.now)
+    ask_interrupted(cluster)
+    assert cluster.nodes("other", claim("d")) == ["n1"]
+
+
+def test_a_group_that_was_interrupted_before_gathers_nothing_more_in_a_term_of_its_own() -> None:
+    cluster = interrupted(1)
+    cluster.add(pod("m1", "c-m1", phase="Failed", labels={COSCHEDULING_LABEL: "g"}))
+    cluster.add(pod("m0", "c-m0", phase="Failed", labels={COSCHEDULING_LABEL: "g"}))
+    cluster.decisions.begin_term()
+    ask_interrupted(cluster)
+    assert cluster.nodes("other", claim("d")) == ["n1"]
+
+
+@pytest.mark.parametrize(("seconds", "first"), [(YOUNG_SECONDS - 1, True), (YOUNG_SECONDS, False)])
+def test_a_group_of_which_a_part_is_bound_soon_after_a_change_of_the_leader_comes_first(
+    seconds: float, *, first: bool
+) -> None:
+    cluster = Cluster(n1=3)
+    group = {"labels": {COSCHEDULING_LABEL: "g"}}
+    for uid in FOUR:
+        cluster.add(pod(uid, f"c-{uid}", **group))
+    cluster.decisions.begin_term()
+    cluster.decisions.expire(0.0)
+    assert not cluster.ask_group(KEY, *FOUR, min_count=4).fit
+    for number, uid in enumerate(FOUR[:2]):
+        on = allocation_on("n1", number)
+        cluster.add_claim(claim(f"c-{uid}", allocation=on, pods=[uid], version=3))
+        cluster.add(pod(uid, f"c-{uid}", node="n1", **group))
+    cluster.now = seconds
+    ask_interrupted(cluster)
+    assert cluster.nodes("other", claim("d")) == ([] if first else ["n1"])
 
 
 def test_gated_and_ended_members_interrupt_nobody() -> None:

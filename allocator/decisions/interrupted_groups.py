@@ -1,0 +1,121 @@
+"""Which groups come before all other pods, because a part of them is bound and runs for nothing.
+
+A change of the leader interrupts groups. Others wait until these have an answer, for a short time.
+Then one of them at a time gathers devices: it keeps what becomes free, one by one, until enough
+members fit. Otherwise groups and pods that need less would take each device before it.
+
+Devices that are gathered are idle, so that it takes a limited time. After a group that gathered in
+vain, nobody gathers for as long, and its namespace for much longer. A tenant can write what makes a
+group: others wait for its groups for a limited part of the time.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from drawbridge.bounded_cache import BoundedCache
+
+# How long others wait at the start of a term until interrupted groups are asked about. On a busy
+# machine, the scheduler needs seconds to come to them.
+FIRST_SECONDS: Final = 10.0
+# A part of a group that is bound so long after the start of a term was decided before it.
+YOUNG_SECONDS: Final = 60.0
+GATHER_SECONDS: Final = 60.0
+# How long nobody gathers after a group that did so in vain, and how long its namespace does not.
+PAUSE_SECONDS: Final = 60.0
+NAMESPACE_PAUSE_SECONDS: Final = 600.0
+MAX_NAMESPACES: Final = 4096
+
+
+class InterruptedGroups:
+    """The groups that a change of the leader has interrupted, by key."""
+
+    def __init__(self) -> None:
+        self._keys: frozenset[str] = frozenset()
+        self._unanswered: set[str] = set()
+        self._first_until: float | None = None
+        self._young_until: float | None = None
+        self._gathering = ""
+        self._gathers_until = 0.0
+        self._pause_until = 0.0
+        self._namespaces: BoundedCache[str, float] = BoundedCache(MAX_NAMESPACES)
+
+    def begin_term(self, keys: Iterable[str]) -> None:
+        """Begin with the groups of which a part is bound now; nothing is gathered any more."""
+        self._keys = frozenset(keys)
+        self._unanswered = set(self._keys)
+        self._first_until = self._young_until = None
+        self._gathering = ""
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def come_first(self, key: str, now: float) -> tuple[int, float] | None:
+        """Return for how many groups others wait, and until when; None if `key` need not.
+
+        The scheduler asks about them at once. One that it does not ask about delays others briefly.
+        """
+        if not self._unanswered or key in self._keys:
+            return None
+        if self._first_until is None:
+            self._first_until = now + FIRST_SECONDS
+        if now >= self._first_until:
+            self._unanswered.clear()
+            return None
+        return len(self._unanswered), self._first_until
+
+    def note_partly_bound(self, key: str, now: float) -> None:
+        """Add a group of which a part is bound, if the term has just begun.
+
+        The scheduler may hold members that were decided about before, and bind some of them.
+        """
+        if self._is_young(now):
+            self._keys |= {key}
+
+    def _is_young(self, now: float) -> bool:
+        """Whether the term has just begun; it begins with the first call."""
+        if self._young_until is None:
+            self._young_until = now + YOUNG_SECONDS
+        return now < self._young_until
+
+    def note_answer(self, key: str) -> None:
+        """Let others wait no longer for a group that has an answer."""
+        self._unanswered.discard(key)
+
+    def complete(self, key: str) -> None:
+        """Forget a group whose members fit; the next one can gather."""
+        self._keys -= {key}
+        if key == self._gathering:
+            self._gathering = ""
+
+    # --- gathering ---
+
+    def is_gathering(self, key: str) -> bool:
+        """Whether a group gathers devices now."""
+        return bool(key) and key == self._gathering
+
+    def gather(self, key: str, now: float) -> float | None:
+        """Return until when a group that does not fit can gather devices; None if it cannot.
+
+        The first that asks while no other one gathers has the turn.
+        """
+        self.expire(now)
+        if self._gathering:
+            return self._gathers_until if key == self._gathering else None
+        paused = max(self._pause_until, self._namespaces.get(_namespace_of(key)) or 0.0)
+        if key not in self._keys or now < paused:
+            return None
+        self._gathering, self._gathers_until = key, now + GATHER_SECONDS
+        return self._gathers_until
+
+    def expire(self, now: float) -> None:
+        """End the turn of a group that gathered in vain."""
+        self._is_young(now)
+        if self._gathering and now >= self._gathers_until:
+            self._pause_until = self._gathers_until + PAUSE_SECONDS
+            until = self._gathers_until + NAMESPACE_PAUSE_SECONDS
+            self._namespaces.put(_namespace_of(self._gathering), until)
+            self._gathering = ""
+
+
+def _namespace_of(key: str) -> str:
+    return key.partition("/")[0]

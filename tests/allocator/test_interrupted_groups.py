@@ -1,0 +1,70 @@
+"""Groups of which a part is bound gather devices one at a time, for a limited part of the time."""
+
+import pytest
+
+from allocator.decisions.interrupted_groups import (
+    GATHER_SECONDS,
+    NAMESPACE_PAUSE_SECONDS,
+    PAUSE_SECONDS,
+    InterruptedGroups,
+)
+
+ONE, TWO, OTHER = "a/g1", "a/g2", "b/g1"
+
+
+@pytest.fixture
+def groups() -> InterruptedGroups:
+    interrupted = InterruptedGroups()
+    interrupted.begin_term([ONE, TWO, OTHER])
+    return interrupted
+
+
+def test_one_group_at_a_time_gathers(groups: InterruptedGroups) -> None:
+    assert groups.gather(ONE, 5.0) == groups.gather(ONE, 20.0) == 5.0 + GATHER_SECONDS
+    assert groups.gather(TWO, 5.0) is None
+    groups.complete(ONE)
+    assert groups.gather(TWO, 20.0) == 20.0 + GATHER_SECONDS
+
+
+def test_a_group_that_was_not_interrupted_gathers_nothing(groups: InterruptedGroups) -> None:
+    assert groups.gather("a/g3", 0.0) is None
+    assert groups.gather("", 0.0) is None
+    assert not groups.is_gathering("")
+
+
+def test_after_a_group_that_gathered_in_vain_nobody_gathers_for_as_long(
+    groups: InterruptedGroups,
+) -> None:
+    groups.gather(ONE, 0.0)
+    after = GATHER_SECONDS + PAUSE_SECONDS
+    assert groups.gather(OTHER, GATHER_SECONDS) is None
+    assert not groups.is_gathering(ONE)
+    assert groups.gather(OTHER, after - 1) is None
+    assert groups.gather(OTHER, after) == after + GATHER_SECONDS
+
+
+def test_the_groups_of_a_namespace_gather_in_vain_for_a_tenth_of_the_time(
+    groups: InterruptedGroups,
+) -> None:
+    groups.gather(ONE, 0.0)
+    after = GATHER_SECONDS + NAMESPACE_PAUSE_SECONDS
+    assert [groups.gather(key, after - 1) for key in (ONE, TWO)] == [None, None]
+    assert groups.gather(TWO, after) == after + GATHER_SECONDS
+
+
+def test_no_number_of_groups_gathers_in_vain_for_more_than_half_of_the_time() -> None:
+    groups = InterruptedGroups()
+    keys = [f"n{number}/g" for number in range(100)]
+    groups.begin_term(keys)
+    gathering = 0
+    for now in range(6000):
+        for key in keys:
+            groups.gather(key, float(now))
+        gathering += any(map(groups.is_gathering, keys))
+    assert gathering == 3000
+
+
+def test_a_new_term_begins_with_its_own_groups(groups: InterruptedGroups) -> None:
+    groups.gather(ONE, 0.0)
+    groups.begin_term([TWO])
+    assert (groups.gather(ONE, 1.0), groups.gather(TWO, 1.0)) == (None, 1.0 + GATHER_SECONDS)
