@@ -337,7 +337,9 @@ class SimulatedPair:
         if is_held:
             del self._held[uid]
         is_alive = not self.api.pods[uid].deleted
-        if is_alone and is_held and is_alive and self.term == term is not None:
+        # An earlier attempt can have bound the pod meanwhile.
+        waits = is_alive and not self.api.pods[uid].node
+        if is_alone and is_held and waits and self.term == term is not None:
             has_devices = self.decisions.reservations.find(uid) is not None
             self.api.expect(has_devices == (seconds < LIMITS.seconds), f"{uid} held {seconds} s")
             self.api.long_holds += seconds > RESERVATION_SECONDS
