@@ -1,15 +1,19 @@
-"""Asks whether Cluster Autoscaler would add a node for translated pods, and whether they then run.
+"""Asks whether autoscalers would add a node for translated pods, and whether they then run.
 
-    python -m e2e.differential.autoscalers [pods] [seed]
+    python -m e2e.differential.autoscalers [pods] [seed] [--karpenter]
 
 Cluster Autoscaler copies an existing node of a group with its slices under other names, and asks
 the plugin of kube-scheduler whether a waiting pod fits the copy. Here Kubernetes' own allocator is
 asked the same of an empty copy. Our solver then says where the scheduler of the placement puts the
 pod on such a node. Exit code 1 if the two differ with native placement.
+
+Karpenter asks an allocator of its own. With --karpenter it is asked too, with the devices of the
+node as what the cloud provider says of an instance type; its program builds for a long time.
 """
 
 import argparse
 import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -27,16 +31,18 @@ from drawbridge.solver.deviations import OURS, UPSTREAM
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 from e2e.checker.quantities import Json
 from e2e.differential.ours import answer, encoded, sure
-from e2e.differential.theirs import Oracle
+from e2e.differential.theirs import Oracle, Program
 from e2e.nodes.family import FAMILIES
 from e2e.nodes.machine import machine
 from e2e.nodes.slices import objects
-from e2e.oracle.build import binary
+from e2e.oracle.build import binary, karpenter
 from e2e.scenarios.objects import CLASSES, device_class
 
 VERSION: Final = "1.36"
 TEMPLATE: Final = "template-node-for-group"
 EXAMPLES: Final = 5
+ALLOCATED: Final = "allocated"
+_CLAIM: Final = re.compile(r'^validating claim "[^"]*": claim "[^"]*"( request "[^"]*")?: ')
 JOINT: Final = {
     "scheduling.koordinator.sh/device-joint-allocate": (
         '{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}'
@@ -193,6 +199,14 @@ def question(group: Group, claims: list[Json]) -> Json:
     }
 
 
+class Answers(NamedTuple):
+    """Whether each autoscaler adds a node, and whether the pod then runs there."""
+
+    added: bool
+    runs: bool
+    karpenter: str | None  # the verdict of Karpenter with its message, if it was asked
+
+
 class Counted:
     """Sums by placement and dialect, and examples of differences."""
 
@@ -200,17 +214,29 @@ class Counted:
         self.counts: Counter[tuple[str, str, str]] = Counter()
         self.differences: dict[tuple[str, str], list[str]] = {}
 
-    def add(self, placement: str, drawn: Drawn, *, added: bool, runs: bool) -> None:
+    def add(self, placement: str, drawn: Drawn, answers: Answers) -> None:
         """Count one pod."""
-        what = "node added" if added else "no node"
-        if added != runs:
-            what = "node added, and the pod waits" if added else "no node, but the pod would run"
-            line = f"{drawn.dialect} on {drawn.group}: {dict(drawn.limits)}"
+        line = f"{drawn.dialect} on {drawn.group}: {dict(drawn.limits)}"
+        what = "node added" if answers.added else "no node"
+        if answers.added != answers.runs:
+            waits = "node added, and the pod waits"
+            what = waits if answers.added else "no node, but the pod would run"
             self.differences.setdefault((placement, what), []).append(line)
         self.counts[placement, drawn.dialect, what] += 1
+        if answers.karpenter is not None and answers.added != (answers.karpenter == ALLOCATED):
+            added = "adds no node" if answers.added else "adds a node"
+            theirs = f"only Karpenter {added}: {answers.karpenter}"
+            self.differences.setdefault((placement, theirs), []).append(line)
 
 
-def play(pods: int, seed: int) -> Counted:
+def ask_karpenter(karpenter: Program, scenario: Json) -> str:
+    """Return Karpenter's verdict for a new node, with the reason of its refusal."""
+    answer = karpenter.ask(scenario)
+    # The name of the claim differs from pod to pod.
+    return _CLAIM.sub("", answer.get("message") or str(answer["verdict"]))
+
+
+def play(pods: int, seed: int, karpenter: Program | None = None) -> Counted:
     """Draw pods until so many are translated, and ask for each placement."""
     draw = random.Random(seed)  # reproducible
     groups = {name: Group(*each) for name, each in GROUPS.items()}
@@ -231,10 +257,13 @@ def play(pods: int, seed: int) -> Counted:
         }
         done += bool(asked)
         for placement, scenario in asked.items():
-            theirs = oracle.answer(scenario)[TEMPLATE]["verdict"] == "allocated"
             deviations = OURS if placement is Placement.BRIDGE else UPSTREAM
-            own = answer(scenario, deviations)[TEMPLATE]["verdict"] == "allocated"
-            counted.add(placement.value, drawn, added=theirs, runs=own)
+            answers = Answers(
+                oracle.answer(scenario)[TEMPLATE]["verdict"] == ALLOCATED,
+                answer(scenario, deviations)[TEMPLATE]["verdict"] == ALLOCATED,
+                None if karpenter is None else ask_karpenter(karpenter, scenario),
+            )
+            counted.add(placement.value, drawn, answers)
     oracle.close()
     return counted
 
@@ -244,14 +273,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pods", nargs="?", type=int, default=2000)
     parser.add_argument("seed", nargs="?", type=int, default=1)
+    parser.add_argument("--karpenter", action="store_true")
     arguments = parser.parse_args()
-    counted = play(arguments.pods, arguments.seed)
+    program = Program(karpenter()) if arguments.karpenter else None
+    counted = play(arguments.pods, arguments.seed, program)
+    if program is not None:
+        program.close()
     lines = [f"{' | '.join(key)}: {count}" for key, count in sorted(counted.counts.items())]
     for (placement, what), examples in sorted(counted.differences.items()):
         lines.append(f"{placement}: {what}: {len(examples)}")
         lines += [f"  {line}" for line in examples[:EXAMPLES]]
     print("\n".join(lines))  # noqa: T201  # a command's output
-    return int(any(placement == "native" for placement, _ in counted.differences))
+    differ = (placement for placement, what in counted.differences if "Karpenter" not in what)
+    return int(Placement.NATIVE.value in differ)
 
 
 if __name__ == "__main__":

@@ -7,24 +7,22 @@ from pathlib import Path
 from e2e.checker.quantities import Json
 
 
-class Oracle:
-    """A running `oracle allocate`."""
+class Program:
+    """A running program that answers each line with a line."""
 
-    def __init__(self, binary: Path) -> None:
+    def __init__(self, *words: Path | str) -> None:
         self._process = subprocess.Popen(
-            [binary, "allocate"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def answer(self, scenario: Json, seconds: float = 5.0) -> dict[str, Json]:
-        """For each node the verdict of Kubernetes' allocator, which gets this long for it."""
+    def ask(self, question: Json) -> Json:
+        """Return the answer to a question."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(scenario | {"seconds": seconds}) + "\n")
+        self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
-        answers = json.loads(self._process.stdout.readline())
-        if "error" in answers:
-            raise ValueError(answers["error"])
-        return {str(one["node"]): one for one in answers["nodes"]}
+        answer: Json = json.loads(self._process.stdout.readline())
+        return answer
 
     def close(self) -> None:
         """End the process."""
@@ -33,3 +31,17 @@ class Oracle:
         self._process.stdin.close()
         self._process.wait(20)
         self._process.stdout.close()
+
+
+class Oracle(Program):
+    """A running `oracle allocate`."""
+
+    def __init__(self, binary: Path) -> None:
+        super().__init__(binary, "allocate")
+
+    def answer(self, scenario: Json, seconds: float = 5.0) -> dict[str, Json]:
+        """For each node the verdict of Kubernetes' allocator, which gets this long for it."""
+        answers = self.ask(scenario | {"seconds": seconds})
+        if "error" in answers:
+            raise ValueError(answers["error"])
+        return {str(verdict["node"]): verdict for verdict in answers["nodes"]}

@@ -1,20 +1,22 @@
 """Builds the oracle with Go, once for each version, source and pin.
 
-    python -m e2e.oracle.build [1.34|1.35|1.36|1.37]
+    python -m e2e.oracle.build [1.34|1.35|1.36|1.37|karpenter]
 
-The newest version supports all commands, the older ones only CEL. The binary is in `.cache/`, named
-by the hash of its inputs: sources, pins, tags, Go version.
+The newest version supports all commands, the older ones only CEL. Karpenter's allocator is a
+program of its own, which needs other versions of modules. The binary is in `.cache/`, named by the
+hash of its inputs: sources, pins, tags, Go version.
 """
 
 import hashlib
 import sys
 from pathlib import Path
 
-from e2e.controlplane.build import NoGoError, compile_program, go_version
+from e2e.controlplane.build import NoGoError, cache_name, compile_program, go_version
 
-__all__ = ["NoGoError", "binary"]
+__all__ = ["NoGoError", "binary", "karpenter"]
 
 HERE = Path(__file__).parent
+KARPENTER = HERE / "karpenter-1.14.1"
 CACHE = HERE.parent.parent / ".cache" / "oracle"
 NEWEST = "1.37"
 # The pin of each version, and what its packages have: list attributes, the allocator as we ask it.
@@ -40,5 +42,14 @@ def binary(version: str = NEWEST) -> Path:
     return target
 
 
+def karpenter() -> Path:
+    """Return the program that asks Karpenter's allocator, building it if need be."""
+    target = CACHE / cache_name(KARPENTER.name, KARPENTER, KARPENTER / "main.go")
+    if not target.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        compile_program(KARPENTER, ".", target)
+    return target
+
+
 if __name__ == "__main__":
-    print(binary(*sys.argv[1:2]))  # noqa: T201  # the answer of the command
+    print(karpenter() if sys.argv[1:2] == ["karpenter"] else binary(*sys.argv[1:2]))  # noqa: T201  # the answer of the command
