@@ -61,6 +61,8 @@ class Kubelet:
         self.drivers: dict[str, Driver] = {}
         self.nodes: set[str] = set()
         self.plugins: dict[str, dict[str, Plugin]] = {}
+        # Those that are gone, by node: pods that have their units keep them.
+        self._former: dict[str, list[Plugin]] = {}
         self.prepared: dict[tuple[str, str], Prepared] = {}
         self.units: dict[str, dict[str, tuple[str, ...]]] = {}
         self.running: set[str] = set()
@@ -101,10 +103,15 @@ class Kubelet:
         for uid in uids:
             self._enqueue(uid)
 
+    def unplug(self, node: str, resource: str) -> None:
+        """End a plugin of a node."""
+        self._former.setdefault(node, []).append(self.plugins[node].pop(resource))
+
     def forget(self, node: str) -> None:
         """Leave a node that is no more."""
         self.nodes.discard(node)
         self.plugins.pop(node, None)
+        self._former.pop(node, None)
         with self._claims:
             self.prepared = {key: held for key, held in self.prepared.items() if key[0] != node}
 
@@ -304,7 +311,7 @@ class Kubelet:
                     held.pods.discard(uid)
                     if not held.pods:
                         self.prepared.pop(key, None)
-        for plugin in self.plugins.get(node, {}).values():
+        for plugin in (*self.plugins.get(node, {}).values(), *self._former.get(node, ())):
             plugin.free(uid)
         self.units.pop(uid, None)
         self.running.discard(uid)

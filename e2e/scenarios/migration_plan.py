@@ -57,7 +57,7 @@ class Equipment:
         amounts = {LEGACY: "0"}
         status = {"status": {"allocatable": amounts, "capacity": amounts}}
         self._stage.client.patch(f"/api/v1/nodes/{node}/status", status)
-        self._stage.fleet.kubelet.plugins[node].pop(LEGACY)
+        self._stage.fleet.kubelet.unplug(node, LEGACY)
 
     def drive(self, machine: Machine, driver: str) -> None:
         """Start a driver of a node, which publishes its devices."""
