@@ -304,7 +304,14 @@ class Migration:
             if pod["spec"].get("nodeName") == node and not metadata.get("ownerReferences"):
                 words = ("-n", metadata["namespace"])
                 self.kubectl(*words, "delete", "pod", metadata["name"]).check()
-                self.kubectl.apply(self._on_rig(SAMPLE.workloads[SAMPLE.workload_of(pod)]))
+                again = self._on_rig(SAMPLE.workloads[SAMPLE.workload_of(pod)])
+                # Refused while the quota counts what has just ended.
+                self.stage.wait(
+                    f"{metadata['name']} is created again", partial(self._is_applied, again)
+                )
+
+    def _is_applied(self, value: JSON) -> bool:
+        return self.kubectl.apply(value).code == 0
 
     def _wait_for_admission(self, command: str) -> None:
         """Wait until admission knows what a command changed."""
