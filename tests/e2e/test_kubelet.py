@@ -123,13 +123,13 @@ def played(script: Script, events: int) -> list[str]:
 )
 def test_a_pod_that_went_after_it_was_read_is_no_violation(read: JSON | None, reason: str) -> None:
     said = played(Script(BOUND, read), 3)
-    message = f"{FAILED}{reason}, and the claim is not reserved for this pod"
+    message = f"{FAILED}{reason}, and the claim is not reserved for this pod or its group"
     assert said == ["read", "read", message]
 
 
 def test_a_pod_that_is_still_there_was_wronged() -> None:
     said = played(Script(BOUND), 3)
-    message = f"{FAILED}claim mine: the claim is not reserved for this pod"
+    message = f"{FAILED}claim mine: the claim is not reserved for this pod or its group"
     assert said == ["read", "read", message, "NotReserved"]
 
 
