@@ -222,6 +222,7 @@ findings: {}
 compatibility: []
 unsetGroups: alone
 partitions: []
+strategy: {}
 ownedPools: []
 ```
 

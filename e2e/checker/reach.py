@@ -13,19 +13,19 @@ def expected(node: Json, devices: list[Chosen]) -> Json | None:
     local: Json = {
         "matchFields": [{"key": "metadata.name", "operator": "In", "values": [name_of(node)]}]
     }
-    term: dict[str, list[Json]] = {"matchFields": [], "matchExpressions": []}
+    required: dict[str, list[Json]] = {"matchFields": [], "matchExpressions": []}
     for chosen in devices:
         where = chosen.device if chosen.spec.get("perDeviceNodeSelection") else chosen.spec
         terms = listed(section(where, "nodeSelector"), "nodeSelectorTerms")
         # Several terms cannot be said of several devices in one; the node at hand can.
         if where.get("nodeName") or chosen.device.get("bindsToNode") or len(terms) > 1:
             return local
-        for name, into in term.items():
+        for name, into in required.items():
             for term in terms:
                 into += [
                     new for new in listed(term, name) if not any(same(new, old) for old in into)
                 ]
-    filled = {name: requirements for name, requirements in term.items() if requirements}
+    filled = {name: requirements for name, requirements in required.items() if requirements}
     return dict(filled) or None
 
 

@@ -4,6 +4,7 @@ Commands that need a cluster do not run here, but their options are parsed. A pa
 items of a kind must not miss one.
 """
 
+import json
 import re
 import shlex
 import tomllib
@@ -211,9 +212,11 @@ def test_the_dependencies_page_lists_exactly_the_declared_ones() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     text = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
     first, second = text.split("## For building", 1)
+    groups = project["dependency-groups"]
+    drawn = json.loads((ROOT / "tools" / "site" / "package.json").read_text("utf-8"))
     for declared, part in (
         (project["project"]["dependencies"], first),
-        (project["dependency-groups"]["dev"], second),
+        ((*groups["dev"], *groups["site"], *drawn["dependencies"]), second),
     ):
         names = {re.split(r"[<>=]", each)[0] for each in declared}
         rows = re.findall(r"^\| ([^|]+) \|", part, re.MULTILINE)
