@@ -24,7 +24,7 @@ OWNERS = {"deployments": "/apis/apps/v1", "jobs": "/apis/batch/v1"}
 OURS = "--selector=app.kubernetes.io/name=drawbridge"
 LOGS = ("logs", OURS, "--all-containers", "--prefix", "--tail=5")
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=55s")
-KEEP = "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done"
+KEEP = "trap 'exit {code}' TERM; while :; do sleep 1000 & wait $!; done"
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,18 @@ class Printed:
     nodes: tuple[str, ...]
 
 
-def container(*, ends: bool = False, says: str = PRINT, **more: Any) -> JSON:  # noqa: ANN401  # fields of a container
-    """Return fields of a container that prints what it has, and stays unless it `ends`."""
-    script = says if ends else f"{says}; {KEEP}"
+def container(
+    *,
+    ends: bool = False,
+    says: str = PRINT,
+    code: int = 0,
+    **more: Any,  # noqa: ANN401  # fields of a container
+) -> JSON:
+    """Return fields of a container that prints what it has, and stays unless it `ends`.
+
+    `code` is the exit code of one that is told to end.
+    """
+    script = says if ends else f"{says}; {KEEP.format(code=code)}"
     return {"image": BUSYBOX, "command": ["sh", "-c", script], **more}
 
 

@@ -35,6 +35,7 @@ DEVICES = "drawbridge.dev/devices"
 NOTHING = "none"  # the value of a node whose plugin ends before its driver starts
 MODE = "drawbridge.dev/translate"
 PATIENCE = 300.0
+INTERRUPTED = 143  # what a process gives that SIGTERM ends
 FULL = {GPU: "full"}  # the mode of a driver that has several
 REFUSED = ("research", "giant")  # asks for more GPUs than any node has
 # The nodes that have a plugin or a driver at the start, and at the end.
@@ -139,7 +140,8 @@ class Migration:
     def _change_containers(self, spec: JSON) -> None:
         if isinstance(self.stage, RealStage):
             for each in spec["containers"]:
-                each.update(container(says=self.stage.says))
+                # A Job must not count a pod that is interrupted as one that is complete.
+                each.update(container(says=self.stage.says, code=INTERRUPTED))
 
     def _run_daemons(self, daemons: JSON) -> None:
         made = deepcopy(daemons)
@@ -260,13 +262,17 @@ class Migration:
         return json.loads(self.cluster.drawbridge("audit", "-o", "json").check().out)
 
     def report(self) -> Iterator[str]:
-        """Yield why pods wait."""
+        """Yield why pods wait, or are not created."""
         for pod in self.pods():
             if pod.get("status", {}).get("phase") != "Running":
                 conditions = pod.get("status", {}).get("conditions", ())
                 told = [each["message"] for each in conditions if each.get("message")]
                 claims = [each["name"] for each in pod["spec"].get("resourceClaims", ())]
                 yield f"{pod['metadata']['name']} with claims {claims} waits: {told}"
+        for event in self.stage.client.get("/apis/events.k8s.io/v1/events")["items"]:
+            if event.get("reason") == "FailedCreate":
+                of = event["regarding"]
+                yield f"{of['kind']}/{of['name']}: {event.get('note')}"
 
     # --- one step ----------------------------------------------------------------------------
 
