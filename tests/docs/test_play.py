@@ -50,7 +50,7 @@ def playing() -> Iterator[dict[str, str]]:
 def test_the_pages_work_on_the_cluster_to_play_with_and_nothing_is_left(tmp_path: Path) -> None:
     with playing() as variables:
         for page in PAGES:
-            folder = tmp_path / page.stem
+            folder = tmp_path / page.relative_to(ROOT).as_posix().replace("/", "-")
             shutil.copytree(ROOT / "examples", folder / "examples")
             for block in console(page):
                 for step in steps(block) if PLAY in block.words[1:] else ():
