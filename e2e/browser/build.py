@@ -5,7 +5,6 @@ the lock file beside this module. Both are unpacked into folders of `.cache/` th
 version of the package and by the lock file, never installed.
 """
 
-import hashlib
 import os
 import re
 import shutil
@@ -13,10 +12,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from e2e.npm import NpmError, install
+
 HERE = Path(__file__).parent
 CACHE = HERE.parent.parent / ".cache" / "browser"
 PACKAGE = "chromium"
-_FILES = ("package.json", "package-lock.json")
 _CANDIDATE = re.compile(r"Candidate: (\d[\w.+~:-]*)")
 
 
@@ -40,17 +40,14 @@ class Browser:
 
 def fetch() -> Browser:
     """Return the browser; what is missing is fetched."""
-    for tool in ("apt-get", "apt-cache", "dpkg-deb", "npm"):
+    for tool in ("apt-get", "apt-cache", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise NoBrowserError(f"{tool} is not on the PATH")
     unpacked = CACHE / f"debian-{_find_version()}"
     if not unpacked.exists():
         _unpack(unpacked)
-    modules = CACHE / f"npm-{hashlib.sha256((HERE / _FILES[1]).read_bytes()).hexdigest()[:12]}"
-    if not (modules / "node_modules").exists():
-        _install(modules)
     program = unpacked / "usr/lib/chromium/chromium"
-    checks = modules / "node_modules/axe-core/axe.min.js"
+    checks = _install_checks()
     for file in (program, checks):
         if not file.exists():
             raise NoBrowserError(f"{file} does not exist; the package {PACKAGE} may be a stub here")
@@ -84,11 +81,11 @@ def _unpack(target: Path) -> None:
     partial.rename(target)
 
 
-def _install(target: Path) -> None:
-    target.mkdir(parents=True, exist_ok=True)
-    for name in _FILES:
-        shutil.copy(HERE / name, target / name)
-    _run(target, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+def _install_checks() -> Path:
+    try:
+        return install(HERE, CACHE) / "axe-core" / "axe.min.js"
+    except NpmError as problem:
+        raise NoBrowserError(f"{problem}") from problem
 
 
 def _run(folder: Path, *words: str) -> None:

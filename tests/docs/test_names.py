@@ -224,6 +224,20 @@ def test_the_dependencies_page_lists_exactly_the_declared_ones() -> None:
         assert documented - {"package"} == names
 
 
+LOCKS = [
+    path
+    for pattern in ("*.lock", "tools/*/package-lock.json", "e2e/*/package-lock.json")
+    for path in sorted(ROOT.glob(pattern))
+]
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_lock_file_has_hashes_and_no_addresses(lock: Path) -> None:
+    text = lock.read_text("utf-8")
+    assert "://" not in text
+    assert re.search(r"sha(256|512)[:-]|\b[0-9a-f]{64}\b", text)
+
+
 def test_the_package_table_lists_exactly_the_existing_packages() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     text = page.partition("\n## Packages\n")[2].partition("\n### Imports\n")[0]

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from e2e.npm import NpmError, install
 from tools.site.links import follow
 from tools.site.pages import ROOT, collect
 
 HERE: Final = Path(__file__).parent
 CACHE: Final = ROOT / ".cache" / "site"
 LOCK: Final = ROOT / "requirements-site.lock"
-_DRAWER: Final = ("package.json", "package-lock.json")
 
 
 def main(words: Sequence[str]) -> int:
@@ -45,7 +45,8 @@ def main(words: Sequence[str]) -> int:
 
 def _install() -> Path:
     """Return the environment of the generator, made once for each lock file."""
-    environment = CACHE / f"venv-{_digest(LOCK)}"
+    digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
+    environment = CACHE / f"venv-{digest}"
     if not (environment / ".ready").exists():
         pip = (environment / "bin" / "python", "-m", "pip", "--disable-pip-version-check")
         _run(sys.executable, "-m", "venv", environment)
@@ -55,21 +56,16 @@ def _install() -> Path:
 
 
 def _add_scripts(target: Path) -> None:
-    """Add what draws the diagrams, installed once for each lock file."""
+    """Add what draws the diagrams."""
     target.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "start.js", target)
-    if shutil.which("npm") is None:
+    try:
+        packages = install(HERE, CACHE)
+    except NpmError as problem:
         (target / "mermaid.min.js").write_text("")
-        print("npm is not on the PATH: diagrams stay text")
+        print(f"{problem}: diagrams stay text")
         return
-    modules = CACHE / f"npm-{_digest(HERE / _DRAWER[1])}"
-    if not (modules / "node_modules").exists():
-        modules.mkdir(parents=True, exist_ok=True)
-        for name in _DRAWER:
-            shutil.copy(HERE / name, modules)
-        words = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent")
-        _run("npm", *words, "--prefix", modules)
-    shutil.copy(modules / "node_modules/mermaid/dist/mermaid.min.js", target)
+    shutil.copy(packages / "mermaid" / "dist" / "mermaid.min.js", target)
 
 
 def _run(*words: str | Path) -> None:
@@ -77,10 +73,6 @@ def _run(*words: str | Path) -> None:
     code = subprocess.run(list(map(str, words)), check=False).returncode  # noqa: S603  # our words
     if code:
         raise SystemExit(f"{words[0]} ended with {code}")
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
 
 
 if __name__ == "__main__":
