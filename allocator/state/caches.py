@@ -1,7 +1,7 @@
 """The caches of the allocator: what can be allocated, what is allocated, and to whom."""
 
 import asyncio
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -10,7 +10,7 @@ from allocator.writes.claims import ClaimCache
 from allocator.writes.prepare_failures import REASON, PrepareEvent
 from drawbridge.cluster.cache import Cache, CachedObject
 from drawbridge.cluster.cache_set import CacheSet
-from drawbridge.cluster.discovery import find_served
+from drawbridge.cluster.discovery import find_served, find_taint_rules
 from drawbridge.cluster.resources import (
     CLAIMS,
     CLASSES,
@@ -35,8 +35,6 @@ from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
 
 T = TypeVar("T")
-# The versions that serve DeviceTaintRules, newest first. Before 1.37 they are off by default.
-_TAINT_RULE_VERSIONS: Final = ("v1", "v1beta2", "v1alpha3")
 
 
 class CoschedulingGroup(msgspec.Struct):
@@ -86,7 +84,7 @@ class AllocatorCaches(CacheSet):
     @classmethod
     async def create(cls, session: Session, namespace: str) -> "AllocatorCaches":
         """Create the caches of the resources that the API server serves; raises ApiError."""
-        found = await find_served(session, TAINT_RULES, _TAINT_RULE_VERSIONS)
+        found = await find_taint_rules(session)
         groups = await find_served(session, COSCHEDULING_GROUPS, (COSCHEDULING_GROUPS.version,))
         rules = found.version if found else ""
         return cls(session, namespace, taint_rules=rules, groups=groups is not None)

@@ -90,9 +90,13 @@ class Effect(enum.Enum):
     REBUILD = "rebuild"
 
 
-def make_state(inputs: Inputs, is_settled: Callable[[Node], bool]) -> AllocatorState:
-    """Return a state without objects."""
+def make_state(
+    inputs: Inputs, is_settled: Callable[[Node], bool], *, serves_taint_rules: bool
+) -> AllocatorState:
+    """Return a state without objects; it obeys DeviceTaintRules that the API server serves."""
     configuration, gates = inputs.configuration, inputs.facts.cluster.feature_gates
+    if serves_taint_rules:
+        gates = gates.with_taint_rules()
     planner = Planner(
         gates,
         compatibility=compatibility_declarations(configuration),
@@ -226,7 +230,9 @@ class LiveState:
             self._on_change()
 
     def _build(self, inputs: Inputs) -> PodDecisions:
-        caches, state = self._caches, make_state(inputs, self._settling.is_settled)
+        caches = self._caches
+        serves_rules = caches.taint_rules is not None
+        state = make_state(inputs, self._settling.is_settled, serves_taint_rules=serves_rules)
         for node in caches.nodes.all():
             self._settling.follow(None, node.value)
         ordered: Iterable[Any] = (caches.nodes, caches.classes, caches.taint_rules, caches.slices)

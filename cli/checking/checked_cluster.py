@@ -158,8 +158,12 @@ def read_cluster(
     streams: Streams,
 ) -> CheckedCluster | tuple[Finding, ...]:
     """Read the cluster that the options name; raises ClusterReadError."""
-    cluster, version = _read_objects(options, streams)
-    enabled = gates.read_gates(options.kubernetes_version or version, options.feature_gates)
+    cluster, version, serves_rules = _read_objects(options, streams)
+    enabled = gates.read_gates(
+        options.kubernetes_version or version,
+        options.feature_gates,
+        serves_taint_rules=serves_rules,
+    )
     if not isinstance(enabled, Gates):
         return enabled
     is_read = bool(options.cluster) or options.context is not None
@@ -167,23 +171,26 @@ def read_cluster(
     return CheckedCluster(files, cluster, is_read, enabled, configuration, chosen)
 
 
-def _read_objects(options: argparse.Namespace, streams: Streams) -> tuple[ClusterObjects, str]:
-    """Read the objects of the cluster, and the version of its API server."""
+def _read_objects(
+    options: argparse.Namespace, streams: Streams
+) -> tuple[ClusterObjects, str, bool]:
+    """Read the objects of the cluster, its version, and whether it serves DeviceTaintRules."""
     if options.context is None:
-        return sort_documents(read_documents(options.cluster, streams.stdin)), gates.NEWEST
+        return sort_documents(read_documents(options.cluster, streams.stdin)), gates.NEWEST, False
 
-    async def read(session: "Session") -> tuple[ClusterObjects, str]:
+    async def read(session: "Session") -> tuple[ClusterObjects, str, bool]:
         from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
         needed = (resources.NODES, resources.CLASSES, resources.SLICES, resources.TEMPLATES)
         optional = (
             resources.CLAIMS, resources.NAMESPACES, resources.RESOURCE_QUOTAS,
-            resources.TAINT_RULES, resources.NETWORKS,
+            resources.NETWORKS,
         )  # fmt: skip
         values = await live_cluster.list_kinds(session, needed, optional)
+        rules = await live_cluster.list_taint_rules(session)
         from_files = read_documents(options.cluster, streams.stdin)
-        documents = (*live_cluster.as_documents(values), *from_files)
-        return sort_documents(documents), await session.version()
+        documents = (*live_cluster.as_documents([*values, *(rules or ())]), *from_files)
+        return sort_documents(documents), await session.version(), rules is not None
 
     return live_cluster.run_with_session(options, read)
 

@@ -36,10 +36,14 @@ def read_facts(
 
 
 def read_gates(
-    options: argparse.Namespace, version: str
+    options: argparse.Namespace, version: str, *, serves_taint_rules: bool = False
 ) -> gates.Gates | tuple[LocatedFinding, ...]:
     """Return the gates of the options, by default those of `version`; or findings about them."""
-    enabled = gates.read_gates(options.kubernetes_version or version, options.feature_gates)
+    enabled = gates.read_gates(
+        options.kubernetes_version or version,
+        options.feature_gates,
+        serves_taint_rules=serves_taint_rules,
+    )
     if not isinstance(enabled, gates.Gates):
         return tuple(LocatedFinding(each) for each in enabled)
     return enabled

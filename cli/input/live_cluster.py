@@ -100,6 +100,14 @@ async def list_kinds(
     return values
 
 
+async def list_taint_rules(session: "Session") -> list[dict[str, Value]] | None:
+    """List the DeviceTaintRules that the user may read; None if the API server serves none."""
+    from drawbridge.cluster.discovery import find_taint_rules  # noqa: PLC0415  # loaded on demand
+
+    served = await find_taint_rules(session)
+    return None if served is None else await list_kinds(session, (), (served,))
+
+
 async def read_if_allowed(reading: Awaitable[T], findings: list[LocatedFinding]) -> T | None:
     """Read an optional part; add a finding if access is forbidden."""
     try:

@@ -73,6 +73,7 @@ class SimulatedCluster(NamedTuple):
     configuration: Configuration | None = None
     findings: tuple[LocatedFinding, ...] = ()
     has_pods: bool = True
+    serves_taint_rules: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,9 @@ def read_input(
     objects = sort_documents(_read(options, streams, details, live))
     objects = replace(objects, places=details.places)
     findings = [*live.findings, *objects.findings]
-    enabled = read_gates(options, live.version or gates.NEWEST)
+    enabled = read_gates(
+        options, live.version or gates.NEWEST, serves_taint_rules=live.serves_taint_rules
+    )
     if isinstance(enabled, tuple):
         findings += enabled
         enabled = gates.DEFAULTS
@@ -269,15 +272,17 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
     async def read(session: "Session") -> SimulatedCluster:
         findings: list[LocatedFinding] = []
         values = await _read_objects(session, options)
+        rules = await live_cluster.list_taint_rules(session)
         pods = None
         if options.pods:
             pods = await live_cluster.read_if_allowed(_list_bound_pods(session), findings)
-        documents = live_cluster.as_documents([*values, *(pods or ())])
+        documents = live_cluster.as_documents([*values, *(rules or ()), *(pods or ())])
         return SimulatedCluster(
             tuple(documents),
             await session.version(),
             findings=tuple(findings),
             has_pods=pods is not None,
+            serves_taint_rules=rules is not None,
         )
 
     try:
@@ -308,5 +313,4 @@ async def _read_objects(session: "Session", options: argparse.Namespace) -> list
     needed = [resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS]
     if options.preempt:
         needed += [resources.PRIORITY_CLASSES, resources.DISRUPTION_BUDGETS]
-    optional = (resources.TEMPLATES, resources.TAINT_RULES)
-    return await live_cluster.list_kinds(session, needed, optional)
+    return await live_cluster.list_kinds(session, needed, (resources.TEMPLATES,))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from drawbridge.api_error import ApiError
-from drawbridge.cluster.resources import Resource
+from drawbridge.cluster.resources import TAINT_RULE_VERSIONS, TAINT_RULES, Resource
 from drawbridge.cluster.session import Session
 
 
@@ -33,3 +33,8 @@ async def find_served(
         if any(each.name == resource.plural for each in served.resources):
             return candidate
     return None
+
+
+async def find_taint_rules(session: Session) -> Resource | None:
+    """Return DeviceTaintRules at the newest version that is served; None without any."""
+    return await find_served(session, TAINT_RULES, TAINT_RULE_VERSIONS)

@@ -57,7 +57,8 @@ SLICES: Final = Resource(_DRA, "v1", "resourceslices", "ResourceSlice", namespac
 CLASSES: Final = Resource(_DRA, "v1", "deviceclasses", "DeviceClass", namespaced=False)
 CLAIMS: Final = Resource(_DRA, "v1", "resourceclaims", "ResourceClaim")
 TEMPLATES: Final = Resource(_DRA, "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
-# The version of 1.37; 1.36 serves the same resource at v1beta2, only if that is enabled.
+# The version of 1.37. Earlier API servers serve another one of these, and only if it is enabled.
+TAINT_RULE_VERSIONS: Final = ("v1", "v1beta2", "v1alpha3")
 TAINT_RULES: Final = Resource(_DRA, "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False)
 NETWORKS: Final = Resource(
     "k8s.cni.cncf.io",

@@ -32,6 +32,8 @@ DRAOptionalNodeOperations                      -
 DRAPartitionableDevicesType                    -
 """
 _COLUMN = 44
+_TAINT_RULES_GATE = "DRADeviceTaintRules"
+_TAINT_GATES = {"DRADeviceTaints", _TAINT_RULES_GATE}
 
 _GATE = re.compile(r"\s*([A-Za-z0-9]+)\s*=\s*(true|false)\s*", re.IGNORECASE)
 
@@ -71,6 +73,14 @@ class Gates(msgspec.Struct, frozen=True):
         """
         return self.version >= "1.37" and not self.device_compatibility_groups
 
+    def with_taint_rules(self) -> "Gates":
+        """Return the gates of a cluster whose API server serves DeviceTaintRules.
+
+        An administrator enables the resource and the gate together, and the version only tells the
+        defaults of both.
+        """
+        return msgspec.structs.replace(self, device_taints=True, device_taint_rules=True)
+
 
 DEFAULTS = Gates()
 
@@ -102,7 +112,7 @@ def gates_of_version(
     on = dict.fromkeys((name for name in Gates.__struct_fields__ if name != "version"), False)
     on |= {_field(gate): sign != "-" for gate, sign in states.items()}
     on |= {_field(gate): value for gate, value in overrides.items()}
-    if "DRADeviceTaintRules" not in states:
+    if _TAINT_RULES_GATE not in states:
         # Up to 1.34, DRADeviceTaints controls both features.
         on["device_taint_rules"] = on["device_taints"]
     return Gates(version=version, **on)
@@ -135,7 +145,18 @@ def parse_gates(text: str) -> Mapping[str, bool] | tuple[Finding, ...]:
     return overrides
 
 
-def read_gates(version: str, overrides: str) -> Gates | tuple[Finding, ...]:
-    """Read the gates of a version with overrides as text, or return the findings about them."""
+def read_gates(
+    version: str, overrides: str, *, serves_taint_rules: bool = False
+) -> Gates | tuple[Finding, ...]:
+    """Read the gates of a version with overrides as text, or return the findings about them.
+
+    `serves_taint_rules` tells that the API server serves DeviceTaintRules, so that their gate is
+    enabled unless the overrides disable it.
+    """
     parsed = parse_gates(overrides)
-    return parsed if isinstance(parsed, tuple) else gates_of_version(version, parsed)
+    if isinstance(parsed, tuple):
+        return parsed
+    enabled = gates_of_version(version, parsed)
+    if not isinstance(enabled, Gates) or not serves_taint_rules or parsed.keys() & _TAINT_GATES:
+        return enabled
+    return enabled.with_taint_rules()

@@ -3,8 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from allocator.state.live_state import Effect, Inputs, compare_inputs
+from allocator.state.live_state import Effect, Inputs, compare_inputs, make_state
 from drawbridge.config.model import Configuration, Placement
+from drawbridge.dra.device import Taint
+from drawbridge.dra.gates import Gates, gates_of_version
+from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
+from drawbridge.facts.gather import describe_cluster
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 
 CLASS = ClassFacts(name="gpu", drivers=("d.io",))
@@ -39,3 +43,16 @@ CASES = {
 def test_only_a_change_that_every_decision_depends_on_builds_them_anew(changed: str) -> None:
     after, effect = CASES[changed]
     assert compare_inputs(BEFORE, after) is effect
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_rules_are_obeyed_if_they_are_served_whatever_the_version_enables(
+    served: bool,  # noqa: FBT001  # a parameter of pytest
+) -> None:
+    default = gates_of_version("1.36")
+    assert isinstance(default, Gates)
+    inputs = Inputs(Configuration(), Facts(cluster=describe_cluster(default)))
+    state = make_state(inputs, lambda _: True, serves_taint_rules=served)
+    rule = DeviceTaintRule("fence", Taint("t", "NoSchedule"), TaintSelector(driver="d.io"))
+    state.apply(None, rule)
+    assert bool(state.planner.world().inventory.taint_rules) is served

@@ -106,6 +106,36 @@ def test_a_simulation_in_an_unreadable_cluster_fails(tmp_path: Path) -> None:
     assert (code, "[ClusterUnreadable]" in out) == (2, True)
 
 
+RULE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceTaintRule",
+    "metadata": {"name": "fence"},
+    "spec": {
+        "deviceSelector": {"driver": "gpu.nvidia.com"},
+        "taint": {"key": "example.com/fence", "value": "yes", "effect": "NoSchedule"},
+    },
+}
+CLAIMED = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: gpu, namespace: default}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("gates", "code"), [((), 1), (("--feature-gates", "DRADeviceTaintRules=false"), 0)]
+)
+def test_rules_that_the_api_server_serves_taint_devices_unless_their_gate_is_disabled(
+    tmp_path: Path, gates: tuple[str, ...], code: int
+) -> None:
+    manifest = tmp_path / "claim.yaml"
+    manifest.write_text(CLAIMED)
+    words = ("simulate", "-f", str(manifest), "--claims", "gpu", *gates, "--context")
+    result, out, _ = on_live(tmp_path, *words, more=(RULE,))
+    assert (result, "example.com/fence" in out) == (code, code == 1), out
+
+
 SMALL = {
     "apiVersion": "v1",
     "kind": "Node",

@@ -2,7 +2,14 @@
 
 import pytest
 
-from drawbridge.dra.gates import DEFAULTS, VERSIONS, Gates, gates_of_version, parse_gates
+from drawbridge.dra.gates import (
+    DEFAULTS,
+    VERSIONS,
+    Gates,
+    gates_of_version,
+    parse_gates,
+    read_gates,
+)
 
 
 def of(version: str, **overrides: bool) -> Gates:
@@ -57,6 +64,29 @@ def test_a_gate_can_be_disabled_until_it_is_locked() -> None:
 def test_one_gate_controls_taints_and_taint_rules_up_to_1_34() -> None:
     assert of("1.34", DRADeviceTaints=True).device_taint_rules
     assert not of("1.35", DRADeviceTaints=True).device_taint_rules
+
+
+SERVED = [
+    ("1.36", "", True),
+    ("1.34", "", True),
+    ("1.36", "DRADeviceTaintRules=false", False),
+    ("1.34", "DRADeviceTaints=false", False),
+]
+
+
+@pytest.mark.parametrize(("version", "overrides", "obeyed"), SERVED)
+def test_rules_count_if_the_api_server_serves_them(
+    version: str,
+    overrides: str,
+    obeyed: bool,  # noqa: FBT001  # a parameter of pytest
+) -> None:
+    unserved = read_gates(version, overrides)
+    served = read_gates(version, overrides, serves_taint_rules=True)
+    assert isinstance(unserved, Gates)
+    assert isinstance(served, Gates)
+    assert not unserved.device_taint_rules
+    assert served.device_taint_rules is obeyed
+    assert served.device_taints or not obeyed
 
 
 def test_binding_conditions_need_two_gates() -> None:
