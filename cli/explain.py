@@ -88,6 +88,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_files_option(parser)
     add_live_options(parser)
     allocator_api.add_options(parser)
+    text = "of a pod that waits, show each filter of nodes and devices with what it left"
+    parser.add_argument("--stages", action="store_true", help=text)
     output.add_format_option(parser, "text", "json", "yaml")
 
 
@@ -271,7 +273,9 @@ def ask_about(
     its scheduler, or without that a simulation.
     """
     namespace, _, name = pod.pod.partition("/")
-    body = {"namespace": namespace, "name": name}
+    body: dict[str, object] = {"namespace": namespace, "name": name}
+    if options.stages:
+        body["stages"] = True
     if options.allocator_url:
         try:
             return Told(ask_allocator(options, "/v1/explain", body))
@@ -322,3 +326,7 @@ def _format_answer(told: Json) -> Iterator[str]:
         yield f"    {nodes}{reason['message']} [{reason['code']}]"
     for node in told["nodes"]:
         yield f"    {node['node']}: {'; '.join(each['message'] for each in node['reasons'])}"
+    if told.get("stages"):
+        from cli.simulation.stages import format_answer  # noqa: PLC0415  # loads the CEL engine
+
+        yield from format_answer(told["stages"])

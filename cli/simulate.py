@@ -20,6 +20,7 @@ from cli.simulation.input import PodsToPlace, SimulationInput, parse_claim_names
 from cli.simulation.placements import WorkloadPlacement
 from cli.simulation.pod_allocators import PodAllocators, find_pod_allocators
 from cli.simulation.preemption import preempting_placer
+from cli.simulation.stages import StagesOfPods, format_stages, stages_as_data
 from cli.terminal import output
 from cli.terminal.cluster_options import (
     add_allocator_option,
@@ -48,7 +49,8 @@ from drawbridge.ledger.placing import Placer, PodPlacement
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.preemption import PreemptingPlacer
-from drawbridge.ledger.replicas import PodPlacer, place_on_each_node, place_replicas
+from drawbridge.ledger.replicas import PodPlacer, number_pod, place_on_each_node, place_replicas
+from drawbridge.ledger.stages import FilteredCluster, PodStages
 from drawbridge.ledger.unenforced import (
     unenforced_claim_rules,
     unenforced_compatibility,
@@ -82,6 +84,8 @@ def _add_placement_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--claims", metavar="NAMES", help=text)
     text = "let pods evict pods with a lower priority in the simulation, as kube-scheduler does"
     parser.add_argument("--preempt", action="store_true", help=text)
+    text = "show each filter of nodes and devices with what it got and what it left"
+    parser.add_argument("--stages", action="store_true", help=text)
     add_version_options(parser)
     allocator_api.add_options(parser)
     add_live_options(parser)
@@ -117,7 +121,9 @@ def _place_here(
 ) -> int:
     """Place the pods in this process, and print the placements."""
     allocator = options.allocator and Allocator(options.allocator)
-    result = simulate(inputs, options.claims, allocator, preempt=options.preempt)
+    result = simulate(
+        inputs, options.claims, allocator, preempt=options.preempt, by_stage=options.stages
+    )
     audit_findings = audit(result.ledger, result.world, inputs.objects.claims)
     if options.output != "text":
         # The data has no place for findings about the input.
@@ -129,6 +135,8 @@ def _place_here(
         }
         data = placements.placements_as_data(result.entries, result.ledger, audit_findings, written)
         data = {"allocator": result.allocators[0].value, **data}
+        if options.stages:
+            data = {**data, "stages": stages_as_data(result.stages)}
         if not_asked:
             data = {**data, "allocatorNotAsked": not_asked}
         output.print_value(data, options.output, streams.out)
@@ -151,6 +159,7 @@ def _text(
     streams: Streams,
 ) -> Iterator[str]:
     yield from placements.format_entries(result.entries)
+    yield from format_stages(result.stages)
     yield from placements.draw_nodes(
         result.placements,
         result.ledger,
@@ -187,6 +196,7 @@ class Simulation:
     ledger: Ledger
     world: World
     findings: tuple[LocatedFinding, ...]
+    stages: tuple[PodStages, ...] = ()
 
     @property
     def placements(self) -> tuple[PodPlacement, ...]:
@@ -200,10 +210,12 @@ def simulate(
     allocator: Allocator | None = None,
     *,
     preempt: bool = False,
+    by_stage: bool = False,
 ) -> Simulation:
     """Place the pods of the input one after the other, or the claims `names` instead.
 
-    Without `allocator`, the placement of the configuration decides.
+    Without `allocator`, the placement of the configuration decides. With `by_stage`, the filters
+    for each pod are kept.
     """
     schedulers = _find_schedulers(inputs, names, allocator)
     ledger = Ledger(sharing=inputs.gates.consumable_capacity)
@@ -219,10 +231,11 @@ def simulate(
         resources=_count_resources(inputs),
     )
     findings = [*inputs.findings, *_report_unenforced(inputs, names, schedulers)]
+    stages = StagesOfPods(lambda pod: schedulers.filtered(pod, placer)) if by_stage else None
     if names is None:
         preempting = preempting_placer(inputs, placer, findings) if preempt else None
         placers = schedulers.placers(placer, preempting)
-        done = tuple(_place_pods(inputs, schedulers, placers, findings))
+        done = tuple(_place_pods(inputs, schedulers, placers, findings, stages))
     else:
         done = tuple(_place_claims(inputs, parse_claim_names(names), placer, findings))
     with_policies = (
@@ -231,7 +244,8 @@ def simulate(
         for finding in apply_policies([located.finding], inputs.configuration.findings)
     )
     world = schedulers.declared_world()
-    return Simulation(done, schedulers.used, ledger, world, tuple(with_policies))
+    by_pod = stages.stages if stages is not None else ()
+    return Simulation(done, schedulers.used, ledger, world, tuple(with_policies), by_pod)
 
 
 @dataclass(frozen=True)
@@ -256,6 +270,13 @@ class _Schedulers:
         if self.chosen is None:
             nodes = self.pools.nodes(allocator, nodes)
         return self.planners[allocator], nodes
+
+    def filtered(self, pod: Pod, placer: Placer) -> FilteredCluster:
+        """Return what the scheduler of a pod filters, as it is now."""
+        planner, nodes = self.world_of(self.of_pod(pod))
+        templates = {name_of(each): each for each in self.inputs.objects.templates}
+        view = placer.ledger.view()
+        return FilteredCluster(planner, nodes, view, placer.claims, templates, placer.resources)
 
     def placers(
         self, placer: Placer, preempting: PreemptingPlacer | None
@@ -353,6 +374,7 @@ def _place_pods(
     schedulers: _Schedulers,
     placers: Mapping[Allocator, PodPlacer],
     findings: list[LocatedFinding],
+    stages: StagesOfPods | None,
 ) -> Iterator[PodPlacement | WorkloadPlacement]:
     if not inputs.pods:
         findings.append(
@@ -362,10 +384,15 @@ def _place_pods(
     for pod in inputs.pods:
         findings += inputs.objects.located(_report_ignored(pod, inputs))
         placer = members.get(id(pod)) or placers[schedulers.of_pod(pod.pod)]
+        first = number_pod(pod.pod, 0) if pod.path else pod.pod
+        if stages is not None:
+            stages.add(first)
         if not pod.path:
             yield placer.place_pod(pod.pod)
             continue
         placed = _place_workload(pod, schedulers, placer)
+        if stages is not None and placed.replicas.refused and not pod.pods.on_each_node:
+            stages.replace(first, number_pod(pod.pod, placed.replicas.fits))
         if placed.replicas.untried:
             message = (
                 f"{placed.replicas.fits:,} of {placed.replicas.number:,} pods are placed, and "

@@ -27,6 +27,7 @@ from allocator.api.messages import (
     SimulatedPod,
     SimulationReply,
     SimulationRequest,
+    without_node_names,
 )
 from allocator.api.reading import (
     PageRequest,
@@ -40,7 +41,6 @@ from allocator.api.requests import (
     decode_request,
     namespaces_of,
     read_simulation,
-    without_node_names,
     without_nodes,
     without_victims,
 )
@@ -55,8 +55,10 @@ from allocator.api.searching import (
     search_for_pod,
     simulate_pods,
 )
+from allocator.api.stages import without_names_of_nodes
 from allocator.scheduler.calls import CurrentDecisions, Leadership
 from allocator.state.cluster_state import AllocatorState
+from drawbridge.ledger.stages import PodStages
 
 # With more namespaces on a node, no claim is named: each costs a request to the API server.
 MAX_REVIEWED: Final = 32
@@ -122,7 +124,7 @@ class ApiCalls:
         claims = tuple(explain_claims(state, pod))
         explanation, how_far = describe_missing(namespace, claims), find_pod_state(pod, claims)
         if how_far is PodState.WAITING and not explanation.reasons:
-            run = functools.partial(search_for_pod, state, pod)
+            run = functools.partial(search_for_pod, state, pod, by_stage=named.stages)
             explanation = await self._searches.run(caller, run, PodSearch)
             how_far = PodState.FITS if explanation.fitting else how_far
         return PodExplanation(
@@ -137,6 +139,7 @@ class ApiCalls:
             fitting=explanation.fitting,
             reasons=explanation.reasons if sees_nodes else without_nodes(explanation.reasons),
             nodes=explanation.nodes if sees_nodes else (),
+            stages=_visible(explanation.stages, sees_nodes=sees_nodes),
         )
 
     async def simulate(self, caller: Caller, body: bytes) -> SimulationReply:
@@ -156,7 +159,14 @@ class ApiCalls:
         readable = await self.readable_of(caller, victims)
         placed = tuple(without_victims(each, readable) for each in done.pods)
         if not sees_nodes:
-            placed = tuple(replace(each, reasons=without_nodes(each.reasons)) for each in placed)
+            placed = tuple(
+                replace(
+                    each,
+                    reasons=without_nodes(each.reasons),
+                    stages=_visible(each.stages, sees_nodes=False),
+                )
+                for each in placed
+            )
         return SimulationReply(pods=placed, leading=self._leadership.leading)
 
     async def readable_of(self, caller: Caller, namespaces: Collection[str]) -> Collection[str]:
@@ -194,6 +204,10 @@ def _read_and_simulate(
     except ApiFailureError as error:
         return _Simulation(failure=error.failure)
     return _Simulation(simulate_pods(state, given, preemption))
+
+
+def _visible(stages: PodStages | None, *, sees_nodes: bool) -> PodStages | None:
+    return stages if stages is None or sees_nodes else without_names_of_nodes(stages)
 
 
 def _list_claims(namespace: str) -> Action:

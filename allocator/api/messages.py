@@ -4,11 +4,14 @@ Requests are strict: an unknown field is an error.
 """
 
 import enum
+import re
 from collections.abc import Mapping
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta, field
+
+from drawbridge.ledger.stages import PodStages
 
 MAX_ITEMS: Final = 500
 DEFAULT_ITEMS: Final = 100
@@ -187,6 +190,15 @@ class ReasonsOfNode(_Body, frozen=True):
     reasons: tuple[DeviceReason, ...]
 
 
+Stages = Annotated[
+    PodStages | None,
+    Meta(description="The filters for the pod, if the request asks for them and it waits."),
+]
+WantsStages = Annotated[
+    bool, Meta(description="Filter all nodes and their devices stage by stage, too.")
+]
+
+
 class ClaimState(enum.StrEnum):
     """How far a claim of a pod is."""
 
@@ -233,6 +245,7 @@ class PodExplanation(_Body, frozen=True):
         tuple[ReasonsOfNode, ...],
         Meta(description="The first nodes that do not fit, if the caller may list nodes."),
     ] = ()
+    stages: Stages = None
 
 
 class NamedPod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -240,6 +253,7 @@ class NamedPod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     namespace: NamespaceName
     name: ObjectName
+    stages: WantsStages = False
 
 
 class SimulationRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -254,6 +268,7 @@ class SimulationRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     preempt: Annotated[
         bool, Meta(description="Let pods preempt pods with a lower priority, in the simulation.")
     ] = False
+    stages: WantsStages = False
 
 
 class SimulatedClaim(_Body, frozen=True):
@@ -276,6 +291,7 @@ class SimulatedPod(_Body, frozen=True):
         Meta(description="The victims in namespaces where the caller may list ResourceClaims."),
     ] = ()
     other_preempted: Annotated[int, Meta(description="How many other victims there are.")] = 0
+    stages: Stages = None
 
 
 class SimulationReply(_Body, frozen=True):
@@ -283,6 +299,14 @@ class SimulationReply(_Body, frozen=True):
 
     pods: tuple[SimulatedPod, ...]
     leading: bool
+
+
+_ON_NODE: Final = re.compile(r"\bon node [^\s;,]+")
+
+
+def without_node_names(text: str) -> str:
+    """Return a message without the names of nodes."""
+    return _ON_NODE.sub("on a node", text)
 
 
 class ApiCall(NamedTuple):

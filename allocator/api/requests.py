@@ -19,6 +19,7 @@ from allocator.api.messages import (
     FailureCode,
     SimulatedPod,
     SimulationRequest,
+    without_node_names,
 )
 from allocator.api.searching import PodsToSimulate
 from drawbridge.dra.allocation import ClaimStatus
@@ -33,7 +34,6 @@ _CLAIMS: Final[Reader[Claim]] = claim_reader()
 _TEMPLATES: Final[Reader[Template]] = template_reader()
 # Each is one question about rights.
 MAX_NAMESPACES: Final = 10
-_ON_NODE: Final = re.compile(r"\bon node [^\s;,]+")
 _NAME: Final = re.compile(NAME)
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T", Pod, Claim, Template)
@@ -94,6 +94,7 @@ def read_simulation(request: SimulationRequest) -> PodsToSimulate:
         claims=tuple(map(_new_claim, claims)),
         templates=templates,
         preempt=request.preempt,
+        stages=request.stages,
     )
 
 
@@ -132,11 +133,6 @@ def without_nodes(reasons: Sequence[DeviceReason]) -> tuple[DeviceReason, ...]:
         replace(reason, example="", message=without_node_names(reason.message))
         for reason in reasons
     )
-
-
-def without_node_names(text: str) -> str:
-    """Return a message without the names of nodes."""
-    return _ON_NODE.sub("on a node", text)
 
 
 def without_victims(pod: SimulatedPod, readable: Collection[str]) -> SimulatedPod:

@@ -3,8 +3,9 @@
 Both run in a copy of the process and change it as they like.
 """
 
+import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -21,6 +22,7 @@ from allocator.api.messages import (
     SimulatedPod,
 )
 from allocator.api.reading import describe_result, find_state
+from allocator.api.stages import filter_pod
 from allocator.decisions.pod_requests import ReceivedClaim, check_claims
 from allocator.decisions.shortlist import (
     NodeSearch,
@@ -46,6 +48,7 @@ from drawbridge.ledger.placing import Placer
 from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.preemption import PreemptingPlacer, running_pod
 from drawbridge.ledger.priorities import Priorities, PriorityClass
+from drawbridge.ledger.stages import PodStages
 from drawbridge.ledger.victims import RunningPod
 from drawbridge.solver.reasons import Reason, summarize_reasons
 
@@ -60,6 +63,7 @@ class PodSearch(msgspec.Struct, frozen=True):
     message: str = ""
     reasons: tuple[DeviceReason, ...] = ()
     nodes: tuple[ReasonsOfNode, ...] = ()
+    stages: PodStages | None = None
 
 
 # --- one pod of the cluster ---
@@ -111,8 +115,18 @@ def describe_missing(namespace: str, claims: Sequence[ClaimOfPod]) -> PodSearch:
     return _describe_search([make_reason(CLAIM_MISSING, "claims", text) for text in texts])
 
 
-def search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
+def search_for_pod(state: AllocatorState, pod: Pod, *, by_stage: bool = False) -> PodSearch:
     """Examine all nodes for a pod of the cluster that waits."""
+    done = _search_for_pod(state, pod)
+    if not by_stage:
+        return done
+    claims = (_with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
+    view = state.ledger.view_without((key_of(pod.metadata.uid),))
+    stages = filter_pod(state, pod, view, {name_of(each): each for each in claims}, {})
+    return replace(done, stages=stages)
+
+
+def _search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
     claims = tuple(_with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
     described = _as_scheduled(pod)
     reason = check_claims(described, [ReceivedClaim(each, None) for each in claims], state)
@@ -178,6 +192,7 @@ class PodsToSimulate(msgspec.Struct, frozen=True):
     claims: tuple[Claim, ...] = ()
     templates: tuple[Template, ...] = ()
     preempt: bool = False
+    stages: bool = False
 
 
 class PreemptionView(Protocol):
@@ -212,8 +227,25 @@ def simulate_pods(
         priorities = Priorities(view.classes())
         running = [_as_running(each, priorities) for each in view.running()]
         preempting = PreemptingPlacer(placer, running, tuple(view.budgets()), priorities)
-        return tuple(_preempt(preempting, placer, state, each) for each in simulated.pods)
-    return tuple(_place(placer, state, templates, each) for each in simulated.pods)
+        place = functools.partial(_preempt, preempting, placer, state)
+    else:
+        place = functools.partial(_place, placer, state, templates)
+    return tuple(
+        _with_stages(state, each, placer, templates, place) if simulated.stages else place(each)
+        for each in simulated.pods
+    )
+
+
+def _with_stages(
+    state: AllocatorState,
+    pod: Pod,
+    placer: Placer,
+    templates: Mapping[str, Template],
+    place: Callable[[Pod], SimulatedPod],
+) -> SimulatedPod:
+    """Place a pod, and add the filters as they were before."""
+    stages = filter_pod(state, pod, state.ledger.view(), placer.claims, templates)
+    return replace(place(pod), stages=stages)
 
 
 def _as_running(pod: Pod, priorities: Priorities) -> RunningPod:

@@ -11,6 +11,7 @@ from cli.input.allocator_api import Json, ask_allocator, ask_found_allocator
 from cli.input.live_cluster import ClusterReadError
 from cli.simulation import placements
 from cli.simulation.input import SimulationInput
+from cli.simulation.stages import format_stages, stages_as_data
 from cli.terminal import output
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
@@ -24,6 +25,7 @@ from drawbridge.ledger import codes
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.placing import PodPlacement
 from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.stages import PodStages
 from drawbridge.solver.reasons import Reason
 
 # The API takes no more.
@@ -45,23 +47,23 @@ def run_by_allocator(options: argparse.Namespace, inputs: SimulationInput, strea
     """Ask the allocator, and print the placements as those of a local simulation."""
     findings = list(inputs.findings)
     pods = list(_each_pod(inputs))
-    placed: tuple[PodPlacement, ...] = ()
+    told: tuple[Json, ...] = ()
     if len(pods) > MAX_PODS:
         text = f"the allocator is asked about {MAX_PODS} of {len(pods):,} pods"
         findings.append(LocatedFinding(codes.NOT_SIMULATED.at("", text)))
     try:
-        reply = ask_allocator(options, "/v1/simulate", _body(inputs, pods[:MAX_PODS]))
-        placed = tuple(map(_read_placement, reply["pods"]))
+        body = _body(inputs, pods[:MAX_PODS], by_stage=options.stages)
+        told = tuple(ask_allocator(options, "/v1/simulate", body)["pods"])
     except ClusterReadError as error:
         failed = replace(error.finding, severity=Severity.ERROR)
         findings.append(LocatedFinding(failed))
-    return _print(options, findings, placed, options.allocator_url, streams)
+    return _print(options, findings, told, options.allocator_url, streams)
 
 
 class FoundPlacements(NamedTuple):
     """The placements of the cluster's allocator and the pod that answered, or why it was not."""
 
-    placed: tuple[PodPlacement, ...] = ()
+    placed: tuple[Json, ...] = ()
     pod: str = ""
     not_asked: str = ""
 
@@ -76,11 +78,11 @@ def ask_cluster(
     if reason := _find_obstacle(options, inputs, len(pods)):
         return FoundPlacements(not_asked=reason)
     try:
-        answer = ask_found_allocator(options, "/v1/simulate", _body(inputs, pods))
+        body = _body(inputs, pods, by_stage=options.stages)
+        answer = ask_found_allocator(options, "/v1/simulate", body)
     except ClusterReadError as error:
         return FoundPlacements(not_asked=error.finding.message)
-    placed = tuple(map(_read_placement, answer.response["pods"]))
-    return FoundPlacements(placed, answer.pod)
+    return FoundPlacements(tuple(answer.response["pods"]), answer.pod)
 
 
 def print_found(
@@ -107,25 +109,30 @@ def _find_obstacle(options: argparse.Namespace, inputs: SimulationInput, pods: i
 def _print(
     options: argparse.Namespace,
     findings: Sequence[LocatedFinding],
-    placed: Sequence[PodPlacement],
+    told: Sequence[Json],
     place: str,
     streams: Streams,
 ) -> int:
+    placed = tuple(map(_read_placement, told))
+    stages = tuple(msgspec.convert(e["stages"], PodStages) for e in told if e.get("stages"))
     if options.output == "text":
         output.print_findings(findings, streams.out, color=streams.color)
-        streams.out.writelines(f"{line}\n" for line in _text(placed, place))
+        streams.out.writelines(f"{line}\n" for line in _text(placed, stages, place))
     else:
         output.print_findings(findings, streams.err)
         data = placements.placements_as_data(placed, Ledger(), (), {})
         data = {"allocator": place, **data}
+        if options.stages:
+            data = {**data, "stages": stages_as_data(stages)}
         output.print_value(data, options.output, streams.out)
     if any(each.finding.severity is Severity.ERROR for each in findings):
         return BAD
     return DONE if all(map(placements.is_placed, placed)) else NOTICE
 
 
-def _text(placed: Sequence[PodPlacement], place: str) -> Iterator[str]:
+def _text(placed: Sequence[PodPlacement], stages: Sequence[PodStages], place: str) -> Iterator[str]:
     yield from placements.format_entries(placed)
+    yield from format_stages(stages)
     if placed:
         fit, total = placements.count_placed(placed)
         yield ""
@@ -144,7 +151,7 @@ def _each_pod(inputs: SimulationInput) -> Iterator[Pod]:
             yield replace(pod.pod, metadata=metadata)
 
 
-def _body(inputs: SimulationInput, pods: Sequence[Pod]) -> dict[str, Any]:
+def _body(inputs: SimulationInput, pods: Sequence[Pod], *, by_stage: bool) -> dict[str, Any]:
     """Return the request: the pods, and all claims and templates of files.
 
     The allocator knows those of the live cluster.
@@ -159,6 +166,8 @@ def _body(inputs: SimulationInput, pods: Sequence[Pod]) -> dict[str, Any]:
             if _is_in_file("ResourceClaimTemplate", template, inputs)
         ],
     }
+    if by_stage:
+        objects["stages"] = True
     plain: dict[str, Any] = msgspec.to_builtins(objects, enc_hook=str)
     return plain
 

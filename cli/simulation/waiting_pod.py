@@ -9,12 +9,14 @@ import msgspec
 from cli.input.live_cluster import as_documents
 from cli.simulation.input import read_input
 from cli.simulation.placements import DEVICES_NOTE, format_reasons
+from cli.simulation.stages import format_stages, stages_as_data
 from cli.terminal.cluster_options import CURRENT
 from cli.terminal.streams import Streams
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Severity
 from drawbridge.ledger.placing import PodPlacement
+from drawbridge.ledger.stages import PodStages
 
 _MAX_REASONS: Final = 10
 
@@ -25,6 +27,7 @@ class WaitingPod(NamedTuple):
     placement: PodPlacement | None = None
     allocator: str = ""
     not_simulated: str = ""
+    stages: tuple[PodStages, ...] = ()
 
 
 def simulate_waiting(options: argparse.Namespace, pod: Value, streams: Streams) -> WaitingPod:
@@ -50,14 +53,16 @@ def simulate_waiting(options: argparse.Namespace, pod: Value, streams: Streams) 
     if errors or not inputs.pods:
         text = "; ".join(each.message for each in errors) or "the pod has ended"
         return WaitingPod(not_simulated=text)
-    simulation = simulate(inputs)
+    simulation = simulate(inputs, by_stage=options.stages)
     (placement,) = simulation.placements
-    return WaitingPod(placement, simulation.allocators[-1].value)
+    allocator = simulation.allocators[-1].value
+    return WaitingPod(placement, allocator, stages=simulation.stages)
 
 
 def format_waiting(waiting: WaitingPod) -> Iterator[str]:
     """Format the nodes that have the devices, or the reasons of those that do not."""
     placement = waiting.placement
+    yield from format_stages(waiting.stages)
     if placement is None:
         yield f"  simulation: not possible: {waiting.not_simulated}"
     elif placement.node is not None:
@@ -76,5 +81,8 @@ def waiting_as_data(waiting: WaitingPod) -> dict[str, object]:
     if placement is None:
         return {"notSimulated": waiting.not_simulated}
     reasons = [msgspec.to_builtins(each) for each in placement.reasons]
+    result: dict[str, object]
     result = {"allocator": waiting.allocator, "node": placement.node, "reasons": reasons}
+    if waiting.stages:
+        result["stages"] = stages_as_data(waiting.stages)[0]
     return {"simulation": result}

@@ -6,8 +6,8 @@ resources are in `drawbridge.ledger.node_resources`. The other filters of the sc
 evaluated.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -51,30 +51,75 @@ class ServedNodes(msgspec.Struct, frozen=True):
     reasons: tuple[Reason, ...] = ()
 
 
+class NodeFilter(NamedTuple):
+    """One filter by name: how many nodes it got, which passed, and the reasons for the others."""
+
+    name: str
+    before: int
+    nodes: list[Node]
+    reasons: tuple[Reason, ...] = ()
+
+
 def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[Reason, ...]]:
-    """Return the nodes that nodeName, nodeSelector and node affinity allow, and other reasons."""
+    """Return the nodes that the fields of a pod and of the nodes allow, and other reasons."""
+    if not cluster.nodes:
+        return [], (make_reason(codes.NODE_UNFIT, "nodes", "there are no nodes"),)
+    nodes: list[Node] = []
+    reasons: tuple[Reason, ...] = ()
+    for each in filter_nodes(pod, cluster):
+        nodes, reasons = each.nodes, (*reasons, *each.reasons)
+    return nodes, reasons
+
+
+def filter_nodes(pod: Pod, cluster: ClusterNodes) -> Iterator[NodeFilter]:
+    """Yield the filters by the fields of a pod and of the nodes, each with what it leaves."""
+    nodes: list[Node] = [*cluster.nodes]
+    for name, apply in _FILTERS:
+        before = len(nodes)
+        nodes, reasons = apply(pod, nodes, cluster)
+        yield NodeFilter(name, before, nodes, reasons)
+
+
+def _requested_node(
+    pod: Pod, nodes: list[Node], _: ClusterNodes
+) -> tuple[list[Node], tuple[Reason, ...]]:
     requested = pod.spec.node_name
-    if requested and cluster.nodes:
-        # A pod with nodeName bypasses the scheduler, so unschedulable and taints have no effect.
-        nodes = [node for node in cluster.nodes if node.name == requested]
-        reasons = _exclusion_reasons(
-            f"excluded by nodeName {requested}", len(cluster.nodes), len(nodes)
-        )
-    else:
-        nodes, reasons = schedulable_nodes(cluster.nodes, pod.spec.tolerations)
-        nodes, untolerated = _tolerated_nodes(pod, nodes, cluster)
-        reasons = (*reasons, *untolerated)
+    if not requested:
+        return nodes, ()
+    passed = [node for node in nodes if node.name == requested]
+    return passed, _exclusion_reasons(f"excluded by nodeName {requested}", len(nodes), len(passed))
+
+
+def _open_nodes(
+    pod: Pod, nodes: list[Node], _: ClusterNodes
+) -> tuple[list[Node], tuple[Reason, ...]]:
+    # A pod with nodeName bypasses the scheduler, so unschedulable and taints have no effect.
+    if pod.spec.node_name or not nodes:
+        return nodes, ()
+    return schedulable_nodes(nodes, pod.spec.tolerations)
+
+
+def _labelled_nodes(
+    pod: Pod, nodes: list[Node], _: ClusterNodes
+) -> tuple[list[Node], tuple[Reason, ...]]:
     selector = pod.spec.node_selector
-    chosen = [node for node in nodes if has_labels(selector, node)] if selector else [*nodes]
+    if not selector:
+        return nodes, ()
+    passed = [node for node in nodes if has_labels(selector, node)]
     text = "excluded by nodeSelector " + ", ".join(f"{k}={v}" for k, v in sorted(selector.items()))
-    reasons = (*reasons, *_exclusion_reasons(text, len(nodes), len(chosen)))
+    return passed, _exclusion_reasons(text, len(nodes), len(passed))
+
+
+def _near_nodes(
+    pod: Pod, nodes: list[Node], _: ClusterNodes
+) -> tuple[list[Node], tuple[Reason, ...]]:
     required = pod.required_nodes
     if required is None:
-        return chosen, reasons
-    near = [] if selector_problems(required) else _named(chosen, required)
+        return nodes, ()
+    near = [] if selector_problems(required) else _named(nodes, required)
     near = [node for node in near if matches_selector(required, node)]
     text = "excluded by the required node affinity"
-    return near, (*reasons, *_exclusion_reasons(text, len(chosen), len(near)))
+    return near, _exclusion_reasons(text, len(nodes), len(near))
 
 
 def _named(nodes: list[Node], selector: NodeSelector) -> list[Node]:
@@ -87,6 +132,8 @@ def _tolerated_nodes(
     pod: Pod, nodes: list[Node], cluster: ClusterNodes
 ) -> tuple[list[Node], tuple[Reason, ...]]:
     """Return the nodes without a taint that the pod does not tolerate, and the other reasons."""
+    if pod.spec.node_name:
+        return nodes, ()
     fitting: list[Node] = []
     excluded: dict[Taint, int] = {}
     for node in nodes:
@@ -103,6 +150,15 @@ def _tolerated_nodes(
         for taint, count in excluded.items()
     ]
     return fitting, tuple(reasons)
+
+
+_FILTERS: Final = (
+    ("nodeName", _requested_node),
+    ("unschedulable", _open_nodes),
+    ("taints", _tolerated_nodes),
+    ("nodeSelector", _labelled_nodes),
+    ("nodeAffinity", _near_nodes),
+)
 
 
 def _first_untolerated(pod: Pod, node: Node, *, is_fenced: bool) -> Taint | None:

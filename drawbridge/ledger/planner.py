@@ -27,6 +27,7 @@ from drawbridge.solver.memo import Memo, Postpone
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.search import STEPS
 from drawbridge.solver.solve import solve, solve_all
+from drawbridge.solver.stage_counts import RequestStages, count_stages
 from drawbridge.solver.world import View, World
 
 PlannerObject: TypeAlias = Slice | DeviceTaintRule | DeviceClass | Node
@@ -146,6 +147,13 @@ class Planner:
             )
         finally:
             memo.limit_time(None)
+
+    def count_stages(
+        self, view: View, claims: Sequence[Claim], nodes: Iterable[str]
+    ) -> tuple[RequestStages, ...]:
+        """Return how many devices of these nodes each filter leaves for each request."""
+        requested = [self._nodes[name] for name in nodes if name in self._nodes]
+        return count_stages(self.world(), view, claims, requested, self._memo)
 
     def pools_for(self, node: str) -> tuple[PoolID, ...]:
         """Return the pools that a decision about a node depends on."""

@@ -309,3 +309,39 @@ async def test_the_process_that_searches_is_a_copy() -> None:
 
     assert await ApiSearches().run(Caller("a"), search, str) == "done"
     assert not state["changed"]
+
+
+# --- stage by stage ---
+
+
+def left(stages: Any) -> dict[str, int]:  # noqa: ANN401  # JSON
+    return {each["name"]: each["after"] for each in stages}
+
+
+async def test_stages_are_told_of_a_pod_that_waits_and_of_a_simulated_one() -> None:
+    async with local(full()) as served:
+        served.cluster.add_claim(claim("new"))
+        served.add_pod(pod("p", "new"))
+        body = {"namespace": "default", "name": "p", "stages": True}
+        _, told, _ = await served.send("POST /v1/explain", None, body)
+        (placed,) = await simulate(served, wants("q", "new"), stages=True)
+        plain = await explain(served, "p")
+    assert told["stages"]["nodes"] == placed["stages"]["nodes"]
+    assert left(told["stages"]["nodes"])["devices"] == 0
+    assert left(told["stages"]["requests"][0]["stages"])["in use"] == 0
+    assert told["stages"]["nodes"][-1]["rejected"] == ["n1"]
+    assert plain["stages"] is None
+
+
+async def test_stages_name_nodes_only_to_those_who_may_list_them() -> None:
+    rights = ["get pods in default", "create pods in default"]
+    async with serving_api(full(), ReviewServer({"t": "dev"}, {"dev": rights})) as served:
+        served.cluster.add_claim(claim("new"))
+        served.add_pod(pod("p", "new"))
+        body = {"namespace": "default", "name": "p", "stages": True}
+        _, told, _ = await served.send("POST /v1/explain", "t", body)
+        sent = {"pods": [wants("q", "new", nodeName="n1")], "stages": True}
+        _, simulated, _ = await served.send("POST /v1/simulate", "t", sent)
+    assert left(told["stages"]["nodes"])["devices"] == 0
+    assert told["stages"]["nodes"][-1]["rejected"] == []
+    assert simulated["pods"][0]["stages"]["nodes"][-1]["rejected"] == []
