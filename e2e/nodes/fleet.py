@@ -7,8 +7,9 @@ with Fleet(client) as fleet:
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -157,6 +158,15 @@ class Fleet:
         times = self.times_published[layout.driver, layout.node]
         # Threads publish in no order, so each pool has its own sequence.
         return layout.shuffled(random.Random(f"{self.seed} {layout.driver} {layout.node} {times}"))
+
+    @contextmanager
+    def listing_in_order(self) -> Iterator[None]:
+        """Let drivers publish their devices in the order of the machine meanwhile."""
+        seed, self.seed = self.seed, None
+        try:
+            yield
+        finally:
+            self.seed = seed
 
     def layout(self, driver: str, name: str) -> Layout:
         """Return what a driver publishes of a node now."""

@@ -23,11 +23,10 @@ from e2e.scenarios.admission import GPU, LEGACY, NEEDS, ORIGINAL, deployment, le
 from e2e.scenarios.forged import NOBODY
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
-from e2e.scenarios.stage import LABEL, Stage
+from e2e.scenarios.stage import CONFLICT, LABEL, Stage
 
 SHAPE, EACH = "dgx-a100", 8
 WRITERS = 16
-CONFLICT = 409
 AGAIN_SECONDS = 0.2
 MORE = 50
 PATIENCE_SECONDS = 240.0

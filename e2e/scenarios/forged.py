@@ -10,10 +10,9 @@ from typing import Any
 
 from e2e.controlplane.client import ApiError
 from e2e.scenarios.objects import JSON, allocation, claim_spec, request, result
-from e2e.scenarios.stage import Stage
+from e2e.scenarios.stage import CONFLICT, Stage
 
 NOBODY = "nobody"
-CONFLICT = 409
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 

@@ -45,6 +45,8 @@ def names_of_unknown_drivers_become_prepared_claims_in_bridge_placement(
 
 def play(stage: Stage, cluster: Installation, placement: str, *more: str) -> None:
     """Follow the pages for one placement; `more` are sections of the page about the driver."""
+    # The pages show which devices the pods get, and the drivers of the example list them in order.
+    stage.enter(stage.fleet.listing_in_order())
     stage.node("a", "lab-2g2n", {FPGA: None, NIC: None}, labels={"pool": "bridge"})
     stage.enter(restored_configuration(stage, cluster))
     node = stage.node_name("a")

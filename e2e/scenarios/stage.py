@@ -22,6 +22,7 @@ LABEL = "rig.drawbridge.dev/stage"
 WAIT_SECONDS = 30.0
 POLL_SECONDS = 0.02
 GONE = 404
+CONFLICT = 409
 
 
 class TimeLimitError(AssertionError):
@@ -174,8 +175,17 @@ class Stage:
         return self.client.create(self.path("resourceclaimtemplates", "", RESOURCE), body)
 
     def cluster_object(self, collection: str, body: JSON) -> JSON:
-        """Create a cluster-scoped object, which is deleted with the stage."""
-        made = self.client.create(collection, body)
+        """Create a cluster-scoped object, which is deleted with the stage.
+
+        Waits for the end of an object of that name that an earlier stage deletes.
+        """
+        try:
+            made = self.client.create(collection, body)
+        except ApiError as problem:
+            if problem.code != CONFLICT:
+                raise
+            self.wait_gone(f"{collection}/{body['metadata']['name']}")
+            made = self.client.create(collection, body)
         self._undo.callback(self._delete, f"{collection}/{made['metadata']['name']}")
         return made
 
