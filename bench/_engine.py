@@ -40,7 +40,7 @@ from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_choice import NodeChoice
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.node_resources import NodeResources
-from drawbridge.ledger.placing import Placer
+from drawbridge.ledger.placing import Placer, hold_claims
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import (
     Affinity,
@@ -80,12 +80,11 @@ class Engine:
         for node, (name, room) in zip(machines, nodes.items(), strict=True):
             planner.update(node)
             planner.update(_slice(name, room))
+        templates = map(_template, {(each.devices, each.share) for each in trace.tasks})
         self._placer = Placer(
             planner,
-            Ledger(sharing=True),
             ClusterNodes(nodes=machines),
-            (),
-            map(_template, {(each.devices, each.share) for each in trace.tasks}),
+            hold_claims(Ledger(sharing=True), (), templates),
             resources=NodeResources(machines),
             choice=NodeChoice(planner, strategy, typical=_in_bytes(typical)),
         )

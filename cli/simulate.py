@@ -45,7 +45,7 @@ from drawbridge.ledger.ledger import Ledger, name_of
 from drawbridge.ledger.node_choice import NodeChoice
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.node_resources import NodeResources, count_running
-from drawbridge.ledger.placing import Placer, PodPlacement
+from drawbridge.ledger.placing import Placer, PodPlacement, hold_claims
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.preemption import PreemptingPlacer
@@ -222,14 +222,8 @@ def simulate(
     # Claims in files are identified by name: a copied claim often keeps the UID of the original.
     claims = {name_of(each): _without_uid(each) for each in inputs.objects.claims}
     planner, nodes = schedulers.world_of(schedulers.used[0])
-    placer = Placer(
-        planner,
-        ledger,
-        nodes,
-        claims.values(),
-        inputs.objects.templates,
-        resources=_count_resources(inputs),
-    )
+    held = hold_claims(ledger, claims.values(), inputs.objects.templates)
+    placer = Placer(planner, nodes, held, resources=_count_resources(inputs))
     findings = [*inputs.findings, *_report_unenforced(inputs, names, schedulers)]
     stages = StagesOfPods(lambda pod: schedulers.filtered(pod, placer)) if by_stage else None
     if names is None:

@@ -44,7 +44,7 @@ from drawbridge.ledger.disruption_budgets import DisruptionBudget
 from drawbridge.ledger.extended_resources import requested_names
 from drawbridge.ledger.ledger import name_of, uid_of
 from drawbridge.ledger.node_fit import ClusterNodes, group_nodes_by_service, make_reason
-from drawbridge.ledger.placing import Placer
+from drawbridge.ledger.placing import Placer, hold_claims
 from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.preemption import PreemptingPlacer, running_pod
 from drawbridge.ledger.priorities import Priorities, PriorityClass
@@ -219,19 +219,19 @@ def simulate_pods(
     existing = {name_of(each): each for each in state.claims.values()}
     added = {name_of(each): each for each in simulated.claims}
     claims = (_with_reservation(state, each) for each in (existing | added).values())
-    placer = Placer(
-        state.planner, state.ledger, ClusterNodes(nodes=()), claims, simulated.templates
-    )
-    templates = {name_of(each): each for each in simulated.templates}
+    held = hold_claims(state.ledger, claims, simulated.templates)
+    placer = Placer(state.planner, ClusterNodes(nodes=()), held)
     if simulated.preempt:
         priorities = Priorities(view.classes())
         running = [_as_running(each, priorities) for each in view.running()]
         preempting = PreemptingPlacer(placer, running, tuple(view.budgets()), priorities)
         place = functools.partial(_preempt, preempting, placer, state)
     else:
-        place = functools.partial(_place, placer, state, templates)
+        place = functools.partial(_place, placer, state, held.templates)
     return tuple(
-        _with_stages(state, each, placer, templates, place) if simulated.stages else place(each)
+        _with_stages(state, each, placer, held.templates, place)
+        if simulated.stages
+        else place(each)
         for each in simulated.pods
     )
 

@@ -25,7 +25,7 @@ from drawbridge.dra.gates import Gates
 from drawbridge.facts.model import Facts
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_fit import ClusterNodes
-from drawbridge.ledger.placing import Placer, PodPlacement
+from drawbridge.ledger.placing import Placer, PodPlacement, hold_claims
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.solver.deviations import Allocator
@@ -59,7 +59,7 @@ class PlacementPreview:
         for pod in _first_pods(value, document):
             by = self.allocators.choose(pod)
             nodes = self.allocators.nodes(by, self.nodes)
-            placer = Placer(self.planners[by], ledger, nodes, (), decoded)
+            placer = Placer(self.planners[by], nodes, hold_claims(ledger, (), decoded))
             yield from _describe_placement(placer.place_pod(pod))
 
 

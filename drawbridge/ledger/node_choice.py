@@ -112,11 +112,11 @@ class NodeChoice:
         asked = asked_cards(pod.allocations, self._cards_of(pod.node, pod.allocations))
         if asked is None:
             return
-        fleet = self._prepare(asked, view, amounts)
+        of_driver = self._prepare(asked, view, amounts)
         self.learn(pod)
-        if fleet.recent.is_outdated:
-            self._use_strategy(fleet)
-        yield from self._merged(fleet, asked, pod, limit)
+        if of_driver.recent.is_outdated:
+            self._use_strategy(of_driver)
+        yield from self._merged(of_driver, asked, pod, limit)
 
     def devices_on(
         self, pod: DecidedPod, view: View, amounts: NodeAmounts
@@ -125,12 +125,12 @@ class NodeChoice:
         asked = asked_cards(pod.allocations, self._cards_of(pod.node, pod.allocations))
         if asked is None:
             return ()
-        fleet = self._prepare(asked, view, amounts)
-        static = fleet.static.get(pod.node)
-        if static is None or fleet.strategy is None:
+        of_driver = self._prepare(asked, view, amounts)
+        static = of_driver.static.get(pod.node)
+        if static is None or of_driver.strategy is None:
             return ()
         task = asked.task(static.cards[0], *_beside(pod))
-        judged = fleet.strategy.judge(self._room(static, pod.node, view, amounts), task)
+        judged = of_driver.strategy.judge(self._room(static, pod.node, view, amounts), task)
         return _devices(static, judged.taken) if judged is not None else ()
 
     def learn(self, pod: DecidedPod) -> None:
@@ -143,32 +143,32 @@ class NodeChoice:
         self._nodes_with(asked.driver).recent.note(pod.key, AskedTask(pod.namespace, task))
 
     def _nodes_with(self, driver: str) -> _DriverNodes:
-        fleet = self._drivers.get(driver)
-        if fleet is None:
-            fleet = self._drivers[driver] = _DriverNodes(self._name, self._typical)
-            fleet.pending = dict.fromkeys(self._planner.nodes)
-        return fleet
+        of_driver = self._drivers.get(driver)
+        if of_driver is None:
+            of_driver = self._drivers[driver] = _DriverNodes(self._name, self._typical)
+            of_driver.pending = dict.fromkeys(self._planner.nodes)
+        return of_driver
 
     def _prepare(self, asked: AskedCards, view: View, amounts: NodeAmounts) -> _DriverNodes:
         """Look at nodes that have changed, and return those of a driver."""
-        fleet = self._nodes_with(asked.driver)
+        of_driver = self._nodes_with(asked.driver)
         self._follow(view, amounts)
-        self._look_at_pending(asked.driver, fleet, view, amounts)
-        return fleet
+        self._look_at_pending(asked.driver, of_driver, view, amounts)
+        return of_driver
 
     def _merged(
-        self, fleet: _DriverNodes, asked: AskedCards, pod: DecidedPod, limit: int
+        self, of_driver: _DriverNodes, asked: AskedCards, pod: DecidedPod, limit: int
     ) -> Iterator[RatedNode]:
         """Yield the nodes of all products, the best first."""
-        strategy = fleet.strategy
+        strategy = of_driver.strategy
         assert strategy is not None  # noqa: S101  # there is one after the first look
         cpu, memory = _beside(pod)
         levels: dict[int, list[Iterable[str]]] = {}
         tasks: dict[str, Task] = {}
-        # Of drawn nodes, all must be fleet.
+        # To draw one of equal nodes, all of them must be known.
         most = UNLIMITED if strategy.draws else limit
-        for label, chooser in fleet.choosers.items():
-            tasks[label] = task = asked.task(self._a_card(fleet, chooser), cpu, memory)
+        for label, chooser in of_driver.choosers.items():
+            tasks[label] = task = asked.task(self._a_card(of_driver, chooser), cpu, memory)
             for level in chooser.levels(task, most, self._looks):
                 levels.setdefault(level.score, []).append(level.nodes)
         names = chain.from_iterable(
@@ -176,12 +176,14 @@ class NodeChoice:
             for score in sorted(levels, reverse=True)
         )
         for name in islice(names, limit):
-            yield self._rated(fleet, strategy, name, tasks[fleet.static[name].shape.label])
+            yield self._rated(of_driver, strategy, name, tasks[of_driver.static[name].shape.label])
 
     @staticmethod
-    def _rated(fleet: _DriverNodes, strategy: ChoiceStrategy, name: str, task: Task) -> RatedNode:
-        static = fleet.static[name]
-        chooser = fleet.choosers[static.shape.label]
+    def _rated(
+        of_driver: _DriverNodes, strategy: ChoiceStrategy, name: str, task: Task
+    ) -> RatedNode:
+        static = of_driver.static[name]
+        chooser = of_driver.choosers[static.shape.label]
         room, (score, taken) = chooser.nodes[name], chooser.judged(task, name)
         return RatedNode(
             name,
@@ -204,42 +206,42 @@ class NodeChoice:
             of_pools = (self._nodes_of.get(p, ()) for p in changed_pools(self._view, view))
             changed = {*changed, *(name for names in of_pools for name in names)}
         self._view = view
-        for fleet in self._drivers.values():
-            fleet.pending |= dict.fromkeys(changed)
+        for of_driver in self._drivers.values():
+            of_driver.pending |= dict.fromkeys(changed)
 
     def _look_at_pending(
-        self, driver: str, fleet: _DriverNodes, view: View, amounts: NodeAmounts
+        self, driver: str, of_driver: _DriverNodes, view: View, amounts: NodeAmounts
     ) -> None:
-        for name in [*islice(fleet.pending, self._looks)]:
-            del fleet.pending[name]
-            self._look_at(driver, fleet, name, view, amounts)
-        is_complete = not fleet.pending
-        if fleet.strategy is None or (is_complete and not fleet.is_complete):
-            self._use_strategy(fleet)
-        fleet.is_complete |= is_complete
+        for name in [*islice(of_driver.pending, self._looks)]:
+            del of_driver.pending[name]
+            self._look_at(driver, of_driver, name, view, amounts)
+        is_complete = not of_driver.pending
+        if of_driver.strategy is None or (is_complete and not of_driver.is_complete):
+            self._use_strategy(of_driver)
+        of_driver.is_complete |= is_complete
 
     def _look_at(
-        self, driver: str, fleet: _DriverNodes, name: str, view: View, amounts: NodeAmounts
+        self, driver: str, of_driver: _DriverNodes, name: str, view: View, amounts: NodeAmounts
     ) -> None:
-        before = fleet.static.get(name)
+        before = of_driver.static.get(name)
         static = self._read_static(driver, name, before)
         if before is not None and (static is None or static.shape.label != before.shape.label):
-            fleet.choosers[before.shape.label].change(name, None)
+            of_driver.choosers[before.shape.label].change(name, None)
         if static is None:
-            self._forget(fleet, name)
+            self._forget(of_driver, name)
             return
         for card in static.cards:
             self._nodes_of.setdefault(card.pool, set()).add(name)
-        fleet.static[name] = static
+        of_driver.static[name] = static
         label = static.shape.label
-        chooser = fleet.choosers.get(label)
+        chooser = of_driver.choosers.get(label)
         if chooser is None:
-            strategy = fleet.strategy or _first_fit()
-            chooser = fleet.choosers[label] = NodeChooser({}, strategy)
+            strategy = of_driver.strategy or _first_fit()
+            chooser = of_driver.choosers[label] = NodeChooser({}, strategy)
         chooser.change(name, self._room(static, name, view, amounts))
 
-    def _forget(self, fleet: _DriverNodes, name: str) -> None:
-        static = fleet.static.pop(name, None)
+    def _forget(self, of_driver: _DriverNodes, name: str) -> None:
+        static = of_driver.static.pop(name, None)
         for card in static.cards if static else ():
             names = self._nodes_of.get(card.pool, set())
             names.discard(name)
@@ -283,21 +285,21 @@ class NodeChoice:
         return {driver: find_cards(pools, driver) for driver in drivers}
 
     @staticmethod
-    def _a_card(fleet: _DriverNodes, chooser: NodeChooser) -> Card | None:
+    def _a_card(of_driver: _DriverNodes, chooser: NodeChooser) -> Card | None:
         """Return a card of the nodes of a chooser; all are of one product."""
         name = next(iter(chooser.nodes), None)
-        return None if name is None else fleet.static[name].cards[0]
+        return None if name is None else of_driver.static[name].cards[0]
 
     # --- what is typical ---
 
-    def _use_strategy(self, fleet: _DriverNodes) -> None:
+    def _use_strategy(self, of_driver: _DriverNodes) -> None:
         shapes: dict[Shape, int] = {}
-        for static in fleet.static.values():
+        for static in of_driver.static.values():
             shapes[static.shape] = shapes.get(static.shape, 0) + 1
-        typical = fleet.fixed if fleet.fixed is not None else fleet.recent.learn()
-        fleet.strategy = strategies(shapes, typical)[fleet.strategy_name]
-        for chooser in fleet.choosers.values():
-            chooser.use(fleet.strategy)
+        typical = of_driver.fixed if of_driver.fixed is not None else of_driver.recent.learn()
+        of_driver.strategy = strategies(shapes, typical)[of_driver.strategy_name]
+        for chooser in of_driver.choosers.values():
+            chooser.use(of_driver.strategy)
 
 
 def _beside(pod: DecidedPod) -> tuple[int, int]:

@@ -5,7 +5,6 @@ resources if they are given, but not the rules about other pods, volumes or port
 reserves its devices in the ledger, and counts its requests.
 """
 
-import copy
 import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -60,6 +59,24 @@ class PodPlacement(msgspec.Struct, frozen=True):
     rating: NodeRating | None = None
 
 
+class HeldClaims(NamedTuple):
+    """The claims by name and the ledger that they are in, and the templates of further claims."""
+
+    ledger: Ledger
+    claims: dict[str, Claim]
+    templates: Mapping[str, Template]
+
+
+def hold_claims(
+    ledger: Ledger, claims: Iterable[Claim], templates: Iterable[Template]
+) -> HeldClaims:
+    """Enter claims in a ledger, and return what placers share."""
+    by_name = {name_of(each): each for each in claims}
+    for claim in by_name.values():
+        ledger.observe(claim)
+    return HeldClaims(ledger, by_name, {name_of(each): each for each in templates})
+
+
 class PlacedPod(NamedTuple):
     """A pod and the node that it was placed on."""
 
@@ -92,13 +109,11 @@ _Answers: TypeAlias = tuple[
 class Placer:
     """Places pods; keeps the claims and the ledger from one pod to the next."""
 
-    def __init__(  # noqa: PLR0913  # the state of a cluster
+    def __init__(
         self,
         planner: Planner,
-        ledger: Ledger,
         cluster: ClusterNodes,
-        claims: Iterable[Claim],
-        templates: Iterable[Template],
+        held: HeldClaims,
         *,
         resources: NodeResources | None = None,
         choice: NodeChoice | None = None,
@@ -112,21 +127,15 @@ class Placer:
         self._resources = resources or NodeResources(())
         self._cluster = cluster
         self._choice = choice
-        self.ledger = ledger
-        self._claims: dict[str, Claim] = {}
-        self._templates = {name_of(each): each for each in templates}
-        for claim in claims:
-            self._claims[name_of(claim)] = claim
-            ledger.observe(claim)
+        self._held = held
+        self.ledger = held.ledger
+        self._claims, self._templates = held.claims, held.templates
 
     def beside(
         self, planner: Planner, cluster: ClusterNodes, choice: NodeChoice | None = None
     ) -> "Placer":
         """Return a placer for the pods of another scheduler, with the same claims and ledger."""
-        other = copy.copy(self)
-        other._planner, other._cluster = planner, cluster  # noqa: SLF001  # its own class
-        other._choice = choice  # noqa: SLF001
-        return other
+        return Placer(planner, cluster, self._held, resources=self.resources, choice=choice)
 
     def place_pod(self, pod: Pod) -> PodPlacement:
         """Place a pod, or return the reasons of all nodes why not."""
@@ -226,10 +235,11 @@ class Placer:
         _, lacking = self._resources.fitting(requested_amounts(pod), [node])
         if lacking:
             return _failed(name, claims, tuple(lacking))
-        answers = {node.name: (claims, Solution(node.name, tuple(allocations)))}
         # The devices of a gang were found together: others could take those of the next member.
-        alone = self.beside(self._planner, self._cluster)
-        return alone._choose_node(name, pod, claims, answers, ())  # noqa: SLF001  # its own class
+        refusal = self._reserve(claims, Solution(node.name, tuple(allocations)), pod)
+        if refusal is not None:
+            return _failed(name, claims, (_not_promised(node.name, refusal),))
+        return self._placed(name, pod, node.name, claims, None)
 
     def _answer(
         self, pod: Pod, view: View, nodes: Sequence[Node], unfit: tuple[Reason, ...] = ()
@@ -308,9 +318,7 @@ class Placer:
             if refusal is None:
                 rating = rated[node].explain() if node in rated else None
                 return self._placed(name, pod, node, of_node, rating)
-            message = f"devices of node {node} suit the pod, but cannot be reserved: {refusal}"
-            failure = node_fit.make_reason(codes.NOT_PROMISED, "ledger", message, nodes=1)
-            reasons = (*reasons, failure)
+            reasons = (*reasons, _not_promised(node, refusal))
         of_nodes = chain.from_iterable(each.reasons for each in failed)
         return _failed(name, claims, (*reasons, *merge_reasons(of_nodes)))
 
@@ -430,6 +438,11 @@ def _errors_that_stop_pod(errors: int, solutions: int) -> Iterator[Reason]:
     verb = "has" if solutions == 1 else "have"
     text = f"an error on {failed} stops the pod, although {solved} {verb} a solution"
     yield node_fit.make_reason(codes.NODE_ERROR_STOPS_POD, "nodes", text, nodes=errors)
+
+
+def _not_promised(node: str, refusal: ReservationRefusal) -> Reason:
+    message = f"devices of node {node} suit the pod, but cannot be reserved: {refusal}"
+    return node_fit.make_reason(codes.NOT_PROMISED, "ledger", message, nodes=1)
 
 
 def _is_error(answer: SolverResult) -> bool:

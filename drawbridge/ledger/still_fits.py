@@ -35,7 +35,7 @@ from drawbridge.ledger.node_resources import (
     NodeResources,
     requested_amounts,
 )
-from drawbridge.ledger.placing import Placer
+from drawbridge.ledger.placing import Placer, hold_claims
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.solver.deviations import Allocator
@@ -286,21 +286,11 @@ class _Placement:
         self._progress = progress
         self._nodes: dict[str, str] = {}
         self._refused: list[RefusedPod] = []
-        self._placers: dict[Allocator, Placer] = {}
-        for allocator, (planner, nodes) in cluster.sides.items():
-            first = next(iter(self._placers.values()), None)
-            self._placers[allocator] = (
-                Placer(
-                    planner,
-                    self._ledger,
-                    nodes,
-                    claims,
-                    cluster.templates,
-                    resources=self._resources,
-                )
-                if first is None
-                else first.beside(planner, nodes)
-            )
+        held = hold_claims(self._ledger, claims, cluster.templates)
+        self._placers = {
+            allocator: Placer(planner, nodes, held, resources=self._resources)
+            for allocator, (planner, nodes) in cluster.sides.items()
+        }
 
     def in_place(self) -> Fit:
         """Place each pod on its node. What keeps new pods off the node does not count."""

@@ -22,7 +22,7 @@ from drawbridge.judge.subject import Subject, pod_subject
 from drawbridge.ledger.extended_resources import class_by_resource_name
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_fit import ClusterNodes
-from drawbridge.ledger.placing import Placer, PodPlacement
+from drawbridge.ledger.placing import Placer, PodPlacement, hold_claims
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.report.explain import PodObjects, explain
@@ -129,7 +129,7 @@ class Case:
     def placement(self) -> PodPlacement:
         """The placement on the empty cluster."""
         ledger = Ledger(sharing=self.on.cluster.gates.consumable_capacity)
-        placer = Placer(self.on.planner, ledger, self.on.nodes, (), self.templates)
+        placer = Placer(self.on.planner, self.on.nodes, hold_claims(ledger, (), self.templates))
         return placer.place_pod(self.placed_pod)
 
     def codes(self) -> set[str]:
