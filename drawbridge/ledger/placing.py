@@ -5,7 +5,6 @@ resources if they are given, but not the rules about other pods, volumes or port
 reserves its devices in the ledger, and counts its requests.
 """
 
-import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -82,22 +81,6 @@ class PlacedPod(NamedTuple):
 
     pod: Pod
     node: str
-
-
-class _Rated(NamedTuple):
-    """A node and its place in the order of the strategy."""
-
-    place: int
-    node: RatedNode
-
-    @property
-    def first(self) -> Sequence[PooledDevice]:
-        """The devices to try first."""
-        return self.node.first()
-
-    def explain(self) -> NodeRating:
-        """Return the score with its parts."""
-        return NodeRating(self.node.strategy, self.node.score, self.node.parts())
 
 
 # The claims of a pod, the answer of each node with the claims there, and reasons of other nodes.
@@ -300,23 +283,15 @@ class Placer:
         failed = [each for _, each in answers.values() if isinstance(each, Failure)]
         stops = not self._planner.world().deviations.errors_stay_on_their_node
         errors = sum(map(_is_error, failed)) if stops else 0
-        rated = {} if errors else self._rate(name, pod, answers)
-        ranked = [
-            (*self._rank(of_node, answer), rated[node].place if node in rated else len(rated), node)
-            for node, (of_node, answer) in answers.items()
-            if isinstance(answer, Solution)
-        ]
-        reasons = (*reasons, *_errors_that_stop_pod(errors, len(ranked)))
-        # A reservation rarely fails, so the nodes behind the first are not sorted.
-        heapq.heapify(ranked)
-        while ranked and not errors:
-            *_, node = heapq.heappop(ranked)
+        solutions = sum(isinstance(each, Solution) for _, each in answers.values())
+        reasons = (*reasons, *_errors_that_stop_pod(errors, solutions))
+        for node, rated in () if errors else self._best_first(name, pod, answers):
             of_node, answer = answers[node]
-            if node in rated:
-                answer = self._with_devices_first(of_node, answer, rated[node].first)
+            if rated is not None:
+                answer = self._with_devices_first(of_node, answer, rated.first())
             refusal = self._reserve(of_node, answer, pod)
             if refusal is None:
-                rating = rated[node].explain() if node in rated else None
+                rating = rated and NodeRating(rated.strategy, rated.score, rated.parts())
                 return self._placed(name, pod, node, of_node, rating)
             reasons = (*reasons, _not_promised(node, refusal))
         of_nodes = chain.from_iterable(each.reasons for each in failed)
@@ -335,17 +310,34 @@ class Placer:
         takes_nothing = not self._count(pod, node) and not claims
         return PodPlacement(name, node, tuple(placed), takes_nothing=takes_nothing, rating=rating)
 
-    def _rate(
+    def _best_first(
         self,
         name: str | None,
         pod: Pod | None,
         answers: Mapping[str, tuple[Sequence[Claim], SolverResult]],
-    ) -> Mapping[str, "_Rated"]:
-        """Return the nodes that the strategy rates, with their places in its order."""
-        solutions = (each for _, each in answers.values() if isinstance(each, Solution))
-        solution = next(solutions, None)
+    ) -> Iterator[tuple[str, RatedNode | None]]:
+        """Yield the nodes with a solution by rank, equal ones in the order of the strategy."""
+        by_rank: dict[tuple[int, int, float], set[str]] = {}
+        first: Solution | None = None
+        for node, (claims, answer) in answers.items():
+            if isinstance(answer, Solution):
+                first = first or answer
+                by_rank.setdefault(self._rank(claims, answer), set()).add(node)
+        # A reservation rarely fails, so the nodes behind the first are not rated.
+        for rank in sorted(by_rank):
+            names = by_rank[rank]
+            for rated in self._rate(name, pod, first):
+                if rated.name in names:
+                    names.remove(rated.name)
+                    yield rated.name, rated
+            yield from ((node, None) for node in sorted(names))
+
+    def _rate(
+        self, name: str | None, pod: Pod | None, solution: Solution | None
+    ) -> Iterable[RatedNode]:
+        """Return the nodes in the order of the strategy."""
         if self._choice is None or pod is None or solution is None:
-            return {}
+            return ()
         decided = DecidedPod(
             name or "",
             pod.namespace,
@@ -353,8 +345,7 @@ class Placer:
             solution.node,
             solution.allocations,
         )
-        ranked = self._choice.rank(decided, self.ledger.view(), self._resources)
-        return {each.name: _Rated(place, each) for place, each in enumerate(ranked)}
+        return self._choice.rank(decided, self.ledger.view(), self._resources)
 
     def _with_devices_first(
         self, claims: Sequence[Claim], answer: SolverResult, first: Sequence[PooledDevice]
