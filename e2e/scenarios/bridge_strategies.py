@@ -1,0 +1,91 @@
+"""Scenarios: pods in bridge placement go where the strategy of the configuration puts them.
+
+Three nodes have two GPUs each. A pod has half of the last GPU of the second node, and one has both
+GPUs of the third node, so that somebody asks for whole nodes. Where the next pod goes is read from
+the books of the drivers.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import yaml
+
+from e2e.bridge.placement import HEADER, BridgeStage, bridge_fields, bridge_scenario
+from e2e.installed.configuring import configure_and_wait
+from e2e.installed.replica import Replica
+from e2e.scenarios.admission_scope import CONFIGURATION
+from e2e.scenarios.objects import claim_spec, request
+
+GPU: Final = "gpu.nvidia.com"
+BUILT: Final = "decisions built"
+# The node and the device of the next pod, by strategy; None where several are as good.
+EXPECTED: Final = {
+    "packed": ("b", "gpu-1"),
+    "binpack": ("b", "gpu-1"),
+    "spread": ("a", None),
+    "NodeCompactGPULowLoad": ("b", "gpu-0"),
+    "usable": ("b", "gpu-1"),
+}
+
+
+@contextlib.contextmanager
+def strategy(stage: BridgeStage, name: str) -> Iterator[None]:
+    """Use a strategy until the end of the block."""
+    before = stage.client.get(CONFIGURATION)["data"]["config.yaml"]
+    own = yaml.safe_dump({"strategy": {"default": name}})
+    _configure(stage, f"{HEADER}{bridge_fields()}{own}")
+    try:
+        yield
+    finally:
+        _configure(stage, before)
+
+
+def _configure(stage: BridgeStage, text: str) -> None:
+    """Change the configuration; every allocator decides by it afterwards."""
+    allocators = [pair.allocator for pair in stage.placement.pairs]
+    known = [len(each.messages(BUILT)) for each in allocators]
+    configure_and_wait(stage.placement.cluster, text)
+    for allocator, number in zip(allocators, known, strict=True):
+        allocator.started_process().wait_ready(partial(_has_built, allocator, number))
+
+
+def _has_built(allocator: Replica, before: int) -> bool:
+    return len(allocator.messages(BUILT)) > before
+
+
+def _play(stage: BridgeStage, name: str) -> None:
+    machines = {
+        suffix: stage.node(suffix, "lab-2g2n", {GPU: "shares-unlimited"}) for suffix in "abc"
+    }
+    only = f"device.attributes['{GPU}'].uuid == '{machines['b'].gpus[1].uuid}'"
+    half, whole = ({"requests": {"memory": memory}} for memory in ("20Gi", "40Gi"))
+    stage.template("both", claim_spec(request("gpu", GPU, capacity=whole, count=2)))
+    stage.template("last", claim_spec(request("gpu", GPU, only, capacity=half)))
+    stage.template("any", claim_spec(request("gpu", GPU, capacity=half)))
+    third = {"kubernetes.io/hostname": machines["c"].name}
+    stage.pod("both", templates={"gpu": "both"}, nodeSelector=third)
+    stage.wait_running("both")
+    with strategy(stage, name):
+        stage.leader()
+        stage.pod("first", templates={"gpu": "last"})
+        stage.wait_running("first")
+        stage.pod("next", templates={"gpu": "any"})
+        (held,) = stage.fleet.held_by(stage.wait_running("next"))
+        suffix, device = EXPECTED[name]
+        wanted = f"{GPU}/{machines[suffix].name}/{device or 'gpu-'}"
+        assert held.startswith(wanted), f"{held} instead of {wanted}"
+
+
+def _register(name: str) -> None:
+    def play(stage: BridgeStage) -> None:
+        _play(stage, name)
+
+    play.__name__ = f"the_strategy_{name.lower()}_chooses_node_and_device".replace("-", "_")
+    play.__doc__ = f"The next pod goes where {name} puts it."
+    bridge_scenario("full", since="1.36")(play)
+
+
+for _name in EXPECTED:
+    _register(_name)
