@@ -86,7 +86,7 @@ class PodDecisions:
     ) -> None:
         self.state = state
         self._ids = ids
-        self._strategy = ConfiguredStrategy(state, ids, strategy)
+        self.strategy = ConfiguredStrategy(state, ids, strategy)
         self._searches = NodeSearches(state, ids, nodes_per_call)
         self.reservations = ReservedPods(state, limits)
         self._preemption = DevicePreemption(state, self.reservations, ids)
@@ -204,7 +204,7 @@ class PodDecisions:
         shortlist = self._searches.run(search, now)
         if shortlist.fitting:
             self._preemption.waits_no_more(uid)
-            places = self._strategy.examine(search, shortlist, now)
+            places = self.strategy.examine(search, shortlist, now)
             if reservation is not None:
                 self._keep(request, reservation.node, search, shortlist, now)
             scored = score_nodes(shortlist.fitting, search.unallocated, places, self.state)
@@ -308,7 +308,7 @@ class PodDecisions:
             if own is not None:
                 return Promise(node=own.name)  # its devices are kept already
         shortlist = self._searches.run(search, now)
-        for fit in self._strategy.best_first(search, shortlist, now):
+        for fit in self.strategy.best_first(search, shortlist, now):
             if not self._reserve(request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
         if (postponed := self._take_postponed()) is not None:
@@ -451,7 +451,7 @@ class PodDecisions:
         shortlist = self._searches.run(search, now)
         if not shortlist.fitting:
             return f"the devices on node {node} are not free any more: {summarize(shortlist)}"
-        fit = self._strategy.with_devices(search, shortlist.fitting[0], now)
+        fit = self.strategy.with_devices(search, shortlist.fitting[0], now)
         refusal = self._reserve_found(request, fit, search, now, promised=promised)
         return f"cannot reserve devices on node {node}: {refusal}" if refusal else ""
 

@@ -6,6 +6,7 @@ those of the strategy, if they suit the claims.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from operator import neg
 from typing import Final
 
@@ -27,7 +28,7 @@ from drawbridge.solver.memo import OutOfTimeError
 
 # So many nodes are examined in the order of the strategy.
 MAX_EXAMINED: Final = 20
-# So many nodes, and so many states of nodes, are looked at in one decision.
+# So many nodes, and so many states of nodes, are looked at in one decision: some 10 ms.
 _LOOKS: Final = 64
 # So many claims are read at the start to learn what is typical.
 _MAX_LEARNED: Final = 1024
@@ -43,31 +44,45 @@ class ConfiguredStrategy:
         self._state = state
         self._ids = ids
         self._choice: NodeChoice | None = None
+        self._to_learn: list[str] = []
         if name is not None and name != FIRST_FIT:
             self._choice = NodeChoice(state.planner, name, looks=_LOOKS)
-            self._learn(self._choice)
+            allocated = islice(state.allocated_claims(""), _MAX_LEARNED)
+            self._to_learn = [uid for _, uid in allocated]
 
-    def _learn(self, choice: NodeChoice) -> None:
-        """Learn from the claims that are allocated."""
-        for number, (_, uid) in enumerate(self._state.allocated_claims("")):
-            if number >= _MAX_LEARNED:
-                break
-            claim = self._state.claims[uid]
-            pods = self._state.pods.consumers(uid)
-            record = self._state.ledger.claims.get(uid)
-            pools = {each.pool for each in record.holds} if record else ()
-            nodes = {self._state.node_of(each) for each in pools}
-            node = nodes.pop() if len(nodes) == 1 else None
-            if pods and node and claim.status.allocation is not None:
-                choice.learn(
-                    DecidedPod(
-                        pods[0],
-                        claim.metadata.namespace,
-                        self._state.pods.requested(pods[0]),
-                        node,
-                        (claim.status.allocation,),
-                    )
-                )
+    @property
+    def orders(self) -> bool:
+        """Whether nodes are in another order than they were found."""
+        return self._choice is not None
+
+    def catch_up(self) -> bool:
+        """Learn from claims of the start and look at nodes that changed, a few of each.
+
+        Return whether others are left. Decisions wait for neither.
+        """
+        if self._choice is None:
+            return False
+        for uid in self._to_learn[-_LOOKS:]:
+            self._learn(self._choice, uid)
+        del self._to_learn[-_LOOKS:]
+        is_behind = self._choice.catch_up(self._state.ledger.view(), self._state.amounts)
+        return is_behind or bool(self._to_learn)
+
+    def _learn(self, choice: NodeChoice, uid: str) -> None:
+        """Learn from a claim that is allocated."""
+        claim = self._state.claims.get(uid)
+        if claim is None or claim.status.allocation is None:
+            return
+        pods = self._state.pods.consumers(uid)
+        record = self._state.ledger.claims.get(uid)
+        pools = {each.pool for each in record.holds} if record else ()
+        nodes = {self._state.node_of(each) for each in pools}
+        node = nodes.pop() if len(nodes) == 1 else None
+        if pods and node:
+            requested = self._state.pods.requested(pods[0])
+            allocations = (claim.status.allocation,)
+            namespace = claim.metadata.namespace
+            choice.learn(DecidedPod(pods[0], namespace, requested, node, allocations))
 
     def examine(self, search: NodeSearch, shortlist: Shortlist, now: float) -> Mapping[str, int]:
         """Add the best nodes to a shortlist; return the places of nodes in the order."""

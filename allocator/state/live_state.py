@@ -140,6 +140,7 @@ class LiveState:
         self._observed_version = 0
         self._fences: tuple[int, Configuration, list[str]] | None = None
         self._was_fenced = False
+        self._is_catching_up = False
         # No allocation is decided before the recovery, which looks at all claims.
         self._settling = SettlingNodes(server_time())
         for cache in (*caches.devices, caches.claims, caches.pods):
@@ -221,6 +222,7 @@ class LiveState:
             with self._pause_collection():
                 self._decisions = self._build(inputs)
             self._waiting = WaitingPods(self._decisions)
+            self._catch_up_later()
             self._on_rebuild()
         elif effect is Effect.OWNERS:
             owns_pool = make_pool_filter(
@@ -262,7 +264,19 @@ class LiveState:
             self._follow_version(changed.version)
             if after is not None:
                 self._report_conflicts(after.value)
+        self._catch_up_later()
         self._on_change()
+
+    def _catch_up_later(self) -> None:
+        """Prepare the strategy in turns with everything else on the loop."""
+        if self._decisions and self._decisions.strategy.orders and not self._is_catching_up:
+            self._is_catching_up = True
+            asyncio.get_running_loop().call_soon(self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._is_catching_up = False
+        if self._decisions is not None and self._decisions.strategy.catch_up():
+            self._catch_up_later()
 
     # --- nodes whose fence is new ---
 

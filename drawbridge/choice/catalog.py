@@ -26,13 +26,22 @@ OTHER_NAMES: Final = {
 }
 
 
-def strategies(shapes: Mapping[Shape, int], typical: TypicalTasks) -> Mapping[str, ChoiceStrategy]:
-    """Return all strategies for so many nodes of each shape."""
+def make_strategy(name: str, shapes: Mapping[Shape, int], typical: TypicalTasks) -> ChoiceStrategy:
+    """Return a strategy by its name for so many nodes of each shape."""
+    if name == FragmentationDescent.name:
+        return FragmentationDescent(typical)
+    if name == Usable.name:
+        return Usable(typical, shapes)
     largest = Shape(
         "",
         max((each.cpu for each in shapes), default=0),
         max((each.memory for each in shapes), default=0),
         max((each.devices for each in shapes), default=0),
     )
-    looking_ahead = (FragmentationDescent(typical), Usable(typical, shapes))
-    return {**general(largest), **{each.name: each for each in looking_ahead}}
+    return general(largest)[name]
+
+
+def strategies(shapes: Mapping[Shape, int], typical: TypicalTasks) -> Mapping[str, ChoiceStrategy]:
+    """Return all strategies for so many nodes of each shape."""
+    names = (*general(Shape("", 0, 0, 0)), FragmentationDescent.name, Usable.name)
+    return {name: make_strategy(name, shapes, typical) for name in names}

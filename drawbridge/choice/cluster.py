@@ -1,11 +1,11 @@
 """Chooses among many nodes: equal nodes in equal states are judged once for equal tasks.
 
 A change of a node costs one judgement for each kind of task that comes later, whatever the number
-of nodes is.
+of nodes is. States that no node has any more are passed over when they come up, and dropped when
+they are as many as the others.
 """
 
 import bisect
-import heapq
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -15,10 +15,16 @@ from drawbridge.bounded_cache import BoundedCache
 from drawbridge.choice.amounts import NodeRoom, Taken, Task, take
 from drawbridge.choice.strategy import ChoiceStrategy, JudgedNode
 
-# Tasks of so many kinds are remembered, the least recently used goes.
+# Tasks of so many kinds are remembered, and so many judgements about them; the least recently used
+# kind goes.
 _MAX_KINDS: Final = 256
+_MAX_JUDGEMENTS: Final = 262_144
+# One kind counts as no more than this, so that the nodes of the largest clusters are remembered.
+_MAX_COST: Final = _MAX_JUDGEMENTS // 8 - 1
 # So many new states are remembered beside one for each that exists.
 _MAX_ENTERED: Final = 1024
+# So many states that no node has are kept beside those that nodes have.
+_MAX_GONE: Final = 64
 UNLIMITED: Final = 1 << 62
 
 
@@ -30,20 +36,42 @@ class Chosen(NamedTuple):
 
 
 class Level(NamedTuple):
-    """Nodes with one score, ascending."""
+    """All nodes with one score, ascending."""
 
     score: int
-    nodes: Iterable[str]
+    nodes: Sequence[str]
 
 
 class _Judged:
-    """The judgements about one kind of task, for the states that exist."""
+    """The judgements about one kind of task; some are about states that no node has any more."""
 
     def __init__(self) -> None:
         self.seen = -1  # of the states that came into being
         self.left: list[NodeRoom] = []  # states to judge
         self.answers: dict[NodeRoom, JudgedNode] = {}
-        self.scores: dict[NodeRoom, int] = {}
+        self._scores: list[int] = []  # ascending
+        self._states: dict[int, dict[NodeRoom, None]] = {}  # by score, in order
+
+    def add(self, state: NodeRoom, judged: JudgedNode) -> None:
+        """Enter the judgement about a state."""
+        self.answers[state] = judged
+        if judged.score not in self._states:
+            bisect.insort(self._scores, judged.score)
+            self._states[judged.score] = {}
+        self._states[judged.score][state] = None
+
+    def best_first(self) -> Iterator[tuple[int, Sequence[NodeRoom]]]:
+        """Yield the states by score, the best first."""
+        return ((score, [*self._states[score]]) for score in reversed([*self._scores]))
+
+    def drop(self, gone: Iterable[NodeRoom]) -> None:
+        """Drop the judgements about states."""
+        for state in gone:
+            score = self.answers.pop(state).score
+            del self._states[score][state]
+            if not self._states[score]:
+                del self._states[score]
+                del self._scores[bisect.bisect_left(self._scores, score)]
 
 
 class NodeChooser:
@@ -57,7 +85,7 @@ class NodeChooser:
         # The last states that came into being, in order, and how many came before them.
         self._entered: list[NodeRoom] = []
         self._forgotten = 0
-        self._judged: BoundedCache[Task, _Judged] = BoundedCache(_MAX_KINDS)
+        self._judged: BoundedCache[Task, _Judged] = BoundedCache(_MAX_KINDS, _MAX_JUDGEMENTS)
         for name, state in nodes.items():
             self.change(name, state)
 
@@ -73,22 +101,46 @@ class NodeChooser:
 
     def choose(self, task: Task, key: str) -> Chosen | None:
         """Return the best node for a task; of equal ones the first, or one drawn by the key."""
-        level = next(self.levels(task, 1), None)
+        self.judge_new(task)
+        level = next(self.levels(task), None)
         if level is None:
             return None
         node = next(iter(in_turn(self._strategy, level.nodes, key)))
         return Chosen(node, self.judged(task, node))
 
-    def levels(
-        self, task: Task, limit: int = UNLIMITED, judgements: int = UNLIMITED
-    ) -> Iterator[Level]:
-        """Yield the equally good nodes, the best first, until there are so many nodes.
+    def judge_new(self, task: Task, limit: int = UNLIMITED) -> int:
+        """Judge so many new states for a task at most, and return how many.
 
-        Judges so many new states at most. The next calls judge the states that are left.
+        The next calls judge the states that are left.
         """
-        scores = self._current(task, judgements).scores
-        for score, states in _by_score(scores, limit):
-            yield Level(score, heapq.merge(*(self._holders[state] for state in states)))
+        judged = self._judged.get(task) or _Judged()
+        if len(judged.answers) > 2 * len(self._holders) + _MAX_GONE:
+            judged.drop([each for each in judged.answers if each not in self._holders])
+        if judged.seen < self._forgotten:
+            judged.left = [state for state in self._holders if state not in judged.answers]
+        else:
+            judged.left += self._entered[judged.seen - self._forgotten :]
+        judged.seen = self._forgotten + len(self._entered)
+        count = 0
+        while judged.left and count < limit:
+            state = judged.left.pop()
+            if state in self._holders and state not in judged.answers:
+                count += 1
+                choice = self._strategy.judge(state, task)
+                if choice is not None:
+                    judged.add(state, choice)
+        self._judged.put(task, judged, cost=min(len(judged.answers), _MAX_COST))
+        return count
+
+    def levels(self, task: Task) -> Iterator[Level]:
+        """Yield the equally good nodes of those that are judged for a task, the best first."""
+        judged = self._judged.get(task)
+        for score, states in judged.best_first() if judged is not None else ():
+            names = [self._holders[state] for state in states if state in self._holders]
+            if judged is not None and len(names) < len(states):
+                judged.drop([state for state in states if state not in self._holders])
+            if names:
+                yield Level(score, names[0] if len(names) == 1 else sorted(chain(*names)))
 
     def judged(self, task: Task, node: str) -> JudgedNode:
         """Return the judgement about a node that is in a level."""
@@ -107,7 +159,7 @@ class NodeChooser:
             return
         if before is not None:
             holders = self._holders[before]
-            holders.remove(node)
+            del holders[bisect.bisect_left(holders, node)]
             if not holders:
                 del self._holders[before]
             del self._nodes[node]
@@ -127,51 +179,13 @@ class NodeChooser:
             del self._entered[:half]
             self._forgotten += half
 
-    def _current(self, task: Task, judgements: int) -> _Judged:
-        """Return the judgements about a task, with those of new states and without those gone."""
-        judged = self._judged.get(task)
-        if judged is None:
-            judged = _Judged()
-            self._judged.put(task, judged)
-        for gone in [state for state in judged.scores if state not in self._holders]:
-            del judged.scores[gone], judged.answers[gone]
-        if judged.seen < self._forgotten:
-            judged.left = [state for state in self._holders if state not in judged.scores]
-        else:
-            judged.left += self._entered[judged.seen - self._forgotten :]
-        judged.seen = self._forgotten + len(self._entered)
-        now, judged.left = judged.left[-judgements:], judged.left[:-judgements]
-        self._judge(judged, task, now)
-        return judged
 
-    def _judge(self, judged: _Judged, task: Task, states: Sequence[NodeRoom]) -> None:
-        for state in states:
-            if state in self._holders and state not in judged.scores:
-                choice = self._strategy.judge(state, task)
-                if choice is not None:
-                    judged.scores[state], judged.answers[state] = choice.score, choice
-
-
-def _by_score(
-    scores: Mapping[NodeRoom, int], limit: int
-) -> Iterator[tuple[int, Sequence[NodeRoom]]]:
-    """Yield the states by score, the best first; so many states are enough."""
-    best = heapq.nlargest(limit, scores.values()) if limit < len(scores) else scores.values()
-    lowest = min(best, default=0)
-    levels: dict[int, list[NodeRoom]] = {}
-    for state, score in scores.items():
-        if score >= lowest:
-            levels.setdefault(score, []).append(state)
-    return ((score, levels[score]) for score in sorted(levels, reverse=True))
-
-
-def in_turn(strategy: ChoiceStrategy, nodes: Iterable[str], key: str) -> Iterable[str]:
+def in_turn(strategy: ChoiceStrategy, nodes: Sequence[str], key: str) -> Iterable[str]:
     """Return equally good nodes in the order in which a task with this key tries them."""
     if not strategy.draws:
         return nodes
-    names = list(nodes)
-    first = draw(key, len(names))
-    return chain(islice(names, first, None), islice(names, first))
+    first = draw(key, len(nodes))
+    return chain(islice(nodes, first, None), islice(nodes, first))
 
 
 def draw(key: str, number: int) -> int:

@@ -11,7 +11,9 @@ remainder, and what few nodes can serve is worth most. For the last, the weight 
 divided by the part of the cluster that it could use if all nodes were idle.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from drawbridge.bounded_cache import BoundedCache
@@ -32,16 +34,32 @@ from drawbridge.choice.typical import TaskKind, TypicalTasks
 # The weights are multiplied by this, so that little is lost when they are rounded.
 _PRECISION: Final = 1000
 # The most common shapes say how much of the cluster a task could use.
-_MAX_SHAPES: Final = 64
+_MAX_SHAPES: Final = 16
 # No task counts as if less than this part of the cluster could serve it.
 _SCARCEST: Final = 1000
+
+
+class _Kind(NamedTuple):
+    """Typical tasks that are alike but for CPU and memory; those with least CPU first."""
+
+    devices: int
+    share: int
+    members: tuple[tuple[int, int, int], ...]
+    cpus: tuple[int, ...]  # of the members
+    weights: tuple[int, ...]  # of all members before each one, and of all
+    memory: int  # the most that a member asks for
+
+    @property
+    def amount(self) -> int:
+        """The thousandths of devices that each of the tasks takes."""
+        return self.devices * self.share
 
 
 class _Label(NamedTuple):
     """What can run on the nodes with one label."""
 
-    kinds: tuple[TaskKind, ...]
-    # For each kind, what a free part is worth to it, by the thousandths that are free.
+    kinds: tuple[_Kind, ...]
+    # What a free part is worth to each kind, by the thousandths that are free.
     worth: tuple[tuple[int, ...], ...]
 
 
@@ -54,11 +72,13 @@ class Usable:
     def __init__(self, typical: TypicalTasks, shapes: Mapping[Shape, int]) -> None:
         """Look ahead with typical tasks on so many nodes of each shape."""
         self._typical = typical
-        labels = {shape.label for shape in shapes}
-        self._labels = {each: _read_label(typical, each) for each in labels}
+        self._worths: dict[tuple[TaskKind, ...], tuple[tuple[int, ...], ...]] = {}
+        self._labels = {shape.label: self._read_label(typical, shape.label) for shape in shapes}
         common = sorted(shapes, key=lambda each: (-shapes[each], each))[:_MAX_SHAPES]
         self._labels = self._by_scarcity({each: shapes[each] for each in common})
         self._values: BoundedCache[NodeRoom, int] = BoundedCache(MAX_REMEMBERED)
+        # What free parts are worth to each kind, by label and parts.
+        self._most: BoundedCache[tuple[str, Taken], Sequence[int]] = BoundedCache(MAX_REMEMBERED)
 
     def judge(self, node: NodeRoom, task: Task) -> JudgedNode | None:
         """Return the devices after which most can be used."""
@@ -66,7 +86,7 @@ class Usable:
             return None
         best: JudgedNode | None = None
         for taken in options(node, task):
-            value = self._value(take(node, task, taken))
+            value = sum(self._of_kinds(take(node, task, taken)))
             if best is None or value > best.score:
                 best = JudgedNode(value, taken)
         return best and JudgedNode(best.score - self._before(node), best.taken)
@@ -74,7 +94,7 @@ class Usable:
     def parts(self, node: NodeRoom, task: Task, taken: Taken) -> tuple[Part, ...]:
         """Return the change for each kind of typical task."""
         after, label = take(node, task, taken), self._of_label(node.shape.label)
-        changes = zip(label.kinds, _values(label, node), _values(label, after), strict=True)
+        changes = zip(label.kinds, self._of_kinds(node), self._of_kinds(after), strict=True)
         return tuple(
             Part(f"tasks of {kind.devices} x {kind.share}", new - old) for kind, old, new in changes
         )
@@ -82,28 +102,43 @@ class Usable:
     def _before(self, node: NodeRoom) -> int:
         value = self._values.get(node)
         if value is None:
-            value = self._value(node)
+            value = sum(self._of_kinds(node))
             self._values.put(node, value)
         return value
 
-    def _value(self, node: NodeRoom) -> int:
-        return sum(_values(self._of_label(node.shape.label), node))
+    def _of_kinds(self, node: NodeRoom) -> list[int]:
+        """Return what each kind of typical tasks could use of a node, times its weight."""
+        label = self._of_label(node.shape.label)
+        return [
+            _value_of(kind, most, node.cpu, node.memory) if most else 0
+            for kind, most in zip(label.kinds, self._most_of(label, node), strict=True)
+        ]
+
+    def _most_of(self, label: _Label, node: NodeRoom) -> Sequence[int]:
+        """Return what the free parts are worth to each kind, if CPU and memory did not matter."""
+        free = tuple(sorted(node.free))
+        most = self._most.get((node.shape.label, free))
+        if most is None:
+            parts = [label.worth[left] for left in free] or [label.worth[0]]
+            sums = map(sum, zip(*parts, strict=True))
+            most = [
+                total if kind.devices <= 1 or _has_enough(kind, free) else 0
+                for kind, total in zip(label.kinds, sums, strict=True)
+            ]
+            self._most.put((node.shape.label, free), most)
+        return most
 
     def _of_label(self, label: str) -> _Label:
         found = self._labels.get(label)
         if found is None:
-            found = self._labels[label] = _read_label(self._typical, label)
+            found = self._labels[label] = self._read_label(self._typical, label)
         return found
 
     def _by_scarcity(self, shapes: Mapping[Shape, int]) -> dict[str, _Label]:
         """Divide the weight of each task by what it could use of an idle cluster."""
         total = sum(WHOLE * shape.devices * count for shape, count in shapes.items())
         usable = {
-            task: sum(
-                count * self._usable_by(task, shape)
-                for shape, count in shapes.items()
-                if suits(idle(shape), task)
-            )
+            task: sum(count * self._usable_by(task, shape) for shape, count in shapes.items())
             for task in self._typical.weights
         }
         weights = {
@@ -112,23 +147,72 @@ class Usable:
         }
         weighted = TypicalTasks(weights, self._typical.total)
         return {
-            name: _Label(weighted.kinds(name), label.worth) for name, label in self._labels.items()
+            name: _Label(_with_totals(weighted.kinds(name)), label.worth)
+            for name, label in self._labels.items()
         }
 
     def _usable_by(self, task: Task, shape: Shape) -> int:
         """Return what copies of a task could use of an idle node."""
+        if not task.devices or task.devices > shape.devices or not suits(idle(shape), task):
+            return 0
         label = self._labels[shape.label]
-        for kind, worth in zip(label.kinds, label.worth, strict=True):
-            if (kind.devices, kind.share) == (task.devices, task.share):
-                alone = kind._replace(members=((task.cpu, task.memory, 1),))
-                return sum(_values(_Label((alone,), (worth,)), idle(shape)))
-        return 0
+        shares = [(each.devices, each.share) for each in label.kinds]
+        worth = label.worth[WHOLE][shares.index((task.devices, task.share))]
+        most = shape.devices * worth
+        return _usable(most, task.amount, (shape.cpu, shape.memory), (task.cpu, task.memory))
+
+    def _read_label(self, typical: TypicalTasks, label: str) -> _Label:
+        kinds = typical.kinds(label)
+        if kinds not in self._worths:
+            further = _further(kinds, typical.total)
+            of_kinds = [_worth(kind, further) for kind in kinds]
+            self._worths[kinds] = tuple(zip(*of_kinds, strict=True)) or ((),) * (WHOLE + 1)
+        return _Label(_with_totals(kinds), self._worths[kinds])
 
 
-def _read_label(typical: TypicalTasks, label: str) -> _Label:
-    kinds = typical.kinds(label)
-    further = _further(kinds, typical.total)
-    return _Label(kinds, tuple(_worth(kind, further) for kind in kinds))
+def _with_totals(kinds: Sequence[TaskKind]) -> tuple[_Kind, ...]:
+    return tuple(
+        _Kind(
+            *kind,
+            cpus=tuple(cpu for cpu, _, _ in kind.members),
+            weights=(0, *accumulate(weight for _, _, weight in kind.members)),
+            memory=max(memory for _, memory, _ in kind.members),
+        )
+        for kind in kinds
+    )
+
+
+def _value_of(kind: _Kind, most: int, cpu: int, memory: int) -> int:
+    """Return what tasks of a kind could use of a node times their weights.
+
+    The free parts are worth `most` to them, with enough CPU and memory.
+    """
+    of_cpu, of_memory = cpu * kind.amount, memory * kind.amount
+    able = bisect_right(kind.cpus, cpu)
+    first = value = 0
+    if kind.memory * most <= of_memory:
+        # The members that nothing limits are the first ones.
+        first = bisect_right(kind.cpus, of_cpu // most)
+        value = most * kind.weights[first]
+    for asked_cpu, asked_memory, weight in kind.members[first:able]:
+        if asked_memory <= memory:
+            by_cpu = of_cpu // asked_cpu if asked_cpu else most
+            by_memory = of_memory // asked_memory if asked_memory else most
+            value += weight * min(most, by_cpu, by_memory)
+    return value
+
+
+def _has_enough(kind: _Kind, free: Sequence[int]) -> bool:
+    """Whether there are as many free parts as one of the tasks takes."""
+    return free[-kind.devices] >= kind.share if kind.devices <= len(free) else False
+
+
+def _usable(most: int, amount: int, left: tuple[int, int], asked: tuple[int, int]) -> int:
+    """Return how much copies of a task use that CPU and memory are left for."""
+    for of_node, of_task in zip(left, asked, strict=True):
+        if of_task:
+            most = min(most, of_node * amount // of_task)
+    return most
 
 
 def _further(kinds: Sequence[TaskKind], total: int) -> tuple[int, ...]:
@@ -153,26 +237,3 @@ def _worth(kind: TaskKind, further: Sequence[int]) -> tuple[int, ...]:
     if kind.devices > 1:
         return (*too_small, *range(kind.share, WHOLE + 1))
     return (*too_small, *(kind.share + further[size] for size in range(WHOLE - kind.share + 1)))
-
-
-def _values(label: _Label, node: NodeRoom) -> list[int]:
-    """Return what each kind of typical tasks could use, times its weight."""
-    cpu, memory, free = node.cpu, node.memory, node.free
-    values = []
-    for (devices, share, members), worth in zip(label.kinds, label.worth, strict=True):
-        parts = [worth[left] for left in free if left >= share]
-        value = 0
-        if len(parts) >= devices:
-            most, amount = sum(parts), devices * share
-            for asked_cpu, asked_memory, weight in members:
-                if asked_cpu > cpu:
-                    break
-                if asked_memory <= memory:
-                    usable = min(
-                        most,
-                        cpu * amount // asked_cpu if asked_cpu else most,
-                        memory * amount // asked_memory if asked_memory else most,
-                    )
-                    value += weight * usable
-        values.append(value)
-    return values

@@ -7,17 +7,19 @@ decided, and the strategy is made anew from time to time.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 from drawbridge.choice.amounts import NodeRoom, Shape, Taken, Task
-from drawbridge.choice.catalog import FIRST_FIT, OTHER_NAMES, strategies
+from drawbridge.choice.catalog import FIRST_FIT, OTHER_NAMES, make_strategy
 from drawbridge.choice.cluster import UNLIMITED, NodeChooser, in_turn
 from drawbridge.choice.recent import AskedTask, RecentTasks
 from drawbridge.choice.strategy import ChoiceStrategy, Part
 from drawbridge.choice.typical import TypicalTasks
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
 from drawbridge.ledger.cards import AskedCards, Card, asked_cards, find_cards
 from drawbridge.ledger.node_resources import CPU, MEMORY, Amounts, allocatable_amounts
 from drawbridge.ledger.planner import Planner
@@ -25,6 +27,9 @@ from drawbridge.ledger.pool_use import changed_pools
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.world import View, World
 
+_score_of: Final = itemgetter(0)  # of a level
+# Machines of one kind differ by less memory than this, and count as one shape.
+_SAME_MEMORY: Final = 1 << 30
 # What a node has of a resource that it does not report.
 _UNKNOWN: Final = 1 << 60
 
@@ -85,7 +90,7 @@ class NodeChoice:
     """The order of nodes by a strategy, for one planner.
 
     `looks` limits how many nodes, and how many new states, one call looks at; those that are left
-    come with the next calls. With `typical`, nothing is learned.
+    come with the next calls, or with `catch_up`. With `typical`, nothing is learned.
     """
 
     def __init__(
@@ -125,7 +130,11 @@ class NodeChoice:
         asked = asked_cards(pod.allocations, self._cards_of(pod.node, pod.allocations))
         if asked is None:
             return ()
-        of_driver = self._prepare(asked, view, amounts)
+        of_driver = self._nodes_with(asked.driver)
+        self._follow(view, amounts)
+        if pod.node in of_driver.pending:
+            del of_driver.pending[pod.node]
+            self._look_at(asked.driver, of_driver, pod.node, view, amounts)
         static = of_driver.static.get(pod.node)
         if static is None or of_driver.strategy is None:
             return ()
@@ -142,6 +151,14 @@ class NodeChoice:
         task = asked.task(cards[asked.driver][0], *_beside(pod))
         self._nodes_with(asked.driver).recent.note(pod.key, AskedTask(pod.namespace, task))
 
+    def catch_up(self, view: View, amounts: NodeAmounts) -> bool:
+        """Look at some of the nodes that were not looked at; return whether others are left."""
+        self._follow(view, amounts)
+        left = self._looks
+        for driver, of_driver in self._drivers.items():
+            left -= self._look_at_pending(driver, of_driver, view, amounts, left)
+        return any(each.pending for each in self._drivers.values())
+
     def _nodes_with(self, driver: str) -> _DriverNodes:
         of_driver = self._drivers.get(driver)
         if of_driver is None:
@@ -153,7 +170,7 @@ class NodeChoice:
         """Look at nodes that have changed, and return those of a driver."""
         of_driver = self._nodes_with(asked.driver)
         self._follow(view, amounts)
-        self._look_at_pending(asked.driver, of_driver, view, amounts)
+        self._look_at_pending(asked.driver, of_driver, view, amounts, self._looks)
         return of_driver
 
     def _merged(
@@ -163,17 +180,19 @@ class NodeChoice:
         strategy = of_driver.strategy
         assert strategy is not None  # noqa: S101  # there is one after the first look
         cpu, memory = _beside(pod)
-        levels: dict[int, list[Iterable[str]]] = {}
         tasks: dict[str, Task] = {}
-        # To draw one of equal nodes, all of them must be known.
-        most = UNLIMITED if strategy.draws else limit
+        judgements = self._looks
         for label, chooser in of_driver.choosers.items():
             tasks[label] = task = asked.task(self._a_card(of_driver, chooser), cpu, memory)
-            for level in chooser.levels(task, most, self._looks):
-                levels.setdefault(level.score, []).append(level.nodes)
+            judgements -= chooser.judge_new(task, judgements)
+        levels = merge(
+            *(chooser.levels(tasks[label]) for label, chooser in of_driver.choosers.items()),
+            key=_score_of,
+            reverse=True,
+        )
         names = chain.from_iterable(
-            in_turn(strategy, merge(*levels[score]), pod.key)
-            for score in sorted(levels, reverse=True)
+            in_turn(strategy, sorted(chain(*(each.nodes for each in equal))), pod.key)
+            for _, equal in groupby(levels, _score_of)
         )
         for name in islice(names, limit):
             yield self._rated(of_driver, strategy, name, tasks[of_driver.static[name].shape.label])
@@ -197,28 +216,30 @@ class NodeChoice:
 
     def _follow(self, view: View, amounts: NodeAmounts) -> None:
         """Note the nodes that may have changed."""
-        changed: Iterable[str] = amounts.take_changed()
+        changed = set(amounts.take_changed())
+        for pool in changed_pools(self._view, view):
+            changed.update(self._nodes_of.get(pool, ()))
         world = self._planner.world()
         if world is not self._world:
-            changed = tuple(self._planner.nodes)
+            changed.update(_nodes_of_changes(self._world, world, self._planner.nodes))
             self._world = world
-        else:
-            of_pools = (self._nodes_of.get(p, ()) for p in changed_pools(self._view, view))
-            changed = {*changed, *(name for names in of_pools for name in names)}
         self._view = view
         for of_driver in self._drivers.values():
             of_driver.pending |= dict.fromkeys(changed)
 
     def _look_at_pending(
-        self, driver: str, of_driver: _DriverNodes, view: View, amounts: NodeAmounts
-    ) -> None:
-        for name in [*islice(of_driver.pending, self._looks)]:
+        self, driver: str, of_driver: _DriverNodes, view: View, amounts: NodeAmounts, limit: int
+    ) -> int:
+        """Look at so many nodes at most, and return how many."""
+        names = [*islice(of_driver.pending, limit)]
+        for name in names:
             del of_driver.pending[name]
             self._look_at(driver, of_driver, name, view, amounts)
         is_complete = not of_driver.pending
         if of_driver.strategy is None or (is_complete and not of_driver.is_complete):
             self._use_strategy(of_driver)
         of_driver.is_complete |= is_complete
+        return len(names)
 
     def _look_at(
         self, driver: str, of_driver: _DriverNodes, name: str, view: View, amounts: NodeAmounts
@@ -278,11 +299,13 @@ class NodeChoice:
     def _cards_of(
         self, node: str, allocations: Sequence[Allocation]
     ) -> Mapping[str, Sequence[Card]]:
-        drivers = {each.driver for one in allocations for each in one.devices.results}
-        if not drivers:
-            return {}
-        pools = self._planner.node_pools(node)
-        return {driver: find_cards(pools, driver) for driver in drivers}
+        cards: dict[str, Sequence[Card]] = {}
+        for driver in {each.driver for one in allocations for each in one.devices.results}:
+            of_driver = self._drivers.get(driver)
+            before = of_driver.static.get(node) if of_driver is not None else None
+            static = self._read_static(driver, node, before)
+            cards[driver] = static.cards if static is not None else ()
+        return cards
 
     @staticmethod
     def _a_card(of_driver: _DriverNodes, chooser: NodeChooser) -> Card | None:
@@ -295,9 +318,10 @@ class NodeChoice:
     def _use_strategy(self, of_driver: _DriverNodes) -> None:
         shapes: dict[Shape, int] = {}
         for static in of_driver.static.values():
-            shapes[static.shape] = shapes.get(static.shape, 0) + 1
+            shape = static.shape._replace(memory=static.shape.memory & -_SAME_MEMORY)
+            shapes[shape] = shapes.get(shape, 0) + 1
         typical = of_driver.fixed if of_driver.fixed is not None else of_driver.recent.learn()
-        of_driver.strategy = strategies(shapes, typical)[of_driver.strategy_name]
+        of_driver.strategy = make_strategy(of_driver.strategy_name, shapes, typical)
         for chooser in of_driver.choosers.values():
             chooser.use(of_driver.strategy)
 
@@ -315,4 +339,19 @@ def _devices(static: _Static, taken: Taken) -> tuple[PooledDevice, ...]:
 
 
 def _first_fit() -> ChoiceStrategy:
-    return strategies({}, TypicalTasks({}, 1))[FIRST_FIT]
+    return make_strategy(FIRST_FIT, {}, TypicalTasks({}, 1))
+
+
+def _nodes_of_changes(
+    before: World | None, after: World, nodes: Mapping[str, Node]
+) -> Iterable[str]:
+    """Return the nodes that may use a pool which differs between two worlds."""
+    if before is None:
+        return nodes
+    pools = before.inventory.pools, after.inventory.pools
+    return {
+        name
+        for changed in pools[1].changed_keys(pools[0])
+        for published in pools
+        for name in published.value(changed).nodes.may_concern(nodes)
+    }

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from allocator.decisions.strategy import ConfiguredStrategy
 from allocator.state.caches import without_unused_parts
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
@@ -109,3 +110,51 @@ def test_a_pod_with_a_promise_stays_on_its_node() -> None:
     promised = cluster.decisions.promise("p", cluster.now).node
     cluster.add_claim(claim("other", allocation=allocation_on(promised, 1), pods=["y"]))
     assert cluster.prefilter("p", claim("c")).fit[0].node == promised
+
+
+def _catch_up(cluster: Cluster) -> int:
+    """Prepare the strategy to the end; return the number of turns."""
+    turns = 1
+    while cluster.decisions.strategy.catch_up():
+        turns += 1
+    return turns
+
+
+def test_nodes_that_no_decision_has_looked_at_are_prepared_in_turns() -> None:
+    cluster = Cluster(strategy="packed", **{f"n{number:03}": 3 for number in range(300)})
+    cluster.add_claim(claim("held", allocation=allocation_on("n290", 0), pods=["x"]))
+    assert _schedule(cluster, "p", claim("c"), limit=5)[0] != "n290"
+    assert _catch_up(cluster) > 2
+    cluster.add_claim(claim("more", allocation=allocation_on("n290", 1), pods=["z"]))
+    assert _schedule(cluster, "q", claim("d"), limit=5) == ("n290", ["gpu-2"])
+
+
+def test_new_devices_of_a_node_count_at_once() -> None:
+    cluster = Cluster(strategy="spread", **{f"n{number:03}": 1 for number in range(100)})
+    cluster.add(_node("new"))
+    _schedule(cluster, "p", claim("c"))
+    _catch_up(cluster)
+    for number in range(100):
+        held = claim(f"held-{number}", allocation=allocation_on(f"n{number:03}", 0), pods=["x"])
+        cluster.add_claim(held)
+    _catch_up(cluster)
+    cluster.add(gpu_slice("new", 2))
+    assert _schedule(cluster, "q", claim("d")) == ("new", ["gpu-0"])
+
+
+def test_a_node_that_was_deleted_is_forgotten() -> None:
+    cluster = Cluster(strategy="packed", n1=2, n2=3)
+    cluster.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))
+    assert _schedule(cluster, "p", claim("c"))[0] == "n1"
+    cluster.state.apply(cluster.state.planner.nodes["n1"], None)
+    assert _schedule(cluster, "q", claim("d"))[0] == "n2"
+
+
+def test_tasks_are_learned_from_claims_that_exist_at_the_start() -> None:
+    cluster = Cluster(strategy="usable", n1=2)
+    cluster.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))
+    again = Cluster(strategy="usable", n1=2)
+    again.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))
+    strategy = ConfiguredStrategy(again.state, lambda: "share", "usable")
+    assert not strategy.catch_up()
+    assert strategy.orders

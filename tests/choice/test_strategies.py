@@ -62,6 +62,30 @@ def test_a_kind_of_task_that_was_not_asked_for_long_gets_the_best_of_all_states(
     assert cluster.choose(part, "") == NodeChooser(cluster.nodes, strategy).choose(part, "")
 
 
+def test_a_call_judges_no_more_new_states_than_its_limit() -> None:
+    shape, task = Shape("a", 4000, 8, 1), Task(1, 500, 1000, 1)
+    nodes = {f"n{number}": NodeRoom(shape, 4000 - 400 * number, 8, (1000,)) for number in range(5)}
+    strategy = strategies({shape: 5}, typical_tasks([(task, 1)]))["best-fit"]
+    cluster = NodeChooser(nodes, strategy)
+    judged = [cluster.judge_new(task, 2) for _ in range(4)]
+    assert judged == [2, 2, 1, 0]
+    assert [name for level in cluster.levels(task) for name in level.nodes] == [
+        f"n{number}" for number in (4, 3, 2, 1, 0)
+    ]
+
+
+def test_states_that_no_node_has_any_more_are_dropped() -> None:
+    shape, task = Shape("a", 400_000, 800, 1), Task(1, 1, 1000, 1)
+    strategy = strategies({shape: 1}, typical_tasks([(task, 1)]))["best-fit"]
+    cluster = NodeChooser({"n": idle(shape)}, strategy)
+    for number in range(300):
+        chosen = cluster.choose(task, "")
+        assert chosen is not None
+        cluster.place(task, chosen.node, chosen.judged.taken)
+        assert cluster.judge_new(task) == 1, number
+    assert [level.nodes for level in cluster.levels(task)] == [["n"]]
+
+
 # --- what holds for all strategies ---
 
 
