@@ -45,9 +45,9 @@ def strategy(stage: BridgeStage, name: str) -> Iterator[None]:
 def _configure(stage: BridgeStage, text: str) -> None:
     """Change the configuration; every allocator decides by it afterwards."""
     allocators = [pair.allocator for pair in stage.placement.pairs]
-    known = [len(each.messages(BUILT)) for each in allocators]
+    before = [len(each.messages(BUILT)) for each in allocators]
     configure_and_wait(stage.placement.cluster, text)
-    for allocator, number in zip(allocators, known, strict=True):
+    for allocator, number in zip(allocators, before, strict=True):
         allocator.started_process().wait_ready(partial(_has_built, allocator, number))
 
 
