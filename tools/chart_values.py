@@ -121,6 +121,8 @@ def edit(source: JSON, holders: Placeholders) -> str:
         _edit_pod_monitor(source, holders)
     elif kind == "NetworkPolicy":
         _edit_network_policy(source, holders)
+    elif kind == "PrometheusRule":
+        _edit_rules(source, holders)
     elif kind == "ResourceQuota":
         source["spec"]["hard"]["pods"] = holders.inline(".Values.resourceQuota.pods | quote")
     elif kind == "PodDisruptionBudget":
@@ -241,6 +243,15 @@ def _edit_webhook(hook: JSON, holders: Placeholders) -> None:
 def _edit_pod_monitor(source: JSON, holders: Placeholders) -> None:
     for endpoint in source["spec"]["podMetricsEndpoints"]:
         endpoint["interval"] = holders.inline(".Values.podMonitor.interval")
+
+
+def _edit_rules(source: JSON, holders: Placeholders) -> None:
+    for rule in (rule for group in source["spec"]["groups"] for rule in group["rules"]):
+        if "alert" in rule:
+            page = rule["annotations"]["runbook_url"].partition("#")[0]
+            rule["annotations"]["runbook_url"] = holders.quote(
+                rule["annotations"]["runbook_url"], page, "{{ .Values.prometheusRule.runbookUrl }}"
+            )
 
 
 def _edit_network_policy(source: JSON, holders: Placeholders) -> None:

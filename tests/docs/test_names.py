@@ -27,7 +27,9 @@ from tests.tables import read_yaml, read_yaml_documents
 
 RENDERED = {"configuration.md", "findings.md", "rules.md"}
 WRITTEN = [page for page in PAGES if page.name not in RENDERED]
-OPERATING = (ROOT / "docs" / "operating.md").read_text("utf-8")
+OPERATING = "".join(
+    (ROOT / "docs" / name).read_text("utf-8") for name in ("operating.md", "alerts.md")
+)
 
 
 def ids(page: Path) -> str:

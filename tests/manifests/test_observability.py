@@ -1,15 +1,24 @@
 """Alerts, dashboard and documentation name only metrics, labels and values that exist."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from drawbridge.process import metrics
 from drawbridge.process.usage_metrics import Usage, UsageCollector
-from tests.manifests.rendering import MANIFESTS, ROOT, Json
+from tests.manifests.rendering import (
+    MANIFESTS,
+    ROOT,
+    Json,
+    render_chart,
+    render_kustomization,
+)
 from tests.tables import every_row, read_yaml
 
 FOLDER = MANIFESTS / "components" / "monitoring"
@@ -29,6 +38,14 @@ RULES, RECORDED = read_rules("alerts.yaml"), read_rules("recording-rules.yaml")
 # With `namespace` and `pod` of their own, metrics have those of users under another name.
 RENAMED = {"namespace": "exported_namespace", "pod": "exported_pod"}
 OPERATING = (ROOT / "docs" / "operating.md").read_text("utf-8")
+# The sections of the runbook, by alert.
+RUNBOOK: dict[str, str] = dict(
+    re.findall(
+        r"^## (\w+)\n(.*?)(?=^## |\Z)",
+        (ROOT / "docs" / "alerts.md").read_text("utf-8"),
+        re.DOTALL | re.MULTILINE,
+    )
+)
 # What Prometheus and the operator add to each sample.
 TARGET_LABELS = {"namespace", "pod", "container", "job", "instance", "component"}
 REQUEST_LABELS = {"resource", "unit", "node", "source"}
@@ -181,30 +198,45 @@ def test_values_of_labels_exist_in_the_code() -> None:
 
 
 def test_every_alert_is_documented_and_every_documented_alert_exists() -> None:
-    documented = re.findall(r"^\| `(Drawbridge\w+)` \|", OPERATING, re.MULTILINE)
-    assert documented == [rule["alert"] for rule in RULES]
+    assert list(RUNBOOK) == [rule["alert"] for rule in RULES]
 
 
-def test_every_alert_says_what_it_means_and_where_to_look() -> None:
+def test_every_alert_says_what_it_means_and_links_to_its_section() -> None:
     severities = {rule["labels"]["severity"] for rule in RULES}
     assert severities <= {"critical", "warning", "info"}
     for rule in RULES:
-        assert set(rule["annotations"]) == {"summary", "runbook"}
-        page, _, section = rule["annotations"]["runbook"].partition("#")
-        text = (ROOT / page).read_text("utf-8").lower()
-        assert re.search(rf"^#+ {section.replace('-', ' ')}$", text, re.MULTILINE), rule["alert"]
+        assert set(rule["annotations"]) == {"summary", "runbook_url"}
+        assert rule["annotations"]["runbook_url"] == f"docs/alerts.md#{rule['alert'].lower()}"
 
 
-def test_the_metrics_of_an_alert_are_in_its_row() -> None:
-    rows = {
-        name: row
-        for row in OPERATING.splitlines()
-        for name in re.findall(r"^\| `(Drawbridge\w+)`", row)
-    }
+def test_the_metrics_of_an_alert_are_in_its_section() -> None:
     for rule in RULES:
         for name, _ in NAME.findall(rule["expr"]):
             documented = name.removesuffix("_bucket")
-            assert name == "up" or documented in rows[rule["alert"]], (rule["alert"], name)
+            assert name == "up" or documented in RUNBOOK[rule["alert"]], (rule["alert"], name)
+
+
+def test_the_chart_and_kustomize_link_to_the_page_that_is_configured(tmp_path: Path) -> None:
+    page = "https://docs.example.com/docs/alerts.html"
+    links = [f"{page}#{name.lower()}" for name in RUNBOOK]
+    values = {"prometheusRule": {"enabled": True, "runbookUrl": page}}
+    assert read_links(render_chart(values, tmp_path)) == links
+    (documented,) = re.findall(r"```yaml\n# kustomization.yaml\n(.*?)```", OPERATING, re.DOTALL)
+    fields = {**read_yaml(documented), "components": [os.path.relpath(FOLDER, tmp_path)]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(fields))
+    assert read_links(render_kustomization(tmp_path)) == links
+
+
+def read_links(objects: list[Json]) -> list[str]:
+    """Return the links of all alerts."""
+    return [
+        rule["annotations"]["runbook_url"]
+        for obj in objects
+        if obj["kind"] == "PrometheusRule"
+        for group in obj["spec"]["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(DASHBOARDS))
