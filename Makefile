@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 KUBERNETES ?= 1.36
+OUT ?= build/release
 SEED ?= $(shell date +%N)
 WORKERS ?= 1 2 4
 # Where it is set, as in many containers, each process of a test compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo help test test-random bridge-test check e2e play bench docs site image scheduler-image image-lock lock clean
+.PHONY: demo help test test-random bridge-test check e2e play bench docs site release image scheduler-image image-lock lock clean
 
 demo: $(READY)  ## Translate the example manifests and place their pods on a sample inventory; needs no cluster
 	$(BIN)/python -m cli.demo
@@ -51,6 +52,9 @@ docs: $(READY)  ## Write the generated pages of docs/ and the Helm chart
 
 site: $(READY)  ## Build the documentation site and follow its links; diagrams need npm
 	$(BIN)/python -m tools.site
+
+release: $(READY)  ## Build all artifacts of a release, unsigned; needs Go and apt of Debian 12; OUT=folder REGISTRY=prefix
+	$(BIN)/python -m tools.release build $(OUT) $(if $(REGISTRY),--registry $(REGISTRY))
 
 image: $(READY)  ## Build the container image as an OCI archive; needs apt of Debian 12, no container engine
 	$(BIN)/python -m tools.image build

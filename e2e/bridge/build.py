@@ -15,6 +15,7 @@ from pathlib import Path
 
 from e2e.controlplane.build import (
     DEFAULT,
+    GO_FLAGS,
     NoGoError,
     compile_program,
     go_version,
@@ -38,9 +39,12 @@ PINS = {
 }
 
 
-def scheduler(version: str = DEFAULT) -> Path:
-    """Return the program for a version, building it if need be; NoGoError where there is no Go."""
-    return _build(PACKAGE, version)
+def scheduler(version: str = DEFAULT, architecture: str = "") -> Path:
+    """Return the program for a version, building it if need be; NoGoError where there is no Go.
+
+    An empty architecture is that of this machine; others have Go's names.
+    """
+    return _build(PACKAGE, version, architecture)
 
 
 def quorum_scheduler(version: str) -> Path:
@@ -48,18 +52,23 @@ def quorum_scheduler(version: str) -> Path:
     return _build(QUORUM_PACKAGE, version)
 
 
-def _build(package: str, version: str) -> Path:
+def _build(package: str, version: str, architecture: str = "") -> Path:
     pin, tags = PINS[version]
-    program = CACHE / f"{Path(package).name}-{version}-{_digest(package, pin)}"
+    digest = _digest(package, pin, architecture)
+    program = CACHE / f"{Path(package).name}-{version}-{digest}"
     if not program.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         stamp = version_stamp(required(MODULE, "k8s.io/kubernetes", pin))
-        compile_program(MODULE, package, program, stamp=stamp, tags=tags, pin=pin)
+        compile_program(
+            MODULE, package, program, stamp=stamp, tags=tags, pin=pin, architecture=architecture
+        )
     return program
 
 
-def _digest(package: str, pin: str) -> str:
-    digest = hashlib.sha256(go_version().encode())
+def _digest(package: str, pin: str, architecture: str) -> str:
+    own = go_version().split()[-1].partition("/")[2]
+    other = architecture if architecture != own else ""
+    digest = hashlib.sha256(f"{go_version()}{GO_FLAGS}{other}".encode())
     sums = (MODULE / pin).with_suffix(".sum")
     for path in (MODULE / pin, sums, *sorted(MODULE.rglob("*.go"))):
         # Each program is a package of its own.

@@ -18,6 +18,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CACHE = HERE.parent.parent / ".cache" / "controlplane"
 DEFAULT = "1.36"
+# Without the state of the checkout: equal sources give equal programs.
+GO_FLAGS = "-mod=readonly -buildvcs=false"
 PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -104,6 +106,7 @@ def compile_program(  # noqa: PLR0913  # the words of one command
     tags: str = "",
     pin: str = "go.mod",
     cgo: bool = False,
+    architecture: str = "",
 ) -> None:
     """Build one program of a module, unless it exists; the file appears only when it is whole.
 
@@ -121,7 +124,8 @@ def compile_program(  # noqa: PLR0913  # the words of one command
             check=True,
             cwd=module,
             env=os.environ
-            | {"CGO_ENABLED": str(int(cgo)), "GOFLAGS": "-mod=readonly"}
+            | {"CGO_ENABLED": str(int(cgo)), "GOFLAGS": GO_FLAGS}
+            | ({"GOARCH": architecture} if architecture else {})
             # Each deprecated function of a binding would be a warning of six lines.
             | ({"CGO_CFLAGS": "-O2 -g -Wno-deprecated-declarations"} if cgo else {}),
         )

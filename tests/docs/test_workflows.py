@@ -25,6 +25,8 @@ CONTRIBUTOR_PAGES = [
 ]  # fmt: skip
 # `READY := $(VENV)/.ready` in the Makefile: a target that creates the environment.
 ENVIRONMENT = ".venv/.ready"
+# Only these jobs may do more than read.
+MORE_PERMISSIONS = {("release", "publish"): {"packages": "write", "id-token": "write"}}
 EMPTY_CHANGELOG = "# Changelog\n\n## Unreleased\n"
 CHANGELOG = EMPTY_CHANGELOG + "\n## 0.1.0 - 2026-11-20\n"
 
@@ -70,9 +72,14 @@ def test_a_workflow_calls_commands_that_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_may_only_read_and_names_a_version_of_every_action(path: Path) -> None:
+def test_a_workflow_has_no_needless_permission_and_names_a_version_of_every_action(
+    path: Path,
+) -> None:
     workflow = load(path)
     assert workflow["permissions"] == {"contents": "read"}
+    for name, job in workflow["jobs"].items():
+        more = MORE_PERMISSIONS.get((path.stem, name))
+        assert job.get("permissions") == (more and {"contents": "read", **more})
     assert all("timeout-minutes" in job for job in workflow["jobs"].values())
     for step in steps(path):
         if "uses" in step:
@@ -83,8 +90,8 @@ def test_the_workflows_run_all_checks_lint_random_orders_the_slow_suites_and_a_s
     scripts = {
         path.stem: "\n".join(step.get("run", "") for step in steps(path)) for path in WORKFLOWS
     }
-    slow = {"browser", "drivers", "kind", "queues", "random-order", "rules", "soak"}
-    assert scripts.keys() == {"ci", "lint", *slow}
+    slow = {"browser", "drivers", "kind", "queues", "random-order", "rules", "signatures", "soak"}
+    assert scripts.keys() == {"ci", "lint", "release", *slow}
     assert ".ci/run" in scripts["ci"]
     assert "make check" in scripts["lint"]
     assert "make test-random" in scripts["random-order"]
@@ -94,6 +101,9 @@ def test_the_workflows_run_all_checks_lint_random_orders_the_slow_suites_and_a_s
     assert "-m e2e soak " in scripts["soak"]
     assert "-m e2e drivers" in scripts["drivers"]
     assert "-m e2e queues" in scripts["queues"]
+    assert "-m e2e.signatures" in scripts["signatures"]
+    assert "-m tools.release build" in scripts["release"]
+    assert ".ci/publish" in scripts["release"]
 
 
 def test_actionlint_accepts_the_workflows() -> None:

@@ -139,8 +139,8 @@ def test_a_python_package_has_the_licence_of_its_metadata(
 
 def test_another_content_has_another_serial_number() -> None:
     component = sbom.describe_python("x", "1", DIGEST, {})
+    subjects = [sbom.Subject("x", "1", commit, "2026-01-01T00:00:00Z") for commit in ("a", "b")]
     first, second = (
-        json.loads(sbom.compose("1", commit, "2026-01-01T00:00:00Z", [], component))["serialNumber"]
-        for commit in ("a", "b")
+        json.loads(sbom.compose(subject, [component]))["serialNumber"] for subject in subjects
     )
     assert first != second

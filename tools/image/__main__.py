@@ -19,7 +19,7 @@ from tools.image.tree import pack
 from tools.image.wheels import WheelError
 
 _MIB = 1 << 20
-_FAILURES = (
+FAILURES = (
     build.IncompleteError,
     BytecodeError,
     debian.DebianError,
@@ -98,7 +98,7 @@ def main() -> int:
             write_tree(options.architecture, options.into)
         else:
             build_image(options.architecture, options.into, None if options.anew else build.KEPT)
-    except _FAILURES as failure:
+    except FAILURES as failure:
         print(f"{failure}", file=sys.stderr)
         return 1
     return 0

@@ -102,13 +102,20 @@ def assemble(ingredients: Ingredients, kept: Path | None = KEPT) -> Parts:
 
 def describe(ingredients: Ingredients) -> bytes:
     """Return the bill of materials."""
+    commit = ingredients.commit
+    subject = sbom.Subject("drawbridge", ingredients.version, commit.name, commit.time)
+    return sbom.compose(
+        subject, [*list_downloads(ingredients), _describe_wheel(ingredients.project)]
+    )
+
+
+def list_downloads(ingredients: Ingredients) -> list[sbom.Component]:
+    """Return the packages that were downloaded for the image."""
     described = [
         sbom.describe_debian(debian.parse_control(control), package.sha256, ingredients.system)
         for package, control in ingredients.packages
     ]
-    described += [_describe_wheel(wheel) for wheel in ingredients.wheels]
-    commit, project = ingredients.commit, _describe_wheel(ingredients.project)
-    return sbom.compose(ingredients.version, commit.name, commit.time, described, project)
+    return described + [_describe_wheel(wheel) for wheel in ingredients.wheels]
 
 
 def _describe_wheel(wheel: wheels.Wheel) -> sbom.Component:
@@ -117,21 +124,32 @@ def _describe_wheel(wheel: wheels.Wheel) -> sbom.Component:
 
 def compose(ingredients: Ingredients, parts: Parts, kept: Path | None = KEPT) -> oci.Archive:
     """Return the archive of the image."""
-    commit = ingredients.commit
-    annotations = annotate("drawbridge", PURPOSE, ingredients.version, commit)
-    image = oci.Image(
+    layers = list_layers(ingredients, parts, kept)
+    return oci.compose(describe_image(ingredients), layers, ingredients.commit.epoch)
+
+
+def describe_image(ingredients: Ingredients) -> oci.Image:
+    """Return what the image is made of, besides its layers."""
+    annotations = annotate("drawbridge", PURPOSE, ingredients.version, ingredients.commit)
+    return oci.Image(
         name=f"{NAME}:{ingredients.version}",
         architecture=ingredients.architecture,
-        created=commit.time,
+        created=ingredients.commit.time,
         config={**contents.RUN, "Labels": annotations},
         annotations=annotations,
     )
-    layers = [
+
+
+def list_layers(
+    ingredients: Ingredients, parts: Parts, kept: Path | None = KEPT
+) -> list[oci.Layer]:
+    """Return the layers of the image."""
+    own = pack(parts.project, ingredients.commit.epoch)
+    return [
         _locked_layer(parts.system, f"Debian {contents.RELEASE} packages", kept),
         _locked_layer(parts.dependencies, "Python packages", kept),
-        oci.Layer(pack(parts.project, commit.epoch), f"Drawbridge {ingredients.version}"),
+        oci.Layer(own, f"Drawbridge {ingredients.version}"),
     ]
-    return oci.compose(image, layers, commit.epoch)
 
 
 def annotate(title: str, description: str, version: str, commit: Commit) -> dict[str, str]:

@@ -1,10 +1,11 @@
-"""Composes the bill of materials of the image: CycloneDX 1.6 in JSON. Pure.
+"""Composes the bill of materials of an image: CycloneDX 1.6 in JSON. Pure.
 
-It lists the Debian packages and the Python packages with the hashes of the files that were
-downloaded, so that a scanner and a person can tell whether a fix is in an image. Equal images have
-equal documents: the time is that of the commit, and the serial number depends on the content.
+It lists Debian packages, Python packages and Go modules with the hashes of what was downloaded, so
+that a scanner and a person can tell whether a fix is in an image. Equal images have equal
+documents: the time is that of the commit, and the serial number depends on the content.
 """
 
+import base64
 import hashlib
 import json
 import re
@@ -33,7 +34,7 @@ class Component(NamedTuple):
     name: str
     version: str
     purl: str
-    sha256: str
+    sha256: str  # of a Go module: of the list of its files; empty if there is none
     licences: tuple[Mapping[str, Any], ...]
 
 
@@ -66,26 +67,51 @@ def describe_python(
     return Component(name, version, purl, sha256, tuple(_licences(metadata)))
 
 
-def compose(
-    version: str, commit: str, time: str, components: Iterable[Component], project: Component
-) -> bytes:
-    """Return the document for an image of Drawbridge."""
-    ordered = sorted((*components, project), key=lambda each: each.purl)
-    root = {"type": "container", "bom-ref": "image", "name": "drawbridge", "version": version}
+def describe_go(build_info: Mapping[str, Any]) -> list[Component]:
+    """Return the standard library and the modules of a program, as `go version -m -json` has them.
+
+    Go's checksum `h1:` is a SHA-256 over the names and hashes of all files of a module.
+    """
+    go = str(build_info["GoVersion"]).removeprefix("go").partition(" ")[0]
+    components = [Component("stdlib", go, f"pkg:golang/stdlib@{go}", "", ())]
+    for module in build_info["Deps"]:
+        used = module.get("Replace") or module
+        name, version = used["Path"], used["Version"]
+        digest = base64.b64decode(used["Sum"].removeprefix("h1:")).hex()
+        purl = f"pkg:golang/{quote(name)}@{quote(version, safe='')}"
+        components.append(Component(name, version, purl, digest, ()))
+    return components
+
+
+class Subject(NamedTuple):
+    """The image that a document describes."""
+
+    name: str
+    version: str
+    commit: str
+    time: str
+    has_debian: bool = True
+
+
+def compose(subject: Subject, components: Iterable[Component]) -> bytes:
+    """Return the document of an image."""
+    ordered = sorted(components, key=lambda each: each.purl)
+    version = subject.version
+    root = {"type": "container", "bom-ref": "image", "name": subject.name, "version": version}
     content = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
         "metadata": {
-            "timestamp": time,
+            "timestamp": subject.time,
             "component": {
                 **root,
                 "licenses": [{"license": {"id": "Apache-2.0"}}],
-                "properties": [{"name": "drawbridge:commit", "value": commit}],
+                "properties": [{"name": "drawbridge:commit", "value": subject.commit}],
             },
         },
-        "components": [_SYSTEM, *map(_encode_component, ordered)],
+        "components": [*[_SYSTEM] * subject.has_debian, *map(_encode_component, ordered)],
         "dependencies": [{"ref": "image", "dependsOn": [each.purl for each in ordered]}],
     }
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
@@ -96,13 +122,14 @@ def compose(
 
 def _encode_component(component: Component) -> dict[str, Any]:
     licences = {"licenses": list(component.licences)} if component.licences else {}
+    hashes = [{"alg": "SHA-256", "content": component.sha256}] if component.sha256 else []
     return {
         "type": "library",
         "bom-ref": component.purl,
         "name": component.name,
         "version": component.version,
         "purl": component.purl,
-        "hashes": [{"alg": "SHA-256", "content": component.sha256}],
+        **({"hashes": hashes} if hashes else {}),
         **licences,
     }
 

@@ -70,12 +70,12 @@ def fetch(lock: Path, architecture: str, cache: Path) -> list[Path]:
     return sorted(folder.glob("*.whl"))
 
 
-def build(root: Path, folder: Path, environment: Mapping[str, str]) -> Path:
-    """Build the wheel of this repository."""
-    words = ("build", "--target=wheel", f"--directory={folder}")
+def build(root: Path, folder: Path, environment: Mapping[str, str], kind: str = "wheel") -> Path:
+    """Build the wheel of this repository, or its source archive (`sdist`)."""
+    words = ("build", f"--target={kind}", f"--directory={folder.resolve()}")
     _run_module("hatchling", *words, cwd=root, environment=environment)
-    (wheel,) = folder.glob("drawbridge-*.whl")
-    return wheel
+    (built,) = folder.glob("drawbridge-*.whl" if kind == "wheel" else "drawbridge-*.tar.gz")
+    return built
 
 
 def read(path: Path) -> Wheel:
