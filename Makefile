@@ -59,7 +59,7 @@ release: $(READY)  ## Build all artifacts of a release, unsigned; needs Go and a
 image: $(READY)  ## Build the container image as an OCI archive; needs apt of Debian 12, no container engine
 	$(BIN)/python -m tools.image build
 
-scheduler-image: $(READY)  ## Build the image of the kube-scheduler with the plugin; needs Go; KUBERNETES=1.36|1.35|1.34
+scheduler-image: $(READY)  ## Build the image of the kube-scheduler with the plugin; needs Go; KUBERNETES=1.37|1.36|1.35|1.34
 	$(BIN)/python -m tools.image scheduler --kubernetes $(KUBERNETES)
 
 image-lock: $(READY)  ## Update debian.lock to the packages that Debian offers now

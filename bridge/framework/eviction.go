@@ -4,7 +4,6 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
-	policy "k8s.io/api/policy/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerframework "k8s.io/kubernetes/pkg/scheduler/framework"
@@ -54,11 +53,6 @@ func (c *chosen) CandidatesToVictimsMap(candidates []preemption.Candidate) map[s
 // PodEligibleToPreemptOthers returns true, because that is decided already.
 func (c *chosen) PodEligibleToPreemptOthers(context.Context, *v1.Pod, *fwk.Status) (eligible bool, reason string) {
 	return true, ""
-}
-
-// SelectVictimsOnNode returns the victims.
-func (c *chosen) SelectVictimsOnNode(_ context.Context, _ fwk.CycleState, _ *v1.Pod, _ fwk.NodeInfo, _ []*policy.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
-	return c.Victims, c.Violations, nil
 }
 
 // OrderedScoreFuncs returns nil, because there is one candidate.

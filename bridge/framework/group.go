@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	schedulinglisters "k8s.io/client-go/listers/scheduling/v1alpha2"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
@@ -28,14 +27,14 @@ func (q quorum) Clone() fwk.StateData {
 type Groups struct {
 	handle Handle
 	// groups is nil while the API server does not serve them.
-	groups schedulinglisters.PodGroupLister
+	groups podGroupLister
 }
 
 // NewGroups is called before the informers of the scheduler start, which then include the groups.
 func NewGroups(handle Handle) *Groups {
 	groups := &Groups{handle: handle}
 	if utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload) {
-		groups.groups = handle.SharedInformerFactory().Scheduling().V1alpha2().PodGroups().Lister()
+		groups.groups = listPodGroups(handle)
 	}
 	return groups
 }

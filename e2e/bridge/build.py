@@ -1,6 +1,6 @@
 """Builds the kube-scheduler with Drawbridge's plugin, once for each version, source and pin.
 
-    python -m e2e.bridge.build [1.36|1.35|1.34]
+    python -m e2e.bridge.build [1.37|1.36|1.35|1.34]
     python -m e2e.bridge.build test
 
 The second form runs the tests of the plugin. What is built lies in `.cache/`, in a file named after
@@ -33,6 +33,7 @@ PACKAGE = "./cmd/drawbridge-scheduler"
 QUORUM_PACKAGE = "./cmd/quorum-scheduler"
 # The pin of each version, and the build tag for what is different there.
 PINS = {
+    "1.37": ("1.37.mod", "kubernetes137"),
     "1.36": ("go.mod", ""),
     "1.35": ("1.35.mod", "kubernetes135"),
     "1.34": ("1.34.mod", "kubernetes134"),

@@ -1,7 +1,7 @@
 """Builds the images, or renews the lock of the Debian packages.
 
 python -m tools.image build [--architecture amd64|arm64] [--into FOLDER] [--anew]
-python -m tools.image scheduler [--kubernetes 1.36|1.35|1.34] [--into FOLDER]
+python -m tools.image scheduler [--kubernetes 1.37|1.36|1.35|1.34] [--into FOLDER]
 python -m tools.image tree --into FOLDER    # the files of the image, for the Dockerfile
 python -m tools.image lock
 """
