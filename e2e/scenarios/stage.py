@@ -259,7 +259,7 @@ class Stage:
                 raise
 
     def report(self) -> Iterator[str]:
-        """Yield the state of pods and claims, for failed scenarios."""
+        """Yield the state of pods, claims and quotas, for failed scenarios."""
         for pod in self.client.get(self.pod_path())["items"]:
             name = pod["metadata"]["name"]
             conditions = pod.get("status", {}).get("conditions", ())
@@ -268,6 +268,8 @@ class Stage:
             yield from (f"    {event}" for event in self.events(name)[-5:])
         for claim in self.client.get(self.claim_path())["items"]:
             yield f"claim {claim['metadata']['name']}: {claim.get('status', {})}"
+        for quota in self.client.get(self.path("resourcequotas"))["items"]:
+            yield f"quota {quota['metadata']['name']}: {quota.get('status', {})}"
 
 
 def _phase(pod: JSON) -> str:
