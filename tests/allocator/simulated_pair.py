@@ -245,7 +245,7 @@ class SimulatedPair:
     async def _schedule(self) -> None:
         """Try pods for ever: those that are woken, and the others now and then."""
         while True:
-            await asyncio.sleep(self.api.random.expovariate(100))
+            await asyncio.sleep(self.api.random.expovariate(30))  # as often as it sees changes
             await self.runs.wait()
             with contextlib.suppress(ProtocolError):
                 for uid in self._choose():
