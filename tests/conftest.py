@@ -1,9 +1,10 @@
 """Settings of all tests: their order, and what none of them leaves behind."""
 
+import gc
 import logging
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import Phase, settings
@@ -36,6 +37,17 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     """Print the seed, with which the order can be repeated."""
     seed = config.getoption("--order")
     return None if seed is None else f"random order: SEED={seed}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave modules and tests, which stay to the end, out of garbage collections."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -35,6 +35,12 @@ def read_yaml_documents(text: str | bytes) -> Iterator[YamlValue]:
     return documents
 
 
+def write_yaml(documents: Iterable[object]) -> str:
+    """Write documents as a stream; libyaml takes a fifth of the time of PyYAML's own writer."""
+    text: str = yaml.dump_all(documents, Dumper=yaml.CSafeDumper)
+    return text
+
+
 def expand(value: YamlValue, number: int | None = None) -> YamlValue:  # noqa: PLR0911  # one per form
     """Expand the shorthand."""
     match value:

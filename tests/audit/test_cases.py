@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from drawbridge.audit.model import FATE_WORDS, Fate
 from tests.cli.running import command
+from tests.tables import read_yaml, write_yaml
 
 HERE = Path(__file__).parent
-CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "cases.yaml").read_text())
+CASES: list[dict[str, Any]] = read_yaml((HERE / "cases.yaml").read_text())
 DRIVER = "gpu.nvidia.com"
 IMAGES = {"nvidia": "nvidia/k8s-device-plugin", "hami": "projecthami/hami"}
 FOLDER = "/var/lib/kubelet/device-plugins"
@@ -133,12 +133,12 @@ def pod_object(pod: dict[str, Any]) -> dict[str, Any]:
 def answer(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Audit the cluster of a case."""
     dump = folder / "cluster.yaml"
-    dump.write_text(yaml.safe_dump_all([*objects(case)]))
+    dump.write_text(write_yaml([*objects(case)]))
     words = ["audit", "--cluster", str(dump), "-o", "json"]
     if configuration := case.get("configuration"):
         header = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Configuration"}
         file = folder / "configuration.yaml"
-        file.write_text(yaml.safe_dump({**header, **configuration}))
+        file.write_text(write_yaml([{**header, **configuration}]))
         words += ["--config", str(file)]
     printed = command(*words)
     assert printed.code == 0, printed

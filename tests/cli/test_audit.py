@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cli.running import Printed, command, on_api
 from tests.cli.test_live_cluster import OBJECTS
 from tests.cluster.fake.api import FakeApi
-from tests.tables import read_yaml_documents
+from tests.tables import read_yaml_documents, write_yaml
 
 NOW = datetime.now(UTC)
 DENIED = 'Error creating: admission webhook "{}" denied the request: CountNeverFits: spec: 300 (x)'
@@ -50,7 +49,7 @@ def pod(where: str, name: str, gpus: str = "1", *, job: str = "", days: int = 0)
 def translated(where: str, name: str) -> dict[str, Any]:
     legacy = pod(where, name)
     legacy["spec"].pop("nodeName")
-    done = command("translate", "-f", "-", "-o", "yaml", stdin=yaml.safe_dump(legacy))
+    done = command("translate", "-f", "-", "-o", "yaml", stdin=write_yaml([legacy]))
     value: dict[str, Any] = next(iter(read_yaml_documents(done.out)))
     return value
 
@@ -117,14 +116,14 @@ EXPECTED = {"team-a": (1, 1, 1), "team-b": (0, 2, 1), "team-c": (0, 1, 0)}
 
 def test_files_and_a_live_cluster_give_the_counts_of_each_namespace(tmp_path: Path) -> None:
     dump = tmp_path / "dump.yaml"
-    dump.write_text(yaml.safe_dump_all(CLUSTER))
+    dump.write_text(write_yaml(CLUSTER))
     from_files = counts(command("audit", "--cluster", str(dump), "-o", "json"))
     assert from_files == counts(audited(tmp_path, "-o", "json")) == EXPECTED
 
 
 def test_a_period_leaves_out_older_pods_and_the_plan(tmp_path: Path) -> None:
     dump = tmp_path / "dump.yaml"
-    dump.write_text(yaml.safe_dump_all(CLUSTER))
+    dump.write_text(write_yaml(CLUSTER))
     printed = command("audit", "--cluster", str(dump), "-o", "json", "--since", "1d")
     # The translated pod of a file was created at its own time, the legacy one a week ago.
     assert counts(printed)["team-a"] == (1, 0, 1)
@@ -203,7 +202,7 @@ def test_without_a_cluster_the_command_says_so() -> None:
 def test_names_are_bounded_and_cannot_control_the_terminal(tmp_path: Path) -> None:
     dump = tmp_path / "dump.yaml"
     pods = [pod("team-b", f"p{number}\x1b[2J" + "x" * 9000) for number in range(30)]
-    dump.write_text(yaml.safe_dump_all([*NODES, *CLASSES, namespace("team-b", "report"), *pods]))
+    dump.write_text(write_yaml([*NODES, *CLASSES, namespace("team-b", "report"), *pods]))
     code, out, _ = command("audit", "--cluster", str(dump))
     assert (code, "\x1b" in out, "and 10 more workloads" in out) == (0, False, True)
     assert len(out) < 60_000
@@ -220,9 +219,7 @@ def test_a_name_that_a_tenant_writes_cannot_become_a_command(tmp_path: Path) -> 
         "spec": {"template": {"spec": owned["spec"]}},
     }
     dump = tmp_path / "dump.yaml"
-    dump.write_text(
-        yaml.safe_dump_all([*NODES, *CLASSES, namespace("team-a", ""), owned, workload])
-    )
+    dump.write_text(write_yaml([*NODES, *CLASSES, namespace("team-a", ""), owned, workload]))
     data = json.loads(command("audit", "--cluster", str(dump), "-o", "json").out)
     typed = [command for step in data["steps"] for command in step["commands"]]
     assert f"kubectl -n team-a rollout restart 'deployment/{evil}'" in typed
@@ -259,7 +256,7 @@ def hostile(tmp_path: Path) -> Path:
     evil = "=<script>alert(1)</script>\"'&"
     pods = [pod("team-b", evil), pod("team-b", "one", "<b>1</b>"), pod(evil, "two")]
     dump = tmp_path / "dump.yaml"
-    dump.write_text(yaml.safe_dump_all([*NODES, *CLASSES, namespace("team-b", "report"), *pods]))
+    dump.write_text(write_yaml([*NODES, *CLASSES, namespace("team-b", "report"), *pods]))
     return dump
 
 
@@ -288,7 +285,7 @@ def test_a_note_has_the_mappings_that_kueue_needs(tmp_path: Path) -> None:
 
     def notes(*more: dict[str, Any]) -> list[str]:
         path = tmp_path / "cluster.yaml"
-        path.write_text(yaml.safe_dump_all([*CLUSTER, *more]), encoding="utf-8")
+        path.write_text(write_yaml([*CLUSTER, *more]), encoding="utf-8")
         ran = command("audit", "--cluster", str(path), "-o", "json")
         notes: list[str] = json.loads(ran.out)["notes"]
         return [each for each in notes if "Kueue" in each]

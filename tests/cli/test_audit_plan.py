@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cli.running import command
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, load_cases, write_yaml
 
 CASES = load_cases(Path(__file__).parent / "cases" / "audit_plans.yaml")
 GPU, LEGACY, MODE = "gpu.nvidia.com", "nvidia.com/gpu", "drawbridge.dev/translate"
@@ -91,7 +90,7 @@ def cluster(case: YamlValue) -> list[Any]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_pods_get_claims_when_admission_can_give_them(tmp_path: Path, case: YamlValue) -> None:
     path = tmp_path / "cluster.yaml"
-    path.write_text(yaml.safe_dump_all(cluster(case)))
+    path.write_text(write_yaml(cluster(case)))
     printed = command("audit", "--cluster", str(path), "-o", "json")
     assert printed[0] == 0, printed
     steps = json.loads(printed[1])["steps"]

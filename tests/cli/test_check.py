@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cli.running import (
     EIGHT_IN_OWNED_POOLS,
@@ -13,7 +12,7 @@ from tests.cli.running import (
     own_zone,
     read_findings,
 )
-from tests.tables import read_yaml, read_yaml_documents
+from tests.tables import read_yaml, read_yaml_documents, write_yaml
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 INVENTORY = str(EXAMPLES / "inventory")
@@ -162,7 +161,7 @@ def test_pod_of_a_workload_is_judged_where_the_workload_has_it() -> None:
         "metadata": {"name": "j", "namespace": "ml"},
         "spec": {"tasks": [{"template": {"spec": read_yaml(OLD_POD % 9)["spec"]}}]},
     }
-    (finding,) = findings(yaml.safe_dump(job), "--cluster", INVENTORY)[1]
+    (finding,) = findings(write_yaml([job]), "--cluster", INVENTORY)[1]
     assert (finding["code"], finding["object"]) == ("CountNeverFits", "Job/ml/j")
     assert finding["path"] == "spec.tasks[0].template.spec"
 
@@ -193,7 +192,7 @@ def test_request_that_a_plugin_serves_is_not_judged_as_a_claim(tmp_path: Path) -
     for node in nodes:
         node.setdefault("status", {})["allocatable"] = {"nvidia.com/gpu": "16"}
     served = tmp_path / "nodes.yaml"
-    served.write_text(yaml.safe_dump_all([*inventory("DeviceClass", "ResourceSlice"), *nodes]))
+    served.write_text(write_yaml([*inventory("DeviceClass", "ResourceSlice"), *nodes]))
     # The nodes also publish the devices, so they serve the name twice.
     (finding,) = findings(OLD_POD % 9, "--cluster", str(served))[1]
     assert finding["code"] == "DualNodes"
@@ -263,7 +262,7 @@ def test_live_cluster_gives_the_answer_of_its_files(tmp_path: Path) -> None:
     quota = read_yaml(QUOTA)
     text = joined(CLAIM % 9, DEPLOYMENT)
     dump = tmp_path / "dump.yaml"
-    dump.write_text(yaml.safe_dump_all([*objects, quota]))
+    dump.write_text(write_yaml([*objects, quota]))
 
     words = ("check", "-f", "-", "-o", "json")
     live = on_api(tmp_path, [*objects, quota], *words, "--context", stdin=text)

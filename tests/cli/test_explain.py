@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cli.running import command, on_api
 from tests.cli.test_effective_configuration import registered
 from tests.cli.test_live_cluster import OBJECTS
 from tests.cluster.fake.api import FakeApi
-from tests.tables import read_yaml, read_yaml_documents
+from tests.tables import read_yaml, read_yaml_documents, write_yaml
 
 LEGACY = """\
 apiVersion: v1
@@ -67,7 +66,7 @@ def running() -> list[Any]:
 
 def files(folder: Path, objects: list[Any]) -> str:
     path = folder / "dump.yaml"
-    path.write_text(yaml.safe_dump_all(objects))
+    path.write_text(write_yaml(objects))
     return str(path)
 
 

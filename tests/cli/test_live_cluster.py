@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from drawbridge.cluster import client
 from tests.cli.running import Printed, command, on_api
 from tests.cluster.fake.api import FakeApi
-from tests.tables import read_yaml_documents
+from tests.tables import read_yaml_documents, write_yaml
 
 INVENTORY = Path(__file__).parents[2] / "examples" / "inventory"
 LEGACY = INVENTORY.parent / "legacy"
@@ -64,7 +63,7 @@ def test_facts_of_a_live_cluster_equal_those_of_its_files(
 ) -> None:
     monkeypatch.setattr(client, "PAGE_SIZE", 2)
     dump = tmp_path / "dump.yaml"
-    dump.write_text(yaml.safe_dump_all(OBJECTS))
+    dump.write_text(write_yaml(OBJECTS))
     here = facts(tmp_path, "--context")
     assert here == command("facts", "--cluster", str(dump), "--kubernetes-version", "1.36")
     assert "NVIDIA" in here[1]
@@ -72,7 +71,7 @@ def test_facts_of_a_live_cluster_equal_those_of_its_files(
 
 def test_a_translation_for_a_live_cluster_equals_that_for_its_files(tmp_path: Path) -> None:
     dump = tmp_path / "dump.yaml"
-    dump.write_text(yaml.safe_dump_all(OBJECTS))
+    dump.write_text(write_yaml(OBJECTS))
     words = ("translate", "--exit-code", "-f", str(LEGACY / "nvidia.yaml"))
     here = on_live(tmp_path, *words, "--context")
     assert here == command(*words, "--cluster", str(dump), "--kubernetes-version", "1.36")
@@ -87,7 +86,7 @@ def test_a_simulation_in_a_live_cluster_equals_that_in_its_files(
     tmp_path: Path, more: tuple[str, ...]
 ) -> None:
     dump = tmp_path / "dump.yaml"
-    dump.write_text(yaml.safe_dump_all(OBJECTS))
+    dump.write_text(write_yaml(OBJECTS))
     _, translated, _ = on_live(
         tmp_path, "translate", "-f", str(LEGACY / "nvidia.yaml"), "--context"
     )
@@ -160,7 +159,7 @@ def test_a_simulation_counts_the_pods_of_the_cluster_if_they_may_be_read(
     tmp_path: Path, forbidden: str
 ) -> None:
     manifest = tmp_path / "pod.yaml"
-    manifest.write_text(yaml.safe_dump(pod_of("new", "2", nodeSelector={"size": "small"})))
+    manifest.write_text(write_yaml([pod_of("new", "2", nodeSelector={"size": "small"})]))
     code, out, _ = on_live(
         tmp_path,
         *("simulate", "-f", str(manifest), "--context"),
@@ -210,7 +209,7 @@ def test_the_labels_of_the_cluster_s_namespaces_allow_admin_access(
     files = {
         "pod.yaml": MONITOR.replace("NAMESPACE", namespace),
         "config.yaml": ALLOWED,
-        "cluster.yaml": yaml.safe_dump_all(
+        "cluster.yaml": write_yaml(
             [*OBJECTS, LABELLED, {**LABELLED, "metadata": {"name": "others"}}]
         ),
     }

@@ -4,10 +4,9 @@ from operator import itemgetter
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.cli.simulating import Run
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, load_cases, write_yaml
 
 CASES = load_cases(Path(__file__).parent / "cases" / "simulate_resources.yaml")
 PLUGIN = "nvidia.com/gpu"
@@ -115,8 +114,8 @@ def workload_of(case: YamlValue) -> YamlValue:
 def test_pods_are_placed_where_their_requests_fit(run: Run, case: YamlValue) -> None:
     given = [pod_of(name, pod) for name, pod in case.get("pods", {}).items()]
     given += [workload_of(case["workload"])] if "workload" in case else []
-    cluster = yaml.safe_dump_all(cluster_of(case))
-    code, printed, _ = run(yaml.safe_dump_all(given), *case.get("options", ()), cluster=cluster)
+    cluster = write_yaml(cluster_of(case))
+    code, printed, _ = run(write_yaml(given), *case.get("options", ()), cluster=cluster)
     placed = {
         each["pod"].removeprefix("default/"): each["node"] or [r["code"] for r in each["reasons"]]
         for each in printed["pods"]
@@ -130,8 +129,8 @@ def test_pods_are_placed_where_their_requests_fit(run: Run, case: YamlValue) -> 
 def test_rules_that_are_not_simulated_are_named(run: Run) -> None:
     given = pod_of("a", {"cpu": "1"})
     given["spec"]["topologySpreadConstraints"] = [{"whenUnsatisfiable": "DoNotSchedule"}]
-    cluster = yaml.safe_dump_all(cluster_of({"nodes": {"n1": {"cpu": "1"}}}))
-    code, _, err = run(yaml.safe_dump(given), cluster=cluster)
+    cluster = write_yaml(cluster_of({"nodes": {"n1": {"cpu": "1"}}}))
+    code, _, err = run(write_yaml([given]), cluster=cluster)
     assert code == 0
     assert "the simulation ignores topologySpreadConstraints" in err
     assert "[RuleNotSimulated]" in err

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cli.running import command, on_api
-from tests.tables import read_yaml, read_yaml_documents
+from tests.tables import read_yaml, read_yaml_documents, write_yaml
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LEGACY = sorted((EXAMPLES / "legacy").glob("*.yaml"))
@@ -72,7 +71,7 @@ def test_a_template_that_others_use_stays() -> None:
         "metadata": {"name": "other", "namespace": "ml"},
         "spec": {"resourceClaims": [{"name": "x", "resourceClaimTemplateName": name}]},
     }
-    _, out, _ = undone(f"{text}---\n{yaml.safe_dump(other)}")
+    _, out, _ = undone(f"{text}---\n{write_yaml([other])}")
     kinds = [each["kind"] for each in read_yaml_documents(out)]
     assert kinds == ["Pod", "ResourceClaimTemplate", "Pod"]
 

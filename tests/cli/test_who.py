@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cli.running import Printed, command, on_api
 from tests.cluster.fake.api import FakeApi
+from tests.tables import write_yaml
 
 
 def node(name: str, **annotations: str) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def test_a_live_cluster_and_files_say_who_holds_a_device(
     tmp_path: Path, about: str, lines: list[str]
 ) -> None:
     dump = tmp_path / "dump.yaml"
-    dump.write_text(yaml.safe_dump_all(CLUSTER))
+    dump.write_text(write_yaml(CLUSTER))
     assert rows(command("who", about, "--cluster", str(dump))) == lines
     assert rows(asked(tmp_path, "who", about)) == lines
 
@@ -175,7 +175,7 @@ def test_explain_of_an_unknown_node_exits_with_2(tmp_path: Path) -> None:
 def test_a_long_list_is_cut_in_text_and_complete_in_json(tmp_path: Path) -> None:
     dump = tmp_path / "dump.yaml"
     pods = [pod("a", f"p{number}\x1b[2J", "n1", 1) for number in range(203)]
-    dump.write_text(yaml.safe_dump_all([node("n1"), *pods]))
+    dump.write_text(write_yaml([node("n1"), *pods]))
     code, out, _ = command("who", "--cluster", str(dump))
     assert (code, "\x1b" in out, "and 3 more; -o json prints all" in out) == (0, False, True)
     printed = command("who", "--cluster", str(dump), "-o", "json")
