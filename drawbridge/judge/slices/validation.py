@@ -175,11 +175,12 @@ def _listed(attribute: Attribute) -> int:
 
 
 def _attribute(validator: ObjectValidator, path: str, attribute: Attribute) -> None:
-    values = {wire: getattr(attribute, field) for field, wire in _WIRE}
-    validator.check_choice(path, {wire: value is not None for wire, value in values.items()})
+    values = {
+        wire: value for field, wire in _WIRE if (value := getattr(attribute, field)) is not None
+    }
+    if len(values) != 1:
+        validator.check_choice(path, {wire: wire in values for _, wire in _WIRE})
     for wire, value in values.items():
-        if value is None:
-            continue
         items = value if isinstance(value, tuple) else (value,)
         if not items:
             validator.add(codes.NOT_ALLOWED, f"{path}.{wire}", "must not be an empty list")
