@@ -14,7 +14,7 @@ from cli import config
 from cli.checking.checked_cluster import CheckedCluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.files import read_documents
-from cli.simulate import default_allocator
+from cli.simulation.schedulers import default_allocator
 from cli.terminal import output
 from cli.terminal.cluster_options import add_config_option, add_manifests_option
 from cli.terminal.exit_codes import JUDGED, exit_code

@@ -34,6 +34,10 @@ COMMANDS = {
     ),
     "completion": ("cli.completion", "print the completion script of a shell"),
     "config": ("cli.config", "print the configuration with its defaults, or its JSON Schema"),
+    "defrag": (
+        "cli.defrag",
+        "show which few pods would have to move so that a pod fits, with the commands",
+    ),
     "doctor": ("cli.doctor", "check a live cluster, the installation and your rights"),
     "explain": (
         "cli.explain",
@@ -98,6 +102,7 @@ if TYPE_CHECKING:
         check,
         completion,
         config,
+        defrag,
         doctor,
         explain,
         facts,
@@ -114,8 +119,8 @@ if TYPE_CHECKING:
     from cli import help as help_
 
     _: tuple[Command, ...] = (
-        audit, cel, check, completion, config, doctor, explain, facts, help_, lint, off, on, serve,
-        simulate, translate, undo, usage, who,
+        audit, cel, check, completion, config, defrag, doctor, explain, facts, help_, lint, off, on,
+        serve, simulate, translate, undo, usage, who,
     )  # fmt: skip
 
 

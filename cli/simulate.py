@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from msgspec import structs
-
 from cli.input import allocator_api
 from cli.simulation import placements
 from cli.simulation.api import ask_cluster, print_found, run_by_allocator
 from cli.simulation.gangs import has_gangs, place_gangs
 from cli.simulation.input import PodsToPlace, SimulationInput, parse_claim_names, read_input
 from cli.simulation.placements import WorkloadPlacement
-from cli.simulation.pod_allocators import PodAllocators, find_pod_allocators
+from cli.simulation.pod_allocators import find_pod_allocators
 from cli.simulation.preemption import preempting_placer
+from cli.simulation.schedulers import SimulatedSchedulers, default_allocator, find_schedulers
 from cli.simulation.stages import StagesOfPods, format_stages, stages_as_data
 from cli.terminal import output
 from cli.terminal.cluster_options import (
@@ -33,24 +32,16 @@ from cli.terminal.cluster_options import (
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
 from drawbridge.agreement.owned_pools import report_unused_pools
-from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import LocatedFinding
-from drawbridge.dra.claim import Claim
 from drawbridge.dra.counted import count_noun, join_words
 from drawbridge.finding import Finding, Severity
 from drawbridge.ledger import codes, node_fit
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.ledger import Ledger, name_of
-from drawbridge.ledger.node_choice import NodeChoice
-from drawbridge.ledger.node_fit import ClusterNodes
-from drawbridge.ledger.node_resources import NodeResources, count_running
-from drawbridge.ledger.placing import Placer, PodPlacement, hold_claims
-from drawbridge.ledger.planner import Planner
-from drawbridge.ledger.pods import Pod
-from drawbridge.ledger.preemption import PreemptingPlacer
+from drawbridge.ledger.placing import Placer, PodPlacement
 from drawbridge.ledger.replicas import PodPlacer, number_pod, place_on_each_node, place_replicas
-from drawbridge.ledger.stages import FilteredCluster, PodStages
+from drawbridge.ledger.stages import PodStages
 from drawbridge.ledger.unenforced import (
     unenforced_claim_rules,
     unenforced_compatibility,
@@ -217,13 +208,8 @@ def simulate(
     Without `allocator`, the placement of the configuration decides. With `by_stage`, the filters
     for each pod are kept.
     """
-    schedulers = _find_schedulers(inputs, names, allocator)
-    ledger = Ledger(sharing=inputs.gates.consumable_capacity)
-    # Claims in files are identified by name: a copied claim often keeps the UID of the original.
-    claims = {name_of(each): _without_uid(each) for each in inputs.objects.claims}
-    planner, nodes = schedulers.world_of(schedulers.used[0])
-    held = hold_claims(ledger, claims.values(), inputs.objects.templates)
-    placer = Placer(planner, nodes, held, resources=_count_resources(inputs))
+    schedulers = find_schedulers(inputs, names, allocator)
+    placer = schedulers.new_placer()
     findings = [*inputs.findings, *_report_unenforced(inputs, names, schedulers)]
     stages = StagesOfPods(lambda pod: schedulers.filtered(pod, placer)) if by_stage else None
     if names is None:
@@ -239,82 +225,11 @@ def simulate(
     )
     world = schedulers.declared_world()
     by_pod = stages.stages if stages is not None else ()
-    return Simulation(done, schedulers.used, ledger, world, tuple(with_policies), by_pod)
-
-
-@dataclass(frozen=True)
-class _Schedulers:
-    """The allocators that place the pods of the input: one that was chosen, or by scheduler."""
-
-    inputs: SimulationInput
-    pools: PodAllocators
-    chosen: Allocator | None
-    planners: Mapping[Allocator, Planner]
-
-    @property
-    def used(self) -> tuple[Allocator, ...]:
-        return tuple(self.planners)
-
-    def of_pod(self, pod: Pod) -> Allocator:
-        return self.chosen or self.pools.choose(pod)
-
-    def world_of(self, allocator: Allocator) -> tuple[Planner, ClusterNodes]:
-        """Return the pools and the nodes of an allocator; a chosen one may use all nodes."""
-        nodes = self.inputs.cluster
-        if self.chosen is None:
-            nodes = self.pools.nodes(allocator, nodes)
-        return self.planners[allocator], nodes
-
-    def filtered(self, pod: Pod, placer: Placer) -> FilteredCluster:
-        """Return what the scheduler of a pod filters, as it is now."""
-        planner, nodes = self.world_of(self.of_pod(pod))
-        templates = {name_of(each): each for each in self.inputs.objects.templates}
-        view = placer.ledger.view()
-        return FilteredCluster(planner, nodes, view, placer.claims, templates, placer.resources)
-
-    def placers(
-        self, placer: Placer, preempting: PreemptingPlacer | None
-    ) -> Mapping[Allocator, PodPlacer]:
-        """Return a placer for each allocator, with the same claims, ledger and running pods."""
-        plain = {
-            each: placer.beside(*self.world_of(each), self._choice(each)) for each in self.used
-        }
-        if preempting is None:
-            return plain
-        return {allocator: preempting.beside(each) for allocator, each in plain.items()}
-
-    def _choice(self, allocator: Allocator) -> NodeChoice | None:
-        """Return the order of nodes by the strategy of the configuration; native has none."""
-        strategy = self.inputs.configuration.strategy.default
-        if allocator is Allocator.UPSTREAM or strategy is None:
-            return None
-        return NodeChoice(self.planners[allocator], strategy)
-
-    def declared_world(self) -> World:
-        """Return the world with the most pools."""
-        widest = Allocator.UPSTREAM if Allocator.UPSTREAM in self.planners else self.used[0]
-        return self.planners[widest].declared_world()
-
-
-def _find_schedulers(
-    inputs: SimulationInput, names: str | None, chosen: Allocator | None
-) -> _Schedulers:
-    pools = find_pod_allocators(inputs.objects, inputs.gates, inputs.configuration)
-    used = [chosen or default_allocator(inputs.configuration)]
-    if chosen is None and names is None:
-        used += [pools.choose(each.pod) for each in inputs.pods]
-    planners = {each: pools.planner(each) for each in dict.fromkeys(used)}
-    return _Schedulers(inputs, pools, chosen, planners)
-
-
-def default_allocator(configuration: Configuration) -> Allocator:
-    """Return the allocator of the scheduler that places translated pods."""
-    native = configuration.placement is Placement.NATIVE
-    return Allocator.UPSTREAM if native else Allocator.DRAWBRIDGE
+    return Simulation(done, schedulers.used, placer.ledger, world, tuple(with_policies), by_pod)
 
 
 def _report_unenforced(
-    inputs: SimulationInput, names: str | None, schedulers: _Schedulers
+    inputs: SimulationInput, names: str | None, schedulers: SimulatedSchedulers
 ) -> tuple[LocatedFinding, ...]:
     """Report rules and declarations of the input that the allocators do not enforce."""
     objects, findings = inputs.objects, list[Finding]()
@@ -331,18 +246,6 @@ def _report_unenforced(
         unused = report_unused_pools(objects.slices, schedulers.pools.slices(allocator))
         findings += [unused] if unused else []
     return objects.located(findings)
-
-
-def _count_resources(inputs: SimulationInput) -> NodeResources | None:
-    """Return what the pods of the cluster leave; None if they are not known."""
-    if inputs.running is None:
-        return None
-    return count_running(inputs.cluster.nodes, inputs.running)
-
-
-def _without_uid(claim: Claim) -> Claim:
-    metadata = structs.replace(claim.metadata, uid="", resource_version="")
-    return structs.replace(claim, metadata=metadata)
 
 
 def _place_claims(
@@ -365,7 +268,7 @@ def _place_claims(
 
 def _place_pods(
     inputs: SimulationInput,
-    schedulers: _Schedulers,
+    schedulers: SimulatedSchedulers,
     placers: Mapping[Allocator, PodPlacer],
     findings: list[LocatedFinding],
     stages: StagesOfPods | None,
@@ -405,7 +308,7 @@ def _report_ignored(pod: PodsToPlace, inputs: SimulationInput) -> Iterator[Findi
 
 
 def _place_workload(
-    pods: PodsToPlace, schedulers: _Schedulers, placer: PodPlacer
+    pods: PodsToPlace, schedulers: SimulatedSchedulers, placer: PodPlacer
 ) -> WorkloadPlacement:
     if pods.pods.on_each_node:
         _, nodes = schedulers.world_of(schedulers.of_pod(pods.pod))

@@ -146,7 +146,10 @@ def without_unused_parts(pod: Pod) -> Pod:
     """
     old, waits = pod.spec, bool(pod.spec.resource_claims) and not pod.spec.node_name
     labels = pod.metadata.labels if old.resource_claims else {}
-    metadata = msgspec.structs.replace(pod.metadata, labels=labels, annotations={})
+    owners = pod.metadata.owner_references if old.resource_claims else ()
+    metadata = msgspec.structs.replace(
+        pod.metadata, labels=labels, annotations={}, owner_references=owners
+    )
     spec = PodSpec(
         scheduler_name=old.scheduler_name if old.resource_claims else "",
         node_name=old.node_name,

@@ -14,8 +14,8 @@ from cli.facts import facts_input
 from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.files import read_documents
-from cli.simulate import default_allocator
 from cli.simulation.pod_allocators import find_pod_allocators
+from cli.simulation.schedulers import default_allocator
 from cli.terminal.streams import Streams
 from cli.translation.input import read_namespace_labels, with_namespaces
 from drawbridge.config.model import Configuration

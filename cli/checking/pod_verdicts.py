@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cli.checking.checked_cluster import CheckedCluster
 from cli.input.cluster_objects import ClusterObjects
-from cli.simulate import default_allocator
+from cli.simulation.schedulers import default_allocator
 from drawbridge.config.model import Legacy
 from drawbridge.documents.document import Document, LayoutCache, LocatedFinding
 from drawbridge.documents.patch import apply_edits

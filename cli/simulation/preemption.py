@@ -1,24 +1,38 @@
-"""Reads what a simulation with preemption needs: priorities and budgets."""
+"""Reads what evictions depend on: the running pods, priorities and budgets."""
 
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from cli.simulation.input import SimulationInput
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.dra.decode import Reader
-from drawbridge.ledger.disruption_budgets import disruption_budget_reader
+from drawbridge.ledger.disruption_budgets import DisruptionBudget, disruption_budget_reader
 from drawbridge.ledger.node_resources import held_amounts
 from drawbridge.ledger.placing import Placer
 from drawbridge.ledger.preemption import PreemptingPlacer, running_pod
 from drawbridge.ledger.priorities import Priorities, priority_class_reader
+from drawbridge.ledger.victims import RunningPod
 
 T = TypeVar("T")
+
+
+class Evictable(NamedTuple):
+    """The pods that run, with their priorities, and the budgets that protect them."""
+
+    running: tuple[RunningPod, ...]
+    budgets: tuple[DisruptionBudget, ...]
+    priorities: Priorities
 
 
 def preempting_placer(
     inputs: SimulationInput, placer: Placer, findings: list[LocatedFinding]
 ) -> PreemptingPlacer:
     """Return a placer that evicts pods of the input; adds findings about unreadable objects."""
+    return PreemptingPlacer(placer, *read_evictable(inputs, findings))
+
+
+def read_evictable(inputs: SimulationInput, findings: list[LocatedFinding]) -> Evictable:
+    """Read who can be evicted; adds findings about unreadable objects."""
     others = inputs.objects.others
     classes = tuple(_read(others, "PriorityClass", priority_class_reader(), findings))
     budgets = tuple(_read(others, "PodDisruptionBudget", disruption_budget_reader(), findings))
@@ -27,7 +41,7 @@ def preempting_placer(
     for pod in inputs.running or ():
         priority = priorities.find(pod)
         running.append(running_pod(pod, priority.value if priority else 0, held_amounts(pod)))
-    return PreemptingPlacer(placer, running, budgets, priorities)
+    return Evictable(tuple(running), budgets, priorities)
 
 
 def _read(

@@ -128,9 +128,18 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     allocated_resources: Mapping[str, Quantity] = {}
 
 
+class OwnerReference(msgspec.Struct, frozen=True):
+    """An owner of a pod."""
+
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
 class NamedPodMetadata(ClaimMetadata, frozen=True, rename="camel"):
     """The metadata of a pod."""
 
+    owner_references: tuple[OwnerReference, ...] = ()
     deletion_grace_period_seconds: int | None = None
 
 
@@ -152,6 +161,12 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
         spec = self.spec
         labels = self.metadata.labels
         return group_of(self.namespace, labels, spec.scheduling_group, spec.workload_ref)
+
+    @property
+    def owner_kind(self) -> str:
+        """The kind of the owner that controls the pod; empty if none does."""
+        owners = (each.kind for each in self.metadata.owner_references if each.controller)
+        return next(owners, "")
 
     @property
     def required_nodes(self) -> NodeSelector | None:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from drawbridge.dra.claim import Claim
 from drawbridge.dra.counted import count_noun
 from drawbridge.ledger import codes
 from drawbridge.ledger.disruption_budgets import DisruptionBudget
@@ -21,6 +20,7 @@ from drawbridge.ledger.node_resources import Amounts, requested_amounts
 from drawbridge.ledger.placing import Placer, PodPlacement
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.priorities import Priorities
+from drawbridge.ledger.removals import consumers_of
 from drawbridge.ledger.replicas import PodPlacer
 from drawbridge.ledger.victims import NodeVictims, RunningPod, choose_victims, find_victims
 from drawbridge.solver.reasons import Reason
@@ -156,7 +156,7 @@ class PreemptingPlacer:
     def _holders(self) -> Holders:
         names = {}
         for name, claim in self._placer.claims.items():
-            pods = _consumers(claim)
+            pods = consumers_of(claim)
             if pods and claim.status.allocation is not None and pods <= self._running.keys():
                 names[name] = pods
         return Holders(names)
@@ -182,15 +182,6 @@ def running_pod(pod: Pod, priority: int, held: Amounts = MappingProxyType({})) -
         terminating=pod.metadata.deletion_timestamp is not None,
         labels=pod.metadata.labels,
         held=held,
-    )
-
-
-def _consumers(claim: Claim) -> frozenset[str]:
-    """Return the pods that use a claim; `""` stands for a consumer that is not a pod."""
-    namespace = claim.metadata.namespace or "default"
-    return frozenset(
-        f"{namespace}/{consumer.name}" if consumer.is_pod else ""
-        for consumer in claim.status.reserved_for
     )
 
 

@@ -1,0 +1,184 @@
+"""`drawbridge defrag`: which few pods would have to move so that a pod fits; moves nothing.
+
+Reads files, or a live cluster with `--context`, and prints the plan with the commands that carry it
+out.
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cli.input import codes as input_codes
+from cli.input import live_cluster
+from cli.input.live_cluster import ClusterReadError
+from cli.simulation.input import SimulationInput, read_input
+from cli.simulation.preemption import read_evictable
+from cli.simulation.schedulers import SimulatedSchedulers, find_schedulers
+from cli.terminal import output
+from cli.terminal.cluster_options import (
+    add_config_option,
+    add_files_option,
+    add_live_options,
+    add_manifests_option,
+    add_namespace_option,
+    add_version_options,
+)
+from cli.terminal.exit_codes import BAD, DONE, NOTICE
+from cli.terminal.streams import Streams
+from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.finding import Severity
+from drawbridge.ledger.defragmentation import (
+    ClusterCopy,
+    FragmentedCluster,
+    MovablePods,
+    MovePlan,
+    NoPlan,
+    plan_moves,
+)
+from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.placing import Placer
+from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pods import Pod
+from drawbridge.report.moves import format_plan, plan_as_data
+
+if TYPE_CHECKING:
+    from drawbridge.cluster.session import Session
+
+NAME = "defrag"
+EXIT_CODES = {
+    DONE: "the pod fits, now or after the moves",
+    NOTICE: "no moves make it fit",
+    BAD: "bad input",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the pod, the cluster and the output format."""
+    parser.add_argument(
+        "pod",
+        metavar="POD",
+        nargs="?",
+        help="name of the pod that waits, or namespace/name (default: the only pod in the input)",
+    )
+    add_namespace_option(parser)
+    add_manifests_option(parser, required=False)
+    add_files_option(parser)
+    add_config_option(parser)
+    add_version_options(parser)
+    add_live_options(parser)
+    output.add_format_option(parser, "text", "json", "yaml")
+    # What the input of a simulation needs beside these.
+    parser.set_defaults(pods=True, preempt=True, node=None, allocator_url=None)
+
+
+def run(options: argparse.Namespace, streams: Streams) -> int:
+    """Print the plan for one pod."""
+    findings: list[LocatedFinding] = []
+    try:
+        waiting = _read_waiting(options)
+    except ClusterReadError as error:
+        return output.print_unreadable([error.located], options.output, streams)
+    inputs = read_input(options, streams, waiting)
+    findings += inputs.findings
+    pod = _choose_pod(options, inputs, findings)
+    if inputs.running is None:
+        message = "the pods of the cluster cannot be listed"
+        findings.append(LocatedFinding(input_codes.CLUSTER_UNREADABLE.at("", message)))
+    plan = None
+    if pod is not None and not _has_errors(findings):
+        plan = plan_for(pod, inputs, findings)
+    output.print_findings(findings, streams.err)
+    if plan is None or _has_errors(findings):
+        return BAD
+    if options.output != "text":
+        output.print_value(plan_as_data(plan), options.output, streams.out)
+    else:
+        streams.out.writelines(f"{line}\n" for line in format_plan(plan))
+    return DONE if isinstance(plan, MovePlan) else NOTICE
+
+
+def _has_errors(findings: Sequence[LocatedFinding]) -> bool:
+    return any(each.finding.severity is Severity.ERROR for each in findings)
+
+
+def _read_waiting(options: argparse.Namespace) -> Sequence[Document]:
+    """Read the pod of a live cluster; raises ClusterReadError."""
+    if options.context is None or not options.pod or options.filename:
+        return ()
+    namespace, _, name = options.pod.rpartition("/")
+
+    async def read(session: "Session") -> Sequence[Document]:
+        from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+        where = namespace or options.namespace or session.namespace
+        value = await live_cluster.read_object(session, resources.PODS, name, where)
+        if value is None:
+            message = f"Pod {name} not found in namespace {where}"
+            raise ClusterReadError(input_codes.POD_UNKNOWN.at("", message))
+        return live_cluster.as_documents([{"apiVersion": "v1", "kind": "Pod", **value}])
+
+    return live_cluster.run_with_session(options, read)
+
+
+def _choose_pod(
+    options: argparse.Namespace, inputs: SimulationInput, findings: list[LocatedFinding]
+) -> Pod | None:
+    """Return the pod that the plan is for; of a workload, one of its pods."""
+    namespace, _, name = (options.pod or "").rpartition("/")
+    namespace = namespace or options.namespace or ""
+    pods = [
+        each.pod
+        for each in inputs.pods
+        if (not name or each.pod.metadata.name == name)
+        and (not namespace or each.pod.namespace == namespace)
+    ]
+    if len(pods) == 1:
+        return pods[0]
+    asked = options.pod or "the pod"
+    message = f"{asked} is not among the pods that wait"
+    if pods:
+        names = ", ".join(f"{each.namespace}/{each.metadata.name}" for each in pods[:10])
+        message = f"{len(pods):,} pods wait, and a plan is for one: {names}"
+    findings.append(LocatedFinding(input_codes.POD_UNKNOWN.at("", message)))
+    return None
+
+
+def plan_for(
+    pod: Pod, inputs: SimulationInput, findings: list[LocatedFinding]
+) -> MovePlan | NoPlan:
+    """Plan moves for a pod of the input."""
+    running, budgets, priorities = read_evictable(inputs, findings)
+    pods = {f"{each.namespace}/{each.metadata.name}": each for each in inputs.running or ()}
+    priority = priorities.find(pod)
+    movable = MovablePods(running, pods, budgets, priority.value if priority else 0)
+    return plan_moves(pod, _Input(inputs), movable)
+
+
+class _Input:
+    """The cluster of the input."""
+
+    def __init__(self, inputs: SimulationInput) -> None:
+        self._schedulers = find_schedulers(inputs, also_of=inputs.running or ())
+
+    def copy(self) -> ClusterCopy:
+        """Return the cluster as it was read."""
+        return _Copy(self._schedulers)
+
+
+class _Copy:
+    """A copy of the cluster, which a plan changes."""
+
+    def __init__(self, schedulers: SimulatedSchedulers) -> None:
+        self._schedulers = schedulers
+        self._placers = schedulers.plain_placers(schedulers.new_placer())
+
+    def world(self, pod: Pod) -> tuple[Planner, ClusterNodes]:
+        """Return what the scheduler of a pod sees."""
+        return self._schedulers.world_of(self._schedulers.of_pod(pod))
+
+    def placer(self, pod: Pod) -> Placer:
+        """Return the placer of the scheduler of a pod."""
+        return self._placers[self._schedulers.of_pod(pod)]
+
+
+_: tuple[type[FragmentedCluster], type[ClusterCopy]] = (_Input, _Copy)

@@ -1,0 +1,126 @@
+"""Shows a plan to move pods: as text, as data, and as commands that an administrator runs.
+
+Tenants write names and labels, so every one of them is quoted for the shell.
+"""
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from drawbridge.dra.allocation import Allocation, to_json
+from drawbridge.dra.counted import count_noun
+from drawbridge.ledger.defragmentation import Move, MovePlan, NoPlan
+from drawbridge.report.tables import align_columns, escape_unprintable
+
+_TIMEOUT: Final = "--timeout=10m"
+_NOT_CHECKED: Final = (
+    "Note: the plan checks devices, CPU, memory, node selectors and taints. It ignores rules about"
+    " other pods, volumes and host ports, which only the scheduler checks."
+)
+
+
+def format_plan(plan: MovePlan | NoPlan) -> Iterator[str]:
+    """Format a plan with its commands, or why there is none."""
+    if isinstance(plan, NoPlan):
+        yield escape_unprintable(f"{plan.pod}: no moves make it fit")
+        yield from (escape_unprintable(f"  {reason}") for reason in plan.reasons)
+        return
+    if not plan.moves:
+        yield escape_unprintable(f"{plan.pod}: fits on {plan.node} now, no pod has to move")
+        return
+    pods = count_noun(len(plan.moves), "pod")
+    yield escape_unprintable(f"{plan.pod}: fits on {plan.node} after {pods} moved")
+    rows = [_row(move) for move in plan.moves]
+    yield from (f"  {line}" for line in align_columns(rows))
+    if plan.proven:
+        yield "No smaller set of pods is enough."
+    else:
+        yield "Every one of them is needed; the search ended before it tried all smaller sets."
+    yield _NOT_CHECKED
+    yield ""
+    yield "Commands:"
+    yield from (f"  {escape_unprintable(command)}" for command in list_commands(plan))
+
+
+def _row(move: Move) -> tuple[str, ...]:
+    devices = ", ".join(
+        f"{result.driver}/{result.pool}/{result.device}"
+        for _, allocation in move.claims
+        if allocation is not None
+        for result in allocation.devices.results
+    )
+    where = f"from {move.from_node} to {move.to_node}"
+    return (f"{move.namespace}/{move.pod}", f"of a {move.owner}", where, devices)
+
+
+def list_commands(plan: MovePlan) -> Iterator[str]:
+    """Yield the commands in order. Evictions obey PodDisruptionBudgets whatever the plan knew."""
+    if not plan.moves:
+        return
+    node = shlex.quote(plan.node)
+    # A pod that finds its new place on the same node could not start on a cordoned one.
+    cordons = all(move.to_node != plan.node for move in plan.moves)
+    if cordons:
+        yield f"kubectl cordon {node}"
+    yield from map(_evict, plan.moves)
+    yield from map(_wait_for_end, plan.moves)
+    yield from dict.fromkeys(filter(None, map(_wait_for_place, plan.moves)))
+    if cordons:
+        yield f"kubectl uncordon {node}"
+
+
+def _evict(move: Move) -> str:
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": move.pod, "namespace": move.namespace},
+    }
+    text = shlex.quote(json.dumps(eviction, separators=(",", ":")))
+    path = f"/api/v1/namespaces/{move.namespace}/pods/{move.pod}/eviction"
+    return f"echo {text} | kubectl create --raw {shlex.quote(path)} -f -"
+
+
+def _wait_for_end(move: Move) -> str:
+    space, name = shlex.quote(move.namespace), shlex.quote(f"pod/{move.pod}")
+    return f"kubectl -n {space} wait --for=delete {name} {_TIMEOUT}"
+
+
+def _wait_for_place(move: Move) -> str:
+    """Return the command that waits until the new pod has a node, if labels select it."""
+    if not move.labels:
+        return ""
+    labels = ",".join(f"{key}={text}" for key, text in sorted(move.labels.items()))
+    space, selected = shlex.quote(move.namespace), shlex.quote(labels)
+    return f"kubectl -n {space} wait --for=condition=PodScheduled pods -l {selected} {_TIMEOUT}"
+
+
+def plan_as_data(plan: MovePlan | NoPlan) -> dict[str, Any]:
+    """Return a plan for JSON and YAML; `node` is null without one."""
+    if isinstance(plan, NoPlan):
+        return {"pod": plan.pod, "node": None, "reasons": list(plan.reasons)}
+    return {
+        "pod": plan.pod,
+        "node": plan.node,
+        "claims": _claims(plan.claims),
+        "moves": [_describe(move) for move in plan.moves],
+        "proven": plan.proven,
+        "commands": list(list_commands(plan)),
+    }
+
+
+def _describe(move: Move) -> dict[str, Any]:
+    return {
+        "pod": f"{move.namespace}/{move.pod}",
+        "owner": move.owner,
+        "from": move.from_node,
+        "to": move.to_node,
+        "claims": _claims(move.claims),
+    }
+
+
+def _claims(claims: Iterable[tuple[str, Allocation | None]]) -> list[dict[str, Any]]:
+    return [
+        {"claim": name, "allocation": None if allocation is None else to_json(allocation)}
+        for name, allocation in claims
+    ]
