@@ -22,6 +22,7 @@ from cli.terminal.cluster_options import (
     add_live_options,
     add_manifests_option,
     add_namespace_option,
+    add_stages_option,
 )
 from cli.terminal.durations import format_age
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
@@ -88,8 +89,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_files_option(parser)
     add_live_options(parser)
     allocator_api.add_options(parser)
-    text = "of a pod that waits, show each filter of nodes and devices with what it left"
-    parser.add_argument("--stages", action="store_true", help=text)
+    add_stages_option(parser)
     output.add_format_option(parser, "text", "json", "yaml")
 
 

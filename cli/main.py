@@ -20,6 +20,10 @@ from cli.terminal.streams import Streams, process_streams
 
 # The module and the summary of each command. The help needs the summaries without the modules.
 COMMANDS = {
+    "adjust": (
+        "cli.adjust",
+        "show whether an allocation could grow, how far, and what would have to go",
+    ),
     "audit": (
         "cli.audit",
         "show what was translated, left and refused, by namespace and owner",
@@ -97,6 +101,7 @@ class Command(Protocol):
 if TYPE_CHECKING:
     # All commands, so that a type checker compares each with the protocol.
     from cli import (
+        adjust,
         audit,
         cel,
         check,
@@ -119,8 +124,8 @@ if TYPE_CHECKING:
     from cli import help as help_
 
     _: tuple[Command, ...] = (
-        audit, cel, check, completion, config, defrag, doctor, explain, facts, help_, lint, off, on,
-        serve, simulate, translate, undo, usage, who,
+        adjust, audit, cel, check, completion, config, defrag, doctor, explain, facts, help_, lint,
+        off, on, serve, simulate, translate, undo, usage, who,
     )  # fmt: skip
 
 

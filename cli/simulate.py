@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from cli.input import allocator_api
-from cli.simulation import placements
+from cli.simulation import changes, placements
 from cli.simulation.api import ask_cluster, print_found, run_by_allocator
 from cli.simulation.gangs import has_gangs, place_gangs
 from cli.simulation.input import PodsToPlace, SimulationInput, parse_claim_names, read_input
@@ -27,6 +27,7 @@ from cli.terminal.cluster_options import (
     add_files_option,
     add_live_options,
     add_manifests_option,
+    add_stages_option,
     add_version_options,
 )
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
@@ -75,8 +76,8 @@ def _add_placement_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--claims", metavar="NAMES", help=text)
     text = "let pods evict pods with a lower priority in the simulation, as kube-scheduler does"
     parser.add_argument("--preempt", action="store_true", help=text)
-    text = "show each filter of nodes and devices with what it got and what it left"
-    parser.add_argument("--stages", action="store_true", help=text)
+    add_stages_option(parser)
+    changes.add_options(parser)
     add_version_options(parser)
     allocator_api.add_options(parser)
     add_live_options(parser)
@@ -86,7 +87,8 @@ def _add_placement_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Place the pods, and print the placements."""
-    inputs = read_input(options, streams)
+    before = read_input(options, streams)
+    inputs = changes.change_cluster(before, options)
     if options.allocator_url:
         return run_by_allocator(options, inputs, streams)
     not_asked = ""
@@ -98,7 +100,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         if not answer.not_asked:
             return print_found(options, inputs, answer, streams)
         not_asked = answer.not_asked
-    return _place_here(options, inputs, not_asked, streams)
+    names = frozenset(changes.parse_names(options.without_pods))
+    fewest = tuple(changes.find_fewest_pods(before, names)) if names else ()
+    return _place_here(options, inputs, not_asked, fewest, streams)
 
 
 def _are_ours(inputs: SimulationInput) -> bool:
@@ -108,7 +112,11 @@ def _are_ours(inputs: SimulationInput) -> bool:
 
 
 def _place_here(
-    options: argparse.Namespace, inputs: SimulationInput, not_asked: str, streams: Streams
+    options: argparse.Namespace,
+    inputs: SimulationInput,
+    not_asked: str,
+    fewest: tuple[changes.FewestPods, ...],
+    streams: Streams,
 ) -> int:
     """Place the pods in this process, and print the placements."""
     allocator = options.allocator and Allocator(options.allocator)
@@ -128,6 +136,8 @@ def _place_here(
         data = {"allocator": result.allocators[0].value, **data}
         if options.stages:
             data = {**data, "stages": stages_as_data(result.stages)}
+        if options.without_pods:
+            data = {**data, "fewestPods": changes.fewest_as_data(fewest)}
         if not_asked:
             data = {**data, "allocatorNotAsked": not_asked}
         output.print_value(data, options.output, streams.out)
@@ -136,6 +146,7 @@ def _place_here(
         streams.out.writelines(
             f"{line}\n" for line in _text(result, inputs, audit_findings, streams)
         )
+        streams.out.writelines(f"{line}\n" for line in changes.format_fewest(fewest))
         if not_asked and result.placements:
             streams.out.write(f"The allocator of the cluster was not asked: {not_asked}\n")
     if any(each.finding.severity is Severity.ERROR for each in result.findings):

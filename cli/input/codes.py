@@ -48,6 +48,13 @@ POD_UNKNOWN = CODES.define(
     example="Pod train not found in namespace default",
     remedy="Check the name, and set the namespace with `-n`. For a workload, pass TYPE/NAME.",
 )
+CLAIM_NOT_ADJUSTABLE = CODES.define(
+    "ClaimNotAdjustable",
+    Severity.ERROR,
+    text="The claim has no allocation on a node of the input, or no such request.",
+    example="ResourceClaim research/train has no allocation",
+    remedy="Name an allocated claim and a request of it. `drawbridge who` lists who holds devices.",
+)
 DEVICE_NOT_FOUND = CODES.define(
     "DeviceNotFound",
     Severity.ERROR,

@@ -36,10 +36,14 @@ _LOCAL_OPTIONS: Final = (
     "claims",
     "cluster",
     "config",
+    "drain",
     "feature_gates",
     "kubernetes_version",
+    "more_nodes",
     "node",
     "preempt",
+    "without_class",
+    "without_pods",
 )
 
 

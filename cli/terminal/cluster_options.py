@@ -108,3 +108,9 @@ def add_allocator_option(parser: argparse.ArgumentParser) -> None:
         help="upstream: the allocator of kube-scheduler; drawbridge: the allocator of Drawbridge"
         " (default: by `placement` of the configuration, native or bridge)",
     )
+
+
+def add_stages_option(parser: argparse.ArgumentParser) -> None:
+    """Declare `--stages`."""
+    text = "of each pod that waits, show the filters of nodes and devices, and what each left"
+    parser.add_argument("--stages", action="store_true", help=text)

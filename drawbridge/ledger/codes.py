@@ -324,3 +324,17 @@ BUDGET_VIOLATED = CODES.define(
     example="the eviction of 1 pod violates a PodDisruptionBudget",
     remedy="Give pods that must not be evicted a priority that is as high as that of other pods.",
 )
+CHANGE_UNREADABLE = CODES.define(
+    "ChangeUnreadable",
+    Severity.ERROR,
+    text="An option of `drawbridge simulate` that changes the cluster names nothing in it.",
+    example="--without-class: the input has no DeviceClass gpu.example.com",
+    remedy="Name an object of the input. `--more-nodes` takes NODE=N.",
+)
+POD_NOT_RECREATED = CODES.define(
+    "PodNotRecreated",
+    Severity.WARNING,
+    text="A pod of a drained node ends for good: no owner creates it again on another node.",
+    example="Pod/research/notebook: no owner recreates it",
+    remedy="Find out who uses it before the node is drained, or run it in a Deployment or Job.",
+)

@@ -17,8 +17,8 @@ from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.victims import RunningPod, remove_fewest
 
-# Each try is a search for devices on one node, which takes about a millisecond.
-MAX_TRIES: Final = 20_000
+# Each try is a search for devices on one node and takes about a millisecond: half a minute in all.
+MAX_TRIES: Final = 40_000
 FitsWithout = Callable[[Collection[RunningPod]], bool]
 
 
@@ -139,6 +139,20 @@ def sets_of_size(
         removed = tuple(each for each in candidates if id(each) in chosen)
         if fits_without(removed):
             yield removed
+
+
+def find_fewest(
+    candidates: Sequence[RunningPod], fits_without: FitsWithout
+) -> tuple[RunningPod, ...] | None:
+    """Return the smallest sufficient set; None if all are not enough, or too many are to try."""
+    try:
+        needed = find_needed(candidates, fits_without, len(candidates))
+        for size in range(len(needed), len(candidates) + 1) if needed is not None else ():
+            for removed in sets_of_size(size, candidates[::-1], needed or (), fits_without):
+                return removed
+    except OutOfTriesError:
+        pass
+    return None
 
 
 def fewest_or_few(

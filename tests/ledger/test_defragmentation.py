@@ -7,7 +7,9 @@ from operator import itemgetter
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from drawbridge.dra.allocation import Consumer
 from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
 from drawbridge.dra.slices import slice_reader
 from drawbridge.ledger.defragmentation import (
@@ -369,3 +371,38 @@ def test_a_search_that_is_cut_still_moves_only_pods_that_are_needed() -> None:
     assert whole.proven
     assert not cut.proven
     assert len(cut.moves) == len(whole.moves) == 2
+
+
+def test_pods_that_share_a_claim_move_together() -> None:
+    pods = {
+        "a": {"node": "n1", "gpus": 1},
+        "b": {"node": "n1", "gpus": 0},
+        "c": {"node": "n2", "gpus": 1, "pinned": True},
+    }
+    filled = Filled({"nodes": {"n1": 2, "n2": 2}, "pods": pods, "ask": {"gpus": 2}})
+    shared: YamlValue = pod_of("b", {"node": "n1", "gpus": 1})
+    shared["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimName": "a"}]
+    filled.pods[1] = read(pod_reader(), shared)
+    filled.movable = replace(
+        filled.movable, pods={**filled.movable.pods, "default/b": filled.pods[1]}
+    )
+    first = filled.claims[0]
+    users = (*first.status.reserved_for, Consumer.of_pod("b", "b"))
+    filled.claims[0] = replace(first, status=replace(first.status, reserved_for=users))
+    plan = filled.plan()
+    assert isinstance(plan, MovePlan), plan
+    assert {each.pod: each.to_node for each in plan.moves} == {"a": "n2", "b": "n2"}
+
+
+def test_a_claim_of_something_else_than_pods_is_never_released() -> None:
+    pods = {
+        "a": {"node": "n1", "gpus": 1},
+        "c": {"node": "n2", "gpus": 1, "pinned": True},
+    }
+    filled = Filled({"nodes": {"n1": 2, "n2": 2}, "pods": pods, "ask": {"gpus": 2}})
+    first = filled.claims[0]
+    other = Consumer(api_group="example.com", resource="jobs", name="j", uid="j")
+    users = (*first.status.reserved_for, other)
+    filled.claims[0] = replace(first, status=replace(first.status, reserved_for=users))
+    plan = filled.plan()
+    assert isinstance(plan, NoPlan)

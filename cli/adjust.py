@@ -1,0 +1,144 @@
+"""`drawbridge adjust`: whether an allocation could grow, how far, and what would have to go.
+
+Only answers: an allocation never changes in place.
+"""
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cli.input import codes as input_codes
+from cli.simulation.input import SimulationInput, read_input
+from cli.simulation.placements import format_reasons
+from cli.simulation.preemption import read_evictable
+from cli.simulation.schedulers import find_schedulers
+from cli.terminal import output
+from cli.terminal.cluster_options import (
+    add_config_option,
+    add_files_option,
+    add_live_options,
+    add_manifests_option,
+    add_namespace_option,
+    add_version_options,
+)
+from cli.terminal.exit_codes import BAD, DONE, NOTICE
+from cli.terminal.streams import Streams
+from drawbridge.documents.document import LocatedFinding
+from drawbridge.dra.allocation import to_json
+from drawbridge.dra.counted import list_some
+from drawbridge.dra.quantity import QuantityError, parse
+from drawbridge.finding import Severity
+from drawbridge.ledger.adjustment import (
+    Adjustment,
+    AllocatedCluster,
+    Growth,
+    NotAdjustableError,
+    adjust,
+)
+from drawbridge.ledger.removals import find_holds
+
+NAME = "adjust"
+EXIT_CODES = {
+    DONE: "the claim could have as much on its node",
+    NOTICE: "it could not",
+    BAD: "bad input",
+}
+_MOST_NODES = 8
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the claim, what it should have, and the cluster."""
+    parser.add_argument("claim", metavar="CLAIM", help="name of an allocated ResourceClaim")
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--count", metavar="N", type=int, help="as many devices in total")
+    text = "as much of a capacity of each device, for example memory=40Gi"
+    wanted.add_argument("--capacity", metavar="NAME=AMOUNT", help=text)
+    text = "the request of the claim (default: its only one)"
+    parser.add_argument("--request", metavar="NAME", default="", help=text)
+    add_namespace_option(parser)
+    add_manifests_option(parser, required=False)
+    add_files_option(parser)
+    add_config_option(parser)
+    add_version_options(parser)
+    add_live_options(parser)
+    output.add_format_option(parser, "text", "json", "yaml")
+    parser.set_defaults(pods=True, preempt=True, node=None, allocator_url=None)
+
+
+def run(options: argparse.Namespace, streams: Streams) -> int:
+    """Print the answer."""
+    inputs = read_input(options, streams)
+    findings = list(inputs.findings)
+    answer = None
+    try:
+        if not any(each.finding.severity is Severity.ERROR for each in findings):
+            answer = _answer(options, inputs)
+    except (NotAdjustableError, QuantityError) as error:
+        problem = input_codes.CLAIM_NOT_ADJUSTABLE.at("", f"{error}")
+        findings.append(LocatedFinding(problem))
+    output.print_findings(findings, streams.err)
+    if answer is None:
+        return BAD
+    if options.output != "text":
+        output.print_value(_as_data(answer), options.output, streams.out)
+    else:
+        streams.out.writelines(f"{line}\n" for line in _format(answer))
+    return DONE if answer.fits else NOTICE
+
+
+def _answer(options: argparse.Namespace, inputs: SimulationInput) -> Adjustment:
+    namespace, _, name = options.claim.rpartition("/")
+    full_name = f"{namespace or options.namespace or 'default'}/{name}"
+    schedulers = find_schedulers(inputs)
+    placer = schedulers.new_placer()
+    claims = placer.claims
+    planner, nodes = schedulers.world_of(schedulers.used[0])
+    running = read_evictable(inputs, []).running
+    cluster = AllocatedCluster(
+        planner, placer.ledger, nodes.nodes, claims, find_holds(claims), running
+    )
+    request = options.request
+    if not request and full_name in claims:
+        requests = claims[full_name].spec.devices.requests
+        request = requests[0].name if len(requests) == 1 else ""
+    return adjust(full_name, _growth(options, request), cluster)
+
+
+def _growth(options: argparse.Namespace, request: str) -> Growth:
+    if options.count is not None:
+        return Growth(request, count=options.count)
+    name, _, amount = options.capacity.partition("=")
+    return Growth(request, capacity=name, amount=parse(amount))
+
+
+def _format(answer: Adjustment) -> Iterator[str]:
+    if answer.fits:
+        how = "with all its devices" if answer.keeps else "with other devices"
+        yield f"{answer.claim}: fits on {answer.node}, {how}"
+    else:
+        most = f"at most {answer.most}" if answer.most else "not even what it has"
+        yield f"{answer.claim}: does not fit on {answer.node}: {most} fits there"
+        yield from format_reasons(answer.reasons, "  ")
+        if answer.without:
+            yield f"  would fit without {', '.join(answer.without)}"
+        else:
+            yield "  no pods of the node would have to go for it: they are not enough"
+        if answer.elsewhere:
+            yield f"  would fit on {list_some(answer.elsewhere, _MOST_NODES, 'node')}"
+    yield "Note: an allocation never changes. A new claim would have to take the place of this one."
+
+
+def _as_data(answer: Adjustment) -> dict[str, Any]:
+    return {
+        "claim": answer.claim,
+        "node": answer.node,
+        "fits": answer.fits,
+        "keepsDevices": answer.keeps,
+        "allocation": None if answer.allocation is None else to_json(answer.allocation),
+        "most": answer.most,
+        "without": None if answer.without is None else list(answer.without),
+        "elsewhere": list(answer.elsewhere),
+        "reasons": [msgspec.to_builtins(each) for each in answer.reasons],
+    }

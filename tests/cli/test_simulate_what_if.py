@@ -1,0 +1,123 @@
+"""`drawbridge simulate` in a changed cluster: pods or a class gone, nodes added or drained."""
+
+import pytest
+
+from tests.cli.simulating import CLUSTER, Run, devices, nodes, pod, simulate
+from tests.cli.test_defrag import ASK, BUDGET, TWO_NODES, node, running
+
+WITHOUT_FREE = TWO_NODES + running("a") + running("b", "w")
+
+
+def test_pods_that_are_gone_hold_nothing(run: Run) -> None:
+    code, printed, _ = run(ASK, cluster=WITHOUT_FREE)
+    assert (code, nodes(printed)) == (1, [None])
+    assert "fewestPods" not in printed
+    code, printed, _ = run(ASK, "--without-pods", "a,default/b", cluster=WITHOUT_FREE)
+    assert (code, nodes(printed)) == (0, ["n1"])
+    fewest = {"pod": "default/ask", "node": "n1", "pods": ["default/a", "default/b"]}
+    assert printed["fewestPods"] == [fewest]
+
+
+def test_the_fewest_of_the_named_pods_are_told_for_each_node(run: Run) -> None:
+    second = running("c").replace("n1", "n3").replace("name: c", "name: c")
+    cluster = TWO_NODES + node("n3", "{name: x}, {name: w}") + running("a") + running("b", "w")
+    _, printed, _ = run(ASK, "--without-pods", "a,b,c", cluster=cluster + second)
+    assert [(e["node"], e["pods"]) for e in printed["fewestPods"]] == [
+        ("n3", ["default/c"]),
+        ("n1", ["default/a", "default/b"]),
+    ]
+
+
+def test_a_pod_that_fits_anyway_needs_nobody_to_go(run: Run) -> None:
+    _, printed, _ = run(
+        ASK,
+        "--without-pods",
+        "a",
+        cluster=TWO_NODES + node("n3", "{name: x}, {name: w}") + running("a"),
+    )
+    assert printed["fewestPods"] == []
+
+
+def test_an_unknown_pod_node_or_class_is_an_error(run: Run) -> None:
+    for words, text in (
+        (("--without-pods", "gone"), "pod default/gone has no node in the input"),
+        (("--drain", "n9"), "Node n9 not found"),
+        (("--more-nodes", "n9=2"), "Node n9 not found"),
+        (("--more-nodes", "n1=0"), "n1=0 does not end with a number from 1 to 1,000"),
+        (("--more-nodes", "n1"), "Node n1 not found"),
+        (("--without-class", "none"), "the input has no DeviceClass none"),
+    ):
+        code, _, err = run(ASK, *words, cluster=TWO_NODES)
+        assert code == 2, words
+        if words[1] != "n1":
+            assert text in err
+
+
+def test_more_nodes_have_the_devices_of_the_node_that_they_are_like(run: Run) -> None:
+    code, printed, _ = run(ASK, "--more-nodes", "n1=2", cluster=WITHOUT_FREE)
+    assert (code, nodes(printed)) == (0, ["n1-more-1"])
+    results = printed["pods"][0]["claims"][0]["allocation"]["devices"]["results"]
+    assert {each["pool"] for each in results} == {"n1-more-1"}
+    assert devices(printed["pods"][0]) == ["x", "w"]
+    three = ASK + "".join(ASK.replace("name: ask", f"name: ask{i}") for i in (1, 2))
+    code, printed, _ = run(three, "--more-nodes", "n1=2", cluster=WITHOUT_FREE)
+    assert (code, nodes(printed)) == (1, ["n1-more-1", "n1-more-2", None])
+
+
+def test_the_pods_of_a_drained_node_are_placed_elsewhere_first(run: Run) -> None:
+    small = pod("late", "{name: g, resourceClaimName: late}") + LATE
+    code, printed, _ = run(small, "--drain", "n1", cluster=TWO_NODES + running("a"))
+    assert [each["pod"] for each in printed["pods"]] == ["default/a", "default/late"]
+    assert (code, nodes(printed)) == (1, ["n2", None])
+    assert "unschedulable" in str(printed["pods"][1]["reasons"])
+
+
+def test_a_drain_needs_no_other_pod(run: Run) -> None:
+    code, printed, _ = run("", "--drain", "n1", cluster=TWO_NODES + running("a"))
+    assert (code, nodes(printed)) == (0, ["n2"])
+
+
+def test_pods_of_daemons_stay_on_a_drained_node_and_pods_of_nobody_end(run: Run) -> None:
+    cluster = TWO_NODES + running("d", owner="DaemonSet") + running("lone", "w", owner="Nobody")
+    _, printed, err = run(
+        pod("p", "{name: g, resourceClaimName: late}") + LATE, "--drain", "n1", cluster=cluster
+    )
+    assert [each["pod"] for each in printed["pods"]] == ["default/p"]
+    assert "Pod/default/lone: no owner recreates it [PodNotRecreated]" in err.replace("\n", " ")
+    holders = {each["device"]: each["holders"][0]["claim"] for each in printed["ledger"]["devices"]}
+    assert holders == {"x": "default/d", "z": "default/late"}
+
+
+def test_without_a_class_nothing_is_allocated_of_it(run: Run) -> None:
+    code, printed, _ = run(pod("p"), "--without-class", "gpu")
+    assert (code, nodes(printed)) == (1, [None])
+    assert "device class gpu does not exist" in str(printed["pods"][0]["reasons"])
+
+
+def test_changes_add_up(run: Run) -> None:
+    words = ("--drain", "n1", "--more-nodes", "n1=2", "--without-pods", "b")
+    code, printed, _ = run(ASK, *words, cluster=WITHOUT_FREE + BUDGET)
+    assert (code, nodes(printed)) == (0, ["n1-more-1", "n1-more-2"])
+
+
+def test_the_text_says_which_pods_must_go(run: Run) -> None:
+    run(ASK, cluster=WITHOUT_FREE)
+    files = ("--cluster", f"{run.folder}/cluster.yaml", "-f", f"{run.folder}/pods.yaml")
+    _, out, _ = simulate(*files, "--without-pods", "a,b")
+    assert "default/ask fits on n1 without default/a, default/b\n" in out
+
+
+LATE = """\
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: late, namespace: default}
+spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}
+"""
+
+
+@pytest.mark.parametrize("words", [("--drain", "n1"), ("--more-nodes", "n1=1")])
+def test_a_change_of_one_run_stays_in_it(run: Run, words: tuple[str, ...]) -> None:
+    first = run(pod("p"), cluster=CLUSTER)
+    run(pod("p"), *words, cluster=CLUSTER)
+    assert run(pod("p"), cluster=CLUSTER) == first
