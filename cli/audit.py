@@ -97,7 +97,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if not isinstance(enabled, Gates):
         report("")
         return output.print_unreadable(enabled, _form(options), streams)
-    audit = _audit(options, _Given(read, configuration, enabled, report))
+    audit = audit_cluster(options, AuditInput(read, configuration, enabled, report))
     report("")
     # What may not be read is an info, and must be known.
     shown = (*findings, *read.findings)
@@ -124,7 +124,7 @@ def _make_progress(options: argparse.Namespace, streams: Streams) -> Callable[[s
     return report
 
 
-class _Given(NamedTuple):
+class AuditInput(NamedTuple):
     """What the audit is computed from."""
 
     read: ClusterRead
@@ -133,7 +133,8 @@ class _Given(NamedTuple):
     report: Callable[[str], None]
 
 
-def _audit(options: argparse.Namespace, given: _Given) -> Audit:
+def audit_cluster(options: argparse.Namespace, given: AuditInput) -> Audit:
+    """Return the audit of the cluster, or of the part that the options name."""
     objects, configuration, gates = given.read.objects, given.configuration, given.gates
     given.report("reading the devices")
     future = foresee(objects, configuration, gates)
@@ -158,7 +159,7 @@ def _audit(options: argparse.Namespace, given: _Given) -> Audit:
     )
 
 
-def _place(running: RunningPods, given: _Given, future: Future) -> StillFits:
+def _place(running: RunningPods, given: AuditInput, future: Future) -> StillFits:
     """Simulate whether the running pods fit after the migration."""
     objects, after, gates = given.read.objects, future.prediction, given.gates
     replaced = frozenset(name for names in after.replaced.values() for name in names)

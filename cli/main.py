@@ -55,6 +55,10 @@ COMMANDS = {
     "lint": ("cli.lint", "check ResourceSlices, DeviceClasses and claims of files for errors"),
     "off": ("cli.off", "switch all webhooks of a live cluster off, and say which pods wait"),
     "on": ("cli.on", "switch the webhooks on again, with the namespaces as they are labelled"),
+    "page": (
+        "cli.page",
+        "serve a local page of nodes, devices, holders, waiting pods and the migration",
+    ),
     "serve": ("cli.serve", "run the admission webhook, the judge, the controller or the allocator"),
     "simulate": (
         "cli.simulate",
@@ -114,6 +118,7 @@ if TYPE_CHECKING:
         lint,
         off,
         on,
+        page,
         serve,
         simulate,
         translate,
@@ -125,7 +130,7 @@ if TYPE_CHECKING:
 
     _: tuple[Command, ...] = (
         adjust, audit, cel, check, completion, config, defrag, doctor, explain, facts, help_, lint,
-        off, on, serve, simulate, translate, undo, usage, who,
+        off, on, page, serve, simulate, translate, undo, usage, who,
     )  # fmt: skip
 
 

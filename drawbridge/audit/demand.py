@@ -1,6 +1,5 @@
 """How much a pod holds or asks: units of legacy names, and devices or shares of them by class."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from drawbridge.audit.model import PodDemand
@@ -8,10 +7,8 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.quantity import QuantityError, from_json, parse
 from drawbridge.facts.model import Facts
-from drawbridge.translate.legacy.pod_view import is_device_resource
+from drawbridge.report.plugin_units import MOST_UNITS
 
-# More than any node has. Tenants write amounts.
-_MOST = 100_000
 # The largest capacity of a device, by DeviceClass and name of the capacity.
 Sizes = Mapping[str, Mapping[str, int]]
 
@@ -25,31 +22,6 @@ def find_sizes(facts: Facts) -> Sizes:
             for capacity, amount in product.capacity.items():
                 capacities[capacity] = max(capacities.get(capacity, 0), parse(amount.value).value())
     return sizes
-
-
-def count_units(pod: Value) -> dict[str, int]:
-    """Return the units of legacy names that containers use at the same time."""
-    main, init = Counter[str](), dict[str, int]()
-    for part in ("containers", "initContainers"):
-        for container in as_list(get_value(pod, ("spec", part))):
-            is_main = part == "containers" or as_mapping(container).get("restartPolicy") == "Always"
-            for name, amount in _amounts(container):
-                if is_main:
-                    main[name] += amount
-                else:
-                    init[name] = max(init.get(name, 0), amount)
-    return {name: max(main[name], init.get(name, 0)) for name in sorted({*main, *init})}
-
-
-def _amounts(container: Value) -> Iterable[tuple[str, int]]:
-    for name, amount in as_mapping(get_value(container, ("resources", "limits"))).items():
-        if is_device_resource(name):
-            try:
-                units = from_json(amount).value()
-            except QuantityError:
-                continue
-            if units > 0:
-                yield name, min(units, _MOST)
 
 
 def count_devices(specs: Iterable[Value], sizes: Sizes) -> dict[str, float]:
@@ -68,7 +40,7 @@ def count_devices(specs: Iterable[Value], sizes: Sizes) -> dict[str, float]:
             name, count = f"{option.get('deviceClassName', '')}", option.get("count")
             number = count if isinstance(count, int) else 1
             share = _share(option, sizes.get(name, {}))
-            devices[name] = devices.get(name, 0) + min(number, _MOST) * share
+            devices[name] = devices.get(name, 0) + min(number, MOST_UNITS) * share
     return devices
 
 

@@ -5,7 +5,6 @@ A group is what an administrator moves at once, so it has a selector that a comm
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
 from typing import Final, NamedTuple
 
 from drawbridge.audit.objects import AuditedObjects
@@ -25,25 +24,10 @@ from drawbridge.facts.served_names import (
     count_selected,
     find_dual_nodes,
 )
+from drawbridge.report.node_names import GROUP_LABELS, PRODUCTS, name_nodes
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
 HOST_LABEL: Final = "kubernetes.io/hostname"
-# The labels by which people know their nodes, the most telling first.
-_POOLS: Final = (
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "kubernetes.azure.com/agentpool",
-    "karpenter.sh/nodepool",
-    "node-pool",
-    "nodepool",
-    "pool",
-)
-_PRODUCTS: Final = (
-    "nvidia.com/gpu.product",
-    "amd.com/gpu.product-name",
-    "gpu.intel.com/product",
-    "node.kubernetes.io/instance-type",
-)
 _EXPECTING: Final = ("nvidia.com/gpu.present", "amd.com/gpu", "feature.node.kubernetes.io/gpu")
 
 
@@ -73,7 +57,7 @@ class Group(NamedTuple):
     @property
     def product(self) -> tuple[str, ...]:
         """What labels say about the devices of the nodes."""
-        return tuple(self.nodes[0].labels.get(label, "") for label in _PRODUCTS)
+        return tuple(self.nodes[0].labels.get(label, "") for label in PRODUCTS)
 
     @property
     def has_plugin(self) -> bool:
@@ -149,7 +133,7 @@ def _key(
     expects = any(label in node.labels for label in _EXPECTING)
     if not (units or now.classes or after.classes or expects or _lost(node)):
         return "without devices"
-    labels = tuple(node.labels.get(each, "") for each in (*_POOLS, *_PRODUCTS))
+    labels = tuple(node.labels.get(each, "") for each in GROUP_LABELS)
     return (
         labels,
         tuple(sorted(units.items())),
@@ -174,19 +158,7 @@ def _name(group: Group) -> str:
     has_devices = group.units or group.now.classes or group.after.classes
     if not (has_devices or group.expects or group.lost):
         return "nodes without devices"
-    labels = group.nodes[0].labels
-    named = next((labels[each] for each in (*_POOLS, *_PRODUCTS) if labels.get(each)), "")
-    names = sorted(each.name for each in group.nodes)
-    if named:
-        return named
-    stem = _common_start(names[0], names[-1])
-    return names[0] if len(names) == 1 else f"{stem}-*" if stem else f"{names[0]} and others"
-
-
-def _common_start(first: str, last: str) -> str:
-    """Return what the first and the last of sorted names begin with."""
-    pairs = zip(first, last, strict=False)
-    return first[: len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])].rstrip("-.")
+    return name_nodes(group.nodes)
 
 
 def _find_selector(nodes: Sequence[Node], everywhere: Iterable[Node]) -> str:
@@ -198,6 +170,6 @@ def _find_selector(nodes: Sequence[Node], everywhere: Iterable[Node]) -> str:
     for node in everywhere:
         if node.name not in inside:
             common = {k: v for k, v in common.items() if node.labels.get(k) != v}
-    order = (*_POOLS, *_PRODUCTS)
+    order = GROUP_LABELS
     ranked = sorted(common, key=lambda key: (order.index(key) if key in order else len(order), key))
     return f"{ranked[0]}={common[ranked[0]]}" if ranked else ""

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from drawbridge.agreement.scope import PodMetadata, is_included
-from drawbridge.audit.demand import Sizes, count_devices, count_units
+from drawbridge.audit.demand import Sizes, count_devices
 from drawbridge.audit.model import Fate, PodDemand
 from drawbridge.audit.objects import (
     AdmissionDecision,
@@ -27,6 +27,7 @@ from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.report.plugin_units import count_units
 from drawbridge.report.pod_requests import describe_requests
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.queues import Mappings

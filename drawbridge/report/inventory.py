@@ -26,6 +26,8 @@ _MAX_AMOUNTS: Final = 2
 
 _Scalar = str | int | bool
 _Devices = list[tuple[str, Device]]
+# The devices with their drivers, by NUMA node and PCIe root; both have a name.
+DevicePlaces = list[tuple[str, list[tuple[str, _Devices]]]]
 
 
 def draw_node(inventory: Inventory, of: Node, memo: PoolCache | None = None) -> Branch:
@@ -51,30 +53,37 @@ def _devices(pool: Pool, of: Node) -> Iterator[tuple[str, Device]]:
 
 
 def _numa_nodes(devices: _Devices) -> Iterator[Branch]:
-    """Draw a branch per NUMA node with its PCIe roots and their devices.
+    """Draw a branch per NUMA node with its PCIe roots and their devices."""
+    for numa, roots in find_places(devices):
+        below = (Branch(name, below=tuple(_device_lines(inside))) for name, inside in roots)
+        yield Branch(numa, below=tuple(below))
 
-    A PCIe root is on one NUMA node. A device without a NUMA attribute is drawn on the NUMA node of
+
+def find_places(devices: _Devices) -> DevicePlaces:
+    """Return devices by NUMA node and PCIe root.
+
+    A PCIe root is on one NUMA node. A device without a NUMA attribute is placed on the NUMA node of
     another device on its root.
     """
     numa_of_root: dict[_Scalar | None, _Scalar] = {}
-    for _, device in devices:
-        numa, root = _numa(device), _attribute(device, attributes.PCIE_ROOT)
+    placed = [(each, _numa(each[1]), _attribute(each[1], attributes.PCIE_ROOT)) for each in devices]
+    for _, numa, root in placed:
         if numa is not None and root is not None:
             numa_of_root.setdefault(root, numa)
     roots_of_numa: dict[_Scalar | None, dict[_Scalar | None, _Devices]] = {}
-    for driver, device in devices:
-        numa, root = _numa(device), _attribute(device, attributes.PCIE_ROOT)
+    for device, numa, root in placed:
         roots = roots_of_numa.setdefault(numa_of_root.get(root) if numa is None else numa, {})
-        roots.setdefault(root, []).append((driver, device))
-    for numa in sorted(roots_of_numa, key=_order):
-        label = "NUMA node unknown" if numa is None else f"NUMA node {numa}"
-        yield Branch(label, below=tuple(_roots(roots_of_numa[numa])))
-
-
-def _roots(roots: Mapping[_Scalar | None, _Devices]) -> Iterator[Branch]:
-    for root in sorted(roots, key=_order):
-        label = "PCIe root unknown" if root is None else f"{root}"
-        yield Branch(label, below=tuple(_device_lines(roots[root])))
+        roots.setdefault(root, []).append(device)
+    return [
+        (
+            "NUMA node unknown" if numa is None else f"NUMA node {numa}",
+            [
+                ("PCIe root unknown" if root is None else f"{root}", roots_of_numa[numa][root])
+                for root in sorted(roots_of_numa[numa], key=_order)
+            ],
+        )
+        for numa in sorted(roots_of_numa, key=_order)
+    ]
 
 
 def _order(value: _Scalar | None) -> tuple[bool, bool, int, str]:
@@ -109,16 +118,20 @@ def _device_lines(devices: _Devices) -> Iterator[Branch]:
 
 def _columns(driver: str, device: Device) -> tuple[str, ...]:
     """Return the columns of a device: driver, product, capacity and restrictions."""
-    names = {name.rpartition("/")[2]: name for name in device.attributes}
-    product = next((names[name] for name in _PRODUCT_ATTRIBUTES if name in names), "")
     limits = [f"uses counters of {use.counter_set}" for use in device.consumes_counters]
     limits += ["shareable"] if device.allow_multiple_allocations else []
     limits += [f"tainted {taint.key}:{taint.effect}" for taint in device.taints]
-    text = f"{_attribute(device, product)}" if product else ""
-    return (driver, text, _amounts(device), ", ".join(limits))
+    return (driver, find_product(device), describe_capacity(device), ", ".join(limits))
 
 
-def _amounts(device: Device) -> str:
+def find_product(device: Device) -> str:
+    """Return what its driver calls the product of a device; empty if it does not say."""
+    names = {name.rpartition("/")[2]: name for name in device.attributes}
+    product = next((names[name] for name in _PRODUCT_ATTRIBUTES if name in names), "")
+    return f"{_attribute(device, product)}" if product else ""
+
+
+def describe_capacity(device: Device) -> str:
     """Return the first nonzero capacities of a device."""
     amounts = [
         f"{name.rpartition('/')[2]} {capacity.value}"

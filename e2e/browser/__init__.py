@@ -1,1 +1,1 @@
-"""Opens the page of an audit in a real browser, and checks that everybody can read it."""
+"""Opens the pages in a real browser: everybody can read them, and nobody else gets them."""

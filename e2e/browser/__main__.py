@@ -1,12 +1,14 @@
-"""Checks the page of `drawbridge audit -o html` in Chromium: `python -m e2e.browser [FOLDER]`.
+"""Checks the pages of Drawbridge in Chromium: `python -m e2e.browser [FOLDER]`.
 
-Opens the page of the sample cluster, and that of a cluster whose tenants write markup. Nothing may
-violate a rule of axe-core, load from elsewhere, or be missing when it is printed. A page with
-faults shows that the checks find them. With FOLDER, the pages and their PDFs are kept there, and
-the picture of the documentation is taken anew: `docs/audit.png`. Without a browser for this machine
-it says why, and passes.
+Opens the page of `drawbridge audit -o html` for the sample cluster, and for a cluster whose tenants
+write markup. Nothing may violate a rule of axe-core, load from elsewhere, or be missing when it is
+printed. A page with faults shows that the checks find them. `e2e.browser.served` checks and
+measures the page of `drawbridge page`. With FOLDER, pages, PDFs and pictures are kept there, and
+the pictures of the documentation are taken anew: `docs/audit.png` and `docs/page.png`. Without a
+browser for this machine it says why, and passes.
 """
 
+import asyncio
 import re
 import shutil
 import subprocess
@@ -14,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from e2e.browser import served
 from e2e.browser.build import Browser, NoBrowserError, fetch
 from e2e.browser.page import open_page, print_page, take_picture
 
@@ -47,6 +50,8 @@ def main(words: list[str]) -> int:
         failed += _check_checks(browser, folder)
         if kept is not None:
             kept.mkdir(parents=True, exist_ok=True)
+        failed += asyncio.run(served.check(browser, folder, kept))
+        if kept is not None:
             take_picture(browser, folder / "sample.html", PICTURE, PICTURE_SIZE)
             for file in (*folder.glob("*.html"), *folder.glob("*.pdf")):
                 shutil.copy(file, kept / file.name)

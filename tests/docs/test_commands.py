@@ -6,8 +6,9 @@ line `...` stands for any lines. A command without output in the page must succe
 output must print exactly that. Those of a block `console renderers` have the pinned kustomize and
 helm; without Go, the page is skipped from there on. Blocks that cannot run here have a second word:
 `console cluster` needs a real cluster, `console install` changes the machine, `console rig` starts
-control planes, those of `console play` run in `test_play`, and those of `console release` in the
-suite `e2e.signatures`. Of `make`, only the demo runs; other
+control planes, those of `console play` run in `test_play`, those of `console page` in
+`test_page_commands`, and those of `console release` in the suite `e2e.signatures`. Of `make`, only
+the demo runs; other
 targets must exist in the Makefile.
 
 The commands of README.md start as those of a user do. Those of the other pages are forks of one
@@ -33,12 +34,14 @@ ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PLAY = "play"
 RELEASE = "release"
+PAGE = "page"
 NOT_RUN = {
     "cluster",  # needs a real cluster
     "install",  # changes the machine
     "rig",  # starts control planes, as `make e2e` does
     PLAY,
     RELEASE,
+    PAGE,
 }
 RENDERERS = "renderers"
 MADE = {"demo": "python -m cli.demo"}

@@ -1,0 +1,1 @@
+"""Reads and serves the page of `drawbridge page`, on this machine only."""

@@ -1,0 +1,71 @@
+"""Publishes the page: once from files, or again with each change of a live cluster."""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import Final
+
+from cli.served_page.snapshots import Snapshots
+from cli.served_page.watches import PageWatches
+from drawbridge.dra.gates import Gates
+from drawbridge.report.page.compose import compose
+from drawbridge.report.page.model import ClusterOnPage, PageObjects, PageState
+from drawbridge.report.page.written import describe_problems, write_page
+
+# Changes arrive in bursts.
+GATHER_SECONDS: Final = 0.3
+# The state of the watches is looked at this often without a change.
+LOOK_SECONDS: Final = 1.0
+# The part of the time that composing may take.
+_SHARE: Final = 1 / 3
+
+
+def read_clock() -> str:
+    """Return the time now, as the page writes it."""
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def publish_files(
+    objects: PageObjects, gates: Gates, source: str, unread: int, snapshots: Snapshots
+) -> None:
+    """Publish the page of objects that do not change."""
+    state = PageState(source, read_clock(), unread=unread)
+    snapshots.publish(write_page(compose(objects, gates), state))
+
+
+async def follow(watches: PageWatches, gates: Gates, source: str, snapshots: Snapshots) -> None:
+    """Publish the page with each change, until cancelled."""
+    cluster, at, said = ClusterOnPage(), read_clock(), None
+    while True:
+        started, is_changed = time.monotonic(), watches.changed.is_set()
+        if is_changed:
+            watches.changed.clear()
+            objects, at = watches.objects(), read_clock()
+            # In a thread, because a large cluster takes longer than requests may wait.
+            cluster = await asyncio.to_thread(compose, objects, gates)
+        state = _describe(watches, source, at)
+        problems = describe_problems(state)
+        if is_changed or problems != said:
+            said = problems
+            snapshots.publish(await asyncio.to_thread(write_page, cluster, state))
+        took = time.monotonic() - started
+        await asyncio.sleep(max(GATHER_SECONDS, took / _SHARE - took))
+        await _wait(watches.changed, LOOK_SECONDS)
+
+
+def publish_unread(watches: PageWatches, source: str, snapshots: Snapshots) -> None:
+    """Publish the page before anything is read."""
+    snapshots.publish(write_page(ClusterOnPage(), _describe(watches, source, read_clock())))
+
+
+def _describe(watches: PageWatches, source: str, at: str) -> PageState:
+    return PageState(
+        source, at, is_live=True, watched=tuple(watches.describe()), unread=watches.unread
+    )
+
+
+async def _wait(changed: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(changed.wait(), seconds)
+    except TimeoutError:
+        return
