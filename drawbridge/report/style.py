@@ -28,9 +28,9 @@ table {{ border-collapse: collapse; width: 100%; font-size: .9rem; }}
 caption {{ text-align: left; color: var(--quiet); padding-bottom: .3rem; }}
 th, td {{ text-align: left; vertical-align: top; padding: .35rem .6rem;
   border: 1px solid var(--line); overflow-wrap: break-word; unicode-bidi: isolate; }}
-thead th {{ background: var(--head); white-space: nowrap; }}
+thead th {{ background: var(--head); overflow-wrap: normal; }}
 tbody th, td {{ max-width: 28rem; }}
-td .bar {{ min-width: 9rem; height: .8rem; margin: .2rem 0; }}
+td .bar {{ min-width: 6rem; height: .8rem; margin: .2rem 0; }}
 td.number {{ text-align: right; white-space: nowrap; }}
 tr.refused th, tr.stays th {{ background: var(--alarm); }}
 .scroll {{ overflow-x: auto; }}
@@ -61,8 +61,7 @@ ol > li {{ margin-bottom: 1.4rem; }}
 :focus-visible {{ outline: 3px solid var(--accent); outline-offset: 2px; }}
 .legend {{ list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem;
   font-size: .9rem; }}
-.node {{ content-visibility: auto; contain-intrinsic-size: auto 2.1rem; border-bottom: 1px solid
-  var(--line); unicode-bidi: isolate; }}
+.node {{ border-bottom: 1px solid var(--line); unicode-bidi: isolate; }}
 .node > summary {{ display: grid; gap: .8rem;
   grid-template-columns: minmax(9rem, 14rem) 1fr minmax(14rem, 22rem);
   align-items: center; padding: .2rem .3rem; cursor: pointer; }}

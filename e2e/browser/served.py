@@ -23,7 +23,7 @@ from tests.cluster.fake.api import FakeApi
 
 ROOT: Final = Path(__file__).parents[2]
 PICTURE: Final = ROOT / "docs" / "page.png"
-PICTURE_SIZE: Final = (1100, 1500)
+PICTURE_SIZE: Final = (1100, 1700)
 ROUNDS: Final = 5
 TAB, ENTER = 9, 13
 HOSTILE: Final = (
@@ -215,7 +215,7 @@ async def _meet(tab: Tab, url: str, axe: str, name: str) -> list[str]:
     return failed
 
 
-_HARMLESS: Final = {
+_HARMLESS: Final[JSON] = {
     "hacked": None, "elements": [], "scripts": 0, "links": [], "turned": False, "wide": False,
 }  # fmt: skip
 
