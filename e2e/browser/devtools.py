@@ -166,16 +166,16 @@ async def drive(browser: Browser, folder: Path) -> AsyncIterator[Driver]:
     assert process.stderr is not None
     try:
         async with asyncio.timeout(_SECONDS):
-            found = None
-            while found is None:
+            listening = None
+            while listening is None:
                 line = await process.stderr.readline()
                 if not line:
                     raise AssertionError("the browser ended before it listened")
-                found = _LISTENING.search(line)
+                listening = _LISTENING.search(line)
         drain = asyncio.create_task(process.stderr.read())
         async with (
             aiohttp.ClientSession() as http,
-            http.ws_connect(found[1].decode(), max_msg_size=0) as socket,
+            http.ws_connect(listening[1].decode(), max_msg_size=0) as socket,
         ):
             driver = Driver(socket)
             reading = asyncio.create_task(driver.read())

@@ -166,9 +166,9 @@ _SHOW_DEVICES: Final = """(() => {
 
 async def _check_rules(tab: Tab, axe: str, name: str) -> list[str]:
     await tab.evaluate(f"{axe}; 0")
-    found = await tab.evaluate(_AXE)
-    print(f"{name}: {found['passes']} rules of axe-core")  # noqa: T201
-    return [f"{name}: {each}" for each in found["violations"]]
+    checked = await tab.evaluate(_AXE)
+    print(f"{name}: {checked['passes']} rules of axe-core")  # noqa: T201
+    return [f"{name}: {each}" for each in checked["violations"]]
 
 
 async def _walk(tab: Tab, url: str) -> list[str]:
@@ -206,9 +206,9 @@ async def _meet(tab: Tab, url: str, axe: str, name: str) -> list[str]:
     for page in (url, f"{url}audit"):
         await tab.open(page)
         await tab.evaluate("document.querySelectorAll('details').forEach((e) => e.open = true)")
-        found = await tab.evaluate(_FOREIGN_PARTS)
-        if found != _HARMLESS:
-            failed.append(f"{short}: {found}")
+        brought = await tab.evaluate(_FOREIGN_PARTS)
+        if brought != _HARMLESS:
+            failed.append(f"{short}: {brought}")
         failed += await _check_rules(tab, axe, short)
     if tab.dialogs or tab.refusals:
         failed.append(f"{short}: dialogs {tab.dialogs}, refused {tab.refusals}")
