@@ -6,6 +6,7 @@ from typing import Final
 from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.state import Unread
 from drawbridge.agreement.autoscalers import find_autoscalers, report_autoscalers
+from drawbridge.agreement.coming_nodes import find_coming_nodes, report_unexpected_nodes
 from drawbridge.agreement.gpu_operator import DRIVER, OperatorObjects, report_operator
 from drawbridge.agreement.node_groups import report_unlike_nodes
 from drawbridge.documents.paths import get_value
@@ -26,6 +27,8 @@ def check_autoscalers(checked: CheckedState) -> Iterator[Result]:
     if autoscalers:
         objects, families = checked.objects, known_families(checked.configuration)
         findings += report_unlike_nodes(objects.nodes, objects.slices, families)
+    coming = find_coming_nodes(neighbours.node_groups)
+    findings += report_unexpected_nodes(coming, checked.configuration, checked.gathered.facts)
     yield from findings
     if autoscalers and not findings:
         yield f"{', '.join(map(str, autoscalers))} simulates claims"

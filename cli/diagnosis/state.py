@@ -154,11 +154,12 @@ class Installed:
 
 
 class Neighbours(NamedTuple):
-    """Objects of other products: Deployments, and ClusterPolicies and GPUClusters."""
+    """Objects of other products: Deployments, ClusterPolicies, GPUClusters, and node groups."""
 
     deployments: Sequence[dict[str, Value]]
     policies: Sequence[dict[str, Value]]
     clusters: Sequence[dict[str, Value]]
+    node_groups: Sequence[dict[str, Value]]
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,7 @@ async def _read_kueue(
 
 
 async def _read_neighbours(session: "Session") -> Neighbours | Unread:
-    """Read the Deployments of autoscalers and of GPU Operator, and the objects of the latter."""
+    """Read the Deployments of autoscalers and of GPU Operator, and the objects of both."""
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
     deployments: dict[str, dict[str, Value]] = {}
@@ -263,13 +264,11 @@ async def _read_neighbours(session: "Session") -> Neighbours | Unread:
         if isinstance(found, Unread):
             return found
         deployments |= {f"{get_value(each, ('metadata', 'uid'))}": each for each in found}
-    kinds = (resources.CLUSTER_POLICIES, resources.GPU_CLUSTERS)
-    custom = [
-        await _if_readable(live_cluster.list_objects(session, kind), "list", kind) for kind in kinds
-    ]
-    # A cluster without GPU Operator does not have the kinds.
-    policies, clusters = ([] if isinstance(each, Unread) else each for each in custom)
-    return Neighbours([*deployments.values()], policies, clusters)
+    policies = await live_cluster.list_kinds(session, (), (resources.CLUSTER_POLICIES,))
+    clusters = await live_cluster.list_kinds(session, (), (resources.GPU_CLUSTERS,))
+    groups = (resources.MACHINE_DEPLOYMENTS, resources.MACHINE_POOLS, resources.NODE_POOLS)
+    node_groups = await live_cluster.list_kinds(session, (), groups)
+    return Neighbours([*deployments.values()], policies, clusters, node_groups)
 
 
 async def _if_readable(reading: Awaitable[T], verb: str, resource: "Resource") -> T | Unread:

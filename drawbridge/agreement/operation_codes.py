@@ -131,6 +131,20 @@ NODES_UNLIKE = CODES.define(
     ),
     remedy="Give nodes with other devices, or another MIG layout, a node group of their own.",
 )
+NODES_NOT_EXPECTED = CODES.define(
+    "NodesNotExpected",
+    Severity.WARNING,
+    text=(
+        "An autoscaler can add nodes with devices of a class that no entry of `fleet` expects. "
+        "While the class is closed, requests that only these nodes would satisfy are denied, so "
+        "the nodes are never added for them."
+    ),
+    example=(
+        "node groups can add nodes with 8 devices (MachineDeployment/h200), but class "
+        "gpu.nvidia.com is closed: requests that only these satisfy are denied"
+    ),
+    remedy=("List the shapes of these nodes in `fleet[].expectedShapes`, or set `closed: false`."),
+)
 NAME_NOT_ACTIVE = CODES.define(
     "NameNotActive",
     Severity.WARNING,

@@ -77,6 +77,12 @@ DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "Po
 LOCAL_QUEUES: Final = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 # Of the scheduler plugin Coscheduling, where it is installed.
 COSCHEDULING_GROUPS: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
+# Node groups, where Cluster API or Karpenter is installed.
+MACHINE_DEPLOYMENTS: Final = Resource(
+    "cluster.x-k8s.io", "v1beta1", "machinedeployments", "MachineDeployment"
+)
+MACHINE_POOLS: Final = Resource("cluster.x-k8s.io", "v1beta1", "machinepools", "MachinePool")
+NODE_POOLS: Final = Resource("karpenter.sh", "v1", "nodepools", "NodePool", namespaced=False)
 # Of NVIDIA's GPU Operator, where it is installed.
 CLUSTER_POLICIES: Final = Resource(
     "nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False

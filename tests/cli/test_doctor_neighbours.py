@@ -89,3 +89,20 @@ def test_a_person_who_may_not_read_deployments_is_told(tmp_path: Path) -> None:
     (unread,) = (each for each in diagnosis.lines if each["code"] == "NotChecked")
     assert "autoscalers" in unread["message"]
     assert "you may not list deployments" in unread["message"]
+
+
+def test_a_node_group_that_a_closed_class_does_not_expect_has_a_line(tmp_path: Path) -> None:
+    def change(api: FakeApi) -> None:
+        capacity = "capacity.cluster-autoscaler.kubernetes.io"
+        annotations = {
+            f"{capacity}/gpu-count": "32",
+            f"{capacity}/dra-driver": "gpu.nvidia.com",
+            "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": "4",
+        }
+        metadata = {"name": "large", "namespace": "default", "annotations": annotations}
+        kind = {"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "MachineDeployment"}
+        api.put({**kind, "metadata": metadata})
+
+    lines = doctor(tmp_path, "-o", "json", change=change).of("autoscalers")
+    assert [each["code"] for each in lines] == ["NodesNotExpected"]
+    assert "32 devices (MachineDeployment/large)" in lines[0]["message"]
