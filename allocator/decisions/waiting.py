@@ -104,8 +104,10 @@ class _Work:
 class WaitingPods:
     """The waiting pods, in the order of their priority and then of time."""
 
-    def __init__(self, decisions: PodDecisions) -> None:
+    def __init__(self, decisions: PodDecisions, *, eviction_delay: float = 0.0) -> None:
+        """Create the pods; each waits for `eviction_delay` seconds before it evicts others."""
         self._decisions = decisions
+        self._eviction_delay = eviction_delay
         self._state = decisions.state
         self._pods: dict[str, _WaitingPod] = {}
         self._places: list[_Place] = []
@@ -186,6 +188,18 @@ class WaitingPods:
             if again:
                 self._to_retry[uid] = None
                 self._can_retry = True
+
+    def delay_preemption(self, uid: str, now: float) -> float:
+        """Return for how long a pod still waits for a new node before it evicts others.
+
+        It is woken at the end.
+        """
+        pod = self._pods.get(uid)
+        end = pod.place.since + self._eviction_delay if pod else now
+        if end > now:
+            self.note_preemption(uid, refused=True, again=True)
+            self._victim_pauses.extend(uid, end)
+        return max(0.0, end - now)
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound or deleted."""

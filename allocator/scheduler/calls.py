@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -51,6 +52,7 @@ _SWITCH_SECONDS: Final = 0.0005
 _VICTIMS_SECONDS: Final = 0.05
 # The plugin waits for 300 ms, and each time-out delays all pods.
 _RELEASE_SECONDS: Final = 0.2
+_DELAY: Final = "(preemption.delaySeconds), so that an autoscaler can add a node"
 
 
 class CurrentDecisions(Protocol):
@@ -227,6 +229,10 @@ class SchedulerCalls:
     def preempt(self, request: PreemptRequest) -> PreemptReply:
         """Return the pods that must go for a pod that fits nowhere."""
         decisions, now = self._decide(), self._now()
+        if delay := self._state.waiting.delay_preemption(request.pod_uid, now):
+            metrics.ALLOCATOR_PREEMPTIONS.add("waits")
+            self._changed.set()
+            return PreemptReply(message=f"evicts no pod for another {math.ceil(delay)} s {_DELAY}")
         reply = decisions.preempt(request, now, self._deadline(_VICTIMS_SECONDS))
         has_victims = bool(reply.node or reply.evictions)
         refused = not (has_victims or reply.waiting)

@@ -221,7 +221,8 @@ class LiveState:
         if effect is Effect.REBUILD:
             with self._pause_collection():
                 self._decisions = self._build(inputs)
-            self._waiting = WaitingPods(self._decisions)
+            delay = inputs.configuration.preemption.delay_seconds
+            self._waiting = WaitingPods(self._decisions, eviction_delay=delay)
             self._catch_up_later()
             self._on_rebuild()
         elif effect is Effect.OWNERS:

@@ -27,6 +27,7 @@ AVAILABLE_FIELDS: Final[AvailableFields] = {
     "unsetGroups": (),
     "partitions": (),
     "strategy.default": (),
+    "preemption": (),
     "ownedPools": (),
 }
 

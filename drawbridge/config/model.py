@@ -324,6 +324,18 @@ class Strategy(ConfigurationPart, frozen=True):
     ] = None
 
 
+class Preemption(ConfigurationPart, frozen=True):
+    """When pods evict others for devices."""
+
+    delay_seconds: Annotated[
+        Annotated[int, msgspec.Meta(ge=0, le=3600)],
+        describe(
+            "How long a pod with `placement: bridge` that fits nowhere waits before it evicts"
+            " others for devices, so that an autoscaler can add a node."
+        ),
+    ] = 0
+
+
 class OwnedPool(ConfigurationPart, frozen=True):
     """Pools of one driver on selected nodes, which only the Drawbridge allocator allocates from.
 
@@ -424,6 +436,9 @@ class Configuration(ConfigurationPart, frozen=True, dict=True):  # for the cache
     ] = ()
     quotas: Annotated[tuple[Quota, ...], describe("Limits on the devices of namespaces.")] = ()
     strategy: Annotated[Strategy, describe("How to choose between suitable devices.")] = Strategy()
+    preemption: Annotated[Preemption, describe("When pods evict others for devices.")] = (
+        Preemption()
+    )
     owned_pools: Annotated[
         tuple[OwnedPool, ...],
         describe(

@@ -223,6 +223,8 @@ compatibility: []
 unsetGroups: alone
 partitions: []
 strategy: {}
+preemption:
+  delaySeconds: 0
 ownedPools: []
 ```
 

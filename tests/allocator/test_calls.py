@@ -279,6 +279,41 @@ async def test_requests_for_victims_are_counted(priority: int, outcome: str) -> 
         assert preemptions(label) == value + (label == outcome)
 
 
+async def test_a_pod_evicts_others_only_after_an_autoscaler_had_time_to_add_a_node() -> None:
+    contest = Contest(n1=1)
+    contest.run("victim", "n1", 0)
+    process = FakeProcess(contest.cluster)
+    process.waiting = WaitingPods(contest.cluster.decisions, eviction_delay=60.0)
+    contest.ask("pod", priority=HIGH)
+    process.waiting.note_answer("pod", HIGH, (), 0.0)
+    asked = contest.preemption("pod")
+    early = process.calls.preempt(asked)
+    assert (early.victims, early.waiting) == ((), False)
+    assert "evicts no pod for another 60 s (preemption.delaySeconds)" in early.message
+    process.cluster.now = 59.0
+    assert process.waiting.wake(59.0).woken == ()
+    assert process.calls.preempt(asked).victims == ()
+    process.cluster.now = 60.0
+    assert process.waiting.wake(60.0).woken == ("pod",)
+    assert process.calls.preempt(asked).victims == ("victim",)
+
+
+async def test_a_pod_that_gets_a_new_node_meanwhile_evicts_nobody() -> None:
+    contest = Contest(n1=1)
+    contest.run("victim", "n1", 0)
+    process = FakeProcess(contest.cluster)
+    process.waiting = WaitingPods(contest.cluster.decisions, eviction_delay=60.0)
+    contest.ask("pod", priority=HIGH)
+    process.waiting.note_answer("pod", HIGH, (), 0.0)
+    process.calls.preempt(contest.preemption("pod"))
+    process.cluster.add(Node("n2", {"name": "n2"}), gpu_slice("n2", 1))
+    process.cluster.now = 20.0
+    assert process.waiting.wake(20.0).woken == ("pod",)
+    reserved = contest.cluster.decisions.reservations.find("pod")
+    assert reserved is not None
+    assert reserved.node == "n2"
+
+
 def preemptions(outcome: str) -> float:
     """How many requests for victims had an outcome."""
     name, labels = "drawbridge_allocator_preemptions_total", {"outcome": outcome}

@@ -64,6 +64,7 @@ def test_an_empty_file_has_the_defaults() -> None:
         "unsetGroups": "alone",
         "partitions": [],
         "strategy": {},
+        "preemption": {"delaySeconds": 0},
         "ownedPools": [],
     }
 
