@@ -133,10 +133,11 @@ def test_process_options_on_the_operations_page_exist(
 
 
 def sources() -> str:
-    """Return the source of all product packages and manifests as one text."""
+    """Return the source of all product packages, of releases and of manifests as one text."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     files = [each for package in packages for each in sorted((ROOT / package).rglob("*.py"))]
+    files += sorted((ROOT / "tools" / "release").rglob("*.py"))
     files += sorted((ROOT / "manifests").rglob("*.yaml"))
     return "\n".join(each.read_text("utf-8") for each in files)
 
