@@ -1,15 +1,12 @@
 """Checks the invariants of a ledger, internally and against the published slices.
 
 An inconsistent ledger is a bug in Drawbridge. Inconsistent claims come from another allocator, or
-from collections.abc import Iterator
-from drawbridge.finding import Finding
-from drawbridge.ledger.codes import DEVICE_HELD_TWICE
-from drawbridge.ledger.ledger import Ledger
-from drawbridge.ledger.holdings import DeviceID
 from a driver that changed its slices. The audit reports both and changes nothing.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
+from typing import Final
 
 from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.dra.compatibility import (
@@ -20,6 +17,7 @@ from drawbridge.dra.compatibility import (
     UnsetGroups,
     find_incompatibility,
 )
+from drawbridge.dra.counted import count_noun
 from drawbridge.dra.counters import available_counters, consumed_counters
 from drawbridge.dra.device import Device
 from drawbridge.dra.inventory import Inventory, PoolID, PublishedPool, find_published_pool
@@ -34,6 +32,7 @@ from drawbridge.solver.expressions import ExpressionEvaluator
 from drawbridge.solver.world import View, World
 
 _Holders = Mapping[str, tuple[Hold, ...]]
+_MAX_NAMES: Final = 4
 
 
 def audit(
@@ -173,7 +172,7 @@ def _check_view(view: View, expected: Mapping[DeviceID, object]) -> Iterator[Fin
 def _check_exclusive(ledger: Ledger, device: DeviceID, holders: _Holders) -> Iterator[Finding]:
     held = [each for several in holders.values() for each in several]
     if len(held) > 1 and not all(each.shared for each in held):
-        message = f"held by {_claim_names(ledger, holders)}"
+        message = f"held by {name_claims(ledger, holders)}"
         yield codes.DEVICE_HELD_TWICE.at("", message, object=_device_name(device))
 
 
@@ -185,14 +184,14 @@ def _check_devices(
         device = current.devices.get(name)
         if device is None:
             message = (
-                f"held by {_claim_names(ledger, holders)}, but not published in"
+                f"held by {name_claims(ledger, holders)}, but not published in"
                 f" generation {current.generation} of its pool"
             )
             yield codes.DEVICE_LOST.at("", message, object=about)
             continue
         shared = any(each.shared for several in holders.values() for each in several)
         if shared and not device.allow_multiple_allocations:
-            message = f"{_claim_names(ledger, holders)} hold shares of an exclusive device"
+            message = f"{name_claims(ledger, holders)} hold shares of an exclusive device"
             yield codes.DEVICE_NOT_SHARED.at("", message, object=about)
         yield from find_exceeded_capacity(ledger, pool, device)
 
@@ -249,6 +248,11 @@ def _device_name(device: DeviceID) -> str:
     return f"Device/{device.pool.driver}/{device.pool.name}/{device.name}"
 
 
-def _claim_names(ledger: Ledger, uids: Iterable[str]) -> str:
+def name_claims(ledger: Ledger, uids: Iterable[str]) -> str:
+    """Name the first claims in order; a tenant can write thousands that hold one device."""
     claims = ledger.claims
-    return " and ".join(claims[uid].name if uid in claims else uid for uid in uids)
+    names = [claims[uid].name if uid in claims else uid for uid in uids]
+    if len(names) <= _MAX_NAMES:
+        return " and ".join(sorted(names))
+    listed = ", ".join(nsmallest(_MAX_NAMES, names))
+    return f"{listed} and {count_noun(len(names) - _MAX_NAMES, 'more claim')}"

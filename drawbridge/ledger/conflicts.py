@@ -19,6 +19,7 @@ from drawbridge.ledger.audit import (
     find_exceeded_capacity,
     find_overdrawn_counters,
     is_allocated,
+    name_claims,
 )
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import ClaimRecord, Ledger
@@ -66,8 +67,8 @@ def _held_by_others(ledger: Ledger, device: DeviceID, own: Collection[str]) -> I
     several = {f"share {share} is ": uids for share, uids in users_of.items()}
     for what, uids in sorted((several if shared else {"": users}).items()):
         if len(uids) > 1:
-            held = " and ".join(sorted(ledger.claims[uid].name for uid in uids))
-            yield codes.DEVICE_HELD_TWICE.at(_PATH, f"{what}held by {held}", object=about)
+            message = f"{what}held by {name_claims(ledger, uids)}"
+            yield codes.DEVICE_HELD_TWICE.at(_PATH, message, object=about)
 
 
 def _elsewhere(record: ClaimRecord, pool: PoolID, current: PublishedPool) -> Iterator[Finding]:

@@ -93,6 +93,9 @@ def test_conflicts_of_a_claim_are_found(held: list[str], codes: list[str]) -> No
 def test_messages_name_claims_shares_and_nodes() -> None:
     twice = [("DeviceHeldTwice", "share 1 is held by default/claim-0 and default/claim-1")]
     assert conflicts("a/shared:1=1G", "a/shared:1=1G") == twice
+    first = ", ".join(f"default/claim-{number}" for number in range(4))
+    many = [("DeviceHeldTwice", f"held by {first} and 2 more claims")]
+    assert conflicts(*["a/plain"] * 6) == many
     elsewhere = "the claim is allocated for node a, but pool b is of node b"
     assert conflicts("b/plain") == [("DeviceOfOtherNode", elsewhere)]
 
