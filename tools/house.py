@@ -22,11 +22,9 @@ MODULE_LINES = 500
 FUNCTION_LINES = 50
 FILLERS = {"each", "found", "known", "one"}
 LATER = (
-    "allocator/api/reading.py", "allocator/decisions/groups.py",
-    "allocator/decisions/pod_devices.py", "allocator/state/caches.py", "cli/diagnosis",
-    "drawbridge/audit/commands.py", "drawbridge/audit/compose.py", "drawbridge/audit/model.py",
-    "drawbridge/audit/plan.py", "drawbridge/choice/usable.py", "e2e/drivers", "e2e/queues",
-    "e2e/scenarios/drivers", "e2e/scenarios/queues",
+    "cli/diagnosis", "drawbridge/audit/commands.py", "drawbridge/audit/compose.py",
+    "drawbridge/audit/model.py", "drawbridge/audit/plan.py", "drawbridge/choice/usable.py",
+    "e2e/drivers", "e2e/queues", "e2e/scenarios/drivers", "e2e/scenarios/queues",
 )  # fmt: skip
 
 

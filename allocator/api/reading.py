@@ -53,9 +53,9 @@ def list_allocations(state: AllocatorState, page: PageRequest, *, leading: bool)
     # The cost of a page depends on its size, not on the cluster: any tenant may ask for pages.
     names = heapq.merge(state.allocated_claims(after), reserved)
     of_namespace = itertools.takewhile(lambda each: each[0].startswith(prefix), names)
-    found = list(itertools.islice(of_namespace, page.limit + 1))
-    more = format_position(found[page.limit - 1][0]) if len(found) > page.limit else ""
-    items = (_describe_allocation(state, uid) for _, uid in found[: page.limit])
+    listed = list(itertools.islice(of_namespace, page.limit + 1))
+    more = format_position(listed[page.limit - 1][0]) if len(listed) > page.limit else ""
+    items = (_describe_allocation(state, uid) for _, uid in listed[: page.limit])
     return AllocationList(items=tuple(items), leading=leading, next=more)
 
 

@@ -122,10 +122,10 @@ class GroupDecisions:
 
     def wait_for_others(self, key: str, now: float) -> GroupAnswer | None:
         """Return that interrupted groups come first, for as long as they have no answer."""
-        found = self._interrupted.come_first(key, now)
-        if found is None:
+        first = self._interrupted.come_first(key, now)
+        if first is None:
             return None
-        groups, until = found
+        groups, until = first
         text = f"{groups} groups of which a part is bound get devices first"
         reason = make_reason(codes.GANG_INTERRUPTED, STAGE, text)
         return GroupAnswer(reason=reason, pauses_until=until)
@@ -276,22 +276,22 @@ class GroupDecisions:
             ask_in(self._state, view, self._ids, out_of_time) for view in self._views(question, now)
         ]
         epoch = self._state.epoch()
-        found = self._searches.find(
+        placement = self._searches.find(
             group.key, kinds, needed - alone, asks=asks, epoch=epoch, out_of_time=out_of_time
         )
-        if not found.complete:
+        if not placement.complete:
             text = f"the search for {needed} members of the group continues"
             reason = make_reason(codes.SEARCH_CONTINUES, STAGE, text)
             return GroupAnswer(reason=reason, complete=False)
-        if found.placed + alone < needed:
-            self._gather(question, found, kinds, of_kind, now)
-            reason = too_large(group, found.placed + alone, needed)
+        if placement.placed + alone < needed:
+            self._gather(question, placement, kinds, of_kind, now)
+            reason = too_large(group, placement.placed + alone, needed)
             return GroupAnswer(reason=reason, preemptible=True)
         self._reserved.release_promised(question.members)
         for uid in question.members:
             # Nobody else is answered before the devices are reserved.
             self._preemption.preemptors.forget(uid)
-        answer = self._promise(found, kinds, of_kind, now)
+        answer = self._promise(placement, kinds, of_kind, now)
         if answer.placed:
             woken = not question.asking
             self.holds.begin(group.key, answer.placed, now, since, woken=woken)
@@ -300,26 +300,27 @@ class GroupDecisions:
     def _gather(
         self,
         question: GroupQuestion,
-        found: GangPlacement,
+        placement: GangPlacement,
         kinds: Sequence[MemberKind],
         of_kind: Sequence[Sequence[_Member]],
         now: float,
     ) -> None:
         """Keep what is free by now for an interrupted group that needs more."""
         kept = sum(map(self._reserved.is_promised, question.members))
-        if found.placed <= kept or any(map(self._preemption.preemptors.find, question.members)):
+        preemptors = map(self._preemption.preemptors.find, question.members)
+        if placement.placed <= kept or any(preemptors):
             return
         until = self._interrupted.gather(question.group.key, now)
         if until is None:
             return
         self._reserved.release_promised(question.members)
-        for uid in self._promise(found, kinds, of_kind, now).placed:
+        for uid in self._promise(placement, kinds, of_kind, now).placed:
             self._reserved.prolong(uid, until)
 
     def _views(self, question: GroupQuestion, now: float) -> Iterator[View]:
         """Yield the use of devices, at first as if those with a penalty were held."""
-        found = map(self._preemption.preemptors.find, question.members)
-        kept = [each.key for each in found if each is not None]
+        preemptors = map(self._preemption.preemptors.find, question.members)
+        kept = [each.key for each in preemptors if each is not None]
         kept += self._reserved.promised_claims(question.members)
         if kept:
             yield self._state.ledger.view_without(kept)
@@ -331,8 +332,8 @@ class GroupDecisions:
 
     def _waits_for_victims(self, question: GroupQuestion) -> Reason | None:
         """Return which devices are being released for the group."""
-        found = map(self._preemption.preemptors.find, question.members)
-        waiting = [each for each in found if each is not None and each.pending]
+        preemptors = map(self._preemption.preemptors.find, question.members)
+        waiting = [each for each in preemptors if each is not None and each.pending]
         if not waiting:
             return None
         return waits_for(sum(len(each.holds) for each in waiting), waiting[0].node)
@@ -347,9 +348,10 @@ class GroupDecisions:
         members = [_Member(own, search.as_unallocated(promised)) for own, search in requests]
         users = Counter(uid for each in members for uid in each.request.claims)
         alike: dict[bytes, list[_Member]] = {}
-        for each in members:
-            if each.search.unallocated and all(users[uid] == 1 for uid in each.request.claims):
-                alike.setdefault(request_key(each.search), []).append(each)
+        for member in members:
+            claims = member.request.claims
+            if member.search.unallocated and all(users[uid] == 1 for uid in claims):
+                alike.setdefault(request_key(member.search), []).append(member)
         # The question does not depend on the member that the scheduler asks about.
         of_kind = [alike[key] for key in sorted(alike)]
         searches = [min(some, key=_uid_of_member).search for some in of_kind]
@@ -361,14 +363,14 @@ class GroupDecisions:
 
     def _promise(
         self,
-        found: GangPlacement,
+        placement: GangPlacement,
         kinds: Sequence[MemberKind],
         of_kind: Sequence[Sequence[_Member]],
         now: float,
     ) -> GroupAnswer:
         """Promise to each member what was found, to all or none."""
         placed: list[str] = []
-        for member, fitting in _assign(found, kinds, of_kind):
+        for member, fitting in _assign(placement, kinds, of_kind):
             refusal = self._reserve(member.request, fitting, member.search, now)
             if refusal is not None:
                 for uid in placed:
@@ -447,11 +449,11 @@ class GroupDecisions:
 
 
 def _assign(
-    found: GangPlacement, kinds: Sequence[MemberKind], of_kind: Sequence[Sequence[_Member]]
+    placement: GangPlacement, kinds: Sequence[MemberKind], of_kind: Sequence[Sequence[_Member]]
 ) -> Iterator[tuple[_Member, FittingNode]]:
     """Yield the members that have a place, and what each gets."""
     left = [iter(some) for some in of_kind]
-    for on_node in found.nodes:
+    for on_node in placement.nodes:
         for waiting, of_members in zip(left, on_node.allocations(kinds), strict=True):
             # The members behind those that are placed stay in the iterator.
             for allocations, member in zip(of_members, waiting, strict=False):

@@ -364,10 +364,10 @@ class PodDecisions:
 
     def take_ended_holds(self) -> tuple[tuple[SchedulingPod, EndedHold], ...]:
         """Return the holds that ended in vain since the last call, each with a member."""
-        found = (
+        ended = (
             (self._requests.get(each.pod_uid), each) for each in self.groups.holds.take_ended()
         )
-        return tuple((request.pod, each) for request, each in found if request is not None)
+        return tuple((request.pod, each) for request, each in ended if request is not None)
 
     def take_pods_to_retry(self) -> tuple[str, ...]:
         """Return the pods that lost kept devices since the last call, and can preempt again."""

@@ -84,22 +84,22 @@ class AllocatorCaches(CacheSet):
     @classmethod
     async def create(cls, session: Session, namespace: str) -> "AllocatorCaches":
         """Create the caches of the resources that the API server serves; raises ApiError."""
-        found = await find_taint_rules(session)
+        served = await find_taint_rules(session)
         groups = await find_served(session, COSCHEDULING_GROUPS, (COSCHEDULING_GROUPS.version,))
-        rules = found.version if found else ""
+        rules = served.version if served else ""
         return cls(session, namespace, taint_rules=rules, groups=groups is not None)
 
     def min_member(self, namespace: str, name: str) -> int:
         """Return how many members of a group of Coscheduling must run together; 0 if not known."""
-        found = self._groups.get(name, namespace) if self._groups else None
-        return 0 if found is None else read_min_member(found.value.spec)
+        group = self._groups.get(name, namespace) if self._groups else None
+        return 0 if group is None else read_min_member(group.value.spec)
 
     # --- claims, as the write path reads them ---
 
     def get(self, namespace: str, name: str) -> Claim | None:
         """Return a claim; None if the cache does not have it."""
-        found = self.claims.get(name, namespace)
-        return None if found is None else found.value
+        cached = self.claims.get(name, namespace)
+        return None if cached is None else cached.value
 
     async def wait_for_change(self, claim: Claim) -> None:
         """Return when the cache no longer has this version of a claim."""
