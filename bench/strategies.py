@@ -87,6 +87,7 @@ def measure(nodes: int, strategy: str | None) -> str:
     cluster = Cluster(strategy=strategy)
     _fill(cluster, nodes, drawn)
     cluster.state.planner.world()
+    cluster.state.ledger.view()
     gc.collect()
     gc.freeze()
     first, steady, changed = list[float](), list[float](), list[float]()

@@ -45,6 +45,7 @@ from drawbridge.finding import Finding
 from drawbridge.ledger.audit import find_excessive_marks
 from drawbridge.ledger.conflicts import find_conflicts
 from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.node_choice import strategy_names
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.process.logs import log_event
@@ -242,13 +243,15 @@ class LiveState:
         for cache in (*filter(None, ordered), caches.claims, caches.pods):
             for stored in cache.all():
                 state.apply(None, stored.value)
-        state.planner.world()  # otherwise the first call of the scheduler waits for it
+        # Otherwise the first call of the scheduler waits for both.
+        state.planner.world()
+        state.ledger.view()
         nodes, pools = len(state.planner.nodes), len(state.nodes_with_pools)
         log_event(_LOG, logging.INFO, "decisions built", nodes=nodes, nodes_with_pools=pools)
         return PodDecisions(
             state,
             lambda: str(uuid.uuid4()),
-            strategy=inputs.configuration.strategy.default,
+            strategy=strategy_names(inputs.configuration.strategy),
             limits=self._limits,
             min_member=caches.min_member,
         )

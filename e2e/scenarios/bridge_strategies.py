@@ -1,7 +1,7 @@
 """Scenarios: pods in bridge placement go where the strategy of the configuration puts them.
 
-Three nodes have two GPUs each. A pod has half of the last GPU of the second node, and one has both
-GPUs of the third node, so that somebody asks for whole nodes. Where the next pod goes is read from
+Three nodes have two GPUs each. A pod has half of the last GPU of the second node, and two pods have
+the GPUs of the third node, so that whole GPUs are asked for. Where the next pod goes is read from
 the books of the drivers.
 """
 
@@ -61,12 +61,13 @@ def _play(stage: BridgeStage, name: str) -> None:
     }
     only = f"device.attributes['{GPU}'].uuid == '{machines['b'].gpus[1].uuid}'"
     half, whole = ({"requests": {"memory": memory}} for memory in ("20Gi", "40Gi"))
-    stage.template("both", claim_spec(request("gpu", GPU, capacity=whole, count=2)))
+    stage.template("whole", claim_spec(request("gpu", GPU, capacity=whole)))
     stage.template("last", claim_spec(request("gpu", GPU, only, capacity=half)))
     stage.template("any", claim_spec(request("gpu", GPU, capacity=half)))
     third = {"kubernetes.io/hostname": machines["c"].name}
-    stage.pod("both", templates={"gpu": "both"}, nodeSelector=third)
-    stage.wait_running("both")
+    for pod in ("whole-0", "whole-1"):
+        stage.pod(pod, templates={"gpu": "whole"}, nodeSelector=third)
+        stage.wait_running(pod)
     with strategy(stage, name):
         stage.leader()
         stage.pod("first", templates={"gpu": "last"})
