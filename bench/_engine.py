@@ -37,7 +37,7 @@ from drawbridge.dra.quantity import Format, Quantity, parse
 from drawbridge.dra.slices import Slice
 from drawbridge.ledger.cards import PRODUCT
 from drawbridge.ledger.ledger import Ledger
-from drawbridge.ledger.node_choice import NodeChoice
+from drawbridge.ledger.node_choice import NodeChoice, StrategyNames
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.node_resources import NodeResources
 from drawbridge.ledger.placing import Placer, hold_claims
@@ -86,7 +86,7 @@ class Engine:
             ClusterNodes(nodes=machines),
             hold_claims(Ledger(sharing=True), (), templates),
             resources=NodeResources(machines),
-            choice=NodeChoice(planner, strategy, typical=_in_bytes(typical)),
+            choice=NodeChoice(planner, StrategyNames(strategy), typical=_in_bytes(typical)),
         )
 
     def place(self, name: str, task: Task, pinned: str = "") -> Where | None:

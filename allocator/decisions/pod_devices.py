@@ -46,6 +46,7 @@ from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPo
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.ledger import ReservationRefusal, uid_of
+from drawbridge.ledger.node_choice import ALL_FIRST_FIT, StrategyNames
 from drawbridge.solver.expressions import PostponedEvaluation
 from drawbridge.solver.reasons import Reason
 
@@ -79,7 +80,7 @@ class PodDecisions:
         state: AllocatorState,
         ids: Callable[[], str],
         *,
-        strategy: str | None = None,
+        strategy: StrategyNames = ALL_FIRST_FIT,
         nodes_per_call: int = UNLIMITED,
         limits: HoldLimits = DEFAULT_LIMITS,
         min_member: Callable[[str, str], int] = lambda _namespace, _name: 0,

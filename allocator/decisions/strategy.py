@@ -20,8 +20,7 @@ from allocator.decisions.shortlist import (
     find_nodes,
 )
 from allocator.state.cluster_state import AllocatorState
-from drawbridge.choice.catalog import FIRST_FIT
-from drawbridge.ledger.node_choice import DecidedPod, NodeChoice
+from drawbridge.ledger.node_choice import DecidedPod, NodeChoice, StrategyNames
 from drawbridge.ledger.ranking import rank_solution
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.memo import OutOfTimeError
@@ -35,18 +34,19 @@ _MAX_LEARNED: Final = 1024
 
 
 class ConfiguredStrategy:
-    """Orders nodes and devices; without a name, or with first-fit, they stay as they were found.
+    """Orders nodes and devices; with first-fit they stay as they were found.
 
     `ids` returns a new share ID at each call.
     """
 
-    def __init__(self, state: AllocatorState, ids: Callable[[], str], name: str | None) -> None:
+    def __init__(self, state: AllocatorState, ids: Callable[[], str], names: StrategyNames) -> None:
         self._state = state
         self._ids = ids
         self._choice: NodeChoice | None = None
         self._to_learn: list[str] = []
-        if name is not None and name != FIRST_FIT:
-            self._choice = NodeChoice(state.planner, name, looks=_LOOKS)
+        self._names = names
+        if names.order:
+            self._choice = NodeChoice(state.planner, names, looks=_LOOKS)
             allocated = islice(state.allocated_claims(""), _MAX_LEARNED)
             self._to_learn = [uid for _, uid in allocated]
 
@@ -81,8 +81,8 @@ class ConfiguredStrategy:
         if pods and node:
             requested = self._state.pods.requested(pods[0])
             allocations = (claim.status.allocation,)
-            namespace = claim.metadata.namespace
-            choice.learn(DecidedPod(pods[0], namespace, requested, node, allocations))
+            namespace, strategy = claim.metadata.namespace, self._names.of([claim])
+            choice.learn(DecidedPod(pods[0], strategy, namespace, requested, node, allocations))
 
     def examine(self, search: NodeSearch, shortlist: Shortlist, now: float) -> Mapping[str, int]:
         """Add the best nodes to a shortlist; return the places of nodes in the order."""
@@ -141,4 +141,5 @@ class ConfiguredStrategy:
     def _decided(self, search: NodeSearch, node: str, solution: Solution) -> DecidedPod:
         pod = search.pod
         requested = self._state.pods.requested(pod.uid)
-        return DecidedPod(pod.uid, pod.namespace, requested, node, solution.allocations)
+        strategy = self._names.of(search.claims)
+        return DecidedPod(pod.uid, strategy, pod.namespace, requested, node, solution.allocations)

@@ -10,7 +10,7 @@ from cli.simulation.pod_allocators import PodAllocators, find_pod_allocators
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.ledger import Ledger, name_of
-from drawbridge.ledger.node_choice import NodeChoice
+from drawbridge.ledger.node_choice import NodeChoice, strategy_names
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.node_resources import NodeResources, count_running
 from drawbridge.ledger.placing import Placer, hold_claims
@@ -80,10 +80,10 @@ class SimulatedSchedulers:
 
     def _choice(self, allocator: Allocator) -> NodeChoice | None:
         """Return the order of nodes by the strategy of the configuration; native has none."""
-        strategy = self.inputs.configuration.strategy.default
-        if allocator is Allocator.UPSTREAM or strategy is None:
+        names = strategy_names(self.inputs.configuration.strategy)
+        if allocator is Allocator.UPSTREAM or not names.order:
             return None
-        return NodeChoice(self.planners[allocator], strategy)
+        return NodeChoice(self.planners[allocator], names)
 
     def declared_world(self) -> World:
         """Return the world with the most pools."""

@@ -28,6 +28,7 @@ AVAILABLE_FIELDS: Final[AvailableFields] = {
     "partitions": (),
     "strategy.default": (),
     "preemption": (),
+    "strategy.classes": (),
     "ownedPools": (),
 }
 

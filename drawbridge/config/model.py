@@ -317,6 +317,13 @@ class Strategy(ConfigurationPart, frozen=True):
             " claims. If not set, `first-fit`. Without effect with `native`."
         ),
     ] = None
+    classes: Annotated[
+        Mapping[str, StrategyName],
+        describe(
+            "The order for pods that request devices of a DeviceClass, instead of the default."
+            " The first such class in the claims of a pod decides."
+        ),
+    ] = {}
     weights: Annotated[Mapping[str, float], describe("The weight of each criterion.")] = {}
     max_pods_per_node: Annotated[
         Annotated[int, msgspec.Meta(ge=1)] | None,

@@ -222,7 +222,8 @@ findings: {}
 compatibility: []
 unsetGroups: alone
 partitions: []
-strategy: {}
+strategy:
+  classes: {}
 preemption:
   delaySeconds: 0
 ownedPools: []

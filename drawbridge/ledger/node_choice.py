@@ -17,7 +17,9 @@ from drawbridge.choice.cluster import UNLIMITED, NodeChooser, in_turn
 from drawbridge.choice.recent import AskedTask, RecentTasks
 from drawbridge.choice.strategy import ChoiceStrategy, Part
 from drawbridge.choice.typical import TypicalTasks
+from drawbridge.config.model import Strategy
 from drawbridge.dra.allocation import Allocation
+from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.cards import AskedCards, Card, asked_cards, find_cards
@@ -44,10 +46,43 @@ class NodeAmounts(Protocol):
         """Return the nodes that have changed since the last call."""
 
 
+class StrategyNames(NamedTuple):
+    """The strategies of the configuration: the default, and others by class of the devices."""
+
+    default: str = FIRST_FIT
+    by_class: Mapping[str, str] = {}
+
+    @property
+    def order(self) -> bool:
+        """Whether any of them orders nodes."""
+        return any(each != FIRST_FIT for each in (self.default, *self.by_class.values()))
+
+    def of(self, claims: Iterable[Claim]) -> str:
+        """Return the strategy for the claims of a pod."""
+        requests = (each for claim in claims for each in claim.spec.devices.requests)
+        parts = chain.from_iterable((each.exactly, *each.first_available) for each in requests)
+        classes = (each.device_class_name for each in parts if each is not None)
+        names = (self.by_class[each] for each in classes if each in self.by_class)
+        name = next(names, self.default)
+        return OTHER_NAMES.get(name, name)
+
+
+ALL_FIRST_FIT: Final = StrategyNames()
+
+
+def strategy_names(configured: Strategy) -> StrategyNames:
+    """Return the strategies of a configuration."""
+    return StrategyNames(configured.default or FIRST_FIT, configured.classes)
+
+
 class DecidedPod(NamedTuple):
-    """What a pod asks for: its namespace, CPU and memory, and the devices that a search found."""
+    """What a pod asks for: its namespace, CPU and memory, and the devices that a search found.
+
+    `strategy` is the name of the strategy for it.
+    """
 
     key: str
+    strategy: str
     namespace: str
     requested: Amounts
     node: str
@@ -96,16 +131,17 @@ class NodeChoice:
     def __init__(
         self,
         planner: Planner,
-        name: str,
+        names: StrategyNames,
         *,
         looks: int = UNLIMITED,
         typical: TypicalTasks | None = None,
     ) -> None:
         self._planner = planner
-        self._name = OTHER_NAMES.get(name, name)
+        self.names = names
         self._looks = looks
         self._typical = typical
-        self._drivers: dict[str, _DriverNodes] = {}
+        # By driver and strategy.
+        self._drivers: dict[tuple[str, str], _DriverNodes] = {}
         self._world: World | None = None
         self._view = View()
         self._nodes_of: dict[PoolID, set[str]] = {}
@@ -114,10 +150,12 @@ class NodeChoice:
         self, pod: DecidedPod, view: View, amounts: NodeAmounts, limit: int = UNLIMITED
     ) -> Iterator[RatedNode]:
         """Yield nodes for a pod, the best first; none for a pod without devices."""
-        asked = asked_cards(pod.allocations, self._cards_of(pod.node, pod.allocations))
+        if pod.strategy == FIRST_FIT:
+            return
+        asked = asked_cards(pod.allocations, self._cards_of(pod))
         if asked is None:
             return
-        of_driver = self._prepare(asked, view, amounts)
+        of_driver = self._prepare(asked, pod.strategy, view, amounts)
         self.learn(pod)
         if of_driver.recent.is_outdated:
             self._use_strategy(of_driver)
@@ -127,10 +165,12 @@ class NodeChoice:
         self, pod: DecidedPod, view: View, amounts: NodeAmounts
     ) -> tuple[PooledDevice, ...]:
         """Return the devices to try first on the node of a pod."""
-        asked = asked_cards(pod.allocations, self._cards_of(pod.node, pod.allocations))
+        if pod.strategy == FIRST_FIT:
+            return ()
+        asked = asked_cards(pod.allocations, self._cards_of(pod))
         if asked is None:
             return ()
-        of_driver = self._nodes_with(asked.driver)
+        of_driver = self._nodes_with(asked.driver, pod.strategy)
         self._follow(view, amounts)
         if pod.node in of_driver.pending:
             del of_driver.pending[pod.node]
@@ -144,31 +184,38 @@ class NodeChoice:
 
     def learn(self, pod: DecidedPod) -> None:
         """Note what a pod asks for."""
-        cards = self._cards_of(pod.node, pod.allocations)
+        if self._typical is not None or pod.strategy == FIRST_FIT:
+            return
+        cards = self._cards_of(pod)
         asked = asked_cards(pod.allocations, cards)
-        if asked is None or self._typical is not None:
+        if asked is None:
             return
         task = asked.task(cards[asked.driver][0], *_beside(pod))
-        self._nodes_with(asked.driver).recent.note(pod.key, AskedTask(pod.namespace, task))
+        self._nodes_with(asked.driver, pod.strategy).recent.note(
+            pod.key, AskedTask(pod.namespace, task)
+        )
 
     def catch_up(self, view: View, amounts: NodeAmounts) -> bool:
         """Look at some of the nodes that were not looked at; return whether others are left."""
         self._follow(view, amounts)
         left = self._looks
-        for driver, of_driver in self._drivers.items():
+        for (driver, _), of_driver in self._drivers.items():
             left -= self._look_at_pending(driver, of_driver, view, amounts, left)
         return any(each.pending for each in self._drivers.values())
 
-    def _nodes_with(self, driver: str) -> _DriverNodes:
-        of_driver = self._drivers.get(driver)
+    def _nodes_with(self, driver: str, strategy: str) -> _DriverNodes:
+        of_driver = self._drivers.get((driver, strategy))
         if of_driver is None:
-            of_driver = self._drivers[driver] = _DriverNodes(self._name, self._typical)
+            of_driver = _DriverNodes(strategy, self._typical)
+            self._drivers[driver, strategy] = of_driver
             of_driver.pending = dict.fromkeys(self._planner.nodes)
         return of_driver
 
-    def _prepare(self, asked: AskedCards, view: View, amounts: NodeAmounts) -> _DriverNodes:
+    def _prepare(
+        self, asked: AskedCards, strategy: str, view: View, amounts: NodeAmounts
+    ) -> _DriverNodes:
         """Look at nodes that have changed, and return those of a driver."""
-        of_driver = self._nodes_with(asked.driver)
+        of_driver = self._nodes_with(asked.driver, strategy)
         self._follow(view, amounts)
         self._look_at_pending(asked.driver, of_driver, view, amounts, self._looks)
         return of_driver
@@ -296,14 +343,13 @@ class NodeChoice:
         shape = static.shape
         return NodeRoom(shape, left.get(CPU, shape.cpu), left.get(MEMORY, shape.memory), free)
 
-    def _cards_of(
-        self, node: str, allocations: Sequence[Allocation]
-    ) -> Mapping[str, Sequence[Card]]:
+    def _cards_of(self, pod: DecidedPod) -> Mapping[str, Sequence[Card]]:
+        """Return the cards of the node of a pod, by driver."""
         cards: dict[str, Sequence[Card]] = {}
-        for driver in {each.driver for one in allocations for each in one.devices.results}:
-            of_driver = self._drivers.get(driver)
-            before = of_driver.static.get(node) if of_driver is not None else None
-            static = self._read_static(driver, node, before)
+        for driver in {each.driver for one in pod.allocations for each in one.devices.results}:
+            of_driver = self._drivers.get((driver, pod.strategy))
+            before = of_driver.static.get(pod.node) if of_driver is not None else None
+            static = self._read_static(driver, pod.node, before)
             cards[driver] = static.cards if static is not None else ()
         return cards
 

@@ -318,28 +318,29 @@ class Placer:
     ) -> Iterator[tuple[str, RatedNode | None]]:
         """Yield the nodes with a solution by rank, equal ones in the order of the strategy."""
         by_rank: dict[tuple[int, int, float], set[str]] = {}
-        first: Solution | None = None
+        first: tuple[Sequence[Claim], Solution] | tuple[()] = ()
         for node, (claims, answer) in answers.items():
             if isinstance(answer, Solution):
-                first = first or answer
+                first = first or (claims, answer)
                 by_rank.setdefault(self._rank(claims, answer), set()).add(node)
         # A reservation rarely fails, so the nodes behind the first are not rated.
         for rank in sorted(by_rank):
             names = by_rank[rank]
-            for rated in self._rate(name, pod, first):
+            for rated in self._rate(name, pod, *first) if first else ():
                 if rated.name in names:
                     names.remove(rated.name)
                     yield rated.name, rated
             yield from ((node, None) for node in sorted(names))
 
     def _rate(
-        self, name: str | None, pod: Pod | None, solution: Solution | None
+        self, name: str | None, pod: Pod | None, claims: Sequence[Claim], solution: Solution
     ) -> Iterable[RatedNode]:
         """Return the nodes in the order of the strategy."""
-        if self._choice is None or pod is None or solution is None:
+        if self._choice is None or pod is None:
             return ()
         decided = DecidedPod(
             name or "",
+            self._choice.names.of(claims),
             pod.namespace,
             requested_amounts(pod),
             solution.node,

@@ -22,6 +22,7 @@ from allocator.scheduler.protocol import (
 )
 from allocator.state.cluster_state import AllocatorState, FindNode, WatchedObject
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits
+from drawbridge.choice.catalog import FIRST_FIT
 from drawbridge.dra.allocation import to_json
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
@@ -30,6 +31,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.node_choice import StrategyNames
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.names import API_VERSION, RULES_ANNOTATION
@@ -145,6 +147,7 @@ class Cluster:
         self,
         *objects: WatchedObject,
         strategy: str | None = None,
+        classes: Mapping[str, str] | None = None,
         nodes_per_call: int = 1000,
         limits: HoldLimits = DEFAULT_LIMITS,
         min_members: Mapping[tuple[str, str], int] = {},
@@ -155,7 +158,7 @@ class Cluster:
         self.decisions = PodDecisions(
             self.state,
             lambda: f"share-{next(numbers)}",
-            strategy=strategy,
+            strategy=StrategyNames(strategy or FIRST_FIT, classes or {}),
             nodes_per_call=nodes_per_call,
             limits=limits,
             min_member=lambda namespace, name: min_members.get((namespace, name), 0),

@@ -6,13 +6,17 @@ import pytest
 
 from allocator.decisions.strategy import ConfiguredStrategy
 from allocator.state.caches import without_unused_parts
+from drawbridge.dra.claim import ClaimMetadata
+from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
+from drawbridge.ledger.node_choice import StrategyNames
 from drawbridge.ledger.pods import Pod, pod_reader
 from tests.allocator.clusters import (
     Cluster,
     Plain,
     allocation_on,
+    as_claim,
     claim,
     device,
     gpu_slice,
@@ -155,6 +159,37 @@ def test_tasks_are_learned_from_claims_that_exist_at_the_start() -> None:
     cluster.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))
     again = Cluster(strategy="usable", n1=2)
     again.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))
-    strategy = ConfiguredStrategy(again.state, lambda: "share", "usable")
+    strategy = ConfiguredStrategy(again.state, lambda: "share", StrategyNames("usable"))
     assert not strategy.catch_up()
     assert strategy.orders
+
+
+def test_the_class_of_the_devices_decides_the_strategy() -> None:
+    cluster = Cluster(strategy="packed", classes={"other": "spread"}, n1=3, n2=3)
+    cluster.add(DeviceClass(metadata=ClaimMetadata(name="other")))
+    cluster.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))
+    exactly = {"deviceClassName": "other"}
+    other = claim("o", requests=[{"name": "r", "exactly": exactly}])
+    assert _schedule(cluster, "p", other)[0] == "n2"
+    assert _schedule(cluster, "q", claim("c"))[0] == "n1"
+
+
+@pytest.mark.parametrize(
+    ("requests", "expected"),
+    [
+        ([{"exactly": {"deviceClassName": "gpu"}}], "packed"),
+        ([{"exactly": {"deviceClassName": "nic"}}], "spread"),
+        (
+            [{"exactly": {"deviceClassName": "gpu"}}, {"exactly": {"deviceClassName": "nic"}}],
+            "spread",
+        ),
+        ([{"firstAvailable": [{"name": "a", "deviceClassName": "npu"}]}], "first-fit"),
+        ([], "packed"),
+    ],
+)
+def test_the_first_class_with_a_strategy_decides(
+    requests: list[dict[str, Any]], expected: str
+) -> None:
+    names = StrategyNames("CompactFirst", {"nic": "LowLoadFirst", "npu": "first-fit"})
+    plain = claim("c", requests=[{"name": f"r{n}", **each} for n, each in enumerate(requests)])
+    assert names.of([as_claim(plain)]) == expected

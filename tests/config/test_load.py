@@ -63,7 +63,7 @@ def test_an_empty_file_has_the_defaults() -> None:
         "compatibility": [],
         "unsetGroups": "alone",
         "partitions": [],
-        "strategy": {},
+        "strategy": {"classes": {}},
         "preemption": {"delaySeconds": 0},
         "ownedPools": [],
     }
