@@ -149,7 +149,8 @@ class Storm:
         worst = f"; {gangs[most]} for a gang of {self.sizes[most]} at most" if most else ""
         print_line(
             f"      {sum(victims.values())} pods were evicted, for {len(gangs)} gangs "
-            f"that then ran and {victims['single']} times for a pod alone{worst}"
+            f"that then ran, {victims['single']} times for a pod alone, {victims['']} times by "
+            f"events that name no preemptor{worst}"
         )
         if waits:
             print_line(
