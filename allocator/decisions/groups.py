@@ -19,6 +19,7 @@ from allocator.decisions.group_questions import (
     STAGE,
     GroupAnswer,
     GroupQuestion,
+    find_variety,
     key_of_group,
     needed_members,
     too_large,
@@ -29,7 +30,12 @@ from allocator.decisions.interrupted_groups import InterruptedGroups
 from allocator.decisions.node_searches import request_key
 from allocator.decisions.pod_requests import PodRequest
 from allocator.decisions.preemption import DevicePreemption
-from allocator.decisions.shortlist import FittingNode, NodeSearch, never, usable_nodes
+from allocator.decisions.shortlist import (
+    FittingNode,
+    NodeSearch,
+    never,
+    usable_nodes,
+)
 from allocator.decisions.victims import DeviceVictims
 from allocator.scheduler.protocol import Eviction, GroupReference, PreemptReply, PreemptRequest
 from allocator.state.cluster_state import AllocatorState
@@ -258,20 +264,14 @@ class GroupDecisions:
     ) -> GroupAnswer:
         group = self._with_minimum(question.group)
         needed = needed_members(group, len(question.members))
-        if len(question.members) < needed:
-            exist = len(question.members) + group.scheduled
-            text = f"{exist} of {group.min_count} members of the group exist"
-            return GroupAnswer(reason=make_reason(codes.GANG_INCOMPLETE, STAGE, text))
-        if (paused := self.holds.paused_until(group.key)) > now:
-            text = (
-                "devices were held for the group and not all of its members were scheduled; it is "
-                f"tried again in {paused - now:.0f} s"
-            )
-            reason = make_reason(codes.GANG_PAUSES, STAGE, text)
-            return GroupAnswer(reason=reason, pauses_until=paused)
+        if (answer := self._answer_before_search(question, group, needed, now)) is not None:
+            return answer
         if (waits := self._waits_for_victims(question)) is not None:
             return GroupAnswer(reason=waits)
-        kinds, of_kind, alone = self._kinds(question)
+        of_kind, alone = self._alike_members(question)
+        if (varied := find_variety([members[0].search for members in of_kind])) is not None:
+            return GroupAnswer(reason=varied)
+        kinds = self._kinds(of_kind)
         asks = [
             ask_in(self._state, view, self._ids, out_of_time) for view in self._views(question, now)
         ]
@@ -296,6 +296,23 @@ class GroupDecisions:
             woken = not question.asking
             self.holds.begin(group.key, answer.placed, now, since, woken=woken)
         return answer
+
+    def _answer_before_search(
+        self, question: GroupQuestion, group: GroupReference, needed: int, now: float
+    ) -> GroupAnswer | None:
+        """Return the answer to a group that has too few members or pauses; None to search."""
+        if len(question.members) < needed:
+            exist = len(question.members) + group.scheduled
+            text = f"{exist} of {group.min_count} members of the group exist"
+            return GroupAnswer(reason=make_reason(codes.GANG_INCOMPLETE, STAGE, text))
+        if (paused := self.holds.paused_until(group.key)) > now:
+            text = (
+                "devices were held for the group and not all of its members were scheduled; it is "
+                f"tried again in {paused - now:.0f} s"
+            )
+            reason = make_reason(codes.GANG_PAUSES, STAGE, text)
+            return GroupAnswer(reason=reason, pauses_until=paused)
+        return None
 
     def _gather(
         self,
@@ -338,8 +355,8 @@ class GroupDecisions:
             return None
         return waits_for(sum(len(each.holds) for each in waiting), waiting[0].node)
 
-    def _kinds(self, question: GroupQuestion) -> tuple[list[MemberKind], list[list[_Member]], int]:
-        """Return members that ask the same as one kind, and how many are of no kind.
+    def _alike_members(self, question: GroupQuestion) -> tuple[list[list[_Member]], int]:
+        """Return the members that ask the same together, and how many others there are.
 
         Those that need no devices, or share a claim with another member, are decided about alone.
         """
@@ -354,12 +371,15 @@ class GroupDecisions:
                 alike.setdefault(request_key(member.search), []).append(member)
         # The question does not depend on the member that the scheduler asks about.
         of_kind = [alike[key] for key in sorted(alike)]
-        searches = [min(some, key=_uid_of_member).search for some in of_kind]
-        kinds = [
-            MemberKind(each.unallocated, len(some), usable_nodes(each, self._state))
-            for some, each in zip(of_kind, searches, strict=True)
+        return of_kind, len(members) - sum(map(len, of_kind))
+
+    def _kinds(self, of_kind: Sequence[Sequence[_Member]]) -> list[MemberKind]:
+        """Return what the members of each kind ask for, and the nodes that they can use."""
+        searches = (min(members, key=_uid_of_member).search for members in of_kind)
+        return [
+            MemberKind(search.unallocated, len(members), usable_nodes(search, self._state))
+            for members, search in zip(of_kind, searches, strict=True)
         ]
-        return kinds, of_kind, len(members) - sum(map(len, of_kind))
 
     def _promise(
         self,
@@ -404,7 +424,10 @@ class GroupDecisions:
     ) -> PreemptReply:
         if len(self._preemption.preemptors) + len(question.members) > MAX_PREEMPTORS:
             return PreemptReply(message=_BUSY)
-        kinds, of_kind, alone = self._kinds(question)
+        of_kind, alone = self._alike_members(question)
+        if (varied := find_variety([members[0].search for members in of_kind])) is not None:
+            return PreemptReply(message=varied.message)
+        kinds = self._kinds(of_kind)
         group = self._with_minimum(question.group)
         needed = needed_members(group, len(question.members)) - alone
         free = self._preemption.find_gone(request)

@@ -33,6 +33,8 @@ MAX_FAILING_NODES: Final = 16
 # Some 40 ms; constraints that a person writes take hundreds.
 MAX_WORK_PER_NODE: Final = 20_000
 # The taint that cordons a node, and that some pods tolerate.
+# Each expression is compared with each node.
+_MAX_EXPRESSIONS: Final = 256
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
@@ -221,17 +223,26 @@ def _named_nodes(search: NodeSearch) -> frozenset[str] | None:
     return named
 
 
+def count_expressions(search: NodeSearch) -> int:
+    """Count the expressions of the required node affinity of a pod."""
+    terms = search.required.node_selector_terms if search.required else ()
+    return sum(max(1, len(each.match_expressions) + len(each.match_fields)) for each in terms)
+
+
 def _open_nodes(
     names: Iterable[str], search: NodeSearch, state: AllocatorState, unfit: Counter[str]
 ) -> list[Node]:
     """Return the nodes that the scheduler can select, and count the reasons for others."""
     open_nodes = []
     required = search.required
-    invalid = required is not None and bool(selector_problems(required))
+    too_long = count_expressions(search) > _MAX_EXPRESSIONS
+    invalid = required is not None and not too_long and bool(selector_problems(required))
     for name in names:
         node = state.planner.nodes.get(name)
         if node is None:
             unfit["the node is not known"] += 1
+        elif too_long:
+            unfit[f"the required node affinity has more than {_MAX_EXPRESSIONS} expressions"] += 1
         elif search.pod.node_selector and not has_labels(search.pod.node_selector, node):
             unfit["excluded by the node selector of the pod"] += 1
         elif required is not None and (invalid or not matches_selector(required, node)):

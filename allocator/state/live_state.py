@@ -248,10 +248,11 @@ class LiveState:
         state.ledger.view()
         nodes, pools = len(state.planner.nodes), len(state.nodes_with_pools)
         log_event(_LOG, logging.INFO, "decisions built", nodes=nodes, nodes_with_pools=pools)
+        strategy = inputs.configuration.strategy
         return PodDecisions(
             state,
             lambda: str(uuid.uuid4()),
-            strategy=strategy_names(inputs.configuration.strategy),
+            strategy=strategy_names(strategy.default, strategy.classes),
             limits=self._limits,
             min_member=caches.min_member,
         )

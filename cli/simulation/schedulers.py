@@ -80,7 +80,8 @@ class SimulatedSchedulers:
 
     def _choice(self, allocator: Allocator) -> NodeChoice | None:
         """Return the order of nodes by the strategy of the configuration; native has none."""
-        names = strategy_names(self.inputs.configuration.strategy)
+        strategy = self.inputs.configuration.strategy
+        names = strategy_names(strategy.default, strategy.classes)
         if allocator is Allocator.UPSTREAM or not names.order:
             return None
         return NodeChoice(self.planners[allocator], names)

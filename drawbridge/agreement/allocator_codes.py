@@ -52,6 +52,17 @@ GANG_TOO_LARGE = CODES.define(
         "drawbridge explain shows what each member asks for."
     ),
 )
+GANG_TOO_VARIED = CODES.define(
+    "GangTooVaried",
+    Severity.ERROR,
+    text=(
+        "The members of a gang ask for too many different things: claims, node selectors, affinity "
+        "and tolerations. Each of them is looked for on all nodes, so a gang can have 16, with 64 "
+        "expressions of required node affinity together."
+    ),
+    example="the members of the group ask for 40 different things, at most 16",
+    remedy="Use the same pod template for members that may run anywhere.",
+)
 GANG_INCOMPLETE = CODES.define(
     "GangIncomplete",
     Severity.ERROR,

@@ -17,7 +17,6 @@ from drawbridge.choice.cluster import UNLIMITED, NodeChooser, in_turn
 from drawbridge.choice.recent import AskedTask, RecentTasks
 from drawbridge.choice.strategy import ChoiceStrategy, Part
 from drawbridge.choice.typical import TypicalTasks
-from drawbridge.config.model import Strategy
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
@@ -70,9 +69,9 @@ class StrategyNames(NamedTuple):
 ALL_FIRST_FIT: Final = StrategyNames()
 
 
-def strategy_names(configured: Strategy) -> StrategyNames:
-    """Return the strategies of a configuration."""
-    return StrategyNames(configured.default or FIRST_FIT, configured.classes)
+def strategy_names(default: str | None, by_class: Mapping[str, str]) -> StrategyNames:
+    """Return the strategies that a configuration names."""
+    return StrategyNames(default or FIRST_FIT, by_class)
 
 
 class DecidedPod(NamedTuple):

@@ -92,6 +92,20 @@ def test_invalid_affinity_selects_nothing() -> None:
     assert codes(cluster.prefilter("p", claim("c"), nodeAffinity=required)) == ["NodeRefused"]
 
 
+@pytest.mark.parametrize(("terms", "nodes"), [(256, ["n1"]), (257, [])])
+def test_an_affinity_that_is_too_long_is_compared_with_no_node(
+    terms: int, nodes: list[str]
+) -> None:
+    cluster = Cluster(n1=1)
+    term = {"matchExpressions": [{"key": "none", "operator": "DoesNotExist"}]}
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term] * terms}
+    }
+    reply = cluster.prefilter("p", claim("c"), nodeAffinity=required)
+    assert [each.node for each in reply.fit] == nodes
+    assert ("more than 256 expressions" in reply.message) is not bool(nodes)
+
+
 def test_an_allocated_claim_decides_the_node() -> None:
     cluster = Cluster(n1=2, n2=2)
     allocated = claim("c", allocation=allocation_on("n2", 0))

@@ -9,6 +9,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
+from allocator.decisions.group_questions import MAX_KINDS
 from allocator.decisions.interrupted_groups import FIRST_SECONDS, GATHER_SECONDS, YOUNG_SECONDS
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import (
@@ -23,7 +24,7 @@ from allocator.state.group_holds import (
     STEP_SECONDS,
 )
 from drawbridge.agreement import allocator_codes
-from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.ledger.pods import NodeAffinity, Pod, pod_reader
 from drawbridge.pod_groups import COSCHEDULING_LABEL
 from tests.allocator.clusters import Cluster, allocation_on, claim, codes, gpu_slice, pod
 
@@ -100,6 +101,46 @@ def test_a_group_whose_members_do_not_exist_yet_holds_nothing() -> None:
     reply = cluster.ask_group("default/g", *FOUR, min_count=5)
     assert codes(reply) == [allocator_codes.GANG_INCOMPLETE.name]
     assert cluster.held() == []
+
+
+def ask_varied(cluster: Cluster, members: int, **fields: Any) -> PreFilterReply:  # noqa: ANN401  # of the pod
+    """Ask for a gang whose members all want another number of devices."""
+    group = GroupReference(key="default/g", min_count=1)
+    asking = tuple(
+        GroupMember(
+            pod=replace(cluster.pod(f"m{number}"), **fields),
+            claims=(Raw(msgspec.json.encode(claim(f"c-m{number}", number + 1))),),
+        )
+        for number in range(members)
+    )
+    request = PreFilterGroupRequest(pod_uid="m0", group=group, members=asking)
+    return cluster.decisions.prefilter_group(request, 0.0)
+
+
+def affinity(expressions: int) -> NodeAffinity:
+    """Return a required node affinity that every node has."""
+    present = {"matchExpressions": [{"key": "none", "operator": "DoesNotExist"}] * expressions}
+    required = {"nodeSelectorTerms": [present]}
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    return msgspec.convert({key: required}, NodeAffinity)
+
+
+@pytest.mark.parametrize(
+    ("members", "expressions", "searched"),
+    [(MAX_KINDS, 0, True), (MAX_KINDS + 1, 0, False), (4, 16, True), (4, 17, False)],
+)
+def test_a_gang_of_too_many_different_members_is_refused_before_any_search(
+    members: int,
+    expressions: int,
+    searched: bool,  # noqa: FBT001  # a column
+) -> None:
+    cluster = Cluster(n1=1)
+    fields = {"node_affinity": affinity(expressions)} if expressions else {}
+    reply = ask_varied(cluster, members, **fields)
+    assert bool(reply.fit) is searched
+    varied = allocator_codes.GANG_TOO_VARIED.name
+    assert (varied in codes(reply)) is not searched
+    assert not reply.preemptible or searched
 
 
 def test_members_that_use_one_claim_are_decided_about_one_by_one() -> None:
