@@ -125,7 +125,8 @@ def helm_upgrades_rolls_back_and_uninstalls(stage: Stage) -> None:
             change()
             nodes.wait("the rollout is complete", cluster.rolled_out, READY_SECONDS)
             assert _images(cluster) == {image}
-            assert authorities(nodes) == trusted
+            # A version can have webhooks that another one lacks.
+            assert {*authorities(nodes).values()} == {*trusted.values()}
     assert replicas.served_together(cluster.previous, cluster.image)
     assert replicas.fewest() == len(cluster.pods("webhook"))
     assert running.refused == []
