@@ -5,7 +5,7 @@ from a driver that changed its slices. The audit reports both and changes nothin
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from heapq import nsmallest
+from itertools import islice
 from typing import Final
 
 from drawbridge.dra.claim import CLAIM, Claim
@@ -17,7 +17,6 @@ from drawbridge.dra.compatibility import (
     UnsetGroups,
     find_incompatibility,
 )
-from drawbridge.dra.counted import count_noun
 from drawbridge.dra.counters import available_counters, consumed_counters
 from drawbridge.dra.device import Device
 from drawbridge.dra.inventory import Inventory, PoolID, PublishedPool, find_published_pool
@@ -32,7 +31,7 @@ from drawbridge.solver.expressions import ExpressionEvaluator
 from drawbridge.solver.world import View, World
 
 _Holders = Mapping[str, tuple[Hold, ...]]
-_MAX_NAMES: Final = 4
+MAX_NAMES: Final = 4
 
 
 def audit(
@@ -249,10 +248,13 @@ def _device_name(device: DeviceID) -> str:
 
 
 def name_claims(ledger: Ledger, uids: Iterable[str]) -> str:
-    """Name the first claims in order; a tenant can write thousands that hold one device."""
+    """Name the first claims; a tenant can write thousands that hold one device.
+
+    The message does not count the others, so that it stays equal while they come and go.
+    """
     claims = ledger.claims
-    names = [claims[uid].name if uid in claims else uid for uid in uids]
-    if len(names) <= _MAX_NAMES:
-        return " and ".join(sorted(names))
-    listed = ", ".join(nsmallest(_MAX_NAMES, names))
-    return f"{listed} and {count_noun(len(names) - _MAX_NAMES, 'more claim')}"
+    first = islice(uids, MAX_NAMES + 1)
+    names = [claims[uid].name if uid in claims else uid for uid in first]
+    if len(names) > MAX_NAMES:
+        return f"{', '.join(sorted(names[:MAX_NAMES]))} and more claims"
+    return " and ".join(sorted(names))

@@ -5,7 +5,7 @@ where it is missing a conflict cannot be prevented, only reported. Most drivers 
 a word. The audit looks at everything; this looks at the devices of one claim.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from msgspec.structs import replace
@@ -16,12 +16,13 @@ from drawbridge.dra.nodes import named_nodes
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
 from drawbridge.ledger.audit import (
+    MAX_NAMES,
     find_exceeded_capacity,
     find_overdrawn_counters,
     is_allocated,
     name_claims,
 )
-from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.holdings import DeviceID, Hold
 from drawbridge.ledger.ledger import ClaimRecord, Ledger
 
 FindPool = Callable[[PoolID], PublishedPool | None]
@@ -36,10 +37,10 @@ def find_conflicts(ledger: Ledger, find_pool: FindPool, claim_uid: str) -> Itera
     record = ledger.claims.get(claim_uid)
     if record is None or record.allocation is None:
         return
-    shares: dict[DeviceID, set[str]] = {}
+    held: dict[DeviceID, list[Hold]] = {}
     for hold in record.holds:
-        shares.setdefault(hold.device_id, set()).add(hold.share)
-    for device, own in shares.items():
+        held.setdefault(hold.device_id, []).append(hold)
+    for device, own in held.items():
         yield from _held_by_others(ledger, device, own)
     for pool in dict.fromkeys(hold.pool for hold in record.holds):
         current = find_pool(pool)
@@ -48,27 +49,37 @@ def find_conflicts(ledger: Ledger, find_pool: FindPool, claim_uid: str) -> Itera
             yield from _overcommitted(ledger, record, pool, current)
 
 
-def _held_by_others(ledger: Ledger, device: DeviceID, own: Collection[str]) -> Iterator[Finding]:
+def _held_by_others(ledger: Ledger, device: DeviceID, own: Sequence[Hold]) -> Iterator[Finding]:
     """Compare with the other claims on a device: the whole device, or the claim's own shares of it.
 
-    Looks once at each user, because a device can have thousands.
+    A device can have thousands of holders, of which the first few are looked at.
     """
-    users: set[str] = set()
-    users_of = {share: set[str]() for share in own}
-    shared = True
-    for uid, holds in ledger.holders_in(device.pool).get(device.name, {}).items():
-        if is_allocated(ledger, uid):
-            users.add(uid)
-            for hold in holds:
-                shared = shared and hold.shared
-                if hold.share in users_of:
-                    users_of[hold.share].add(uid)
     about = f"Device/{device.pool.driver}/{device.pool.name}/{device.name}"
-    several = {f"share {share} is ": uids for share, uids in users_of.items()}
-    for what, uids in sorted((several if shared else {"": users}).items()):
-        if len(uids) > 1:
-            message = f"{what}held by {name_claims(ledger, uids)}"
+    for what, uids in _competing(ledger, device, own):
+        users = [*islice((uid for uid in uids if is_allocated(ledger, uid)), MAX_NAMES + 1)]
+        if len(users) > 1:
+            message = f"{what}held by {name_claims(ledger, users)}"
             yield codes.DEVICE_HELD_TWICE.at(_PATH, message, object=about)
+
+
+def _competing(
+    ledger: Ledger, device: DeviceID, own: Sequence[Hold]
+) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield the claims of which only one may exist, with the start of a message about them."""
+    holders = ledger.holders_in(device.pool).get(device.name, {})
+    if not all(hold.shared for hold in own) or _is_held_whole(ledger, device, holders):
+        yield "", holders
+        return
+    for share in sorted({hold.share for hold in own}):
+        yield f"share {share} is ", ledger.users_of_share(device, share)
+
+
+def _is_held_whole(ledger: Ledger, device: DeviceID, holders: Mapping[str, Sequence[Hold]]) -> bool:
+    """Return whether a claim has the whole device allocated; looks at all only if one holds it."""
+    return device.name in ledger.view().use(device.pool).dedicated and any(
+        is_allocated(ledger, uid) and not all(hold.shared for hold in holds)
+        for uid, holds in holders.items()
+    )
 
 
 def _elsewhere(record: ClaimRecord, pool: PoolID, current: PublishedPool) -> Iterator[Finding]:
@@ -92,7 +103,8 @@ def _overcommitted(
     """Compare what is allocated with the capacities and counters of the claim's own devices."""
     names = {hold.device for hold in record.holds if hold.pool == pool}
     mine = [current.devices[name] for name in sorted(names) if name in current.devices]
-    for device in mine:
+    shared = {hold.device for hold in record.holds if hold.shared}
+    for device in (each for each in mine if each.name in shared):
         yield from find_exceeded_capacity(ledger, pool, device)
     drawn = {use.counter_set for device in mine for use in device.consumes_counters}
     if drawn:

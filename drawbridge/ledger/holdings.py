@@ -1,6 +1,6 @@
 """Reads the devices and shares that one claim holds from its allocation."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -101,14 +101,19 @@ def merge_marked_draws(several: Iterable[Hold]) -> tuple[CounterUse, ...]:
     The result keeps the groups of all marks. A further mark adds only the excess over the marks
     before it, so the sum of the result is the maximum.
     """
-    draws: list[tuple[CounterUse, ...]] = []
-    for holding in several:
-        if holding.marked_draw and holding.marked_draw not in draws:
-            draws.append(holding.marked_draw)
+    marked = [holding.marked_draw for holding in several if holding.marked_draw]
+    draws = list({_content_of(draw): draw for draw in marked}.values())
     if len(draws) < 2:
         return draws[0] if draws else ()
     most: dict[tuple[str, str], Quantity] = {}
     return tuple(_excess(use, most) for uses in draws for use in _merge_sets(uses))
+
+
+def _content_of(draw: tuple[CounterUse, ...]) -> Hashable:
+    """Return what is equal for equal counters: thousands of claims can mark one device."""
+    return tuple(
+        (use.counter_set, use.compatibility_groups, frozenset(use.counters.items())) for use in draw
+    )
 
 
 def _merge_sets(uses: tuple[CounterUse, ...]) -> Iterable[CounterUse]:

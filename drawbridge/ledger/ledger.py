@@ -85,6 +85,7 @@ class Ledger:
         self._deleted: BoundedCache[str, int] = BoundedCache(MAX_DELETED)
         self._observed_to = -1
         self._holders: dict[PoolID, dict[str, dict[str, list[Hold]]]] = {}
+        self._share_users: dict[tuple[DeviceID, str], dict[str, None]] = {}
         self._changed_devices: dict[PoolID, set[str]] = {}
         self._view = View(LayeredMap(UNUSED))
 
@@ -306,6 +307,10 @@ class Ledger:
         """Return what is held of a pool, by device and UID or key; valid until the next change."""
         return self._holders.get(pool, {})
 
+    def users_of_share(self, device: DeviceID, share: str) -> Collection[str]:
+        """Return the UIDs of the claims that hold a share of a device."""
+        return self._share_users.get((device, share), {}).keys()
+
     def claims_in(self, pool: PoolID) -> Collection[str]:
         """Return the UIDs of the claims that hold devices of a pool."""
         return {uid for claims in self._holders.get(pool, {}).values() for uid in claims}
@@ -336,6 +341,8 @@ class Ledger:
         for holding in held:
             devices = self._holders.setdefault(holding.pool, {})
             devices.setdefault(holding.device, {}).setdefault(uid, []).append(holding)
+            if holding.shared:
+                self._share_users.setdefault(_share_of(holding), {})[uid] = None
             self._changed_devices.setdefault(holding.pool, set()).add(holding.device)
 
     def _remove_holds(self, uid: str, held: Iterable[Hold]) -> None:
@@ -347,6 +354,11 @@ class Ledger:
                 devices.pop(holding.device, None)
             if not devices:
                 self._holders.pop(holding.pool, None)
+            if holding.shared:
+                users = self._share_users.get(share := _share_of(holding), {})
+                users.pop(uid, None)
+                if not users:
+                    self._share_users.pop(share, None)
             self._changed_devices.setdefault(holding.pool, set()).add(holding.device)
 
     def _remove_reservation(self, uid: str) -> None:
@@ -388,6 +400,10 @@ class Ledger:
             for uid, held in self.holders(device).items():
                 shared += [each.shared for each in held if uid not in new]
         return any(len(shared) > 1 and not all(shared) for shared in taken.values())
+
+
+def _share_of(holding: Hold) -> tuple[DeviceID, str]:
+    return holding.device_id, holding.share
 
 
 def _is_same_allocation(ours: Allocation, other: Allocation) -> bool:

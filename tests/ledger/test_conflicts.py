@@ -94,7 +94,7 @@ def test_messages_name_claims_shares_and_nodes() -> None:
     twice = [("DeviceHeldTwice", "share 1 is held by default/claim-0 and default/claim-1")]
     assert conflicts("a/shared:1=1G", "a/shared:1=1G") == twice
     first = ", ".join(f"default/claim-{number}" for number in range(4))
-    many = [("DeviceHeldTwice", f"held by {first} and 2 more claims")]
+    many = [("DeviceHeldTwice", f"held by {first} and more claims")]
     assert conflicts(*["a/plain"] * 6) == many
     elsewhere = "the claim is allocated for node a, but pool b is of node b"
     assert conflicts("b/plain") == [("DeviceOfOtherNode", elsewhere)]
@@ -105,3 +105,17 @@ def test_a_claim_without_an_allocation_has_no_conflicts() -> None:
     ledger.observe(on_node("a", "0", "a/plain"))
     ledger.observe(claim("1", 1))
     assert not [*find_conflicts(ledger, find_pool, "1"), *find_conflicts(ledger, find_pool, "2")]
+
+
+def test_the_last_user_of_a_share_has_no_conflict_when_the_others_are_gone() -> None:
+    ledger = Ledger()
+    for number in range(3):
+        ledger.observe(on_node("a", f"{number}", "a/shared:1=1G"))
+    ledger.observe_deletion("0")
+    assert [each.code for each in find_conflicts(ledger, find_pool, "2")] == ["DeviceHeldTwice"]
+    ledger.observe_deletion("1")
+    assert not [*find_conflicts(ledger, find_pool, "2")]
+
+
+def test_a_message_about_many_claims_stays_equal_while_further_ones_come() -> None:
+    assert conflicts(*["a/plain"] * 6) == conflicts(*["a/plain"] * 9)
