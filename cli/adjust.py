@@ -10,26 +10,17 @@ from typing import Any
 import msgspec
 
 from cli.input import codes as input_codes
-from cli.simulation.input import SimulationInput, read_input
+from cli.simulation.input import SimulationInput, add_input_options, read_input
 from cli.simulation.placements import format_reasons
 from cli.simulation.preemption import read_evictable
 from cli.simulation.schedulers import find_schedulers
 from cli.terminal import output
-from cli.terminal.cluster_options import (
-    add_config_option,
-    add_files_option,
-    add_live_options,
-    add_manifests_option,
-    add_namespace_option,
-    add_version_options,
-)
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
-from drawbridge.documents.document import LocatedFinding
+from drawbridge.documents.document import LocatedFinding, has_errors
 from drawbridge.dra.allocation import to_json
 from drawbridge.dra.counted import list_some
 from drawbridge.dra.quantity import QuantityError, parse
-from drawbridge.finding import Severity
 from drawbridge.ledger.adjustment import (
     Adjustment,
     AllocatedCluster,
@@ -57,14 +48,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     wanted.add_argument("--capacity", metavar="NAME=AMOUNT", help=text)
     text = "the request of the claim (default: its only one)"
     parser.add_argument("--request", metavar="NAME", default="", help=text)
-    add_namespace_option(parser)
-    add_manifests_option(parser, required=False)
-    add_files_option(parser)
-    add_config_option(parser)
-    add_version_options(parser)
-    add_live_options(parser)
+    add_input_options(parser)
     output.add_format_option(parser, "text", "json", "yaml")
-    parser.set_defaults(pods=True, preempt=True, node=None, allocator_url=None)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
@@ -73,7 +58,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     findings = list(inputs.findings)
     answer = None
     try:
-        if not any(each.finding.severity is Severity.ERROR for each in findings):
+        if not has_errors(findings):
             answer = _answer(options, inputs)
     except (NotAdjustableError, QuantityError) as error:
         problem = input_codes.CLAIM_NOT_ADJUSTABLE.at("", f"{error}")

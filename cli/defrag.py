@@ -11,22 +11,13 @@ from typing import TYPE_CHECKING
 from cli.input import codes as input_codes
 from cli.input import live_cluster
 from cli.input.live_cluster import ClusterReadError
-from cli.simulation.input import SimulationInput, read_input
+from cli.simulation.input import SimulationInput, add_input_options, read_input
 from cli.simulation.preemption import read_evictable
 from cli.simulation.schedulers import SimulatedSchedulers, find_schedulers
 from cli.terminal import output
-from cli.terminal.cluster_options import (
-    add_config_option,
-    add_files_option,
-    add_live_options,
-    add_manifests_option,
-    add_namespace_option,
-    add_version_options,
-)
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
-from drawbridge.documents.document import Document, LocatedFinding
-from drawbridge.finding import Severity
+from drawbridge.documents.document import Document, LocatedFinding, has_errors
 from drawbridge.ledger.defragmentation import (
     ClusterCopy,
     FragmentedCluster,
@@ -60,15 +51,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="name of the pod that waits, or namespace/name (default: the only pod in the input)",
     )
-    add_namespace_option(parser)
-    add_manifests_option(parser, required=False)
-    add_files_option(parser)
-    add_config_option(parser)
-    add_version_options(parser)
-    add_live_options(parser)
+    add_input_options(parser)
     output.add_format_option(parser, "text", "json", "yaml")
-    # What the input of a simulation needs beside these.
-    parser.set_defaults(pods=True, preempt=True, node=None, allocator_url=None)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
@@ -85,20 +69,16 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         message = "the pods of the cluster cannot be listed"
         findings.append(LocatedFinding(input_codes.CLUSTER_UNREADABLE.at("", message)))
     plan = None
-    if pod is not None and not _has_errors(findings):
+    if pod is not None and not has_errors(findings):
         plan = plan_for(pod, inputs, findings)
     output.print_findings(findings, streams.err)
-    if plan is None or _has_errors(findings):
+    if plan is None or has_errors(findings):
         return BAD
     if options.output != "text":
         output.print_value(plan_as_data(plan), options.output, streams.out)
     else:
         streams.out.writelines(f"{line}\n" for line in format_plan(plan))
     return DONE if isinstance(plan, MovePlan) else NOTICE
-
-
-def _has_errors(findings: Sequence[LocatedFinding]) -> bool:
-    return any(each.finding.severity is Severity.ERROR for each in findings)
 
 
 def _read_waiting(options: argparse.Namespace) -> Sequence[Document]:

@@ -28,11 +28,10 @@ from cli.terminal.durations import format_age
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
 from cli.who import format_holders
-from drawbridge.documents.document import LocatedFinding
+from drawbridge.documents.document import LocatedFinding, has_errors
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
-from drawbridge.finding import Severity
 from drawbridge.report.device_holders import find_holders
 from drawbridge.report.explain import (
     AllocatedDevice,
@@ -114,7 +113,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     }
     output.print_findings(findings, streams.err)
     _print_explanations(options, done, told, streams)
-    if any(each.finding.severity is Severity.ERROR for each in findings):
+    if has_errors(findings):
         return BAD
     complete = done.complete if isinstance(done, WorkloadExplanation) else done.placed
     return DONE if complete else NOTICE

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cli.input import live_cluster
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import read_gates
-from cli.input.files import INPUT, read_documents
+from cli.input.files import INPUT, read_values
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.cluster_options import (
@@ -106,13 +106,8 @@ def _serve_files(
         streams = streams._replace(stdin=io.BytesIO(streams.stdin.read()))
     objects = ReadObjects(configuration.scope, options.only)
     findings: list[LocatedFinding] = []
-    for read in read_documents(options.cluster, streams.stdin):
-        if isinstance(read, LocatedFinding):
-            findings.append(read)
-        elif read.findings:
-            findings += read.findings
-        else:
-            objects.add(read.value)
+    for value in read_values(options.cluster, streams.stdin, findings):
+        objects.add(value)
     output.print_findings(findings, streams.err)
     snapshots = Snapshots()
     publish_files(objects.as_page_objects(), enabled, "files", objects.unread, snapshots)

@@ -34,9 +34,9 @@ from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
 from drawbridge.agreement.owned_pools import report_unused_pools
 from drawbridge.config.policy import apply_policies
-from drawbridge.documents.document import LocatedFinding
+from drawbridge.documents.document import LocatedFinding, has_errors
 from drawbridge.dra.counted import count_noun, join_words
-from drawbridge.finding import Finding, Severity
+from drawbridge.finding import Finding
 from drawbridge.ledger import codes, node_fit
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.ledger import Ledger, name_of
@@ -149,7 +149,7 @@ def _place_here(
         streams.out.writelines(f"{line}\n" for line in changes.format_fewest(fewest))
         if not_asked and result.placements:
             streams.out.write(f"The allocator of the cluster was not asked: {not_asked}\n")
-    if any(each.finding.severity is Severity.ERROR for each in result.findings):
+    if has_errors(result.findings):
         return BAD
     return DONE if all(map(placements.is_placed, result.entries)) else NOTICE
 

@@ -12,7 +12,8 @@ from cli.diagnosis import cluster, codes, installation, neighbours
 from cli.diagnosis.checked_state import Check, CheckedState, Result
 from cli.diagnosis.line import DoctorLine, found, passed
 from cli.diagnosis.state import PURPOSES, Unread
-from drawbridge.finding import Finding, Severity
+from drawbridge.documents.document import has_errors
+from drawbridge.finding import Finding
 
 
 def check_state(checked: CheckedState) -> tuple[DoctorLine, ...]:
@@ -53,7 +54,7 @@ def check_configuration(checked: CheckedState) -> Iterator[Result]:
         place = f"{located.source}:{located.line}" if located.line else located.source
         message = ": ".join(filter(None, (place, located.finding.message)))
         yield msgspec.structs.replace(located.finding, message=message)
-    if any(each.finding.severity is Severity.ERROR for each in checked.configuration_findings):
+    if has_errors(checked.configuration_findings):
         yield "the other checks use the defaults"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cli.facts import facts_input
 from cli.input import codes, live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
-from cli.input.files import read_documents
+from cli.input.files import read_values
 from cli.terminal.streams import Streams
 from drawbridge.agreement.scope import decide_namespace_scope
 from drawbridge.api_error import ApiError
@@ -59,7 +59,7 @@ def read_audited(
     """
     findings: list[LocatedFinding] = []
     if options.cluster:
-        values = [*_read_files(options, streams, findings)]
+        values = [*read_values(options.cluster, streams.stdin, findings)]
         return _sort(values, gates.NEWEST, findings, options.only or "", scope)
 
     async def read(session: "Session") -> ClusterRead:
@@ -68,18 +68,6 @@ def read_audited(
         return _sort(values, version, findings, options.only or "", scope)
 
     return live_cluster.run_with_session(options, read)
-
-
-def _read_files(
-    options: argparse.Namespace, streams: Streams, findings: list[LocatedFinding]
-) -> Iterator[Value]:
-    for read in read_documents(options.cluster, streams.stdin):
-        if isinstance(read, LocatedFinding):
-            findings.append(read)
-        elif read.findings:
-            findings += read.findings
-        else:
-            yield read.value
 
 
 async def _read_live(

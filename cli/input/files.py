@@ -13,6 +13,7 @@ from typing import BinaryIO, Final
 from drawbridge.documents.codes import FILE_UNREADABLE
 from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.read import read_objects
+from drawbridge.documents.values import Value
 
 SUFFIXES = (".yaml", ".yml", ".json")
 # Enough for the objects of the largest clusters. Bounds the memory for an endless input.
@@ -31,6 +32,19 @@ def read_documents(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Document |
             yield source
         else:
             yield from read_objects(source)
+
+
+def read_values(
+    paths: Iterable[str], stdin: BinaryIO, findings: list[LocatedFinding]
+) -> Iterator[Value]:
+    """Read the objects in `paths` without their places in the files; adds what is wrong."""
+    for read in read_documents(paths, stdin):
+        if isinstance(read, LocatedFinding):
+            findings.append(read)
+        elif read.findings:
+            findings += read.findings
+        else:
+            yield read.value
 
 
 def read_sources(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Source | LocatedFinding]:

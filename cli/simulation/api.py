@@ -15,7 +15,7 @@ from cli.simulation.stages import format_stages, stages_as_data
 from cli.terminal import output
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
-from drawbridge.documents.document import LocatedFinding
+from drawbridge.documents.document import LocatedFinding, has_errors
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.counted import count_noun
@@ -101,7 +101,7 @@ def _find_obstacle(options: argparse.Namespace, inputs: SimulationInput, pods: i
     given = [each for each in _LOCAL_OPTIONS if getattr(options, each)]
     if given:
         return f"its API has no equivalent of --{given[0].replace('_', '-')}"
-    if any(each.finding.severity is Severity.ERROR for each in inputs.findings):
+    if has_errors(inputs.findings):
         return "the input has errors"
     if any(each.pods.on_each_node for each in inputs.pods):
         return "its API has no equivalent of a DaemonSet"
@@ -129,7 +129,7 @@ def _print(
         if options.stages:
             data = {**data, "stages": stages_as_data(stages)}
         output.print_value(data, options.output, streams.out)
-    if any(each.finding.severity is Severity.ERROR for each in findings):
+    if has_errors(findings):
         return BAD
     return DONE if all(map(placements.is_placed, placed)) else NOTICE
 

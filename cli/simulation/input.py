@@ -19,6 +19,14 @@ from cli.input.facts_file import read_gates
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.simulation.pod_allocators import find_cluster_nodes
+from cli.terminal.cluster_options import (
+    add_config_option,
+    add_files_option,
+    add_live_options,
+    add_manifests_option,
+    add_namespace_option,
+    add_version_options,
+)
 from cli.terminal.streams import Streams
 from drawbridge.agreement.configuration import read_configuration
 from drawbridge.config.model import Configuration
@@ -90,6 +98,17 @@ class SimulationInput:
     # The pods that have a node; None if they are not known, so that CPU and memory do not count.
     running: tuple[Pod, ...] | None = ()
     is_live: bool = False
+
+
+def add_input_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the cluster of a command that simulates without options of its own."""
+    add_namespace_option(parser)
+    add_manifests_option(parser, required=False)
+    add_files_option(parser)
+    add_config_option(parser)
+    add_version_options(parser)
+    add_live_options(parser)
+    parser.set_defaults(pods=True, preempt=True, node=None, allocator_url=None)
 
 
 def read_input(

@@ -1,7 +1,7 @@
 """A document of a file: its bytes, its value or findings, and positions in it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -11,7 +11,7 @@ from drawbridge.documents.paths import Path, format_path, parse_index, parse_pat
 from drawbridge.documents.problems import DocumentProblem
 from drawbridge.documents.split import BOM
 from drawbridge.documents.values import Value
-from drawbridge.finding import Finding
+from drawbridge.finding import Finding, Severity
 
 DocumentFormat = Literal["yaml", "json"]
 
@@ -35,6 +35,11 @@ class LocatedFinding:
     source: str = ""
     line: int = 0
     column: int = 0
+
+
+def has_errors(findings: Iterable[LocatedFinding]) -> bool:
+    """Return whether one of the findings is an error."""
+    return any(each.finding.severity is Severity.ERROR for each in findings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
