@@ -28,14 +28,9 @@ from allocator.decisions.group_searches import GroupSearches
 from allocator.decisions.group_victims import GroupVictims, GroupVictimSearch, ask_in
 from allocator.decisions.interrupted_groups import InterruptedGroups
 from allocator.decisions.node_searches import request_key
-from allocator.decisions.pod_requests import PodRequest
+from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
 from allocator.decisions.preemption import DevicePreemption
-from allocator.decisions.shortlist import (
-    FittingNode,
-    NodeSearch,
-    never,
-    usable_nodes,
-)
+from allocator.decisions.shortlist import FittingNode, NodeSearch, never, usable_nodes
 from allocator.decisions.victims import DeviceVictims
 from allocator.scheduler.protocol import Eviction, GroupReference, PreemptReply, PreemptRequest
 from allocator.state.cluster_state import AllocatorState
@@ -92,7 +87,7 @@ class GroupDecisions:
         preemption: DevicePreemption,
         ids: Callable[[], str],
         *,
-        find_request: Callable[[str], tuple[PodRequest, NodeSearch] | None],
+        requests: ReceivedRequests,
         reserve: Callable[[PodRequest, FittingNode, NodeSearch, float], ReservationRefusal | None],
         min_member: Callable[[str, str], int],
     ) -> None:
@@ -100,7 +95,7 @@ class GroupDecisions:
         self._reserved = reserved
         self._preemption = preemption
         self._ids = ids
-        self._find_request = find_request
+        self._requests = requests
         self._reserve = reserve
         self._min_member = min_member
         self.holds = GroupHolds(reserved)
@@ -361,8 +356,12 @@ class GroupDecisions:
         Those that need no devices, or share a claim with another member, are decided about alone.
         """
         promised = frozenset(self._reserved.promised_claims(question.members))
-        requests = filter(None, map(self._find_request, question.members))
-        members = [_Member(own, search.as_unallocated(promised)) for own, search in requests]
+        requests = filter(None, map(self._requests.find, question.members))
+        members = [
+            _Member(each, self._requests.search(each).as_unallocated(promised))
+            for each in requests
+            if not self._requests.find_problem(each)
+        ]
         users = Counter(uid for each in members for uid in each.request.claims)
         alike: dict[bytes, list[_Member]] = {}
         for member in members:
@@ -407,7 +406,7 @@ class GroupDecisions:
     ) -> PreemptReply:
         """Return the pods to evict so that enough members fit, and keep their devices."""
         question = self._questions.get(self.key_of(request.pod_uid))
-        own = self._find_request(request.pod_uid)
+        own = self._requests.find(request.pod_uid)
         if question is None or own is None:
             return PreemptReply(message=_FORGOTTEN)
         if (waits := self._waits_for_victims(question)) is not None:
@@ -418,7 +417,7 @@ class GroupDecisions:
         self,
         question: GroupQuestion,
         request: PreemptRequest,
-        own: tuple[PodRequest, NodeSearch],
+        own: PodRequest,
         now: float,
         out_of_time: Callable[[], bool],
     ) -> PreemptReply:
@@ -431,7 +430,7 @@ class GroupDecisions:
         group = self._with_minimum(question.group)
         needed = needed_members(group, len(question.members)) - alone
         free = self._preemption.find_gone(request)
-        search = self._preemption.make_search(request.pod_uid, own[1], free)
+        search = self._preemption.make_search(request.pod_uid, self._requests.search(own), free)
         chooser = GroupVictimSearch(
             self._state, search, kinds, needed, ids=self._ids, out_of_time=out_of_time
         )
@@ -440,7 +439,7 @@ class GroupDecisions:
         except OutOfTimeError:
             return PreemptReply(unfinished=True, message=_TOO_SLOW)
         if isinstance(victims, int):
-            text = f"without the pods with a priority below {own[0].pod.priority}, {victims} of "
+            text = f"without the pods with a priority below {own.pod.priority}, {victims} of "
             return PreemptReply(message=f"{text}{needed} members of the group fit")
         self._keep_devices(victims, kinds, of_kind, now)
         evictions = tuple(

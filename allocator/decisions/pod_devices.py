@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from allocator.decisions.group_questions import GroupQuestion
 from allocator.decisions.groups import GroupDecisions
 from allocator.decisions.node_searches import UNLIMITED, NodeSearches, request_key
-from allocator.decisions.pod_requests import PodRequest, check_claim, check_claims, read_claims
+from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.scores import score_nodes
 from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist, never
@@ -43,14 +43,11 @@ from allocator.scheduler.replies import (
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import EndedHold, GroupHold
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
-from drawbridge.bounded_cache import BoundedCache
-from drawbridge.dra.claim import Claim
 from drawbridge.ledger.ledger import ReservationRefusal, uid_of
 from drawbridge.ledger.node_choice import ALL_FIRST_FIT, StrategyNames
 from drawbridge.solver.expressions import PostponedEvaluation
 from drawbridge.solver.reasons import Reason
 
-MAX_REQUESTS: Final = 65536
 # No other key of a request begins so.
 _GROUP: Final = b"group "
 _RESTARTED: Final = "the allocator has restarted since the pod was filtered"
@@ -91,14 +88,13 @@ class PodDecisions:
         self._searches = NodeSearches(state, ids, nodes_per_call)
         self.reservations = ReservedPods(state, limits)
         self._preemption = DevicePreemption(state, self.reservations, ids)
-        self._requests: BoundedCache[str, PodRequest] = BoundedCache(MAX_REQUESTS)
-        self._postponed: PostponedEvaluation | None = None
+        self.requests = ReceivedRequests(state, self.reservations.allocation_of)
         self.groups = GroupDecisions(
             state,
             self.reservations,
             self._preemption,
             ids,
-            find_request=self._find_request,
+            requests=self.requests,
             reserve=partial(self._reserve_found, promised=True),
             min_member=min_member,
         )
@@ -113,10 +109,10 @@ class PodDecisions:
         A search that is `out_of_time`, or that needs an evaluation that takes long, continues with
         the next call for an equal request.
         """
+        uid = request.pod.uid
         pod_request = self._receive(request.pod, request.claims)
         if isinstance(pod_request, Reason):
             return refuse_pod((pod_request,))
-        uid = request.pod.uid
         self.groups.note_member(uid, request.group)
         self.groups.holds.note_turn(self.groups.key_of(uid), now)
         if (others := self.groups.wait_for_others(self.groups.key_of(uid), now)) is not None:
@@ -158,16 +154,10 @@ class PodDecisions:
 
     def _receive(self, pod: SchedulingPod, claims: tuple[Raw, ...] | None) -> PodRequest | Reason:
         """Remember what the scheduler asks for a pod; return why the pod cannot use its claims."""
-        received = read_claims(claims)
-        for claim, _ in received:
-            self.state.observe_claim(claim)
-        if (reason := check_claims(pod, received, self.state)) is not None:
+        received = self.requests.receive(pod, claims)
+        if isinstance(received, Reason):
             self.forget(pod.uid)
-            return reason
-        uids = tuple(dict.fromkeys(uid_of(claim) for claim, _ in received))
-        pod_request = PodRequest(pod, uids)
-        self._remember(pod_request)
-        return pod_request
+        return received
 
     def _decide_member(
         self,
@@ -198,7 +188,7 @@ class PodDecisions:
             return fit_on(reservation.node)
         self.reservations.release(uid)
         first = reservation.node if reservation else ""
-        search = replace(self._search(request, limit), first=first, out_of_time=out_of_time)
+        search = replace(self.requests.search(request, limit), first=first, out_of_time=out_of_time)
         self._preemption.preemptors.settle(now)
         if (kept := self._preemption.find_kept(uid, search)) is not None:
             return fit_on(kept.name, preemptible=True)
@@ -217,7 +207,7 @@ class PodDecisions:
 
     def reserve(self, pod_uid: str, node: str, now: float) -> ReserveReply:
         """Reserve devices for a pod on a node until the pod is bound or a time has passed."""
-        request = self._requests.get(pod_uid)
+        request = self.requests.find(pod_uid)
         if request is None:
             return ReserveReply(reserved=False, message=_RESTARTED)
         self._preemption.preemptors.settle(now)
@@ -249,16 +239,15 @@ class PodDecisions:
         self, request: PreemptRequest, now: float, out_of_time: Callable[[], bool] = never
     ) -> PreemptReply:
         """Return the victims for a pod that fits nowhere, and keep their devices."""
-        pod_request = self._requests.get(request.pod_uid)
+        pod_request = self.requests.find(request.pod_uid)
         if pod_request is None:
             return PreemptReply(message=_RESTARTED)
-        for uid in pod_request.claims:
-            if problem := self._check(uid, pod_request.pod):
-                return PreemptReply(message=problem)
+        if problem := self.requests.find_problem(pod_request):
+            return PreemptReply(message=problem)
         self._preemption.preemptors.settle(now)
         if self.groups.key_of(request.pod_uid):
             return self.groups.preempt(request, now, out_of_time)
-        search = self._search(pod_request, 1)
+        search = self.requests.search(pod_request, 1)
         # An evaluation that is postponed would look like a node that does not fit.
         search = replace(search, out_of_time=out_of_time, postpone=None)
         return self._preemption.choose(request, search, now, out_of_time)
@@ -280,8 +269,8 @@ class PodDecisions:
 
         The pod asks again, and its promise becomes a reservation then.
         """
-        request = self._requests.get(pod_uid)
-        if request is None or any(self._check(uid, request.pod) for uid in request.claims):
+        request = self.requests.find(pod_uid)
+        if request is None or self.requests.find_problem(request):
             return Promise(impossible=True)
         key = self.groups.key_of(pod_uid)
         if self.reservations.find(pod_uid) is not None and not self.groups.is_gathering(key):
@@ -300,8 +289,8 @@ class PodDecisions:
         out_of_time: Callable[[], bool],
     ) -> Promise:
         pod_uid = request.pod.uid
-        search = replace(self._search(request, 1), without=without, out_of_time=out_of_time)
-        self._take_postponed()
+        search = replace(self.requests.search(request, 1), without=without, out_of_time=out_of_time)
+        self.requests.take_postponed()
         self._preemption.preemptors.settle(now)
         kept = self._preemption.preemptors.find(pod_uid)
         if kept is not None and not kept.pending:
@@ -312,7 +301,7 @@ class PodDecisions:
         for fit in self.strategy.best_first(search, shortlist, now):
             if not self._reserve(request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
-        if (postponed := self._take_postponed()) is not None:
+        if (postponed := self.requests.take_postponed()) is not None:
             return Promise(unfinished=True, postponed=postponed)
         return Promise(unfinished=not (shortlist.has_ended or shortlist.fitting or without))
 
@@ -339,17 +328,9 @@ class PodDecisions:
         self.groups.forget(pod_uid)
         self.reservations.release(pod_uid)
         self._preemption.forget(pod_uid)
-        self._requests.pop(pod_uid)
+        self.requests.forget(pod_uid)
 
     # --- the write path ---
-
-    def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
-        """Return the claims of a pod, as last seen."""
-        request = self._requests.get(pod_uid)
-        if request is None:
-            return self.state.claims_of(pod_uid)
-        claims = self.state.claims
-        return tuple(claims[uid] for uid in request.claims if uid in claims)
 
     def begin_term(self) -> None:
         """Forget all reservations."""
@@ -366,7 +347,7 @@ class PodDecisions:
     def take_ended_holds(self) -> tuple[tuple[SchedulingPod, EndedHold], ...]:
         """Return the holds that ended in vain since the last call, each with a member."""
         ended = (
-            (self._requests.get(each.pod_uid), each) for each in self.groups.holds.take_ended()
+            (self.requests.find(each.pod_uid), each) for each in self.groups.holds.take_ended()
         )
         return tuple((request.pod, each) for request, each in ended if request is not None)
 
@@ -378,12 +359,12 @@ class PodDecisions:
 
     def request_key(self, pod_uid: str) -> bytes | None:
         """Return a key that is equal for pods that ask the same."""
-        request = self._requests.get(pod_uid)
+        request = self.requests.find(pod_uid)
         if request is None or any(uid not in self.state.claims for uid in request.claims):
             return None
         if group := self.groups.key_of(pod_uid):
             return _GROUP + group.encode()
-        key = request_key(self._search(request, 0))
+        key = request_key(self.requests.search(request))
         # What is kept for a pod fits no other one.
         kept = self._preemption.preemptors.find(pod_uid)
         return key if kept is None else key + kept.key.encode()
@@ -393,45 +374,6 @@ class PodDecisions:
         if key.startswith(_GROUP):
             return self.groups.is_refused(key.removeprefix(_GROUP).decode())
         return self._searches.is_refused(key)
-
-    def namespace_of(self, pod_uid: str) -> str:
-        """Return the namespace of a pod; empty if it is not known."""
-        request = self._requests.get(pod_uid)
-        return request.pod.namespace if request else ""
-
-    def _find_request(self, pod_uid: str) -> tuple[PodRequest, NodeSearch] | None:
-        """Return what the scheduler asked for a pod, if it can use its claims."""
-        request = self._requests.get(pod_uid)
-        if request is None or any(self._check(uid, request.pod) for uid in request.claims):
-            return None
-        return request, self._search(request, 0)
-
-    def _remember(self, request: PodRequest) -> None:
-        self._requests.put(request.pod.uid, request)
-
-    def _search(self, request: PodRequest, limit: int) -> NodeSearch:
-        return NodeSearch(
-            pod=request.pod,
-            claims=tuple(map(self._current_claim, request.claims)),
-            limit=limit,
-            postpone=self._postpone,
-        )
-
-    def _postpone(self, evaluation: PostponedEvaluation) -> None:
-        self._postponed = evaluation
-
-    def _take_postponed(self) -> PostponedEvaluation | None:
-        """Return what the last search postponed."""
-        postponed, self._postponed = self._postponed, None
-        return postponed
-
-    def _current_claim(self, uid: str) -> Claim:
-        """Return a claim with its allocation, written or reserved by a pod that shares it."""
-        claim = self.state.claims[uid]
-        reserved = self.reservations.allocation_of(uid)
-        if claim.status.allocation is not None or reserved is None:
-            return claim
-        return replace(claim, status=replace(claim.status, allocation=reserved))
 
     def _reserve(
         self, request: PodRequest, node: str, now: float, *, promised: bool = False
@@ -445,10 +387,9 @@ class PodDecisions:
         if self.reservations.is_writing(uid) and reservation is not None:
             return f"the pod is being bound to node {reservation.node}"
         self.reservations.release(uid)
-        for claim_uid in request.claims:
-            if problem := self._check(claim_uid, request.pod):
-                return problem
-        search = replace(self._search(request, 1), only=frozenset({node}))
+        if problem := self.requests.find_problem(request):
+            return problem
+        search = replace(self.requests.search(request, 1), only=frozenset({node}))
         shortlist = self._searches.run(search, now)
         if not shortlist.fitting:
             return f"the devices on node {node} are not free any more: {summarize(shortlist)}"
@@ -481,13 +422,6 @@ class PodDecisions:
         for fit in shortlist.fitting:
             if fit.name == node:
                 self._reserve_found(request, fit, search, now, promised=True)
-
-    def _check(self, claim_uid: str, pod: SchedulingPod) -> str:
-        claim = self.state.claims.get(claim_uid)
-        if claim is None:
-            return "a claim of the pod was deleted"
-        reason = check_claim(pod, claim, self.state)
-        return reason.message if reason else ""
 
     def _wait(
         self, reply: PreFilterReply, shortlist: Shortlist, search: NodeSearch, now: float

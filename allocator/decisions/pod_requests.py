@@ -1,21 +1,26 @@
-"""What the scheduler asks for a pod: the pod and its claims, checked before any search."""
+"""What the scheduler asks for pods: each pod and its claims, checked before any search."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
+from allocator.decisions.shortlist import NodeSearch
 from allocator.scheduler.protocol import ErrorCode, ProtocolError, SchedulingPod
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.agreement import allocator_codes as codes
-from drawbridge.dra.allocation import Consumer
+from drawbridge.bounded_cache import BoundedCache
+from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.rules import read_claim_rules
 from drawbridge.ledger.ledger import name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.solver.codes import CLAIM_REFUSED
+from drawbridge.solver.expressions import PostponedEvaluation
 from drawbridge.solver.reasons import Reason
 
+MAX_REQUESTS: Final = 65536
 # The limit of the API server for status.reservedFor.
 MAX_CONSUMERS: Final = 256
 _STAGE: Final = "claims"
@@ -114,3 +119,91 @@ def check_claim(pod: SchedulingPod, claim: Claim, state: AllocatorState) -> Reas
         message = f"{name} is reserved for {len(consumers)} pods, which is the maximum"
         return make_reason(codes.CLAIM_HAS_MAX_CONSUMERS, _STAGE, message)
     return None
+
+
+class ReceivedRequests:
+    """What was asked for each pod, and the searches for it with its claims as they are now.
+
+    `allocation_of` returns the allocation that is reserved for a claim.
+    """
+
+    def __init__(
+        self, state: AllocatorState, allocation_of: Callable[[str], Allocation | None]
+    ) -> None:
+        self._state = state
+        self._allocation_of = allocation_of
+        self._requests: BoundedCache[str, PodRequest] = BoundedCache(MAX_REQUESTS)
+        self._postponed: PostponedEvaluation | None = None
+
+    def receive(
+        self, pod: SchedulingPod, claims: tuple[msgspec.Raw, ...] | None
+    ) -> PodRequest | Reason:
+        """Remember what is asked for a pod; return why the pod cannot use its claims.
+
+        Raises ProtocolError.
+        """
+        received = read_claims(claims)
+        for claim, _ in received:
+            self._state.observe_claim(claim)
+        if (reason := check_claims(pod, received, self._state)) is not None:
+            return reason
+        request = PodRequest(pod, tuple(dict.fromkeys(uid_of(claim) for claim, _ in received)))
+        self._requests.put(pod.uid, request)
+        return request
+
+    def find(self, pod_uid: str) -> PodRequest | None:
+        """Return what was last asked for a pod."""
+        return self._requests.get(pod_uid)
+
+    def find_problem(self, request: PodRequest) -> str:
+        """Return why a pod cannot use its claims any more, or ""."""
+        for uid in request.claims:
+            claim = self._state.claims.get(uid)
+            if claim is None:
+                return "a claim of the pod was deleted"
+            if (reason := check_claim(request.pod, claim, self._state)) is not None:
+                return reason.message
+        return ""
+
+    def search(self, request: PodRequest, limit: int = 0) -> NodeSearch:
+        """Return the search for nodes of a pod; a claim that was reserved is allocated."""
+        return NodeSearch(
+            pod=request.pod,
+            claims=tuple(map(self._current_claim, request.claims)),
+            limit=limit,
+            postpone=self.postpone,
+        )
+
+    def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
+        """Return the claims of a pod, as last seen."""
+        request = self.find(pod_uid)
+        if request is None:
+            return self._state.claims_of(pod_uid)
+        claims = self._state.claims
+        return tuple(claims[uid] for uid in request.claims if uid in claims)
+
+    def namespace_of(self, pod_uid: str) -> str:
+        """Return the namespace of a pod; empty if it is not known."""
+        request = self.find(pod_uid)
+        return request.pod.namespace if request else ""
+
+    def forget(self, pod_uid: str) -> None:
+        """Forget a pod that is bound, deleted, or cannot use its claims."""
+        self._requests.pop(pod_uid)
+
+    def postpone(self, evaluation: PostponedEvaluation) -> None:
+        """Keep an evaluation that a search needs and that takes long."""
+        self._postponed = evaluation
+
+    def take_postponed(self) -> PostponedEvaluation | None:
+        """Return what the last search postponed."""
+        postponed, self._postponed = self._postponed, None
+        return postponed
+
+    def _current_claim(self, uid: str) -> Claim:
+        """Return a claim with its allocation, written or reserved by a pod that shares it."""
+        claim = self._state.claims[uid]
+        reserved = self._allocation_of(uid)
+        if claim.status.allocation is not None or reserved is None:
+            return claim
+        return replace(claim, status=replace(claim.status, allocation=reserved))

@@ -266,7 +266,7 @@ class WaitingPods:
             return "", None
         promise = self._promise(uid, work)
         if promise.unfinished:
-            self._aside.add(self._decisions.namespace_of(uid), uid)
+            self._aside.add(self._decisions.requests.namespace_of(uid), uid)
         # A pod whose search has ended is told so in the next turn.
         self._again |= uid in self._unanswered and not promise.unfinished
         return uid, promise.postponed
@@ -345,7 +345,7 @@ class WaitingPods:
         while promise.unfinished and not promise.postponed and not work.is_over:
             promise = self._promise(uid, work)
         if promise.postponed:
-            self._aside.add(self._decisions.namespace_of(uid), uid)
+            self._aside.add(self._decisions.requests.namespace_of(uid), uid)
             return True
         # An unfinished search goes on in the next pass, so that others have their turn before.
         self._again |= promise.unfinished

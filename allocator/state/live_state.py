@@ -326,7 +326,7 @@ class LiveState:
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of a pod, as last seen."""
-        return self._decisions.claims_of(pod_uid) if self._decisions else ()
+        return self._decisions.requests.claims_of(pod_uid) if self._decisions else ()
 
     def observe_claim(self, claim: Claim) -> None:
         """Take over a claim from a response."""

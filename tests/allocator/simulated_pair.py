@@ -83,7 +83,7 @@ class SimulatedPair:
         time = asyncio.get_running_loop().time
         written: Any = SimpleNamespace(
             reservations=self.decisions.reservations,
-            claims_of=self.decisions.claims_of,
+            claims_of=self.decisions.requests.claims_of,
             find_pod=lambda _, name: self._pods.get(name),
             observe_claim=self.state.observe_claim,
             hold_marked=self.state.ledger.hold_marked,

@@ -202,9 +202,9 @@ class Allocator(RuleBasedStateMachine):
         for uid in PODS:
             key = self.decisions.request_key(uid)
             if key is not None and self.decisions.is_refused(key):
-                request = self.decisions._requests.get(uid)  # noqa: SLF001  # nothing else tells
+                request = self.decisions.requests.find(uid)
                 assert request is not None
-                search = self.decisions._search(request, 0)  # noqa: SLF001  # the same
+                search = self.decisions.requests.search(request)
                 fresh = node_searches.NodeSearches(self.cluster.state, lambda: "id")
                 assert not fresh.run(search, self.cluster.now).fitting
 

@@ -275,7 +275,7 @@ def test_claims_of_a_pod_are_known_after_a_restart() -> None:
     cluster = Cluster(n1=1)
     cluster.add_claim(claim("c", allocation=allocation_on("n1", 0), pods=["p"]))
     cluster.add(pod("p", "c"))
-    assert [each.metadata.uid for each in cluster.decisions.claims_of("p")] == ["c"]
+    assert [each.metadata.uid for each in cluster.decisions.requests.claims_of("p")] == ["c"]
 
 
 def test_a_newer_claim_of_another_scheduler_takes_its_devices() -> None:
