@@ -223,7 +223,8 @@ def simulate_pods(
     placer = Placer(state.planner, ClusterNodes(nodes=()), held)
     if simulated.preempt:
         priorities = Priorities(view.classes())
-        running = [_as_running(each, priorities) for each in view.running()]
+        pods = (_as_running(each, priorities) for each in view.running())
+        running = {each.name: each for each in pods}
         preempting = PreemptingPlacer(placer, running, tuple(view.budgets()), priorities)
         place = functools.partial(_preempt, preempting, placer, state)
     else:

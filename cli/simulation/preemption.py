@@ -28,7 +28,8 @@ def preempting_placer(
     inputs: SimulationInput, placer: Placer, findings: list[LocatedFinding]
 ) -> PreemptingPlacer:
     """Return a placer that evicts pods of the input; adds findings about unreadable objects."""
-    return PreemptingPlacer(placer, *read_evictable(inputs, findings))
+    running, budgets, priorities = read_evictable(inputs, findings)
+    return PreemptingPlacer(placer, {each.name: each for each in running}, budgets, priorities)
 
 
 def read_evictable(inputs: SimulationInput, findings: list[LocatedFinding]) -> Evictable:

@@ -4,8 +4,7 @@ Victims are pods that hold devices, and on nodes that lack CPU, memory or anothe
 if the placer counts them.
 """
 
-import copy
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -54,20 +53,19 @@ class PreemptingPlacer:
     def __init__(
         self,
         placer: Placer,
-        running: Iterable[RunningPod],
+        running: dict[str, RunningPod],
         budgets: Sequence[DisruptionBudget],
         priorities: Priorities,
     ) -> None:
+        """Create the placer; `running` are the pods by name, and change with each placement."""
         self._placer = placer
-        self._running = {each.name: each for each in running}
+        self._running = running
         self._budgets = budgets
         self._priorities = priorities
 
     def beside(self, placer: Placer) -> "PreemptingPlacer":
         """Return a placer for the pods of another scheduler, with the same running pods."""
-        other = copy.copy(self)
-        other._placer = placer  # noqa: SLF001  # its own class
-        return other
+        return PreemptingPlacer(placer, self._running, self._budgets, self._priorities)
 
     @property
     def without_preemption(self) -> Placer:
