@@ -1,10 +1,9 @@
 """The check of names finds those that say nothing, and leaves loops of one line alone."""
 
-import ast
 from pathlib import Path
 
 from tests.tables import every_row
-from tools.house import Module, fillers
+from tools.house import fillers, parse_module
 
 
 @every_row(
@@ -23,5 +22,5 @@ from tools.house import Module, fillers
     ],
 )
 def test_names_that_say_nothing_are_reported(source: str, names: list[str]) -> None:
-    lines = fillers(Module(Path("x.py"), source.splitlines(), ast.parse(source)))
+    lines = fillers(parse_module(Path("x.py"), source))
     assert [line.split()[1] for line in lines] == names

@@ -10,7 +10,7 @@ import msgspec
 
 from cli.diagnosis import cluster, codes, installation, neighbours
 from cli.diagnosis.checked_state import Check, CheckedState, Result
-from cli.diagnosis.line import DoctorLine, found, passed
+from cli.diagnosis.line import DoctorLine, passed, report
 from cli.diagnosis.state import PURPOSES, Unread
 from drawbridge.documents.document import has_errors
 from drawbridge.finding import Finding
@@ -32,7 +32,7 @@ def check_state(checked: CheckedState) -> tuple[DoctorLine, ...]:
                 told.add(result)
                 mine = checked.state.operates or result.code in _REMEDIED_BY_ANYBODY
                 remedy = result.remedy if mine else f"{_FOR_ANOTHER}{result.remedy}"
-                lines.append(found(name, result, remedy))
+                lines.append(report(name, result, remedy))
     if unread:
         lines.append(_describe_unread(unread))
     return tuple(lines)
@@ -45,7 +45,7 @@ _REMEDIED_BY_ANYBODY: Final = {codes.WEBHOOK_NOT_TRIED.name, codes.RIGHT_MISSING
 def _describe_unread(unread: dict[str, list[str]]) -> DoctorLine:
     names = dict.fromkeys(name for each in unread.values() for name in each)
     finding = codes.NOT_CHECKED.at("", f"{', '.join(names)}: {'; '.join(unread)}")
-    return found("not checked", finding, finding.remedy)
+    return report("not checked", finding, finding.remedy)
 
 
 def check_configuration(checked: CheckedState) -> Iterator[Result]:

@@ -42,7 +42,7 @@ def passed(check: str, message: str) -> DoctorLine:
     return DoctorLine(check, Status.OK, message)
 
 
-def found(check: str, finding: Finding, remedy: str) -> DoctorLine:
+def report(check: str, finding: Finding, remedy: str) -> DoctorLine:
     """Return the line of a finding, with the remedy for the caller."""
     status = _STATUS[finding.severity]
     return DoctorLine(check, status, finding.message, remedy, finding.code, finding.object)

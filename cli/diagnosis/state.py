@@ -260,10 +260,10 @@ async def _read_neighbours(session: "Session") -> Neighbours | Unread:
     deployments: dict[str, dict[str, Value]] = {}
     for selector in _NEIGHBOURS:
         listing = live_cluster.list_objects(session, resources.DEPLOYMENTS, labels=selector)
-        found = await _if_readable(listing, "list", resources.DEPLOYMENTS)
-        if isinstance(found, Unread):
-            return found
-        deployments |= {f"{get_value(each, ('metadata', 'uid'))}": each for each in found}
+        listed = await _if_readable(listing, "list", resources.DEPLOYMENTS)
+        if isinstance(listed, Unread):
+            return listed
+        deployments |= {f"{get_value(each, ('metadata', 'uid'))}": each for each in listed}
     policies = await live_cluster.list_kinds(session, (), (resources.CLUSTER_POLICIES,))
     clusters = await live_cluster.list_kinds(session, (), (resources.GPU_CLUSTERS,))
     groups = (resources.MACHINE_DEPLOYMENTS, resources.MACHINE_POOLS, resources.NODE_POOLS)
@@ -291,10 +291,10 @@ async def _read_namespaces(
     kind = resources.NAMESPACES
     namespaces = await _if_readable(live_cluster.list_objects(session, kind), "list", kind)
     if isinstance(namespaces, Unread):
-        one = await _if_readable(live_cluster.read_object(session, kind, own), "get", kind)
-        if not isinstance(one, dict):
+        namespace = await _if_readable(live_cluster.read_object(session, kind, own), "get", kind)
+        if not isinstance(namespace, dict):
             return namespaces
-        namespaces = [one]
+        namespaces = [namespace]
     named = ((get_value(each, ("metadata", "name")), each) for each in namespaces)
     return {f"{name}": _labels(each) for name, each in named}
 
@@ -349,12 +349,12 @@ async def _probe_fields(session: "Session", namespace: str) -> tuple[str, ...] |
                 body=probe_template(probe),
             )
         except ApiError as error:
-            known = interpret_rejection(probe, error.message)
-            if error.forbidden and not known:
+            stored_by = interpret_rejection(probe, error.message)
+            if error.forbidden and not stored_by:
                 return Unread(f"you may not create {resources.TEMPLATES.plural}")
-            if known is None:
+            if stored_by is None:
                 return Unread(error.message)
-            stored += [name] * known
+            stored += [name] * stored_by
             continue
         stored += [name] * is_field_stored(
             probe, msgspec.json.decode(response, type=dict[str, Any])

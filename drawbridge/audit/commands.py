@@ -120,10 +120,10 @@ def _delete_daemons(group: Group, nodes: Sequence[str], daemons: Daemons) -> Ite
     listed = f"printf '%s\\n' {shlex.join(nodes)}"
     if (named := _select(group, nodes)).startswith("-l "):
         listed = f"kubectl get nodes {named} -o name | cut -d/ -f2"
-    for namespace, each in daemons:
-        if not each.pod_selector:
+    for namespace, daemon in daemons:
+        if not daemon.pod_selector:
             continue
-        delete = f"{_delete_pods(namespace, each)} --field-selector spec.nodeName"
+        delete = f"{_delete_pods(namespace, daemon)} --field-selector spec.nodeName"
         if len(nodes) == 1:
             yield f"{delete}={shlex.quote(nodes[0])}"
         else:
@@ -176,12 +176,12 @@ def _select(group: Group, nodes: Sequence[str]) -> str:
 
 def restart(namespace: str, again: Iterable[WorkloadAudit]) -> Iterator[str]:
     """Yield the commands that create the pods of workloads again."""
-    for each in again:
-        if each.is_daemon and each.pod_selector:
+    for workload in again:
+        if workload.is_daemon and workload.pod_selector:
             # The others have claims, or are on nodes that have not moved.
-            yield f"{_delete_pods(namespace, each)} --field-selector status.phase=Pending"
-        elif _is_restarted(each):
-            yield f"kubectl -n {shlex.quote(namespace)} rollout restart {_typed(each.owner)}"
+            yield f"{_delete_pods(namespace, workload)} --field-selector status.phase=Pending"
+        elif _is_restarted(workload):
+            yield f"kubectl -n {shlex.quote(namespace)} rollout restart {_typed(workload.owner)}"
 
 
 def _is_restarted(workload: WorkloadAudit) -> bool:

@@ -122,8 +122,8 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     part = Audit(gates.version, _summarize(counted, objects), tuple(map(_shorten, namespaces)))
     if ask_fit is None:
         return part
-    known = {each.name: each for each in objects.namespaces}
-    running = translate_running(objects.pods, known, decider)
+    by_name = {each.name: each for each in objects.namespaces}
+    running = translate_running(objects.pods, by_name, decider)
     return replace(
         part,
         node_groups=tuple(_describe(each, every, objects) for each in groups),
@@ -162,13 +162,13 @@ def _audit_namespaces(
     """Yield the namespaces that ask for devices, or that are opted in."""
     pods, workloads = by_namespace(objects.pods), by_namespace(objects.workloads)
     events, quotas = by_namespace(objects.events), by_namespace(objects.quotas)
-    known = {each.name: each for each in objects.namespaces}
+    by_name = {each.name: each for each in objects.namespaces}
     done = 0
-    for name in sorted({*known, *pods, *workloads}):
-        namespace = known.get(name, AuditedNamespace(name))
-        found = collect_pods(pods.get(name, ()), namespace, decider, where)
+    for name in sorted({*by_name, *pods, *workloads}):
+        namespace = by_name.get(name, AuditedNamespace(name))
+        collected = collect_pods(pods.get(name, ()), namespace, decider, where)
         entries = order(
-            add_owners(found, workloads.get(name, ()), namespace, decider, where.allowed)
+            add_owners(collected, workloads.get(name, ()), namespace, decider, where.allowed)
         )
         done += len(pods.get(name, ()))
         progress(done)
@@ -210,7 +210,7 @@ def _summarize(entries: Sequence[WorkloadAudit], objects: AuditedObjects) -> Sum
     for entry in entries:
         fates[entry.fate] += 1
         if entry.served_by not in (CLAIMS, NOBODY):
-            units.update(times(entry.each, entry.running).units)
+            units.update(times(entry.demand, entry.running).units)
     return Summary(
         len(objects.nodes),
         len(entries),
@@ -226,9 +226,9 @@ def _summarize(entries: Sequence[WorkloadAudit], objects: AuditedObjects) -> Sum
 def _describe(group: Group, entries: Iterable[WorkloadAudit], objects: AuditedObjects) -> NodeGroup:
     here = [(each, each.nodes[group.name]) for each in entries if group.name in each.nodes]
     number = len(group.nodes)
-    now_units = _sum((e.each, n) for e, n in here if not has_claims(e)).units
-    now_devices = _sum((e.each, n) for e, n in here if has_claims(e)).devices
-    later = _sum((e.each, n) for e, n in here if e.fate.goes).devices
+    now_units = _sum((e.demand, n) for e, n in here if not has_claims(e)).units
+    now_devices = _sum((e.demand, n) for e, n in here if has_claims(e)).devices
+    later = _sum((e.demand, n) for e, n in here if e.fate.goes).devices
     before = [
         GroupCapacity(name, count * number, now_units.get(name, 0))
         for name, count in group.units.items()
@@ -293,11 +293,11 @@ def _note_group(
     if group.now.dual:
         names = ", ".join(sorted(group.now.dual))
         yield f"A plugin ({names}) and a driver offer the same devices; translated pods avoid them."
-    for each in after:
-        if each.held > each.offered + _SLACK:
+    for use in after:
+        if use.held > use.offered + _SLACK:
             yield (
-                f"The pods that run there need {each.held:g} devices of class {each.name}, and"
-                f" {each.offered:g} are expected: some need another node."
+                f"The pods that run there need {use.held:g} devices of class {use.name}, and"
+                f" {use.offered:g} are expected: some need another node."
             )
     if group.units or group.now.classes:
         return

@@ -188,9 +188,9 @@ def _enforce_what_fits(
     pods: PlannedPods, namespaces: Sequence[NamespaceAudit]
 ) -> Iterator[MigrationStep]:
     """Translate the namespaces whose devices the drivers have, those with fewest pods first."""
-    for each in sorted(namespaces, key=lambda e: (pods.count_held(e), e.namespace)):
-        if pods.remains(each) and pods.has_room(each):
-            yield _enforce(each, pods)
+    for audited in sorted(namespaces, key=lambda e: (pods.count_held(e), e.namespace)):
+        if pods.remains(audited) and pods.has_room(audited):
+            yield _enforce(audited, pods)
 
 
 def _enforce(
@@ -265,8 +265,8 @@ def _finish(
 
 def _replaceable_plugins(groups: Iterable[Group]) -> list[Plugin]:
     """Return the plugins whose pods were found and whose names drivers replace."""
-    found = (p for g in groups for p in g.plugins if p.owner and p.serves(g.replaced))
-    return [*dict.fromkeys(found)]
+    serving = (p for g in groups for p in g.plugins if p.owner and p.serves(g.replaced))
+    return [*dict.fromkeys(serving)]
 
 
 def _without_operands(plugins: Iterable[Plugin], groups: Iterable[Group]) -> list[Plugin]:

@@ -69,7 +69,7 @@ class PlannedPods:
         elif has_claims(entry):
             self._on_drivers += entry.running
             for group, pods in entry.nodes.items():
-                self._add_devices(group, entry.each.devices, -pods)
+                self._add_devices(group, entry.demand.devices, -pods)
         else:
             self._on_plugins += entry.running
             self._held[key] = Counter(entry.nodes)
@@ -165,7 +165,7 @@ class PlannedPods:
         for name, other in self._by_plugin.items():
             if name == group.name or _kind(other) != _kind(group) or not pods:
                 continue
-            units = {key: n for key, n in entry.each.units.items() if key in other.units}
+            units = {key: n for key, n in entry.demand.units.items() if key in other.units}
             if not units or any(n > other.units[key] for key, n in units.items()):
                 continue
             nodes = entry.allowed_nodes.get(name, 0)
@@ -229,7 +229,7 @@ class PlannedPods:
         return any(
             entry.fate is Fate.TO_TRANSLATE
             and any(
-                all(_fit(self._each[name], key, n) for key, n in entry.each.devices.items() if n)
+                all(_fit(self._each[name], key, n) for key, n in entry.demand.devices.items() if n)
                 for name in self._devices.keys() & entry.allowed_nodes
             )
             for entry in namespace.workloads
@@ -281,11 +281,11 @@ class PlannedPods:
                     int((devices[name].get(key, 0) + _SLACK) / share),
                     nodes * _fit(demand, key, share),
                 )
-                for key, share in entry.each.devices.items()
+                for key, share in entry.demand.devices.items()
                 if share
             ]
             room = max(0, min([left, *rooms]))
-            for key, share in entry.each.devices.items():
+            for key, share in entry.demand.devices.items():
                 devices[name][key] = devices[name].get(key, 0) - share * room
             left -= room
         return pods - left
@@ -301,7 +301,7 @@ class PlannedPods:
 
 def _open_units(entry: WorkloadAudit, group: str, pods: int) -> Counter[str]:
     """Return the units of pods of a group that run on nodes where new pods can start."""
-    return _multiply(entry.each.units, max(0, pods - entry.on_cordoned.get(group, 0)))
+    return _multiply(entry.demand.units, max(0, pods - entry.on_cordoned.get(group, 0)))
 
 
 def _fit(offered: Mapping[str, int], name: str, share: float) -> int:

@@ -92,7 +92,7 @@ def _read(
         finished=int(state == _ENDED),
         running=int(state == _RUNS),
         last=text_at(pod, "metadata", "creationTimestamp"),
-        each=outcome.demand,
+        demand=outcome.demand,
         nodes=on,
         on_cordoned=on if node_facts is not None and node_facts.unschedulable else {},
         allowed_nodes=where.allowed.count(pod, outcome.demand.units),
@@ -220,7 +220,7 @@ def _without_pods(
         outcome.reasons,
         outcome.codes,
         wanted=wanted,
-        each=outcome.demand,
+        demand=outcome.demand,
         allowed_nodes=allowed,
     )
 

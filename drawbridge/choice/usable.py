@@ -129,10 +129,9 @@ class Usable:
         return most
 
     def _of_label(self, label: str) -> _Label:
-        found = self._labels.get(label)
-        if found is None:
-            found = self._labels[label] = self._read_label(self._typical, label)
-        return found
+        if label not in self._labels:
+            self._labels[label] = self._read_label(self._typical, label)
+        return self._labels[label]
 
     def _by_scarcity(self, shapes: Mapping[Shape, int]) -> dict[str, _Label]:
         """Divide the weight of each task by what it could use of an idle cluster."""

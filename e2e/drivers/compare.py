@@ -41,19 +41,19 @@ def differences(old: Iterable[Json], new: Iterable[Json], *, values: bool = True
 
 def _by_kind(slices: Iterable[Json]) -> dict[str, list[Json]]:
     """Sort devices by their attribute `type`."""
-    found: dict[str, list[Json]] = defaultdict(list)
-    for one in slices:
-        for device in one["spec"].get("devices", ()):
+    devices: dict[str, list[Json]] = defaultdict(list)
+    for published in slices:
+        for device in published["spec"].get("devices", ()):
             kind = device.get("attributes", {}).get("type", {}).get("string", "device")
-            found[kind].append(device)
-    return found
+            devices[kind].append(device)
+    return devices
 
 
 def _pool_form(slices: Iterable[Json]) -> set[str]:
     """Describe how the pools of a driver are divided."""
     form: set[str] = set()
-    for one in slices:
-        spec = one["spec"]
+    for published in slices:
+        spec = published["spec"]
         pool = "named after its node" if spec["pool"]["name"] == spec.get("nodeName") else "named"
         has = "devices and counters" if spec.get("sharedCounters") and spec.get("devices") else ""
         form.add(f"driver {spec['driver']}")
@@ -91,11 +91,11 @@ def _changed_values(kind: str, old: Iterable[Json], new: Iterable[Json]) -> Iter
     after = {device["name"]: dict(_values(device)) for device in new}
     counted: Counter[str] = Counter()
     for name in before.keys() & after.keys():
-        one, other = before[name], after[name]
+        form, other = before[name], after[name]
         counted.update(
-            f"{what} {one[what]}, now {other[what]}"
-            for what in one.keys() & other.keys()
-            if one[what] != other[what]
+            f"{what} {form[what]}, now {other[what]}"
+            for what in form.keys() & other.keys()
+            if form[what] != other[what]
         )
     for names, what in ((before.keys() - after, "gone"), (after.keys() - before, "new")):
         if names:
@@ -118,11 +118,11 @@ def _values(device: Json) -> Iterator[tuple[str, str]]:
 
 def read(path: Path) -> list[Json]:
     """Read the ResourceSlices of a file: a stream of objects or lists."""
-    found: list[Json] = []
+    objects: list[Json] = []
     for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
         items = document.get("items") if isinstance(document, dict) else document
-        found += [document] if items is None else items
-    return [one for one in found if "pool" in one.get("spec", {})]
+        objects += [document] if items is None else items
+    return [one for one in objects if "pool" in one.get("spec", {})]
 
 
 def main() -> int:

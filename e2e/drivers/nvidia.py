@@ -78,8 +78,8 @@ class NvidiaDriver(DriverProgram):
         """Return the claims in its checkpoint by UID."""
         path = self._checkpoint
         checkpoint = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        found: Mapping[str, JSON] = (checkpoint.get("v2") or {}).get("preparedClaims") or {}
-        return found
+        prepared: Mapping[str, JSON] = (checkpoint.get("v2") or {}).get("preparedClaims") or {}
+        return prepared
 
 
 def _plan(root: DriverRoot, node: str, settings: Settings) -> ProgramPlan:
@@ -143,16 +143,16 @@ def container_devices(
 ) -> list[str]:
     """Return the device nodes that a container must have: of each GPU, and of each partition."""
     published = {one["name"]: one for one in devices}
-    found: set[str] = set()
+    paths: set[str] = set()
     for result in results:
         name = result["device"]
         gpu = number(name)
-        found.add(f"/dev/nvidia{gpu}")
+        paths.add(f"/dev/nvidia{gpu}")
         if "-mig-" in name:
             instance = int(name.rpartition("-")[2]) + 1
             minors = (capability_minor(gpu, instance), capability_minor(gpu, instance, 0))
-            found.update(f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors)
+            paths.update(f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors)
         else:
             uuid = published[name]["attributes"]["uuid"]["string"]
             assert uuid == machine.gpus[gpu].uuid, f"{name} is {uuid}"
-    return sorted(found)
+    return sorted(paths)

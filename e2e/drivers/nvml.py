@@ -102,12 +102,14 @@ def partitions_text(
 ) -> str:
     """Return the mode of each GPU, on for those of `mig` and of a partition, and the partitions."""
     made = tuple(partitions)
-    on = {*mig, *(one.gpu for one in made)}
+    on = {*mig, *(each.gpu for each in made)}
     lines = [f"mode {gpu.index} {int(gpu.index in on)}" for gpu in machine.gpus]
-    for one in made:
-        number = _PROFILES[int(one.profile.partition("g")[0])]
-        uuid = partition_uuid(machine.gpus[one.gpu], one)
-        lines.append(f"partition {one.gpu} {one.instance} {number} {one.start} {uuid}")
+    for partition in made:
+        number = _PROFILES[int(partition.profile.partition("g")[0])]
+        uuid = partition_uuid(machine.gpus[partition.gpu], partition)
+        lines.append(
+            f"partition {partition.gpu} {partition.instance} {number} {partition.start} {uuid}"
+        )
     return "\n".join([*lines, ""])
 
 

@@ -124,9 +124,9 @@ class DriverProgram:
         """Wait until its pool is complete, and return its devices."""
 
         def complete() -> bool:
-            found = self.slices()
-            counts = {one["spec"]["pool"]["resourceSliceCount"] for one in found}
-            return counts == {len(found)}
+            published = self.slices()
+            counts = {one["spec"]["pool"]["resourceSliceCount"] for one in published}
+            return counts == {len(published)}
 
         process = self.node.processes[self.plan.name]
         process.wait_ready(complete, READY_SECONDS)
@@ -177,6 +177,6 @@ def _make_account(stage: RealStage, account: str, namespace: str) -> None:
 
 def number(name: str) -> int:
     """Return the number in the name of a device such as gpu-3 or gpu-3-mig-1g5gb-19-2."""
-    found = re.search(r"\d+", name)
-    assert found, name
-    return int(found[0])
+    number = re.search(r"\d+", name)
+    assert number, name
+    return int(number[0])

@@ -74,7 +74,7 @@ class Probe:
         began = time.monotonic()
         program.wait_published()
         time.sleep(1)  # a driver may publish its pools one after the other
-        found = program.slices()
+        published = program.slices()
         self.answers["program"] = f"{self.binary.name} {self.arguments}"
         self.answers["seconds until its slices"] = round(time.monotonic() - began, 1)
         self.answers["slices"] = [
@@ -82,9 +82,9 @@ class Probe:
                 "metadata": {key: one["metadata"][key] for key in FIELDS if key in one["metadata"]},
                 "spec": one["spec"],
             }
-            for one in found
+            for one in published
         ]
-        return str(found[0]["spec"]["driver"])
+        return str(published[0]["spec"]["driver"])
 
     def _plant(self, driver: str) -> None:
         """Allocate by hand what no scheduler allocates, and see who refuses it."""
@@ -102,13 +102,13 @@ class Probe:
             self.stage.wait_gone(self.stage.pod_path(name))
 
     def _outcome(self, pod: str) -> str:
-        def known() -> str:
+        def outcome() -> str:
             if self.stage.get_pod(pod)["status"].get("phase") == "Running":
                 return "runs"
             return next((one for one in self.stage.events(pod) if one.startswith("Failed")), "")
 
         try:
-            return self.stage.wait(f"{pod} has an outcome", known, SECONDS)
+            return self.stage.wait(f"{pod} has an outcome", outcome, SECONDS)
         except AssertionError:
             return f"neither runs nor is refused: {self.stage.events(pod)}"
 
@@ -126,8 +126,8 @@ class _AnyDriver(DriverProgram):
     def slices(self) -> list[JSON]:
         """List every ResourceSlice of this node: no other driver runs on it."""
         listed = self.stage.client.get(SLICES, fieldSelector=f"spec.nodeName={self.node.name}")
-        found: list[JSON] = listed["items"]
-        return found
+        items: list[JSON] = listed["items"]
+        return items
 
 
 def write(answers: Mapping[str, Any], path: Path) -> None:

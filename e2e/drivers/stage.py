@@ -163,15 +163,15 @@ class DriverStage(RealStage):
         pod = self.wait_running(name)
         driver = self.drivers[pod["spec"]["nodeName"]]
         published = driver.devices()
-        for one in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+        for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
             mine = [
                 result
-                for claim, request in holdings.uses(pod, one)
+                for claim, request in holdings.uses(pod, container)
                 for result in self.allocated(claim)
                 if request in ("", result["request"].partition("/")[0]) and result["driver"] == GPUS
             ]
             wanted = container_devices(driver.machine, mine, published)
-            assert self.seen(name, one["name"]) == wanted, f"{one['name']}: {mine}"
+            assert self.seen(name, container["name"]) == wanted, f"{container['name']}: {mine}"
         results = self.results(pod)
         told = {f"{one['driver']}/{one['pool']}/{one['device']}" for one in results}
         assert set(self.fleet.held_by(pod)) == told

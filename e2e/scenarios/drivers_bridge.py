@@ -78,8 +78,10 @@ def _reported(nodes: DriverStage, claim: str, code: str) -> None:
     began = time.monotonic()
 
     def told() -> bool:
-        found = nodes.client.get(nodes.path("events"), fieldSelector=f"involvedObject.name={claim}")
-        return any(one["reason"] == code for one in found["items"])
+        events = nodes.client.get(
+            nodes.path("events"), fieldSelector=f"involvedObject.name={claim}"
+        )
+        return any(one["reason"] == code for one in events["items"])
 
     nodes.wait(f"{code} of {claim}", told, WAIT_SECONDS)
     took = time.monotonic() - began

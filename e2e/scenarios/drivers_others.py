@@ -103,9 +103,9 @@ def the_driver_for_network_interfaces_moves_one_into_the_pod(stage: Stage) -> No
     node = nodes.fleet.real_node(machine.name)
     node.run("ip", "link", "add", LINK, "type", "veth", "peer", "name", f"{LINK}-peer")
     driver = net_driver(nodes, machine)
-    found = {one["attributes"]["dra.net/ifName"]["string"]: one for one in driver.devices()}
-    assert LINK in found, found
-    assert not any(one["attributes"]["dra.net/rdma"]["bool"] for one in found.values())
+    devices = {one["attributes"]["dra.net/ifName"]["string"]: one for one in driver.devices()}
+    assert LINK in devices, devices
+    assert not any(one["attributes"]["dra.net/rdma"]["bool"] for one in devices.values())
     selector = f"device.attributes['{NET}'].ifName == '{LINK}'"
     nodes.claim("one", claim_spec(request("nic", NET, selector)))
     nodes.pod("one", claims={"nic": "one"})

@@ -36,8 +36,8 @@ def _types(nodes: DriverStage, results: list[JSON]) -> Counter[str]:
     """Count the profiles of partitions, and the types of other devices."""
     (node,) = {one["pool"] for one in results}
     published = {one["name"]: one["attributes"] for one in nodes.drivers[node].devices()}
-    found = (published[one["device"]] for one in results)
-    return Counter(str((one.get("profile") or one["type"])["string"]) for one in found)
+    devices = (published[one["device"]] for one in results)
+    return Counter(str((one.get("profile") or one["type"])["string"]) for one in devices)
 
 
 def _place_claim(nodes: DriverStage, name: str, spec: JSON) -> list[JSON]:

@@ -44,8 +44,8 @@ class Scene:
 
     def exactly(self, device: str) -> JSON:
         """Return a claim for the device with these attributes."""
-        found = next(one for one in self.program.devices() if one["name"] == device)
-        return self.asked(*starmap(self._equal, found["attributes"].items()))
+        published = next(one for one in self.program.devices() if one["name"] == device)
+        return self.asked(*starmap(self._equal, published["attributes"].items()))
 
     def _equal(self, name: str, attribute: JSON) -> str:
         domain, _, key = name.rpartition("/")
@@ -187,16 +187,16 @@ def the_driver_for_processors_counts_its_processors(stage: Stage) -> None:
     nodes = with_drivers(stage)
     define_class(nodes, CPU)
     first, second, third = (nodes.node(suffix, "lab-2g2n") for suffix in ("a", "b", "c"))
-    one = Scene(nodes, cpu_driver(nodes, first), CPU)
+    scene = Scene(nodes, cpu_driver(nodes, first), CPU)
     grouped = cpu_driver(nodes, second, "--cpu-device-mode=grouped")
     other = cpu_driver(nodes, third)
-    _taken(one, "overlapping device assignment")
+    _taken(scene, "overlapping device assignment")
     own, stolen = _share(Scene(nodes, grouped, CPU, {f"{CPU}/cpu": "1"}))
     assert _processors(own).isdisjoint(_processors(stolen)), (own, stolen)
     # Processors of the same number have the same name and attributes on every node.
-    far = one.forged(other.devices()[0]["name"], other.node.name)
-    one.planted("alike", far, RUNS)
-    _foreign(one, "not found in device to CPU ID map", grouped, grouped.devices()[0]["name"])
+    far = scene.forged(other.devices()[0]["name"], other.node.name)
+    scene.planted("alike", far, RUNS)
+    _foreign(scene, "not found in device to CPU ID map", grouped, grouped.devices()[0]["name"])
 
 
 def _processors(lines: list[str]) -> set[str]:

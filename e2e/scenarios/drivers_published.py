@@ -17,8 +17,8 @@ NUMA = "attribute resource.kubernetes.io/numaNode (int)"
 def published(nodes: DriverStage, machine: Machine) -> list[JSON]:
     """Return what the real driver publishes of a machine."""
     selector = f"spec.driver={GPUS},spec.nodeName={machine.name}"
-    found: list[JSON] = nodes.client.get(slices.PATH, fieldSelector=selector)["items"]
-    return found
+    items: list[JSON] = nodes.client.get(slices.PATH, fieldSelector=selector)["items"]
+    return items
 
 
 def unlike(nodes: DriverStage, machine: Machine, mode: str, *, values: bool = False) -> list[str]:

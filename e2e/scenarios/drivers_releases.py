@@ -35,8 +35,8 @@ def _wait_slice(nodes: DriverStage, driver: NvidiaDriver, *, numa: bool) -> None
     """Wait until the slice is what one release writes: only the newest names NUMA nodes."""
 
     def written() -> bool:
-        found: list[JSON] = driver.devices()
-        return bool(found) and all((NUMA in one["attributes"]) is numa for one in found)
+        devices: list[JSON] = driver.devices()
+        return bool(devices) and all((NUMA in one["attributes"]) is numa for one in devices)
 
     nodes.wait(f"the slice is that of {driver.settings.pin}", written, SECONDS)
 

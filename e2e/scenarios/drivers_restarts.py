@@ -82,8 +82,8 @@ def _runs(pod: JSON) -> bool:
 
 
 def _restarts(pod: JSON) -> bool:
-    found = pod["status"].get("containerStatuses", ())
-    return any(one["restartCount"] and "running" in one["state"] for one in found)
+    statuses = pod["status"].get("containerStatuses", ())
+    return any(one["restartCount"] and "running" in one["state"] for one in statuses)
 
 
 @scenario("drivers", rig="nodes", needs=(NEWEST,))

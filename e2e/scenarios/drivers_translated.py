@@ -115,9 +115,9 @@ def _check_places(
         if not count:
             continue
         places: dict[str, set[str]] = {}
-        for one in results:
-            found = str(devices[one["device"]][attribute])
-            places.setdefault(one["driver"], set()).add(found)
+        for result in results:
+            place = str(devices[result["device"]][attribute])
+            places.setdefault(result["driver"], set()).add(place)
         assert all(len(one) == count for one in places.values()), places
         assert len(set().union(*places.values())) == count, places
 
@@ -129,20 +129,20 @@ def _runs(nodes: DriverStage, name: str) -> bool:
 def _check_asked(nodes: DriverStage, pods: ExpectedPods, pod: JSON) -> None:
     """Check the kinds, profiles and consumed capacities that the case expects."""
     published = {one["name"]: one for one in nodes.drivers[pod["spec"]["nodeName"]].devices()}
-    for one in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
-        wanted = pods.containers[one["name"]]
+    for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+        wanted = pods.containers[container["name"]]
         mine = [
             result
-            for claim, request in holdings.uses(pod, one)
+            for claim, request in holdings.uses(pod, container)
             for result in nodes.allocated(claim)
             if request in ("", result["request"].partition("/")[0]) and result["driver"] == GPUS
         ]
-        found = [published[result["device"]]["attributes"] for result in mine]
-        kinds = Counter(attributes["type"]["string"] for attributes in found)
+        published_as = [published[result["device"]]["attributes"] for result in mine]
+        kinds = Counter(attributes["type"]["string"] for attributes in published_as)
         expected = {kind: count for kind, count in wanted.devices.items() if kind in KINDS}
-        assert kinds == expected, f"{one['name']}: {mine}"
-        profiles = {attributes.get("profile", {}).get("string", "") for attributes in found}
-        assert profiles <= {wanted.profile}, f"{one['name']}: {profiles}"
+        assert kinds == expected, f"{container['name']}: {mine}"
+        profiles = {attributes.get("profile", {}).get("string", "") for attributes in published_as}
+        assert profiles <= {wanted.profile}, f"{container['name']}: {profiles}"
         for result in mine:
             assert result.get("consumedCapacity", {}).keys() == wanted.consumed.keys(), result
 

@@ -17,10 +17,10 @@ NUMA = "resource.kubernetes.io/numaNode"
 def _check_published(nodes: DriverStage, node: str) -> None:
     """Check that the driver publishes the machine that it was shown."""
     driver = nodes.drivers[node]
-    found = {one["name"]: one for one in driver.devices()}
-    assert set(found) == {f"gpu-{gpu.index}" for gpu in driver.machine.gpus}
+    devices = {one["name"]: one for one in driver.devices()}
+    assert set(devices) == {f"gpu-{gpu.index}" for gpu in driver.machine.gpus}
     for gpu in driver.machine.gpus:
-        attributes = found[f"gpu-{gpu.index}"]["attributes"]
+        attributes = devices[f"gpu-{gpu.index}"]["attributes"]
         assert attributes["uuid"] == {"string": gpu.uuid}
         assert attributes["productName"] == {"string": driver.machine.product["name"]}
         assert attributes["resource.kubernetes.io/pcieRoot"] == {"string": gpu.root}

@@ -180,8 +180,8 @@ def wait_job_runs(stage: Stage, name: str, pods: int) -> list[JSON]:
     """Wait until all pods of a Job run, and return them."""
 
     def running() -> list[JSON]:
-        found = stage.client.get(stage.pod_path(), labelSelector=f"job-name={name}")["items"]
-        ready = [pod for pod in found if pod.get("status", {}).get("phase") == "Running"]
+        pods_of_job = stage.client.get(stage.pod_path(), labelSelector=f"job-name={name}")["items"]
+        ready = [pod for pod in pods_of_job if pod.get("status", {}).get("phase") == "Running"]
         return ready if len(ready) == pods else []
 
     return stage.wait(f"{pods} pods of {name} run", running, SECONDS)
@@ -255,11 +255,11 @@ def _refused(case: Charged, stage: Stage, cluster: Installation, pod: JSON) -> N
 
 def find_pod(text: str, name: str) -> JSON:
     """Return a pod of a manifest by its name, else the first one, alone or of a template."""
-    for each in yaml.safe_load_all(text):
-        if each["kind"] == "Pod" and name in ("", each["metadata"]["name"]):
-            return {**each}
-        if each["kind"] in ("Job", "Deployment"):
-            template = each["spec"]["template"]
+    for document in yaml.safe_load_all(text):
+        if document["kind"] == "Pod" and name in ("", document["metadata"]["name"]):
+            return {**document}
+        if document["kind"] in ("Job", "Deployment"):
+            template = document["spec"]["template"]
             base = {"apiVersion": "v1", "kind": "Pod", "metadata": template.get("metadata", {})}
             return {**base, "spec": template["spec"]}
     raise LookupError(f"the manifest has no pod {name}")
@@ -270,9 +270,9 @@ def printed_mappings(cluster: Installation, pod: JSON) -> Mappings:
     ran = cluster.drawbridge(
         "translate", "-f", "-", "--context", "-o", "report", stdin=yaml.safe_dump(pod)
     )
-    found = _MAPPINGS.search(ran.out + ran.err)
-    assert found, ran
-    rows: list[JSON] = yaml.safe_load(found[1])
+    printed = _MAPPINGS.search(ran.out + ran.err)
+    assert printed, ran
+    rows: list[JSON] = yaml.safe_load(printed[1])
     return [{**row, "name": _chosen_name(row)} for row in rows]
 
 

@@ -72,8 +72,8 @@ def wait_all_run(stage: Stage, app: str, count: int) -> list[JSON]:
     """Wait until so many pods of an application run, and return them."""
 
     def running() -> list[JSON]:
-        found = stage.client.get(stage.pod_path(), labelSelector=f"app={app}")["items"]
-        ready = [pod for pod in found if pod.get("status", {}).get("phase") == "Running"]
+        pods = stage.client.get(stage.pod_path(), labelSelector=f"app={app}")["items"]
+        ready = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
         return ready if len(ready) == count else []
 
     return stage.wait(f"{count} pods of {app} run", running, SECONDS)
@@ -237,8 +237,8 @@ def a_namespace_migrates_under_a_quota_in_use(stage: Stage) -> None:
 
 
 def _running(stage: Stage) -> list[JSON]:
-    found = stage.client.get(stage.pod_path())["items"]
-    return [pod for pod in found if pod.get("status", {}).get("phase") == "Running"]
+    pods = stage.client.get(stage.pod_path())["items"]
+    return [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
 
 
 def _names(stage: Stage) -> set[str]:
