@@ -21,11 +21,12 @@ MAX_EXPRESSIONS: Final = 64
 class GroupQuestion(msgspec.Struct, frozen=True):
     """A group and its members that had no node, in the order of the scheduler.
 
-    The scheduler asks about the pod `asking`, if any.
+    All of them have the `priority`. The scheduler asks about the pod `asking`, if any.
     """
 
     group: GroupReference
     members: tuple[str, ...]
+    priority: int
     asking: str = ""
 
 

@@ -28,11 +28,17 @@ from allocator.decisions.group_searches import GroupSearches
 from allocator.decisions.group_victims import GroupVictims, GroupVictimSearch, ask_in
 from allocator.decisions.interrupted_groups import InterruptedGroups
 from allocator.decisions.node_searches import request_key
-from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
+from allocator.decisions.pod_requests import PodRequest, ReceivedRequests, with_at_most
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.shortlist import FittingNode, NodeSearch, never, usable_nodes
 from allocator.decisions.victims import DeviceVictims
-from allocator.scheduler.protocol import Eviction, GroupReference, PreemptReply, PreemptRequest
+from allocator.scheduler.protocol import (
+    Eviction,
+    GroupReference,
+    PreemptReply,
+    PreemptRequest,
+    SchedulingPod,
+)
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHold, GroupHolds, HoldEnd
 from allocator.state.preemptors import MAX_PREEMPTORS
@@ -147,6 +153,11 @@ class GroupDecisions:
         elif self.find_hold(pod_uid, alone=True) is None:
             self._keys.pop(pod_uid)
 
+    def with_priority(self, pod: SchedulingPod) -> SchedulingPod:
+        """Return a pod with the priority of its group, if that is lower."""
+        question = self._questions.get(self.key_of(pod.uid))
+        return pod if question is None else with_at_most(pod, question.priority)
+
     def forget(self, pod_uid: str) -> None:
         """Forget a pod that is bound or deleted."""
         self._keys.pop(pod_uid)
@@ -223,7 +234,7 @@ class GroupDecisions:
         if not left:
             return None
         group = replace(question.group, scheduled=question.group.scheduled + bound)
-        return self.answer(GroupQuestion(group, left), now, out_of_time)
+        return self.answer(GroupQuestion(group, left, question.priority), now, out_of_time)
 
     def _end_hold(self, question: GroupQuestion, now: float) -> float:
         """Replace a hold because there are more members, or because it was of no use.
@@ -411,6 +422,10 @@ class GroupDecisions:
             return PreemptReply(message=_FORGOTTEN)
         if (waits := self._waits_for_victims(question)) is not None:
             return PreemptReply(waiting=True, message=waits.message)
+        pods = self._state.pods
+        if (patient := next(filter(pods.never_preempts, question.members), None)) is not None:
+            text = f"the preemptionPolicy of member {pods.name_of(patient)} is Never"
+            return PreemptReply(message=text)
         return self._choose_victims(question, request, own, now, out_of_time)
 
     def _choose_victims(
@@ -429,7 +444,8 @@ class GroupDecisions:
         kinds = self._kinds(of_kind)
         group = self._with_minimum(question.group)
         needed = needed_members(group, len(question.members)) - alone
-        free = self._preemption.find_gone(request)
+        preemptors = map(self._preemption.preemptors.find, question.members)
+        free = self._preemption.find_gone(request).union(each.key for each in preemptors if each)
         search = self._preemption.make_search(request.pod_uid, self._requests.search(own), free)
         chooser = GroupVictimSearch(
             self._state, search, kinds, needed, ids=self._ids, out_of_time=out_of_time
@@ -441,6 +457,8 @@ class GroupDecisions:
         if isinstance(victims, int):
             text = f"without the pods with a priority below {own.pod.priority}, {victims} of "
             return PreemptReply(message=f"{text}{needed} members of the group fit")
+        for uid in question.members:
+            self._preemption.preemptors.forget(uid)
         self._keep_devices(victims, kinds, of_kind, now)
         evictions = tuple(
             Eviction(node=node, victims=tuple(pod.uid for pod in pods))

@@ -110,10 +110,10 @@ class PodDecisions:
         the next call for an equal request.
         """
         uid = request.pod.uid
-        pod_request = self._receive(request.pod, request.claims)
+        self.groups.note_member(uid, request.group)
+        pod_request = self._receive(self.groups.with_priority(request.pod), request.claims)
         if isinstance(pod_request, Reason):
             return refuse_pod((pod_request,))
-        self.groups.note_member(uid, request.group)
         self.groups.holds.note_turn(self.groups.key_of(uid), now)
         if (others := self.groups.wait_for_others(self.groups.key_of(uid), now)) is not None:
             return refuse_group(others)
@@ -140,12 +140,13 @@ class PodDecisions:
                 self.groups.note_member(member.pod.uid, request.group)
             elif member.pod.uid == request.pod_uid:
                 return refuse_pod((received,))
-        own = members.get(request.pod_uid)
-        if own is None:
+        if request.pod_uid not in members:
             text = "the members do not include the pod that is asked about"
             raise ProtocolError(ErrorCode.BAD_REQUEST, text)
+        priority = self.requests.level_priority(members.values())
+        own = self.requests.find(request.pod_uid) or members[request.pod_uid]
         self._preemption.preemptors.settle(now)
-        question = GroupQuestion(request.group, tuple(members), request.pod_uid)
+        question = GroupQuestion(request.group, tuple(members), priority, request.pod_uid)
         answer = self.groups.answer(question, now, out_of_time)
         if answer.reason is not None:
             return refuse_group(answer)

@@ -1,6 +1,6 @@
 """What the scheduler asks for pods: each pod and its claims, checked before any search."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -31,6 +31,11 @@ class PodRequest(NamedTuple):
 
     pod: SchedulingPod
     claims: tuple[str, ...]
+
+
+def with_at_most(pod: SchedulingPod, priority: int) -> SchedulingPod:
+    """Return a pod with a priority that is not above another one."""
+    return replace(pod, priority=min(pod.priority, priority))
 
 
 def consumer_of(pod: SchedulingPod, claim_uid: str) -> Consumer:
@@ -150,6 +155,21 @@ class ReceivedRequests:
         request = PodRequest(pod, tuple(dict.fromkeys(uid_of(claim) for claim, _ in received)))
         self._requests.put(pod.uid, request)
         return request
+
+    def level_priority(self, members: Collection[PodRequest]) -> int:
+        """Give the members of a group one priority, that of the least important ones; return it.
+
+        Members that need no devices do not count.
+        """
+        needing = [each for each in members if self._needs_devices(each)]
+        priority = min(each.pod.priority for each in needing or members)
+        for each in members:
+            self._requests.put(each.pod.uid, each._replace(pod=with_at_most(each.pod, priority)))
+        return priority
+
+    def _needs_devices(self, request: PodRequest) -> bool:
+        claims = (self._state.claims.get(uid) for uid in request.claims)
+        return any(each is not None and each.status.allocation is None for each in claims)
 
     def find(self, pod_uid: str) -> PodRequest | None:
         """Return what was last asked for a pod."""

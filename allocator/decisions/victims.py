@@ -200,9 +200,11 @@ class VictimSearch:
         return replace(now, answers=before.answers) if now.has_same_question(before) else now
 
     def candidates(self, node: PreemptionNode) -> tuple[PotentialVictim, ...]:
-        """Return the pods of a node that can be evicted."""
+        """Return the pods of a node that can be evicted; none if another one must be, too."""
         priority = self._search.pod.priority
         pods = (node.pods or ())[:MAX_PODS_PER_NODE]
+        if any(each.required and each.priority >= priority for each in pods):
+            return ()
         # Another eviction does not end a pod that was deleted.
         lingers = self._state.pods.is_lingering
         return tuple(each for each in pods if each.priority < priority and not lingers(each.uid))

@@ -23,7 +23,6 @@ import heapq
 import logging
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter
 from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Final, NamedTuple
@@ -111,7 +110,7 @@ class WaitingPods:
         self._state = decisions.state
         self._pods: dict[str, _WaitingPod] = {}
         self._places: list[_Place] = []
-        self._keys: Counter[bytes] = Counter()  # how many pods ask the same
+        self._keys: dict[bytes, set[str]] = {}  # the pods that ask the same
         self._device_pauses = Pauses()
         self._victim_pauses = Pauses()
         # Pods that wait for the end of a search; that got no victims; that ask for victims again.
@@ -136,7 +135,6 @@ class WaitingPods:
     def note_answer(
         self,
         uid: str,
-        priority: int,
         fitting: Collection[str],
         now: float,
         *,
@@ -145,9 +143,9 @@ class WaitingPods:
         """Keep a pod that was answered, until it is reserved."""
         waiting = self._pods.get(uid)
         since = waiting.place.since if waiting else now
-        key = self._decisions.request_key(uid)
+        key, request = self._decisions.request_key(uid), self._decisions.requests.find(uid)
         self._take(uid)
-        if key is None or len(self._pods) >= MAX_WAITING:
+        if key is None or request is None or len(self._pods) >= MAX_WAITING:
             self._remove(uid)
             return  # the scheduler itself tries it again, later
         if fitting:
@@ -160,11 +158,22 @@ class WaitingPods:
                 # kube-scheduler asks for no victims of a pod while others end on this node.
                 self._refused[uid] = None
         # A group of which a part is bound comes first, since that part runs for nothing.
-        rank = _FIRST if self._decisions.groups.is_interrupted(uid) else -priority
+        group = self._decisions.groups.key_of(uid)
+        rank = _FIRST if self._decisions.groups.is_interrupted(uid) else -request.pod.priority
         self._insert(_WaitingPod(_Place(rank, since, uid), key, frozenset(fitting)))
+        if group:
+            self._move_members(key, rank)
         self._unanswered.pop(uid, None)
         if not fitting and not complete:
             self._unanswered[uid] = None
+
+    def _move_members(self, key: bytes, rank: int) -> None:
+        """Move all members of a group to one rank, which another member has changed."""
+        for uid in tuple(self._keys[key]):
+            pod = self._pods[uid]
+            if pod.place.priority != rank:
+                self._take(uid)
+                self._insert(replace(pod, place=pod.place._replace(priority=rank)))
 
     def note_reservation(self, uid: str, *, reserved: bool) -> None:
         """Keep a pod no longer that is reserved; one that is refused can be woken for any node."""
@@ -391,7 +400,7 @@ class WaitingPods:
     def _insert(self, pod: _WaitingPod) -> None:
         self._pods[pod.place.uid] = pod
         insort(self._places, pod.place)
-        self._keys[pod.key] += 1
+        self._keys.setdefault(pod.key, set()).add(pod.place.uid)
         self._again = True
 
     def _remove(self, uid: str) -> None:
@@ -409,6 +418,6 @@ class WaitingPods:
         pod = self._pods.pop(uid, None)
         if pod is not None:
             del self._places[bisect_left(self._places, pod.place)]
-            self._keys[pod.key] -= 1
+            self._keys[pod.key].discard(uid)
             if not self._keys[pod.key]:
                 del self._keys[pod.key]

@@ -157,26 +157,24 @@ class SchedulerCalls:
         decisions, now = self._decide(), self._now()
         reply = decisions.prefilter(request, now, self._deadline(_SEARCH_SECONDS))
         if not reply.members_needed:
-            self._note_answer(request.pod, reply, now)
+            self._note_answer(request.pod.uid, reply, now)
         return reply
 
     def prefilter_group(self, request: PreFilterGroupRequest) -> PreFilterReply:
         """Decide about all members of a group, and return nodes for one of them."""
         decisions, now = self._decide(), self._now()
         reply = decisions.prefilter_group(request, now, self._deadline(_SEARCH_SECONDS))
-        pods = {member.pod.uid: member.pod for member in request.members or ()}
-        self._note_answer(pods[request.pod_uid], reply, now)
-        others = tuple(uid for uid in pods if uid != request.pod_uid)
+        self._note_answer(request.pod_uid, reply, now)
+        members = (each.pod.uid for each in request.members or ())
+        others = tuple(uid for uid in members if uid != request.pod_uid)
         if others and decisions.groups.find_hold(others[0]) is not None:
             self._publish(others)
         return reply
 
-    def _note_answer(self, pod: SchedulingPod, reply: PreFilterReply, now: float) -> None:
+    def _note_answer(self, pod_uid: str, reply: PreFilterReply, now: float) -> None:
         """Follow a pod that was answered."""
         fitting = [each.node for each in reply.fit]
-        self._state.waiting.note_answer(
-            pod.uid, pod.priority, fitting, now, complete=reply.complete
-        )
+        self._state.waiting.note_answer(pod_uid, fitting, now, complete=reply.complete)
         if not fitting and not reply.complete:
             self._changed.set()  # the search continues
 

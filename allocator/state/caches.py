@@ -154,6 +154,7 @@ def without_unused_parts(pod: Pod) -> Pod:
         scheduler_name=old.scheduler_name if old.resource_claims else "",
         node_name=old.node_name,
         priority=old.priority if old.resource_claims else None,
+        preemption_policy=old.preemption_policy if waits else None,
         node_selector=old.node_selector if waits else {},
         affinity=old.affinity if waits else None,
         tolerations=old.tolerations if waits else (),

@@ -14,6 +14,7 @@ from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.node_resources import Amounts, amounts_of
 from drawbridge.ledger.pods import FINISHED, ContainerResources, Pod
+from drawbridge.ledger.priorities import NEVER
 from drawbridge.pod_groups import PodGroup
 
 MAX_GONE_PODS: Final = 16384
@@ -36,6 +37,7 @@ class PodRecord(NamedTuple):
     claim_names: tuple[str, ...]
     group: PodGroup | None = None
     gated: bool = False
+    never_preempts: bool = False
     requests: ContainerResources | None = None
 
     @property
@@ -204,6 +206,16 @@ class PodRecords:
         record = self._records.get(uid)
         return record.nominated_node if record else ""
 
+    def never_preempts(self, uid: str) -> bool:
+        """Whether nobody may be evicted for a pod."""
+        record = self._records.get(uid)
+        return record is not None and record.never_preempts
+
+    def name_of(self, uid: str) -> str:
+        """Return the `namespace/name` of a pod; empty if it is not known."""
+        record = self._records.get(uid)
+        return record.name if record else ""
+
     def requested(self, uid: str) -> Amounts:
         """Return the CPU and the memory that a pod requests."""
         record = self._records.get(uid)
@@ -265,5 +277,6 @@ def _read_record(pod: Pod) -> PodRecord:
         claim_names=tuple(f"{pod.namespace}/{name}" for name in names if name),
         group=pod.group if pod.group and pod.group.is_gang else None,
         gated=bool(pod.spec.scheduling_gates),
+        never_preempts=pod.spec.preemption_policy == NEVER,
         requests=pod.spec.resources,
     )

@@ -120,7 +120,12 @@ def allocation_on(node: str, *numbers: int) -> Plain:
 
 
 def pod_fields(
-    uid: str, *claims: str, node: str = "", phase: str = "", **metadata: object
+    uid: str,
+    *claims: str,
+    node: str = "",
+    phase: str = "",
+    spec: Mapping[str, object] = {},
+    **metadata: object,
 ) -> Plain:
     """The JSON of a pod that names its claims."""
     return {
@@ -128,6 +133,7 @@ def pod_fields(
         "spec": {
             "nodeName": node,
             "resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims],
+            **spec,
         },
         "status": {"phase": phase},
     }
@@ -215,13 +221,14 @@ class Cluster:
         scheduled: int = 0,
         asking: str = "",
         count: int = 1,
-        priority: int = 0,
+        priority: int | Mapping[str, int] = 0,
     ) -> PreFilterReply:
         """Ask for a group as the scheduler does; each member has a claim for `count` devices."""
+        priorities = priority if isinstance(priority, Mapping) else dict.fromkeys(uids, priority)
         group = GroupReference(key=key, min_count=min_count, scheduled=scheduled)
         members = [
             GroupMember(
-                pod=self.pod(uid, priority=priority),
+                pod=self.pod(uid, priority=priorities[uid]),
                 claims=(msgspec.Raw(msgspec.json.encode(claim(f"c-{uid}", count))),),
             )
             for uid in uids

@@ -82,7 +82,7 @@ class Contest:
         """Ask for a pod; returns the nodes."""
         reply = self.cluster.prefilter(uid, claim(f"of-{uid}", count), priority=priority)
         nodes = [each.node for each in reply.fit]
-        self.waiting.note_answer(uid, priority, nodes, self.cluster.now)
+        self.waiting.note_answer(uid, nodes, self.cluster.now)
         return nodes
 
     def is_preemptible(self, uid: str, count: int = 1, priority: int = HIGH) -> bool:

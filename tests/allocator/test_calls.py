@@ -285,7 +285,7 @@ async def test_a_pod_evicts_others_only_after_an_autoscaler_had_time_to_add_a_no
     process = FakeProcess(contest.cluster)
     process.waiting = WaitingPods(contest.cluster.decisions, eviction_delay=60.0)
     contest.ask("pod", priority=HIGH)
-    process.waiting.note_answer("pod", HIGH, (), 0.0)
+    process.waiting.note_answer("pod", (), 0.0)
     asked = contest.preemption("pod")
     early = process.calls.preempt(asked)
     assert (early.victims, early.waiting) == ((), False)
@@ -304,7 +304,7 @@ async def test_a_pod_that_gets_a_new_node_meanwhile_evicts_nobody() -> None:
     process = FakeProcess(contest.cluster)
     process.waiting = WaitingPods(contest.cluster.decisions, eviction_delay=60.0)
     contest.ask("pod", priority=HIGH)
-    process.waiting.note_answer("pod", HIGH, (), 0.0)
+    process.waiting.note_answer("pod", (), 0.0)
     process.calls.preempt(contest.preemption("pod"))
     process.cluster.add(Node("n2", {"name": "n2"}), gpu_slice("n2", 1))
     process.cluster.now = 20.0

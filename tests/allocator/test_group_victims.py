@@ -1,7 +1,11 @@
 """Victims for groups: enough members fit without them, and none of them could stay."""
 
+from collections.abc import Mapping
+
+import pytest
+
 from allocator.scheduler.protocol import PreemptReply
-from tests.allocator.clusters import claim, gpu_slice
+from tests.allocator.clusters import allocation_on, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest
 
 FOUR = ("m0", "m1", "m2", "m3")
@@ -16,7 +20,12 @@ def full(**lows: int) -> Contest:
     return contest
 
 
-def preempt(contest: Contest, *uids: str, min_count: int = 0, priority: int = HIGH) -> PreemptReply:
+def preempt(
+    contest: Contest,
+    *uids: str,
+    min_count: int = 0,
+    priority: int | Mapping[str, int] = HIGH,
+) -> PreemptReply:
     """Ask about a group that does not fit, and for its victims."""
     reply = contest.cluster.ask_group("default/g", *uids, min_count=min_count, priority=priority)
     assert not reply.fit
@@ -56,6 +65,74 @@ def test_nobody_is_evicted_whose_priority_is_not_lower() -> None:
     assert victims_of(preempt(other, *FOUR, min_count=2)) == {"n1": ["p2", "p3"]}
 
 
+@pytest.mark.parametrize(
+    ("members", "running", "evicted"),
+    [
+        ((9, 9, 9, 9), 8, 4),
+        ((9, 9, 9, 9), 9, 0),
+        ((9, 9, 9, 5), 8, 0),
+        ((9, 9, 9, 5), 5, 0),
+        ((9, 9, 9, 5), 4, 4),
+        ((5, 9, 9, 9), 4, 4),
+        ((9, -1, -1, -1), 0, 0),
+    ],
+)
+def test_a_gang_evicts_by_its_least_important_member(
+    members: tuple[int, ...], running: int, evicted: int
+) -> None:
+    contest = Contest(n1=4)
+    for number in range(4):
+        contest.run(f"p{number}", "n1", number, priority=running)
+    reply = preempt(contest, *FOUR, priority=dict(zip(FOUR, members, strict=True)))
+    assert sum(map(len, victims_of(reply).values())) == evicted
+
+
+def test_a_member_that_needs_no_devices_does_not_lower_the_priority() -> None:
+    contest = full(n1=3)
+    allocated = claim("c-m3", allocation=allocation_on("n1", 9), version=3)
+    contest.cluster.add_claim(allocated)
+    reply = preempt(contest, *FOUR, min_count=4, priority={**dict.fromkeys(FOUR, HIGH), "m3": LOW})
+    assert victims_of(reply) == {"n1": ["n1-0", "n1-1", "n1-2"]}
+
+
+def test_a_gang_with_a_member_that_never_preempts_evicts_nobody() -> None:
+    contest = full(n1=4)
+    contest.cluster.add(pod("m2", "c-m2", spec={"preemptionPolicy": "Never"}))
+    reply = preempt(contest, *FOUR)
+    assert (reply.evictions, reply.waiting) == ((), False)
+    assert reply.message == "the preemptionPolicy of member default/m2 is Never"
+
+
+def test_nobody_is_evicted_beside_a_pod_that_must_go_and_is_too_important() -> None:
+    contest = full(n1=3, n2=4)
+    contest.enlist("other", "n1", HIGH - 1, required=True)
+    priority = {**dict.fromkeys(FOUR, HIGH), "m3": HIGH - 1}
+    assert victims_of(preempt(contest, *FOUR, priority=priority)).keys() == {"n2"}
+
+
+def test_what_is_kept_for_a_gang_goes_to_a_pod_above_its_least_important_member() -> None:
+    contest = full(n1=4)
+    preempt(contest, *FOUR, priority={**dict.fromkeys(FOUR, HIGH), "m3": 5})
+    for number in range(4):
+        contest.evict(f"n1-{number}")
+        contest.end(f"n1-{number}")
+    assert contest.cluster.nodes("below", claim("d"), priority=5) == []
+    assert contest.cluster.nodes("above", claim("e"), priority=6) == ["n1"]
+
+
+def test_devices_that_are_kept_for_members_count_when_the_gang_evicts_again() -> None:
+    contest = full(n1=4)
+    preempt(contest, *FOUR)
+    for number in range(4):
+        contest.evict(f"n1-{number}")
+        contest.end(f"n1-{number}")
+    assert contest.cluster.nodes("higher", claim("d"), priority=HIGH + 1) == ["n1"]
+    assert not contest.cluster.reserve("higher", "n1")
+    contest.cluster.add(gpu_slice("n1", 5, generation=2))
+    contest.run("last", "n1", 4)
+    assert victims_of(preempt(contest, *FOUR)) == {"n1": ["last"]}
+
+
 def test_no_more_are_evicted_than_needed_beside_free_devices() -> None:
     contest = full(n1=2, n2=2)
     contest.end("n2-1")
@@ -88,7 +165,7 @@ def test_the_devices_of_the_victims_are_kept_for_the_group_until_all_are_free() 
     evicted = victims_of(preempt(contest, *FOUR))["n1"]
     for uid in FOUR:
         reply = contest.cluster.ask_group("default/g", *FOUR, asking=uid, priority=HIGH)
-        contest.waiting.note_answer(uid, HIGH, [], 0.0, complete=reply.complete)
+        contest.waiting.note_answer(uid, [], 0.0, complete=reply.complete)
     for uid in evicted:
         contest.evict(uid)
     for uid in evicted[:-1]:

@@ -175,7 +175,7 @@ def test_a_waiting_group_is_woken_as_a_whole() -> None:
     waiting = WaitingPods(cluster.decisions)
     for uid in FOUR:
         reply = cluster.ask_group("default/g", *FOUR, min_count=4, asking=uid)
-        waiting.note_answer(uid, 0, [], 0.0, complete=reply.complete)
+        waiting.note_answer(uid, [], 0.0, complete=reply.complete)
     assert waiting.wake(2.0).woken == ()
     cluster.add(gpu_slice("n1", 4, generation=2))
     assert waiting.wake(4.0).woken == FOUR
@@ -188,11 +188,48 @@ def test_one_free_device_wakes_no_member_but_a_pod_alone() -> None:
     waiting = WaitingPods(cluster.decisions)
     for uid in FOUR:
         cluster.ask_group("default/g", *FOUR, min_count=4, asking=uid)
-        waiting.note_answer(uid, 0, [], 0.0)
+        waiting.note_answer(uid, [], 0.0)
     cluster.prefilter("alone", claim("d"))
-    waiting.note_answer("alone", 0, [], 1.0)
+    waiting.note_answer("alone", [], 1.0)
     cluster.add_claim(claim("held", version=3))
     assert waiting.wake(4.0).woken == ("alone",)
+
+
+@pytest.mark.parametrize(
+    ("members", "alone", "first"),
+    [((9, 9), 5, "m0"), ((9, 1), 5, "alone"), ((1, 9), 5, "alone"), ((9, 5), 5, "m0")],
+)
+def test_a_gang_waits_in_the_place_of_its_least_important_member(
+    members: tuple[int, int], alone: int, first: str
+) -> None:
+    cluster = Cluster(n1=2)
+    held = claim("held", 2, allocation=allocation_on("n1", 0, 1), pods=["x"], version=2)
+    cluster.add_claim(held)
+    waiting = WaitingPods(cluster.decisions)
+    priority = dict(zip(FOUR, members, strict=False))
+    # The more important member is asked about when the other one does not exist yet.
+    for uids in (["m0"], ["m0", "m1"], ["m1", "m0"]):
+        cluster.ask_group("default/g", *uids, min_count=2, priority=priority)
+        waiting.note_answer(uids[0], [], 0.0)
+    cluster.prefilter("alone", claim("d"), priority=alone)
+    waiting.note_answer("alone", [], 1.0)
+    cluster.add_claim(claim("held", 2, version=3))
+    assert waiting.wake(9.0).woken[0] == first
+
+
+def test_the_place_of_a_gang_follows_the_members_that_arrive() -> None:
+    cluster = Cluster(n1=2)
+    held = claim("held", 2, allocation=allocation_on("n1", 0, 1), pods=["x"], version=2)
+    cluster.add_claim(held)
+    waiting = WaitingPods(cluster.decisions)
+    priority = {"m0": 9, "m1": 9, "m2": 1}
+    for uids in (["m0", "m1"], ["m1", "m0"], ["m2", "m0", "m1"]):
+        cluster.ask_group("default/g", *uids, min_count=2, priority=priority)
+        waiting.note_answer(uids[0], [], 0.0)
+    cluster.prefilter("alone", claim("d"), priority=5)
+    waiting.note_answer("alone", [], 1.0)
+    cluster.add_claim(claim("held", 2, version=3))
+    assert waiting.wake(9.0).woken == ("alone",)
 
 
 def test_a_group_is_woken_after_its_pause() -> None:
@@ -203,7 +240,7 @@ def test_a_group_is_woken_after_its_pause() -> None:
     cluster.decisions.expire(cluster.now)
     for uid in FOUR:
         cluster.ask_group("default/g", *FOUR, min_count=4, asking=uid)
-        waiting.note_answer(uid, 0, [], cluster.now)
+        waiting.note_answer(uid, [], cluster.now)
     assert waiting.wake(cluster.now + 0.5).woken == ()
     assert waiting.next_time() == cluster.now + 1
     assert waiting.wake(cluster.now + 1).woken == FOUR
@@ -284,12 +321,12 @@ def test_a_partly_bound_group_gets_the_devices_that_become_free_first() -> None:
     cluster = interrupted(0)
     waiting = WaitingPods(cluster.decisions)
     cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2)
-    waiting.note_answer("high", 1000, [], 0.0)
+    waiting.note_answer("high", [], 0.0)
     cluster.prefilter("high", claim("d"), claim("e"), priority=1000)
-    waiting.note_answer("high", 1000, [], 0.0)
+    waiting.note_answer("high", [], 0.0)
     for uid in ("m2", "m3"):
         cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2, asking=uid)
-        waiting.note_answer(uid, 0, [], 0.0)
+        waiting.note_answer(uid, [], 0.0)
     cluster.add(gpu_slice("n1", 4, generation=2))
     assert waiting.wake(2.0).woken == ("m2", "m3")
 
@@ -304,9 +341,9 @@ def test_a_partly_bound_group_keeps_devices_one_by_one_until_enough_are_free() -
     for uid in ("m2", "m3"):
         reply = ask_interrupted(cluster, uid)
         assert reply.message == "1 of 2 members of the group fit, 2 more are scheduled"
-        waiting.note_answer(uid, 0, [], 0.0)
+        waiting.note_answer(uid, [], 0.0)
     assert cluster.nodes("other", claim("d")) == []
-    waiting.note_answer("other", 0, [], 0.0)
+    waiting.note_answer("other", [], 0.0)
     cluster.add(gpu_slice("n1", 4, generation=2))
     assert waiting.wake(2.0).woken == ("m2", "m3")
     assert [cluster.reserve(uid, "n1") for uid in ("m2", "m3")] == ["", ""]
@@ -414,7 +451,7 @@ def test_the_search_continues_in_the_turns_of_waking() -> None:
     cluster = Cluster(n1=4)
     waiting = WaitingPods(cluster.decisions)
     reply = cluster.decisions.prefilter_group(members_of(cluster, FOUR), 0.0, lambda: True)
-    waiting.note_answer("m0", 0, [], 0.0, complete=reply.complete)
+    waiting.note_answer("m0", [], 0.0, complete=reply.complete)
     turns = [waiting.wake(2.0 + turn, out_of_time=lambda: True) for turn in range(40)]
     assert {tuple(sorted(turn.woken)) for turn in turns} == {(), FOUR}
 
@@ -434,7 +471,7 @@ def test_a_pod_alone_waits_for_the_groups_before_it_and_for_no_later_one(earlier
         for uid in members(number):
             key = f"default/g{number}"
             reply = cluster.ask_group(key, *members(number), min_count=4, asking=uid)
-            waiting.note_answer(uid, 0, [], cluster.now, complete=reply.complete)
+            waiting.note_answer(uid, [], cluster.now, complete=reply.complete)
 
     def end(uids: Sequence[str]) -> None:
         for uid in uids:
@@ -446,7 +483,7 @@ def test_a_pod_alone_waits_for_the_groups_before_it_and_for_no_later_one(earlier
         arrive()
     cluster.now += 1.0
     assert not cluster.prefilter("alone", claim("d")).fit
-    waiting.note_answer("alone", 0, [], cluster.now)
+    waiting.note_answer("alone", [], cluster.now)
     cluster.now += 1.0
     running: Sequence[str] = ("holder",)
     for number in range(earlier):

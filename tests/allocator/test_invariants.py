@@ -64,8 +64,8 @@ class Allocator(RuleBasedStateMachine):
             priority=PRIORITIES[uid],
         )
         fitting = [each.node for each in reply.fit]
-        priority, now = PRIORITIES[uid], self.cluster.now
-        self.waiting.note_answer(uid, priority, fitting, now, complete=reply.complete)
+        now = self.cluster.now
+        self.waiting.note_answer(uid, fitting, now, complete=reply.complete)
         return fitting
 
     @rule(uid=uids)

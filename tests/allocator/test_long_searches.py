@@ -116,9 +116,9 @@ def test_a_pod_whose_search_takes_long_does_not_hold_up_the_others() -> None:
     for number in range(5):
         plain = selecting(f"of-slow{number}", f"{SELECTOR} && {number} < 0")
         made.decisions.prefilter(made.request(f"slow{number}", plain), 0.0, lambda: True)
-        waiting.note_answer(f"slow{number}", 0, (), 0.0)
+        waiting.note_answer(f"slow{number}", (), 0.0)
     made.prefilter("p", claim("of-p", 9))
-    waiting.note_answer("p", 0, (), 1.0)
+    waiting.note_answer("p", (), 1.0)
     made.add(gpu_slice("n4", 9), Node("n4", {"name": "n4"}))
     for _ in range(60):
         if woken := waiting.wake(1.0, out_of_time=lambda: True).woken:
@@ -132,7 +132,7 @@ def test_a_pod_whose_search_finds_nothing_later_asks_again_so_that_it_can_preemp
     reply = made.decisions.prefilter(made.request("p", claim("of-p", 9)), 0.0, lambda: True)
     assert not reply.complete
     assert not reply.preemptible
-    waiting.note_answer("p", 0, (), 0.0, complete=reply.complete)
+    waiting.note_answer("p", (), 0.0, complete=reply.complete)
     woken = [uid for _ in range(60) for uid in waiting.wake(1.0, out_of_time=lambda: True).woken]
     assert woken == ["p"]
     assert made.prefilter("p", claim("of-p", 9)).preemptible
@@ -160,7 +160,7 @@ class Aside:
         """Ask for a pod, as the scheduler does."""
         reply = self.cluster.prefilter(uid, plain, namespace=namespace)
         fitting = [each.node for each in reply.fit]
-        self.waiting.note_answer(uid, 0, fitting, 0.0, complete=reply.complete)
+        self.waiting.note_answer(uid, fitting, 0.0, complete=reply.complete)
         return reply
 
     def evaluate(self) -> Turn:
@@ -231,7 +231,7 @@ def hold_all(expression: str) -> Contest:
     # The results for the devices that an equal pod was offered are known.
     equal = claim("of-equal", requests=plain["spec"]["devices"]["requests"])
     reply = contest.cluster.prefilter("equal", equal, priority=HIGH)
-    contest.waiting.note_answer("equal", HIGH, (), 0.0, complete=reply.complete)
+    contest.waiting.note_answer("equal", (), 0.0, complete=reply.complete)
     while (turn := contest.waiting.wake(1.0)).postponed is not None:
         turn.postponed.keep(turn.postponed.run())
     contest.waiting.forget("equal")
@@ -268,7 +268,7 @@ def test_a_search_in_parts_continues_behind_nodes_with_an_error(failing: tuple[i
     pods = WaitingPods(made.decisions)
     plain = selecting("c", f'device.attributes["{DRIVER}"].place.startsWith("n19")')
     reply = made.decisions.prefilter(made.request("p", plain), 0.0, lambda: True)
-    pods.note_answer("p", 0, (), 0.0, complete=reply.complete)
+    pods.note_answer("p", (), 0.0, complete=reply.complete)
     turns = (pods.wake(1.0, out_of_time=lambda: True) for _ in range(100))
     assert next(filter(None, (turn.woken for turn in turns)), ()) == ("p",)
 
@@ -288,7 +288,7 @@ def test_many_searches_that_have_not_ended_hide_none_that_has(
     aside = Aside(**{f"slow{number}": "other" for number in range(8)})
     aside.ask("p", claim("of-p", 9))
     assert aside.cluster.decisions.is_refused(aside.cluster.decisions.request_key("p") or b"")
-    aside.waiting.note_answer("p", 0, (), 0.0, complete=False)
+    aside.waiting.note_answer("p", (), 0.0, complete=False)
     woken = [uid for _ in range(4) for uid in aside.waiting.wake(1.0, may_postpone=False).woken]
     assert woken == ["p"]
 

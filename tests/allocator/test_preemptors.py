@@ -255,7 +255,7 @@ def test_pods_that_share_a_claim_preempt_for_it_once(full: Contest) -> None:
     shared = claim("wanted")
     for uid in ("one", "two"):
         reply = full.cluster.prefilter(uid, shared, priority=HIGH)
-        full.waiting.note_answer(uid, HIGH, (), 0.0)
+        full.waiting.note_answer(uid, (), 0.0)
         if reply.preemptible:
             assert full.cluster.decisions.preempt(full.preemption(uid), 0.0).victims == ("second",)
             full.waiting.note_preemption(uid, refused=False)

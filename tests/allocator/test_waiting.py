@@ -39,9 +39,9 @@ class Waiting:
 
     def ask(self, uid: str, count: int = 1, priority: int = 0, **fields: object) -> list[str]:
         """Ask for a pod as the scheduler does; returns the nodes."""
-        reply = self.cluster.prefilter(uid, claim(f"of-{uid}", count), **fields)
+        reply = self.cluster.prefilter(uid, claim(f"of-{uid}", count), priority=priority, **fields)
         nodes = [each.node for each in reply.fit]
-        self.pods.note_answer(uid, priority, nodes, self.cluster.now)
+        self.pods.note_answer(uid, nodes, self.cluster.now)
         return nodes
 
     def reserve(self, uid: str, node: str) -> None:
