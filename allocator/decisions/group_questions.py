@@ -1,11 +1,9 @@
 """What is asked about a group, what is answered, and how many members must get devices."""
 
-from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
-from allocator.decisions.shortlist import NodeSearch, count_expressions
 from allocator.scheduler.protocol import GroupReference
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.ledger.node_fit import make_reason
@@ -13,9 +11,6 @@ from drawbridge.pod_groups import COSCHEDULING_LABEL, GroupForm, PodGroup
 from drawbridge.solver.reasons import Reason
 
 STAGE: Final = "group"
-# Each kind of members costs a look at all nodes, and a gang has few: a launcher, and workers.
-MAX_KINDS: Final = 16
-MAX_EXPRESSIONS: Final = 64
 
 
 class GroupQuestion(msgspec.Struct, frozen=True):
@@ -66,20 +61,3 @@ def too_large(group: GroupReference, fitting: int, needed: int) -> Reason:
     scheduled = f", {group.scheduled} more are scheduled" if group.scheduled else ""
     text = f"{fitting} of {needed} members of the group fit{scheduled}"
     return make_reason(codes.GANG_TOO_LARGE, STAGE, text)
-
-
-def find_variety(kinds: Collection[NodeSearch]) -> Reason | None:
-    """Return why a look at all nodes for each kind of members would take too long, if it would."""
-    expressions = sum(map(count_expressions, kinds))
-    if len(kinds) > MAX_KINDS:
-        text = (
-            f"the members of the group ask for {len(kinds)} different things, at most {MAX_KINDS}"
-        )
-    elif expressions > MAX_EXPRESSIONS:
-        text = (
-            f"the members of the group have {expressions} expressions of node affinity together, "
-            f"at most {MAX_EXPRESSIONS}"
-        )
-    else:
-        return None
-    return make_reason(codes.GANG_TOO_VARIED, STAGE, text)

@@ -8,32 +8,29 @@ A group is identified by its key, which has the namespace: no tenant names a gro
 What is remembered is bounded; a group that was forgotten is asked about anew.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from allocator.decisions.group_members import GroupMembers, find_members
+from allocator.decisions.group_preemption import GroupPreemption
 from allocator.decisions.group_questions import (
     STAGE,
     GroupAnswer,
     GroupQuestion,
-    find_variety,
     key_of_group,
     needed_members,
     too_large,
 )
 from allocator.decisions.group_searches import GroupSearches
-from allocator.decisions.group_victims import GroupVictims, GroupVictimSearch, ask_in
+from allocator.decisions.group_victims import ask_in
 from allocator.decisions.interrupted_groups import InterruptedGroups
-from allocator.decisions.node_searches import request_key
 from allocator.decisions.pod_requests import PodRequest, ReceivedRequests, with_at_most
 from allocator.decisions.preemption import DevicePreemption
-from allocator.decisions.shortlist import FittingNode, NodeSearch, never, usable_nodes
-from allocator.decisions.victims import DeviceVictims
+from allocator.decisions.shortlist import FittingNode, NodeSearch, never
 from allocator.scheduler.protocol import (
-    Eviction,
     GroupReference,
     PreemptReply,
     PreemptRequest,
@@ -41,20 +38,13 @@ from allocator.scheduler.protocol import (
 )
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHold, GroupHolds, HoldEnd
-from allocator.state.preemptors import MAX_PREEMPTORS
-from allocator.state.releases import waits_for
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.ledger.holdings import read_holds
 from drawbridge.ledger.ledger import ReservationRefusal
 from drawbridge.ledger.node_fit import make_reason
-from drawbridge.ledger.ranking import rank_solution
 from drawbridge.pod_groups import COSCHEDULING_LABEL
-from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import GangPlacement, MemberKind
-from drawbridge.solver.memo import OutOfTimeError
-from drawbridge.solver.reasons import Reason
 from drawbridge.solver.world import View
 
 MAX_GROUPS: Final = 4096
@@ -62,9 +52,6 @@ MAX_GROUPED_PODS: Final = 65536
 # A refusal holds for the other members of the group for this time, if nothing has changed.
 REFUSAL_SECONDS: Final = 1.0
 _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
-_BUSY: Final = "too many pods preempt already; the pod is tried again"
-_FREE: Final = "devices are released at this moment; the pod is tried again"
-_TOO_SLOW: Final = "no victims were found in time; use simpler claims, or fewer pods per node"
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -72,11 +59,6 @@ class _Refusal(msgspec.Struct, frozen=True):
     until: float
     members: frozenset[str]
     answer: GroupAnswer
-
-
-class _Member(msgspec.Struct, frozen=True):
-    request: PodRequest
-    search: NodeSearch
 
 
 class GroupDecisions:
@@ -110,6 +92,7 @@ class GroupDecisions:
         self._refusals: BoundedCache[str, _Refusal] = BoundedCache(MAX_GROUPS)
         self._searches = GroupSearches(MAX_GROUPS)
         self._interrupted = InterruptedGroups()
+        self._victims = GroupPreemption(state, reserved, preemption, ids, requests)
 
     # --- groups that a change of the leader has interrupted ---
 
@@ -272,12 +255,12 @@ class GroupDecisions:
         needed = needed_members(group, len(question.members))
         if (answer := self._answer_before_search(question, group, needed, now)) is not None:
             return answer
-        if (waits := self._waits_for_victims(question)) is not None:
+        if (waits := self._victims.find_wait(question)) is not None:
             return GroupAnswer(reason=waits)
-        of_kind, alone = self._alike_members(question)
-        if (varied := find_variety([members[0].search for members in of_kind])) is not None:
+        members = find_members(question.members, self._requests, self._reserved)
+        if (varied := members.find_variety()) is not None:
             return GroupAnswer(reason=varied)
-        kinds = self._kinds(of_kind)
+        kinds, alone = members.kinds(self._state), members.alone
         asks = [
             ask_in(self._state, view, self._ids, out_of_time) for view in self._views(question, now)
         ]
@@ -290,14 +273,14 @@ class GroupDecisions:
             reason = make_reason(codes.SEARCH_CONTINUES, STAGE, text)
             return GroupAnswer(reason=reason, complete=False)
         if placement.placed + alone < needed:
-            self._gather(question, placement, kinds, of_kind, now)
+            self._gather(question, members, kinds, placement, now)
             reason = too_large(group, placement.placed + alone, needed)
             return GroupAnswer(reason=reason, preemptible=True)
         self._reserved.release_promised(question.members)
         for uid in question.members:
             # Nobody else is answered before the devices are reserved.
             self._preemption.preemptors.forget(uid)
-        answer = self._promise(placement, kinds, of_kind, now)
+        answer = self._promise(members, kinds, placement, now)
         if answer.placed:
             woken = not question.asking
             self.holds.begin(group.key, answer.placed, now, since, woken=woken)
@@ -323,9 +306,9 @@ class GroupDecisions:
     def _gather(
         self,
         question: GroupQuestion,
-        placement: GangPlacement,
+        members: GroupMembers,
         kinds: Sequence[MemberKind],
-        of_kind: Sequence[Sequence[_Member]],
+        placement: GangPlacement,
         now: float,
     ) -> None:
         """Keep what is free by now for an interrupted group that needs more."""
@@ -337,7 +320,7 @@ class GroupDecisions:
         if until is None:
             return
         self._reserved.release_promised(question.members)
-        for uid in self._promise(placement, kinds, of_kind, now).placed:
+        for uid in self._promise(members, kinds, placement, now).placed:
             self._reserved.prolong(uid, until)
 
     def _views(self, question: GroupQuestion, now: float) -> Iterator[View]:
@@ -353,54 +336,16 @@ class GroupDecisions:
             yield preferred
         yield self._state.ledger.view()
 
-    def _waits_for_victims(self, question: GroupQuestion) -> Reason | None:
-        """Return which devices are being released for the group."""
-        preemptors = map(self._preemption.preemptors.find, question.members)
-        waiting = [each for each in preemptors if each is not None and each.pending]
-        if not waiting:
-            return None
-        return waits_for(sum(len(each.holds) for each in waiting), waiting[0].node)
-
-    def _alike_members(self, question: GroupQuestion) -> tuple[list[list[_Member]], int]:
-        """Return the members that ask the same together, and how many others there are.
-
-        Those that need no devices, or share a claim with another member, are decided about alone.
-        """
-        promised = frozenset(self._reserved.promised_claims(question.members))
-        requests = filter(None, map(self._requests.find, question.members))
-        members = [
-            _Member(each, self._requests.search(each).as_unallocated(promised))
-            for each in requests
-            if not self._requests.find_problem(each)
-        ]
-        users = Counter(uid for each in members for uid in each.request.claims)
-        alike: dict[bytes, list[_Member]] = {}
-        for member in members:
-            claims = member.request.claims
-            if member.search.unallocated and all(users[uid] == 1 for uid in claims):
-                alike.setdefault(request_key(member.search), []).append(member)
-        # The question does not depend on the member that the scheduler asks about.
-        of_kind = [alike[key] for key in sorted(alike)]
-        return of_kind, len(members) - sum(map(len, of_kind))
-
-    def _kinds(self, of_kind: Sequence[Sequence[_Member]]) -> list[MemberKind]:
-        """Return what the members of each kind ask for, and the nodes that they can use."""
-        searches = (min(members, key=_uid_of_member).search for members in of_kind)
-        return [
-            MemberKind(search.unallocated, len(members), usable_nodes(search, self._state))
-            for members, search in zip(of_kind, searches, strict=True)
-        ]
-
     def _promise(
         self,
-        placement: GangPlacement,
+        members: GroupMembers,
         kinds: Sequence[MemberKind],
-        of_kind: Sequence[Sequence[_Member]],
+        placement: GangPlacement,
         now: float,
     ) -> GroupAnswer:
         """Promise to each member what was found, to all or none."""
         placed: list[str] = []
-        for member, fitting in _assign(placement, kinds, of_kind):
+        for member, fitting in members.assign(placement, kinds):
             refusal = self._reserve(member.request, fitting, member.search, now)
             if refusal is not None:
                 for uid in placed:
@@ -410,97 +355,12 @@ class GroupDecisions:
             placed.append(member.request.pod.uid)
         return GroupAnswer(placed=tuple(placed))
 
-    # --- victims ---
-
     def preempt(
         self, request: PreemptRequest, now: float, out_of_time: Callable[[], bool]
     ) -> PreemptReply:
         """Return the pods to evict so that enough members fit, and keep their devices."""
         question = self._questions.get(self.key_of(request.pod_uid))
-        own = self._requests.find(request.pod_uid)
-        if question is None or own is None:
+        if question is None:
             return PreemptReply(message=_FORGOTTEN)
-        if (waits := self._waits_for_victims(question)) is not None:
-            return PreemptReply(waiting=True, message=waits.message)
-        pods = self._state.pods
-        if (patient := next(filter(pods.never_preempts, question.members), None)) is not None:
-            text = f"the preemptionPolicy of member {pods.name_of(patient)} is Never"
-            return PreemptReply(message=text)
-        return self._choose_victims(question, request, own, now, out_of_time)
-
-    def _choose_victims(
-        self,
-        question: GroupQuestion,
-        request: PreemptRequest,
-        own: PodRequest,
-        now: float,
-        out_of_time: Callable[[], bool],
-    ) -> PreemptReply:
-        if len(self._preemption.preemptors) + len(question.members) > MAX_PREEMPTORS:
-            return PreemptReply(message=_BUSY)
-        of_kind, alone = self._alike_members(question)
-        if (varied := find_variety([members[0].search for members in of_kind])) is not None:
-            return PreemptReply(message=varied.message)
-        kinds = self._kinds(of_kind)
-        group = self._with_minimum(question.group)
-        needed = needed_members(group, len(question.members)) - alone
-        preemptors = map(self._preemption.preemptors.find, question.members)
-        free = self._preemption.find_gone(request).union(each.key for each in preemptors if each)
-        search = self._preemption.make_search(request.pod_uid, self._requests.search(own), free)
-        chooser = GroupVictimSearch(
-            self._state, search, kinds, needed, ids=self._ids, out_of_time=out_of_time
-        )
-        try:
-            victims = chooser.choose(request.nodes or ())
-        except OutOfTimeError:
-            return PreemptReply(unfinished=True, message=_TOO_SLOW)
-        if isinstance(victims, int):
-            text = f"without the pods with a priority below {own.pod.priority}, {victims} of "
-            return PreemptReply(message=f"{text}{needed} members of the group fit")
-        for uid in question.members:
-            self._preemption.preemptors.forget(uid)
-        self._keep_devices(victims, kinds, of_kind, now)
-        evictions = tuple(
-            Eviction(node=node, victims=tuple(pod.uid for pod in pods))
-            for node, pods in victims.pods.items()
-        )
-        if not evictions:
-            return PreemptReply(waiting=True, message=_FREE)
-        return PreemptReply(evictions=evictions)
-
-    def _keep_devices(
-        self,
-        victims: GroupVictims,
-        kinds: Sequence[MemberKind],
-        of_kind: Sequence[Sequence[_Member]],
-        now: float,
-    ) -> None:
-        """Keep for each member what it gets when the victims are gone."""
-        for member, fitting in _assign(victims.placement, kinds, of_kind):
-            allocations = fitting.solution.allocations if fitting.solution else ()
-            devices = DeviceVictims(
-                node=fitting.name,
-                pods=tuple(pod.uid for pod in victims.pods.get(fitting.name, ())),
-                claims=tuple(sorted(victims.claims.get(fitting.name, ()))),
-                holds=tuple(hold for each in allocations for hold in read_holds(each)),
-            )
-            uid = member.request.pod.uid
-            self._preemption.preemptors.begin(uid, member.search, devices, now)
-
-
-def _assign(
-    placement: GangPlacement, kinds: Sequence[MemberKind], of_kind: Sequence[Sequence[_Member]]
-) -> Iterator[tuple[_Member, FittingNode]]:
-    """Yield the members that have a place, and what each gets."""
-    left = [iter(some) for some in of_kind]
-    for on_node in placement.nodes:
-        for waiting, of_members in zip(left, on_node.allocations(kinds), strict=True):
-            # The members behind those that are placed stay in the iterator.
-            for allocations, member in zip(of_members, waiting, strict=False):
-                solution = Solution(on_node.node, allocations)
-                rank = rank_solution(member.search.unallocated, solution)
-                yield member, FittingNode(on_node.node, rank, solution)
-
-
-def _uid_of_member(member: _Member) -> str:
-    return member.request.pod.uid
+        question = replace(question, group=self._with_minimum(question.group))
+        return self._victims.choose(request, question, now, out_of_time)

@@ -1,0 +1,107 @@
+"""The members of a group that ask the same together, and what each gets where they fit."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from allocator.decisions.group_questions import STAGE
+from allocator.decisions.node_searches import request_key
+from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
+from allocator.decisions.shortlist import FittingNode, NodeSearch, count_expressions, usable_nodes
+from allocator.state.cluster_state import AllocatorState
+from allocator.state.reserved_pods import ReservedPods
+from drawbridge.agreement import allocator_codes as codes
+from drawbridge.ledger.node_fit import make_reason
+from drawbridge.ledger.ranking import rank_solution
+from drawbridge.solver.answers import Solution
+from drawbridge.solver.gangs import GangPlacement, MemberKind
+from drawbridge.solver.reasons import Reason
+
+# Each kind of members costs a look at all nodes, and a gang has few: a launcher, and workers.
+MAX_KINDS: Final = 16
+MAX_EXPRESSIONS: Final = 64
+
+
+class AskingMember(msgspec.Struct, frozen=True):
+    """A member, and the search for it as if nothing were promised to it."""
+
+    request: PodRequest
+    search: NodeSearch
+
+
+class GroupMembers(msgspec.Struct, frozen=True):
+    """The members of each kind, and how many others there are.
+
+    Those that need no devices, or share a claim with another member, are decided about alone.
+    """
+
+    of_kind: Sequence[Sequence[AskingMember]]
+    alone: int
+
+    def find_variety(self) -> Reason | None:
+        """Return why a look at all nodes for each kind would take too long, if it would."""
+        count = len(self.of_kind)
+        expressions = sum(count_expressions(members[0].search) for members in self.of_kind)
+        if count > MAX_KINDS:
+            text = f"the members of the group ask for {count} different things, at most {MAX_KINDS}"
+        elif expressions > MAX_EXPRESSIONS:
+            text = (
+                f"the members of the group have {expressions} expressions of node affinity "
+                f"together, at most {MAX_EXPRESSIONS}"
+            )
+        else:
+            return None
+        return make_reason(codes.GANG_TOO_VARIED, STAGE, text)
+
+    def kinds(self, state: AllocatorState) -> list[MemberKind]:
+        """Return what the members of each kind ask for, and the nodes that they can use."""
+        searches = (min(members, key=_uid_of).search for members in self.of_kind)
+        return [
+            MemberKind(search.unallocated, len(members), usable_nodes(search, state))
+            for members, search in zip(self.of_kind, searches, strict=True)
+        ]
+
+    def assign(
+        self, placement: GangPlacement, kinds: Sequence[MemberKind]
+    ) -> Iterator[tuple[AskingMember, FittingNode]]:
+        """Yield the members that have a place, and what each gets."""
+        left = [iter(some) for some in self.of_kind]
+        for on_node in placement.nodes:
+            for waiting, of_members in zip(left, on_node.allocations(kinds), strict=True):
+                # The members behind those that are placed stay in the iterator.
+                for allocations, member in zip(of_members, waiting, strict=False):
+                    solution = Solution(on_node.node, allocations)
+                    rank = rank_solution(member.search.unallocated, solution)
+                    yield member, FittingNode(on_node.node, rank, solution)
+
+
+def find_members(
+    uids: Collection[str], requests: ReceivedRequests, reserved: ReservedPods
+) -> GroupMembers:
+    """Return the members that can use their claims, whatever is promised to them."""
+    promised = frozenset(reserved.promised_claims(uids))
+    members = [
+        AskingMember(each, requests.search(each).as_unallocated(promised))
+        for each in filter(None, map(requests.find, uids))
+        if not requests.find_problem(each)
+    ]
+    of_kind = _alike(members)
+    return GroupMembers(of_kind, len(members) - sum(map(len, of_kind)))
+
+
+def _alike(members: Iterable[AskingMember]) -> list[list[AskingMember]]:
+    members = tuple(members)
+    users = Counter(uid for each in members for uid in each.request.claims)
+    alike: dict[bytes, list[AskingMember]] = {}
+    for member in members:
+        claims = member.request.claims
+        if member.search.unallocated and all(users[uid] == 1 for uid in claims):
+            alike.setdefault(request_key(member.search), []).append(member)
+    # The question does not depend on the member that the scheduler asks about.
+    return [alike[key] for key in sorted(alike)]
+
+
+def _uid_of(member: AskingMember) -> str:
+    return member.request.pod.uid
