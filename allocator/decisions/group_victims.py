@@ -27,6 +27,7 @@ from drawbridge.solver.gangs import (
     largest_counts,
     place_gang,
 )
+from drawbridge.solver.memo import Postpone
 from drawbridge.solver.world import View
 
 
@@ -39,13 +40,23 @@ class GroupVictims(msgspec.Struct, frozen=True):
 
 
 def ask_in(
-    state: AllocatorState, view: View, ids: Callable[[], str], out_of_time: Callable[[], bool]
+    state: AllocatorState,
+    view: View,
+    ids: Callable[[], str],
+    out_of_time: Callable[[], bool],
+    postpone: Postpone | None = None,
 ) -> Ask:
     """Return the question to the solver in one state of the devices."""
 
     def ask(nodes: Sequence[str], claims: Sequence[Claim]) -> Mapping[str, Solution]:
         answers = state.planner.solve_nodes(
-            view, claims, nodes, ids=ids, max_work=MAX_WORK_PER_NODE, out_of_time=out_of_time
+            view,
+            claims,
+            nodes,
+            ids=ids,
+            max_work=MAX_WORK_PER_NODE,
+            out_of_time=out_of_time,
+            postpone=postpone,
         )
         return {name: each for name, each in answers.items() if isinstance(each, Solution)}
 

@@ -309,6 +309,7 @@ class PodDecisions:
     def _promise_group(
         self, key: str, pod_uid: str, now: float, out_of_time: Callable[[], bool]
     ) -> Promise:
+        self.requests.take_postponed()
         self._preemption.preemptors.settle(now)
         answer = self.groups.answer_again(key, now, out_of_time)
         if answer is None:
@@ -318,6 +319,7 @@ class PodDecisions:
         return Promise(
             node,
             unfinished=not answer.complete,
+            postponed=self.requests.take_postponed(),
             members=answer.placed,
             pauses_until=answer.pauses_until,
         )

@@ -12,7 +12,9 @@ well, but on a clock of its own: it never misses free devices because of them.
 
 A search that needs an evaluation that takes long is set aside. These evaluations are done one after
 the other beside the turns, in turns by namespace, so that they delay only other pods that are set
-aside.
+aside. So is the search for a group that has not ended: each turn continues one of these.
+
+The members of a group are one question, which is asked once for all of them.
 
 The work of one turn is limited. After a change the first pods are tried again, and then those that
 follow the last one of the previous turn: however many pods wait and whatever changes, each has its
@@ -118,7 +120,9 @@ class WaitingPods:
         self._unanswered: dict[str, None] = {}
         self._refused: dict[str, None] = {}
         self._to_retry: dict[str, None] = {}
+        # Groups are set aside by their keys, pods alone by their UIDs.
         self._aside = SearchesAside()
+        self._cut = SearchesAside()
         self._can_retry = False  # whether a pod that asks again may have no pause any more
         # A pass visits all pods; it takes as many turns as needed.
         self._passing = False
@@ -262,20 +266,27 @@ class WaitingPods:
             self._passing = self._position_behind(self._reached) < len(self._places)
             if work.is_over:
                 break
-        postponed_for, postponed = self._continue_aside(work) if may_postpone else ("", None)
+        self._continue(self._cut, work)
+        postponed_for, postponed = self._continue(self._aside, work) if may_postpone else ("", None)
         unfinished = bool(self._places) and (self._continue_pass() or self._can_retry)
-        unfinished |= may_postpone and postponed is None and bool(self._aside)
+        unfinished |= bool(self._cut) or (may_postpone and postponed is None and bool(self._aside))
         woken = tuple(sorted(set(work.woken), key=self._place_of))
         return Turn(woken, unfinished, postponed, postponed_for)
 
-    def _continue_aside(self, work: _Work) -> tuple[str, PostponedEvaluation | None]:
+    def _continue(
+        self, aside: SearchesAside, work: _Work
+    ) -> tuple[str, PostponedEvaluation | None]:
         """Continue one search that was set aside; return what it needs next."""
-        uid = self._aside.take()
-        if uid is None or not self._is_due(uid, work.now):
+        if (uid := aside.take()) is None:
+            return "", None
+        if uid not in self._pods:
+            self._again = True  # other members of its group may wait
+            return "", None
+        if not self._is_due(uid, work.now):
             return "", None
         promise = self._promise(uid, work)
         if promise.unfinished:
-            self._aside.add(self._decisions.requests.namespace_of(uid), uid)
+            self._set_aside(uid, promise)
         # A pod whose search has ended is told so in the next turn.
         self._again |= uid in self._unanswered and not promise.unfinished
         return uid, promise.postponed
@@ -350,21 +361,32 @@ class WaitingPods:
         work.visits -= 1
         if not self._is_due(uid, work.now):
             return False
+        is_alone = not self._decisions.groups.key_of(uid)
         promise = self._promise(uid, work)
-        while promise.unfinished and not promise.postponed and not work.is_over:
+        while is_alone and promise.unfinished and not promise.postponed and not work.is_over:
             promise = self._promise(uid, work)
-        if promise.postponed:
-            self._aside.add(self._decisions.requests.namespace_of(uid), uid)
-            return True
-        # An unfinished search goes on in the next pass, so that others have their turn before.
-        self._again |= promise.unfinished
+        if promise.postponed or (promise.unfinished and not is_alone):
+            self._set_aside(uid, promise)
+        else:
+            # An unfinished search goes on in the next pass, so that others have their turn before.
+            self._again |= promise.unfinished
         return True
+
+    def _set_aside(self, uid: str, promise: Promise) -> None:
+        """Set a search aside that needs an evaluation, or that has not ended."""
+        aside = self._aside if promise.postponed else self._cut
+        aside.add(self._decisions.requests.namespace_of(uid), uid, self._name_of(uid))
+
+    def _name_of(self, uid: str) -> str:
+        """Return the name of a search: that of all members of a group is the same."""
+        return self._decisions.groups.key_of(uid) or uid
 
     def _is_due(self, uid: str, now: float) -> bool:
         """Whether a pod may be woken now, and another answer is possible."""
-        pod = self._pods[uid]
+        pod, name = self._pods[uid], self._name_of(uid)
         return (
-            uid not in self._aside
+            name not in self._aside
+            and name not in self._cut
             and self._device_pauses.is_over(uid, now)
             and pod.tried != self._state.epoch()
             and not self._decisions.is_refused(pod.key)
@@ -377,6 +399,9 @@ class WaitingPods:
 
     def _promise(self, uid: str, work: _Work) -> Promise:
         pod = self._pods[uid]
+        # The members of a group have the same answer.
+        name = self._name_of(uid)
+        alike = [each for each in self._keys[pod.key] if self._name_of(each) == name]
         work.tries -= 1
         try:
             promise = self._decisions.promise(uid, work.now, pod.seen, work.out_of_time)
@@ -389,12 +414,14 @@ class WaitingPods:
                 self._device_pauses.grow(member, work.now)
                 work.woken.append(member)
         elif promise.pauses_until:
-            self._device_pauses.extend(uid, promise.pauses_until)
+            for each in alike:
+                self._device_pauses.extend(each, promise.pauses_until)
         elif promise.impossible:
             # The scheduler itself tries the pod again when its claims change.
             self._remove(uid)
         elif not promise.unfinished:
-            self._pods[uid] = replace(pod, tried=self._state.epoch())
+            for each in alike:
+                self._pods[each] = replace(self._pods[each], tried=self._state.epoch())
         return promise
 
     def _insert(self, pod: _WaitingPod) -> None:
@@ -406,6 +433,7 @@ class WaitingPods:
     def _remove(self, uid: str) -> None:
         self._take(uid)
         self._aside.discard(uid)
+        self._cut.discard(uid)
         self._unanswered.pop(uid, None)
         self._forget_preemption(uid)
 

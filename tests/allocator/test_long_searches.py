@@ -1,12 +1,20 @@
 """Searches that are interrupted in the middle, because a tenant's expressions take long."""
 
+import msgspec
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from allocator.decisions import node_searches, waiting
 from allocator.decisions.shortlist import NodeSearch, Shortlist
 from allocator.decisions.waiting import Turn, WaitingPods
-from allocator.scheduler.protocol import PreemptReply, PreFilterReply
+from allocator.scheduler.protocol import (
+    GroupMember,
+    GroupReference,
+    PreemptReply,
+    PreFilterGroupRequest,
+    PreFilterReply,
+)
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.reasons import merge_reasons
@@ -404,3 +412,77 @@ def test_a_search_for_victims_begins_again_when_another_pod_waits_for_a_victim(s
     assert preempt_in(contest, steps, 3).unfinished
     assert contest.victims("other") == ["p5"]
     assert preempt_in(contest, 1000, 3).victims == ("p2", "p3", "p4")
+
+
+# --- gangs ---
+
+
+class Gangs(Aside):
+    """Waiting gangs on nodes that are full, whose searches are cut after each step."""
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__()
+        self.cluster = Cluster(**{f"n{number}": 8 for number in range(nodes)})
+        self.waiting = WaitingPods(self.cluster.decisions)
+        for number in range(nodes):
+            held = allocation_on(f"n{number}", *range(8))
+            self.cluster.add_claim(claim(f"full{number}", 8, allocation=held, pods=["x"]))
+
+    def ask_gang(
+        self, namespace: str, name: str, members: int, expression: str = "true", count: int = 1
+    ) -> None:
+        """Ask about each member, as the scheduler does."""
+        uids = [f"{name}-{number}" for number in range(members)]
+        asking = tuple(
+            GroupMember(
+                pod=self.cluster.pod(uid, namespace=namespace),
+                claims=(Raw(msgspec.json.encode(selecting(f"of-{uid}", expression, count))),),
+            )
+            for uid in uids
+        )
+        group = GroupReference(key=f"{namespace}/{name}", min_count=members)
+        for uid in uids:
+            request = PreFilterGroupRequest(pod_uid=uid, group=group, members=asking)
+            reply = self.cluster.decisions.prefilter_group(request, 0.0, lambda: True)
+            self.waiting.note_answer(uid, (), 0.0, complete=reply.complete)
+
+    def turns_until(self, uid: str) -> int:
+        """Free the devices of a node; return how many short turns it takes to wake a pod."""
+        self.cluster.add_claim(claim("full0", 8, version=9))
+        for turns in range(1, 1000):
+            if uid in self.waiting.wake(5.0, out_of_time=lambda: True).woken:
+                return turns
+        raise AssertionError("the pod is not woken")
+
+
+@pytest.mark.parametrize("members", [8, 64])
+def test_a_gang_with_a_long_search_delays_pods_behind_it_by_one_step(members: int) -> None:
+    gangs = Gangs(nodes=4)
+    gangs.ask_gang("greedy", "g", members)
+    gangs.ask("alone", claim("of-alone"))
+    assert gangs.turns_until("alone") <= 3
+
+
+def test_searches_for_gangs_go_in_turns_by_namespace() -> None:
+    alone = Gangs(nodes=4)
+    alone.ask_gang("modest", "h", 2)
+    steps = alone.turns_until("h-0")
+    among = Gangs(nodes=4)
+    for number in range(20):
+        among.ask_gang("greedy", f"g{number}", 1, count=9)
+    among.ask_gang("modest", "h", 2)
+    # Each gang has one step in the pass, and then every second turn is that of the namespace.
+    assert among.turns_until("h-0") <= 20 + 2 * steps
+
+
+@pytest.mark.parametrize("expression", [SLOW, LONG])
+def test_a_selector_of_a_gang_that_takes_long_is_evaluated_beside_the_calls(
+    expression: str,
+) -> None:
+    gangs = Gangs(nodes=0)
+    gangs.cluster = cluster()
+    gangs.waiting = WaitingPods(gangs.cluster.decisions)
+    gangs.ask_gang("default", "g", 2, expression)
+    assert gangs.cluster.held() == []
+    assert gangs.evaluate().postponed_for in {"g-0", "g-1"}
+    assert set(gangs.finish()) == {"g-0", "g-1"}
