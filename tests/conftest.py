@@ -1,5 +1,6 @@
 """Settings of all tests: their order, and what none of them leaves behind."""
 
+import functools
 import gc
 import logging
 import random
@@ -8,6 +9,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import Phase, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.leftovers import LOGGERS, differences, process_state
 from tests.thorough import THOROUGH, drawn
@@ -18,6 +20,11 @@ settings.register_profile(
     "drawbridge", deadline=None, max_examples=drawn(20, thorough=100), derandomize=not THOROUGH
 )
 settings.load_profile("drawbridge")
+if not THOROUGH:
+    # Hypothesis also draws constants of the modules that are imported: examples would depend on the
+    # tests before, and all modules are parsed again.
+    assert hasattr(providers, "_get_local_constants")
+    providers._get_local_constants = functools.cache(providers.Constants)  # noqa: SLF001
 settings.register_profile("first-failure", phases=set(Phase) - {Phase.shrink})
 
 
