@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import Allocation
-from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.claim import Claim, ClaimSpec, Template
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.layered_map import LayeredMap
 from drawbridge.finding import Finding
 from drawbridge.ledger.allocation_mark import UNMARKED, Mark, read_mark
 from drawbridge.ledger.holdings import DeviceID, Hold, read_holds, read_marked_holds
 from drawbridge.ledger.pool_use import replace_uses, updated_use
+from drawbridge.ledger.quota_use import QuotaUse
 from drawbridge.solver.world import UNUSED, View
 
 # A later event about a deleted claim arrives within seconds, if at all.
@@ -36,6 +37,7 @@ class ReservationRefusal(enum.StrEnum):
     STALE = "the use of devices changed after the decision"
     HELD = "another claim holds one of them"
     LOST = "the reservation expired or was removed"
+    QUOTA = "it would exceed a quota"
 
 
 class Reservation(NamedTuple):
@@ -61,6 +63,12 @@ class ClaimRecord(NamedTuple):
     allocation: Allocation | None
     holds: tuple[Hold, ...]
     unreadable: Finding | None
+    spec: ClaimSpec = ClaimSpec()
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the claim."""
+        return self.name.partition("/")[0]
 
 
 def uid_of(claim: Claim) -> str:
@@ -74,10 +82,14 @@ def name_of(claim: Claim | Template) -> str:
 
 
 class Ledger:
-    """The state of all claims; `sharing` is the feature gate DRAConsumableCapacity."""
+    """The state of all claims; `sharing` is the feature gate DRAConsumableCapacity.
 
-    def __init__(self, *, sharing: bool = True) -> None:
+    No reservation exceeds `quotas`, which count what claims have.
+    """
+
+    def __init__(self, *, sharing: bool = True, quotas: QuotaUse | None = None) -> None:
         self._sharing = sharing
+        self.quotas = QuotaUse() if quotas is None else quotas
         self._records: dict[str, ClaimRecord] = {}
         self._reservations: dict[str, ActiveReservation] = {}
         self._kept: dict[str, tuple[Hold, ...]] = {}
@@ -108,10 +120,13 @@ class Ledger:
         held = read_holds(allocation, trusted, sharing=self._sharing)
         if record is not None:
             self._remove_holds(uid, record.holds)
-        if allocation is not None:
-            self._remove_reservation(uid)
-        self._records[uid] = ClaimRecord(name_of(claim), version, allocation, held, unreadable)
+        reserved = self._reservations.pop(uid, None) if allocation is not None else None
+        if reserved is not None:
+            self._remove_holds(uid, reserved.holds)
+        name = name_of(claim)
+        self._records[uid] = ClaimRecord(name, version, allocation, held, unreadable, claim.spec)
         self._add_holds(uid, held)
+        self._charge(uid)
         return True
 
     def observe_deletion(self, uid: str, version: str = "") -> bool:
@@ -121,6 +136,7 @@ class Ledger:
         record = self._records.pop(uid, None)
         if record is not None:
             self._remove_holds(uid, record.holds)
+            self.quotas.charge(uid, record.namespace, {})
         self._remove_reservation(uid)
         self._deleted.put(uid, max(_parse_version(version), record.version if record else 0))
         return True
@@ -169,6 +185,7 @@ class Ledger:
         self._remove_holds(uid, record.holds)
         self._records[uid] = record._replace(holds=held)
         self._add_holds(uid, held)
+        self._charge(uid)
 
     # --- reservations ---
 
@@ -200,9 +217,12 @@ class Ledger:
             return ReservationRefusal.STALE
         if self._conflicts(new):
             return ReservationRefusal.HELD
+        if self._exceeds_quota({uid: reservations[uid].allocation for uid in new}):
+            return ReservationRefusal.QUOTA
         for uid, held in new.items():
             self._reservations[uid] = ActiveReservation(reservations[uid], held, until)
             self._add_holds(uid, held)
+            self._charge(uid)
         for uid in reservations.keys() - new.keys():
             renewed = self._reservations.get(uid)
             if renewed is not None and renewed.until is not None:
@@ -365,6 +385,39 @@ class Ledger:
         reservation = self._reservations.pop(uid, None)
         if reservation is not None:
             self._remove_holds(uid, reservation.holds)
+            self._charge(uid)
+
+    # --- quotas ---
+
+    def charge_again(self, pool: PoolID) -> None:
+        """Charge the claims with devices of a pool again, because what it publishes has changed."""
+        for uid in self.claims_in(pool):
+            self._charge(uid)
+
+    def _charge(self, uid: str) -> None:
+        """Charge a claim what it has: its allocation, or what is reserved for it."""
+        record, active = self._records.get(uid), self._reservations.get(uid)
+        if record is not None and self.quotas:
+            reserved = active.reservation.allocation if active else None
+            allocation = record.allocation or reserved
+            if allocation is None and record.holds:
+                # The mark does not say which device is for which request.
+                least = self.quotas.least_charge(record.spec)
+                self.quotas.charge(uid, record.namespace, least)
+            else:
+                self.quotas.charge_allocation(uid, record.namespace, record.spec, allocation)
+
+    def _exceeds_quota(self, allocations: Mapping[str, Allocation]) -> bool:
+        """Return whether the claims of a pod have too much with these allocations."""
+        if not self.quotas or not allocations:
+            return False
+        records = {uid: self._records[uid] for uid in allocations}
+        charges = {
+            uid: self.quotas.read_charge(records[uid].spec, allocation)
+            for uid, allocation in allocations.items()
+        }
+        namespace = next(iter(records.values())).namespace
+        return self.quotas.find_excess(namespace, charges) is not None
 
     def _read_reservation_holds(self, reservation: Reservation) -> tuple[Hold, ...]:
         return read_holds(reservation.allocation, reservation.mark, sharing=self._sharing)

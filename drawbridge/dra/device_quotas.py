@@ -1,0 +1,199 @@
+"""Device quotas: limits of the Configuration on what the claims of namespaces have.
+
+A claim is charged what it is allocated. The ResourceQuotas of the API server count what a claim can
+get at most, when it is created (`drawbridge.dra.quota`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.dra.allocation import Allocation, AllocationResult
+from drawbridge.dra.capacity import Amounts
+from drawbridge.dra.claim import EXACT_COUNT, Choice, ClaimSpec, Request, request_choices
+from drawbridge.dra.quantity import Quantity
+
+# The amount that counts devices; every other one is the name of a capacity.
+DEVICES: Final = "devices"
+_ZERO: Final = Quantity.of(0)
+
+
+class QuotaKey(NamedTuple):
+    """What a limit is about: devices of a DeviceClass, or a capacity of them."""
+
+    device_class: str
+    amount: str
+
+    def describe(self) -> str:
+        """Say it behind a quantity."""
+        what = "devices" if self.amount == DEVICES else f"{self.amount} of devices"
+        return f"{what} of class {self.device_class}"
+
+
+Charge: TypeAlias = Mapping[QuotaKey, Quantity]
+# The published capacity of the device of a result; None if it is not published.
+FindCapacity: TypeAlias = Callable[[AllocationResult], Amounts | None]
+
+
+class DeviceQuota(msgspec.Struct, frozen=True):
+    """The limits of the namespaces that `selects` accepts, by their names and labels.
+
+    `single` limits one pod. `total` limits each namespace, or all of them `together`.
+    """
+
+    name: str
+    selects: Callable[[str, Mapping[str, str]], bool]
+    single: Charge = {}
+    total: Charge = {}
+    together: bool = False
+
+
+class QuotaExcess(NamedTuple):
+    """A limit that a pod would exceed, now or always (`never_fits`)."""
+
+    message: str
+    never_fits: bool
+
+
+def limited_amounts(quotas: Iterable[DeviceQuota]) -> Mapping[str, tuple[str, ...]]:
+    """Return the amounts that quotas limit, by class."""
+    limited: dict[str, dict[str, None]] = {}
+    for quota in quotas:
+        for key in (*quota.single, *quota.total):
+            limited.setdefault(key.device_class, {})[key.amount] = None
+    return {name: tuple(amounts) for name, amounts in limited.items()}
+
+
+def charge_of_allocation(
+    spec: ClaimSpec,
+    allocation: Allocation,
+    limited: Mapping[str, Sequence[str]],
+    find_capacity: FindCapacity,
+) -> Charge:
+    """Return what an allocation has of the limited amounts; devices with admin access are free.
+
+    A share has the capacity that it consumes, a whole device all that it publishes.
+    """
+    classes = {
+        choice.name: choice.requested.device_class_name
+        for request in spec.devices.requests
+        for choice in request_choices(request)
+    }
+    total: dict[QuotaKey, Quantity] = {}
+    for result in allocation.devices.results:
+        name = classes.get(result.request, "")
+        if result.admin_access or name not in limited:
+            continue
+        has: Amounts | None = result.consumed_capacity if result.share_id is not None else None
+        for amount in limited[name]:
+            if amount == DEVICES:
+                quantity = Quantity.of(1)
+            else:
+                if has is None:
+                    has = find_capacity(result) or {}
+                quantity = _find_amount(has, amount)
+            _add(total, QuotaKey(name, amount), quantity)
+    return total
+
+
+def least_charge(spec: ClaimSpec, limited: Mapping[str, Sequence[str]]) -> Charge:
+    """Return what every allocation of a claim has at least of the limited amounts."""
+    return add_charges(_least(each, limited) for each in spec.devices.requests)
+
+
+def without_choices(
+    spec: ClaimSpec, limited: Mapping[str, Sequence[str]], has_room: Callable[[Charge], bool]
+) -> ClaimSpec:
+    """Return a spec without the alternatives with which the claim would have too much.
+
+    A request keeps its alternatives if all of them are too much.
+    """
+    requests = list(spec.devices.requests)
+    least = [_least(each, limited) for each in requests]
+    for at, request in enumerate(requests):
+        if not request.first_available:
+            continue
+        others = add_charges((*least[:at], *least[at + 1 :]))
+        kept = tuple(
+            sub
+            for sub, choice in zip(request.first_available, request_choices(request), strict=True)
+            if has_room(add_charges((others, _charge_choice(choice, limited))))
+        )
+        if kept and len(kept) < len(request.first_available):
+            requests[at] = replace(request, first_available=kept)
+    if requests == list(spec.devices.requests):
+        return spec
+    return replace(spec, devices=replace(spec.devices, requests=tuple(requests)))
+
+
+def add_charges(charges: Iterable[Charge]) -> Charge:
+    """Return the sum of charges."""
+    total: dict[QuotaKey, Quantity] = {}
+    for charge in charges:
+        for key, quantity in charge.items():
+            _add(total, key, quantity)
+    return total
+
+
+def find_impossible(
+    quotas: Iterable[DeviceQuota], namespace: str, needed: Charge
+) -> QuotaExcess | None:
+    """Return the first limit of a namespace's quotas that a pod exceeds by itself."""
+    for quota in quotas:
+        for key, most in quota.single.items():
+            if most < needed.get(key, _ZERO):
+                text = (
+                    f"quota {quota.name} allows a pod of namespace {namespace} {most} "
+                    f"{key.describe()}, and the pod asks for {needed[key]}"
+                )
+                return QuotaExcess(text, never_fits=True)
+        for key, most in quota.total.items():
+            if most < needed.get(key, _ZERO):
+                whose = "the selected namespaces together" if quota.together else namespace
+                text = (
+                    f"quota {quota.name} allows {whose} {most} {key.describe()}, and the pod asks "
+                    f"for {needed[key]}"
+                )
+                return QuotaExcess(text, never_fits=True)
+    return None
+
+
+def _least(request: Request, limited: Mapping[str, Sequence[str]]) -> Charge:
+    """Return the least of the alternatives of a request, for each amount."""
+    of_choices = [_charge_choice(each, limited) for each in request_choices(request)]
+    keys = of_choices[0] if of_choices else {}
+    return {key: min(each.get(key, _ZERO) for each in of_choices) for key in keys}
+
+
+def _charge_choice(choice: Choice, limited: Mapping[str, Sequence[str]]) -> Charge:
+    wanted = choice.requested
+    amounts = limited.get(wanted.device_class_name, ())
+    if choice.admin_access or not amounts:
+        return {}
+    # A request for all devices gets at least one.
+    count = wanted.count if wanted.allocation_mode == EXACT_COUNT else 1
+    asked = wanted.capacity.requests if wanted.capacity is not None else {}
+    charge = {}
+    for amount in amounts:
+        of_device = Quantity.of(1) if amount == DEVICES else _find_amount(asked, amount)
+        charge[QuotaKey(wanted.device_class_name, amount)] = of_device * count
+    return charge
+
+
+def _find_amount(amounts: Amounts, name: str) -> Quantity:
+    """Return an amount by its name, where the domain of the driver may be left out."""
+    if name in amounts:
+        return amounts[name]
+    domain, _, own = name.rpartition("/")
+    for key, quantity in amounts.items():
+        other, _, last = key.rpartition("/")
+        if last == own and not (domain and other):
+            return quantity
+    return _ZERO
+
+
+def _add(total: dict[QuotaKey, Quantity], key: QuotaKey, quantity: Quantity) -> None:
+    if quantity.sign() > 0:
+        total[key] = total[key] + quantity if key in total else quantity

@@ -1,0 +1,267 @@
+"""Counts what claims have of each device quota, reserved and allocated, as claims change.
+
+The ledger charges every claim whose devices change. A decision costs as many comparisons as quotas
+select its namespace; no claims are looked at.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from drawbridge.dra.allocation import Allocation, AllocationResult
+from drawbridge.dra.capacity import Amounts
+from drawbridge.dra.claim import ClaimSpec
+from drawbridge.dra.device_quotas import (
+    DEVICES,
+    Charge,
+    DeviceQuota,
+    FindCapacity,
+    QuotaExcess,
+    QuotaKey,
+    add_charges,
+    charge_of_allocation,
+    find_impossible,
+    least_charge,
+    limited_amounts,
+    without_choices,
+)
+from drawbridge.dra.inventory import PoolID, PublishedPool
+from drawbridge.dra.quantity import Quantity
+
+_ZERO: Final = Quantity.of(0)
+_NOTHING: Final[Charge] = {}
+_NO_CHARGES: Final[Mapping[str, Charge]] = {}
+
+
+class QuotaLine(NamedTuple):
+    """What is used of one total, by one namespace or, without one, by all that are selected."""
+
+    quota: str
+    namespace: str
+    key: QuotaKey
+    limit: Quantity
+    used: Quantity
+
+    @property
+    def left(self) -> Quantity:
+        """What can still be allocated."""
+        return self.limit - self.used if self.used < self.limit else _ZERO
+
+
+class QuotaUse:
+    """What is used of quotas; `find_capacity` returns what whole devices publish."""
+
+    def __init__(
+        self,
+        quotas: Sequence[DeviceQuota] = (),
+        find_capacity: FindCapacity = lambda _result: None,
+    ) -> None:
+        self.quotas = tuple(quotas)
+        self._limited = limited_amounts(self.quotas)
+        self.find_capacity = find_capacity
+        self._charges: dict[str, tuple[str, Charge]] = {}
+        self._used: dict[str, dict[QuotaKey, Quantity]] = {}
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._selecting: dict[str, tuple[int, ...]] = {}
+        # What the namespaces of a quota have together; None if each has its own limits.
+        self._sums: list[dict[QuotaKey, Quantity] | None] = [
+            {} if each.together else None for each in self.quotas
+        ]
+        # Grows when something is given back, or a limit applies to other namespaces.
+        self.revision = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.quotas)
+
+    # --- namespaces ---
+
+    def set_labels(self, namespace: str, labels: Mapping[str, str] | None) -> None:
+        """Follow the labels of a namespace; None when it is deleted. Its claims stay charged."""
+        before = self._find_selecting(namespace)
+        if labels is None:
+            self._labels.pop(namespace, None)
+        else:
+            self._labels[namespace] = labels
+        after = self._select(namespace)
+        if before == after:
+            return
+        self.revision += 1
+        for at in {*before} ^ {*after}:
+            if (together := self._sums[at]) is not None:
+                sign = 1 if at in after else -1
+                for key, quantity in self._used.get(namespace, {}).items():
+                    _change(together, key, quantity * sign)
+        self._keep_selecting(namespace, after)
+
+    def selecting(self, namespace: str) -> tuple[DeviceQuota, ...]:
+        """Return the quotas that apply to a namespace."""
+        return tuple(self.quotas[at] for at in self._find_selecting(namespace))
+
+    def _find_selecting(self, namespace: str) -> tuple[int, ...]:
+        selecting = self._selecting.get(namespace)
+        return self._select(namespace) if selecting is None else selecting
+
+    def _select(self, namespace: str) -> tuple[int, ...]:
+        labels = self._labels.get(namespace, {})
+        return tuple(at for at, quota in enumerate(self.quotas) if quota.selects(namespace, labels))
+
+    def _keep_selecting(self, namespace: str, selecting: tuple[int, ...]) -> None:
+        """Remember the quotas of a namespace for as long as something is counted for it."""
+        if namespace in self._used:
+            self._selecting[namespace] = selecting
+        else:
+            self._selecting.pop(namespace, None)
+
+    # --- charges ---
+
+    def charge(self, uid: str, namespace: str, charge: Charge) -> None:
+        """Replace what a claim is charged."""
+        _, before = self._charges.pop(uid, (namespace, _NOTHING))
+        if charge:
+            self._charges[uid] = (namespace, charge)
+        if before == charge:
+            return
+        selecting = self._find_selecting(namespace)
+        used = self._used.setdefault(namespace, {})
+        totals = [used, *(sums for at in selecting if (sums := self._sums[at]) is not None)]
+        for key in before.keys() | charge.keys():
+            more = charge.get(key, _ZERO) - before.get(key, _ZERO)
+            for total in totals:
+                _change(total, key, more)
+            self.revision += more.sign() < 0
+        if not used:
+            del self._used[namespace]
+        self._keep_selecting(namespace, selecting)
+
+    def charge_allocation(
+        self, uid: str, namespace: str, spec: ClaimSpec, allocation: Allocation | None
+    ) -> None:
+        """Charge a claim what it has.
+
+        While a whole device is not published, its capacity counts as it did before.
+        """
+        if not self.quotas:
+            return
+        missing = False
+
+        def find_capacity(result: AllocationResult) -> Amounts | None:
+            nonlocal missing
+            capacity = self.find_capacity(result)
+            missing |= capacity is None
+            return capacity
+
+        charge = self.read_charge(spec, allocation, find_capacity)
+        before = self.charge_of(uid)
+        if missing and before:
+            keys = before.keys() | charge.keys()
+            charge = {key: max(charge.get(key, _ZERO), before.get(key, _ZERO)) for key in keys}
+        self.charge(uid, namespace, charge)
+
+    def read_charge(
+        self, spec: ClaimSpec, allocation: Allocation | None, find: FindCapacity | None = None
+    ) -> Charge:
+        """Return what a claim with an allocation is charged."""
+        if allocation is None or not self.quotas:
+            return _NOTHING
+        return charge_of_allocation(spec, allocation, self._limited, find or self.find_capacity)
+
+    def least_charge(self, spec: ClaimSpec) -> Charge:
+        """Return what every allocation of a claim is charged at least."""
+        return least_charge(spec, self._limited) if self.quotas else _NOTHING
+
+    def without_choices(self, spec: ClaimSpec, has_room: Callable[[Charge], bool]) -> ClaimSpec:
+        """Return a spec without the alternatives with which the claim would have too much."""
+        return without_choices(spec, self._limited, has_room)
+
+    def charge_of(self, uid: str) -> Charge:
+        """Return what a claim is charged."""
+        return self._charges.get(uid, ("", _NOTHING))[1]
+
+    @property
+    def counts_capacity(self) -> bool:
+        """Whether a limit is about something else than numbers of devices."""
+        return any(amount != DEVICES for each in self._limited.values() for amount in each)
+
+    # --- questions ---
+
+    def find_excess(
+        self,
+        namespace: str,
+        charges: Mapping[str, Charge],
+        *,
+        also: Iterable[Charge] = (),
+        others: Mapping[str, Charge] = _NO_CHARGES,
+    ) -> QuotaExcess | None:
+        """Return which limit is exceeded if claims of one pod, by UID, are charged this.
+
+        `also` is what the pod has besides, and `others` are claims of other pods that are charged
+        before.
+        """
+        selecting = self._find_selecting(namespace)
+        if not selecting:
+            return None
+        needed = add_charges(charges.values())
+        quotas = [self.quotas[at] for at in selecting]
+        if impossible := find_impossible(quotas, namespace, add_charges((needed, *also))):
+            return impossible
+        before = add_charges(others.values())
+        counted = add_charges(self.charge_of(uid) for uid in {*charges, *others})
+        for line in self._lines(namespace, selecting):
+            more = needed.get(line.key, _ZERO)
+            used = line.used + before.get(line.key, _ZERO) - counted.get(line.key, _ZERO)
+            if more.sign() > 0 and line.limit < used + more:
+                text = _describe(line._replace(used=used), namespace, more)
+                return QuotaExcess(text, never_fits=False)
+        return None
+
+    def lines(self, namespace: str) -> tuple[QuotaLine, ...]:
+        """Return what a namespace has of its totals."""
+        return tuple(self._lines(namespace, self._find_selecting(namespace)))
+
+    def list_lines(self) -> Iterator[QuotaLine]:
+        """Yield what namespaces with devices have, and what namespaces have together."""
+        for namespace in sorted(self._used):
+            of_own = (each for each in self.lines(namespace) if each.namespace)
+            yield from of_own
+        for quota, sums in zip(self.quotas, self._sums, strict=True):
+            for key, limit in quota.total.items() if sums is not None else ():
+                yield QuotaLine(quota.name, "", key, limit, (sums or {}).get(key, _ZERO))
+
+    @property
+    def namespaces(self) -> Collection[str]:
+        """The namespaces whose claims have something that is limited."""
+        return self._used.keys()
+
+    def _lines(self, namespace: str, selecting: Iterable[int]) -> Iterator[QuotaLine]:
+        own = self._used.get(namespace, {})
+        for at in selecting:
+            quota, sums = self.quotas[at], self._sums[at]
+            used, whose = (own, namespace) if sums is None else (sums, "")
+            for key, limit in quota.total.items():
+                yield QuotaLine(quota.name, whose, key, limit, used.get(key, _ZERO))
+
+
+def published_capacity(find_pool: Callable[[PoolID], PublishedPool | None]) -> FindCapacity:
+    """Return the function that finds what the devices of pools publish."""
+
+    def find(result: AllocationResult) -> Amounts | None:
+        pool = find_pool(PoolID(result.driver, result.pool))
+        device = pool.devices.get(result.device) if pool is not None else None
+        return None if device is None else {k: each.value for k, each in device.capacity.items()}
+
+    return find
+
+
+def _describe(line: QuotaLine, namespace: str, needed: Quantity) -> str:
+    whose = f"namespace {namespace} uses" if line.namespace else "the selected namespaces use"
+    return (
+        f"quota {line.quota}: {whose} {line.used} of {line.limit} {line.key.describe()}, and the "
+        f"pod needs {needed}"
+    )
+
+
+def _change(total: dict[QuotaKey, Quantity], key: QuotaKey, more: Quantity) -> None:
+    after = total.get(key, _ZERO) + more
+    if after.sign():
+        total[key] = after
+    else:
+        total.pop(key, None)
