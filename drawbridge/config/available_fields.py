@@ -30,6 +30,7 @@ AVAILABLE_FIELDS: Final[AvailableFields] = {
     "preemption": (),
     "strategy.classes": (),
     "ownedPools": (),
+    "quotas": (),
 }
 
 

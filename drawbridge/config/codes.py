@@ -8,7 +8,7 @@ FIELD_UNAVAILABLE = CODES.define(
     "FieldUnavailable",
     Severity.ERROR,
     text="A field or value of the Configuration belongs to a feature this version does not have.",
-    example="quotas: quotas is not available in this version: it would have no effect",
+    example="strategy.weights: weights is not available in this version: it would have no effect",
     remedy="Remove the field. `drawbridge config schema` shows the available fields.",
 )
 SELECTOR_CONTRADICTORY = CODES.define(

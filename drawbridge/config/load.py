@@ -4,7 +4,7 @@ Loading is strict: it rejects fields that are unknown, not available or without 
 has the path of its field. This module does not read files.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +23,7 @@ from drawbridge.config.model import (
     Operator,
     Placement,
     Policy,
+    Quota,
     check_partitions,
 )
 from drawbridge.config.schema import PLACES
@@ -154,8 +155,7 @@ def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
     """Yield findings for values that are valid but inconsistent with each other."""
     yield from _check_selector(configuration.scope.namespace_selector, "scope.namespaceSelector")
     yield from _check_selector(configuration.bridge.namespace_selector, "bridge.namespaceSelector")
-    for i, quota in enumerate(configuration.quotas):
-        yield from _check_selector(quota.namespace_selector, f"quotas[{i}].namespaceSelector")
+    yield from _check_quotas(configuration.quotas)
     for i, target in enumerate(configuration.targets):
         yield from _check_target(target, f"targets[{i}]")
     yield from _check_names(configuration)
@@ -192,6 +192,29 @@ def _check_partitions(configuration: Configuration) -> Iterator[Finding]:
         if entry.selector is not None:
             yield from _check_expression(entry.selector, f"partitions[{i}].selector")
     yield from check_partitions(configuration.partitions, OBJECT)
+
+
+def _check_quotas(quotas: Sequence[Quota]) -> Iterator[Finding]:
+    for i, quota in enumerate(quotas):
+        path = f"quotas[{i}]"
+        yield from _check_selector(quota.namespace_selector, f"{path}.namespaceSelector")
+        if any(other.name == quota.name for other in quotas[:i]):
+            message = f"another quota has the name {quota.name}"
+            yield codes.ENTRY_WITHOUT_EFFECT.at(f"{path}.name", message, object=OBJECT)
+        if not any((*quota.single.values(), *quota.total.values())):
+            message = "must limit an amount of a class in single or total"
+            yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT)
+        if quota.namespaces and quota.namespace_selector is not None:
+            message = "namespaceSelector has no effect beside namespaces"
+            yield codes.ENTRY_WITHOUT_EFFECT.at(f"{path}.namespaceSelector", message, object=OBJECT)
+        for field, limits in (("single", quota.single), ("total", quota.total)):
+            for name, amounts in limits.items():
+                for amount, most in amounts.items():
+                    if most.sign() < 0:
+                        message = f"{amount} must not be negative, and is {most}"
+                        yield codes.ENTRY_WITHOUT_EFFECT.at(
+                            f"{path}.{field}[{name}][{amount}]", message, object=OBJECT
+                        )
 
 
 def _check_selector(selector: LabelSelector | None, path: str) -> Iterator[Finding]:

@@ -34,6 +34,7 @@ from drawbridge.dra.quantity import Quantity
 from drawbridge.finding import Finding
 from drawbridge.names import API_VERSION, PARTITION_ATTRIBUTE
 
+QuotaAmounts = Mapping[AttributeName, Quantity]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 
@@ -291,19 +292,45 @@ class Compatibility(ConfigurationPart, frozen=True):
     ] = None
 
 
-class Quota(ConfigurationPart, frozen=True):
-    """Limits on the devices of a namespace."""
+class QuotaPer(enum.StrEnum):
+    """What a quota counts together."""
 
+    NAMESPACE = "namespace"
+    SELECTION = "selection"
+
+
+class Quota(ConfigurationPart, frozen=True):
+    """Limits on the devices of namespaces. All quotas that select a namespace apply."""
+
+    name: Annotated[DNSLabel, describe("The name in messages, in the API and in metrics.")]
+    namespaces: Annotated[
+        tuple[DNSLabel, ...],
+        describe("The namespaces that the limits apply to. Excludes `namespaceSelector`."),
+    ] = ()
     namespace_selector: Annotated[
-        LabelSelector, describe("The namespaces that the limits apply to.")
-    ]
+        LabelSelector | None,
+        describe(
+            "The namespaces that the limits apply to, by their labels. If neither is set, the"
+            " limits apply to all namespaces."
+        ),
+    ] = None
+    per: Annotated[
+        QuotaPer,
+        describe(
+            "Whether each selected namespace can have the total (`namespace`), or all of them"
+            " together (`selection`)."
+        ),
+    ] = QuotaPer.NAMESPACE
     single: Annotated[
-        Mapping[ResourceName, Quantity],
-        describe("The maximum that one pod can request, by resource."),
+        Mapping[ObjectName, QuotaAmounts],
+        describe(
+            "The maximum of one pod, by DeviceClass: a number of `devices`, or a capacity such as"
+            " `memory`."
+        ),
     ] = {}
     total: Annotated[
-        Mapping[ResourceName, Quantity],
-        describe("The maximum that one namespace can use, by resource."),
+        Mapping[ObjectName, QuotaAmounts],
+        describe("The maximum of all claims with devices, by DeviceClass."),
     ] = {}
 
 

@@ -3,14 +3,16 @@
 Lower packages do not read the Configuration. They receive findings and declarations.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
-from drawbridge.config.model import Configuration, Policy
-from drawbridge.config.string_formats import FindingCode
+from drawbridge.config.label_selectors import selector_matches
+from drawbridge.config.model import Configuration, Policy, Quota, QuotaAmounts, QuotaPer
+from drawbridge.config.string_formats import FindingCode, ObjectName
 from drawbridge.dra.compatibility import Declaration
+from drawbridge.dra.device_quotas import Charge, DeviceQuota, QuotaKey
 from drawbridge.dra.partitions import PartitionTable
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import PARTITION_ATTRIBUTE
@@ -56,3 +58,37 @@ def compatibility_declarations(configuration: Configuration) -> tuple[Declaratio
         )
         for entry in configuration.compatibility
     )
+
+
+def device_quotas(configuration: Configuration) -> tuple[DeviceQuota, ...]:
+    """Return the quotas of the Configuration in their order."""
+    return tuple(
+        DeviceQuota(
+            name=entry.name,
+            selects=_selection(entry),
+            single=_limits(entry.single),
+            total=_limits(entry.total),
+            together=entry.per is QuotaPer.SELECTION,
+        )
+        for entry in configuration.quotas
+    )
+
+
+def _limits(by_class: Mapping[ObjectName, QuotaAmounts]) -> Charge:
+    return {
+        QuotaKey(f"{name}", f"{amount}"): most
+        for name, amounts in by_class.items()
+        for amount, most in amounts.items()
+    }
+
+
+def _selection(entry: Quota) -> Callable[[str, Mapping[str, str]], bool]:
+    names = frozenset(map(str, entry.namespaces))
+    selector = entry.namespace_selector
+
+    def selects(namespace: str, labels: Mapping[str, str]) -> bool:
+        if names:
+            return namespace in names
+        return selector is None or selector_matches(selector, labels)
+
+    return selects

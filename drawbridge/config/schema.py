@@ -222,6 +222,7 @@ findings: {}
 compatibility: []
 unsetGroups: alone
 partitions: []
+quotas: []
 strategy:
   classes: {}
 preemption:
@@ -232,8 +233,9 @@ ownedPools: []
 With `--config FILE`, the command prints the configuration of a file, or all of its errors:
 
 ```console
-$ printf 'quotas: []\nunsetgroups: all\n' | drawbridge config print --config -
-<stdin>:1: error: Configuration quotas: quotas is not available in this version: it would have no effect [FieldUnavailable]
+$ printf 'strategy: {weights: {}}\nunsetgroups: all\n' | drawbridge config print --config -
+...
+<stdin>:1: error: Configuration strategy.weights: weights is not available in this version: it would have no effect [FieldUnavailable]
 ...
 <stdin>:2: error: Configuration unsetgroups: unknown field unsetgroups; did you mean unsetGroups? [FieldUnknown]
     Correct the spelling or remove the field.

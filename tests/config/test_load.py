@@ -63,6 +63,7 @@ def test_an_empty_file_has_the_defaults() -> None:
         "compatibility": [],
         "unsetGroups": "alone",
         "partitions": [],
+        "quotas": [],
         "strategy": {"classes": {}},
         "preemption": {"delaySeconds": 0},
         "ownedPools": [],
@@ -82,7 +83,7 @@ def test_the_current_name_of_a_code_overrides_a_former_one(policies: dict[str, s
 
 def test_every_finding_names_the_remedy_and_the_object() -> None:
     configuration = load_configuration(
-        {"quotas": [], "placment": 1, "compatibility": [{"driver": "a"}]}, {}
+        {"strategy": {"weights": {}}, "placment": 1, "compatibility": [{"driver": "a"}]}, {}
     )
     assert not isinstance(configuration, Configuration)
     assert len(configuration) == 5
@@ -125,12 +126,12 @@ def test_an_entry_can_name_a_field_inside_an_object_or_list() -> None:
     value = {
         **HEAD,
         "strategy": {"default": "binpack", "maxPodsPerNode": 5},
-        "quotas": [{"namespaceSelector": {}}, {"namespaceSelector": {}, "single": {}}],
+        "fleet": [{"class": "a"}, {"class": "b", "closed": "auto"}],
     }
-    built = {**AVAILABLE_FIELDS, "strategy.default": (), "quotas[].namespaceSelector": ()}
-    assert answer(load_configuration(value, {}, built)) == [
+    others = {name: of for name, of in AVAILABLE_FIELDS.items() if name != "fleet"}
+    assert answer(load_configuration(value, {}, {**others, "fleet[].class": ()})) == [
         "FieldUnavailable strategy.maxPodsPerNode",
-        "FieldUnavailable quotas[1].single",
+        "FieldUnavailable fleet[1].closed",
     ]
 
 

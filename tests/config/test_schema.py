@@ -33,6 +33,7 @@ BEYOND = {
     "a partition without devices",
     "partitions whose selector does not compile",
     "operators and their values",
+    "quotas without effect",
     "an expression that does not compile",
     "an expected node with a property twice",
     "bridge placement without pools",
