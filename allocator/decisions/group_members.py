@@ -9,6 +9,7 @@ import msgspec
 from allocator.decisions.group_questions import STAGE
 from allocator.decisions.node_searches import request_key
 from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
+from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.shortlist import FittingNode, NodeSearch, count_expressions, usable_nodes
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.reserved_pods import ReservedPods
@@ -35,12 +36,20 @@ class GroupMembers(msgspec.Struct, frozen=True):
     """The members of each kind, and how many others there are.
 
     Those that need no devices, or share a claim with another member, are decided about alone.
+    `exceeds` says which quota has no room for further members.
     """
 
     of_kind: Sequence[Sequence[AskingMember]]
     alone: int
+    exceeds: Reason | None = None
 
-    def find_variety(self) -> Reason | None:
+    def find_problem(self, needed: int) -> Reason | None:
+        """Return why so many members are not searched for."""
+        if self.exceeds is not None and self.alone + sum(map(len, self.of_kind)) < needed:
+            return self.exceeds
+        return self._find_variety()
+
+    def _find_variety(self) -> Reason | None:
         """Return why a look at all nodes for each kind would take too long, if it would."""
         count = len(self.of_kind)
         expressions = sum(count_expressions(members[0].search) for members in self.of_kind)
@@ -78,17 +87,21 @@ class GroupMembers(msgspec.Struct, frozen=True):
 
 
 def find_members(
-    uids: Collection[str], requests: ReceivedRequests, reserved: ReservedPods
+    uids: Collection[str], requests: ReceivedRequests, reserved: ReservedPods, quotas: QuotaChecks
 ) -> GroupMembers:
-    """Return the members that can use their claims, whatever is promised to them."""
+    """Return the members that can use their claims, whatever is promised to them.
+
+    They have room together in the quotas of their namespace.
+    """
     promised = frozenset(reserved.promised_claims(uids))
-    members = [
+    asking = (
         AskingMember(each, requests.search(each).as_unallocated(promised))
         for each in filter(None, map(requests.find, uids))
         if not requests.find_problem(each)
-    ]
+    )
+    members, exceeds = quotas.select(asking, lambda each: each.search.unallocated)
     of_kind = _alike(members)
-    return GroupMembers(of_kind, len(members) - sum(map(len, of_kind)))
+    return GroupMembers(of_kind, len(members) - sum(map(len, of_kind)), exceeds)
 
 
 def _alike(members: Iterable[AskingMember]) -> list[list[AskingMember]]:

@@ -8,8 +8,9 @@ from allocator.decisions.group_questions import GroupQuestion, needed_members
 from allocator.decisions.group_victims import GroupVictims, GroupVictimSearch
 from allocator.decisions.pod_requests import ReceivedRequests
 from allocator.decisions.preemption import DevicePreemption
+from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.victims import DeviceVictims
-from allocator.scheduler.protocol import Eviction, PreemptReply, PreemptRequest
+from allocator.scheduler.protocol import Eviction, PreemptReply, PreemptRequest, shorten_message
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.releases import waits_for
@@ -28,17 +29,20 @@ _TOO_SLOW: Final = "no victims were found in time; use simpler claims, or fewer 
 class GroupPreemption:
     """Preemption for the devices of groups. `ids` returns a new share ID at each call."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # two by name
         self,
         state: AllocatorState,
         reserved: ReservedPods,
         preemption: DevicePreemption,
         ids: Callable[[], str],
+        *,
         requests: ReceivedRequests,
+        quotas: QuotaChecks,
     ) -> None:
         self._state = state
         self._reserved = reserved
         self._preemption = preemption
+        self._quotas = quotas
         self._ids = ids
         self._requests = requests
 
@@ -63,7 +67,7 @@ class GroupPreemption:
             return PreemptReply(message=_FORGOTTEN)
         if (waits := self.find_wait(question)) is not None:
             return PreemptReply(waiting=True, message=waits.message)
-        members = find_members(question.members, self._requests, self._reserved)
+        members = find_members(question.members, self._requests, self._reserved, self._quotas)
         if message := self._find_problem(question, members):
             return PreemptReply(message=message)
         kinds = members.kinds(self._state)
@@ -98,8 +102,8 @@ class GroupPreemption:
         pods = self._state.pods
         if (patient := next(filter(pods.never_preempts, question.members), None)) is not None:
             return f"the preemptionPolicy of member {pods.name_of(patient)} is Never"
-        varied = members.find_variety()
-        return varied.message if varied else ""
+        problem = members.find_problem(needed_members(question.group, len(question.members)))
+        return shorten_message(problem.message) if problem else ""
 
     def _keep_devices(
         self,

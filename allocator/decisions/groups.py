@@ -29,6 +29,7 @@ from allocator.decisions.group_victims import ask_in
 from allocator.decisions.interrupted_groups import InterruptedGroups
 from allocator.decisions.pod_requests import PodRequest, ReceivedRequests, with_at_most
 from allocator.decisions.preemption import DevicePreemption
+from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.shortlist import FittingNode, NodeSearch, never
 from allocator.scheduler.protocol import (
     GroupReference,
@@ -68,11 +69,12 @@ class GroupDecisions:
     returns the minimum in the PodGroup of Coscheduling of a namespace and a name, or 0.
     """
 
-    def __init__(  # noqa: PLR0913  # all but four by name
+    def __init__(  # noqa: PLR0913  # all but five by name
         self,
         state: AllocatorState,
         reserved: ReservedPods,
         preemption: DevicePreemption,
+        quotas: QuotaChecks,
         ids: Callable[[], str],
         *,
         requests: ReceivedRequests,
@@ -82,6 +84,7 @@ class GroupDecisions:
         self._state = state
         self._reserved = reserved
         self._preemption = preemption
+        self._quotas = quotas
         self._ids = ids
         self._requests = requests
         self._reserve = reserve
@@ -92,7 +95,9 @@ class GroupDecisions:
         self._refusals: BoundedCache[str, _Refusal] = BoundedCache(MAX_GROUPS)
         self._searches = GroupSearches(MAX_GROUPS)
         self._interrupted = InterruptedGroups()
-        self._victims = GroupPreemption(state, reserved, preemption, ids, requests)
+        self._victims = GroupPreemption(
+            state, reserved, preemption, ids, requests=requests, quotas=quotas
+        )
 
     # --- groups that a change of the leader has interrupted ---
 
@@ -257,9 +262,9 @@ class GroupDecisions:
             return answer
         if (waits := self._victims.find_wait(question)) is not None:
             return GroupAnswer(reason=waits)
-        members = find_members(question.members, self._requests, self._reserved)
-        if (varied := members.find_variety()) is not None:
-            return GroupAnswer(reason=varied)
+        members = find_members(question.members, self._requests, self._reserved, self._quotas)
+        if (problem := members.find_problem(needed)) is not None:
+            return GroupAnswer(reason=problem)
         kinds, alone = members.kinds(self._state), members.alone
         asks = [
             ask_in(self._state, view, self._ids, out_of_time, self._requests.postpone)

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from allocator.decisions.group_questions import GroupQuestion
 from allocator.decisions.groups import GroupDecisions
-from allocator.decisions.node_searches import UNLIMITED, NodeSearches, request_key
+from allocator.decisions.node_searches import UNLIMITED, NodeSearches
 from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
 from allocator.decisions.preemption import DevicePreemption
+from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.scores import score_nodes
 from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist, never
 from allocator.decisions.strategy import ConfiguredStrategy
@@ -86,13 +87,17 @@ class PodDecisions:
         self._ids = ids
         self.strategy = ConfiguredStrategy(state, ids, strategy)
         self._searches = NodeSearches(state, ids, nodes_per_call)
+        self._quotas = QuotaChecks(state)
         self.reservations = ReservedPods(state, limits)
         self._preemption = DevicePreemption(state, self.reservations, ids)
-        self.requests = ReceivedRequests(state, self.reservations.allocation_of)
+        self.requests = ReceivedRequests(
+            state, self.reservations.allocation_of, self._quotas.narrow
+        )
         self.groups = GroupDecisions(
             state,
             self.reservations,
             self._preemption,
+            self._quotas,
             ids,
             requests=self.requests,
             reserve=partial(self._reserve_found, promised=True),
@@ -191,9 +196,11 @@ class PodDecisions:
         first = reservation.node if reservation else ""
         search = replace(self.requests.search(request, limit), first=first, out_of_time=out_of_time)
         self._preemption.preemptors.settle(now)
+        if (excess := self._quotas.find_reason(search)) is not None:
+            return refuse_pod((excess,))
         if (kept := self._preemption.find_kept(uid, search)) is not None:
             return fit_on(kept.name, preemptible=True)
-        shortlist = self._searches.run(search, now)
+        shortlist = self._find_nodes(search, now)
         if shortlist.fitting:
             self._preemption.waits_no_more(uid)
             places = self.strategy.examine(search, shortlist, now)
@@ -251,6 +258,8 @@ class PodDecisions:
         search = self.requests.search(pod_request, 1)
         # An evaluation that is postponed would look like a node that does not fit.
         search = replace(search, out_of_time=out_of_time, postpone=None)
+        if (excess := self._quotas.find_reason(search)) is not None:
+            return PreemptReply(message=shorten_message(excess.message))
         return self._preemption.choose(request, search, now, out_of_time)
 
     def is_victim(self, pod_uid: str) -> bool:
@@ -293,12 +302,14 @@ class PodDecisions:
         search = replace(self.requests.search(request, 1), without=without, out_of_time=out_of_time)
         self.requests.take_postponed()
         self._preemption.preemptors.settle(now)
+        if self._quotas.find_reason(search) is not None:
+            return Promise()
         kept = self._preemption.preemptors.find(pod_uid)
         if kept is not None and not kept.pending:
             own = self._preemption.find_kept(pod_uid, replace(search, without=()))
             if own is not None:
                 return Promise(node=own.name)  # its devices are kept already
-        shortlist = self._searches.run(search, now)
+        shortlist = self._find_nodes(search, now)
         for fit in self.strategy.best_first(search, shortlist, now):
             if not self._reserve(request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
@@ -367,7 +378,7 @@ class PodDecisions:
             return None
         if group := self.groups.key_of(pod_uid):
             return _GROUP + group.encode()
-        key = request_key(self.requests.search(request))
+        key = self._quotas.key_of(self.requests.search(request))
         # What is kept for a pod fits no other one.
         kept = self._preemption.preemptors.find(pod_uid)
         return key if kept is None else key + kept.key.encode()
@@ -376,7 +387,14 @@ class PodDecisions:
         """Whether no node fits for the pods with this key, in the current state."""
         if key.startswith(_GROUP):
             return self.groups.is_refused(key.removeprefix(_GROUP).decode())
-        return self._searches.is_refused(key)
+        by_quota, without_namespace = self._quotas.split(key)
+        return by_quota or self._searches.is_refused(without_namespace)
+
+    def _find_nodes(self, search: NodeSearch, now: float) -> Shortlist:
+        """Return nodes with devices that the pod may have."""
+        shortlist = self._searches.run(search, now)
+        self._quotas.drop_exceeding(search, shortlist)
+        return shortlist
 
     def _reserve(
         self, request: PodRequest, node: str, now: float, *, promised: bool = False
@@ -393,7 +411,7 @@ class PodDecisions:
         if problem := self.requests.find_problem(request):
             return problem
         search = replace(self.requests.search(request, 1), only=frozenset({node}))
-        shortlist = self._searches.run(search, now)
+        shortlist = self._find_nodes(search, now)
         if not shortlist.fitting:
             return f"the devices on node {node} are not free any more: {summarize(shortlist)}"
         fit = self.strategy.with_devices(search, shortlist.fitting[0], now)

@@ -129,14 +129,19 @@ def check_claim(pod: SchedulingPod, claim: Claim, state: AllocatorState) -> Reas
 class ReceivedRequests:
     """What was asked for each pod, and the searches for it with its claims as they are now.
 
-    `allocation_of` returns the allocation that is reserved for a claim.
+    `allocation_of` returns the allocation that is reserved for a claim; `narrow` removes the
+    alternatives from a search that a quota has no room for.
     """
 
     def __init__(
-        self, state: AllocatorState, allocation_of: Callable[[str], Allocation | None]
+        self,
+        state: AllocatorState,
+        allocation_of: Callable[[str], Allocation | None],
+        narrow: Callable[[NodeSearch], NodeSearch],
     ) -> None:
         self._state = state
         self._allocation_of = allocation_of
+        self._narrow = narrow
         self._requests: BoundedCache[str, PodRequest] = BoundedCache(MAX_REQUESTS)
         self._postponed: PostponedEvaluation | None = None
 
@@ -187,12 +192,9 @@ class ReceivedRequests:
 
     def search(self, request: PodRequest, limit: int = 0) -> NodeSearch:
         """Return the search for nodes of a pod; a claim that was reserved is allocated."""
-        return NodeSearch(
-            pod=request.pod,
-            claims=tuple(map(self._current_claim, request.claims)),
-            limit=limit,
-            postpone=self.postpone,
-        )
+        claims = tuple(map(self._current_claim, request.claims))
+        search = NodeSearch(pod=request.pod, claims=claims, limit=limit, postpone=self.postpone)
+        return self._narrow(search)
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of a pod, as last seen."""

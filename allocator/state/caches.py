@@ -16,6 +16,7 @@ from drawbridge.cluster.resources import (
     CLASSES,
     COSCHEDULING_GROUPS,
     EVENTS,
+    NAMESPACES,
     NODES,
     PODS,
     SLICES,
@@ -25,7 +26,7 @@ from drawbridge.cluster.resources import (
 from drawbridge.cluster.session import Session
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.classes import class_reader
-from drawbridge.dra.decode import Reader
+from drawbridge.dra.decode import Metadata, Reader
 from drawbridge.dra.nodes import node_reader
 from drawbridge.dra.slices import slice_reader
 from drawbridge.dra.taints import taint_rule_reader
@@ -41,6 +42,12 @@ class CoschedulingGroup(msgspec.Struct):
     """A PodGroup of the plugin Coscheduling; its spec is any JSON value."""
 
     spec: Any = None
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """A Namespace with its labels only."""
+
+    metadata: Metadata
 
 
 class AllocatorCaches(CacheSet):
@@ -66,6 +73,9 @@ class AllocatorCaches(CacheSet):
         self.pods = self.add(pods)
         self.facts = WatchedFacts(session, namespace)
         self.add(self.facts.cache)
+        # Needed for quotas only, and a role of an earlier release may not read them.
+        namespaces = Cache(session, NAMESPACES, Namespace, keep_raw=False)
+        self.namespaces = self.add(namespaces, required=False)
         # Not needed for decisions, so the allocator is ready without it.
         events = Cache(session, EVENTS, PrepareEvent, fields=f"reason={REASON}", keep_raw=False)
         self.events = self.add(events, required=False)
@@ -131,9 +141,12 @@ class AllocatorCaches(CacheSet):
     def _watch(self, session: Session, resource: Resource, reader: Reader[T]) -> Cache[T]:
         return self.add(watch_objects(session, resource, reader))
 
-    def find_missing(self) -> list[str]:
+    def find_missing(self, *, needs_namespaces: bool = False) -> list[str]:
         """Return one line for each required cache that is not synced, and why facts are missing."""
-        return [*super().find_missing(), *self.facts.find_missing()]
+        missing = [*super().find_missing(), *self.facts.find_missing()]
+        if needs_namespaces and not self.namespaces.synced:
+            missing.append(f"namespaces are not synced: {self.namespaces.problem}")
+        return missing
 
 
 _: type[ClaimCache] = AllocatorCaches

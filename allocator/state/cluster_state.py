@@ -28,6 +28,7 @@ from drawbridge.ledger.ledger import Ledger, name_of, uid_of
 from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.pool_use import changed_pools, replace_uses, with_devices_held
+from drawbridge.ledger.quota_use import published_capacity
 from drawbridge.solver.world import PoolUse, View
 
 WatchedObject: TypeAlias = Slice | DeviceClass | Node | DeviceTaintRule | Claim | Pod
@@ -60,6 +61,10 @@ class ChangeLog:
             self._of_nodes[node] = self.last
             self._of_nodes.move_to_end(node)
 
+    def add_elsewhere(self) -> None:
+        """Record a change of no node."""
+        self.last += 1
+
     def changed_since(self, number: int) -> frozenset[str] | None:
         """Return the nodes that changed after a change; None if all may have."""
         if number < self._of_all:
@@ -82,6 +87,8 @@ class AllocatorState:
         self.amounts = RequestedOnNodes(lambda: planner.nodes)
         self.changes = ChangeLog()
         self._view = ledger.view()
+        self._quota_revision = 0
+        ledger.quotas.find_capacity = published_capacity(self.find_pool)
         self._owns_pool = owns_pool
         self._slices: dict[PoolID, dict[str, Slice]] = {}
         self._pools_naming: dict[str, set[PoolID]] = {}
@@ -201,6 +208,8 @@ class AllocatorState:
             for node in filter(None, {after.node_name, pool.name}):
                 self._pools_naming.setdefault(node, set()).add(pool)
             self._decide_owner(pool)
+            if self.ledger.quotas.counts_capacity:
+                self.ledger.charge_again(pool)
 
     # --- ownership ---
 
@@ -335,13 +344,16 @@ class AllocatorState:
         return cached[2]
 
     def epoch(self) -> int:
-        """Return the number of the last change of devices or their use."""
+        """Return the number of the last change of devices, their use or what quotas allow."""
         view = self.ledger.view()
         if view is not self._view:
             for pool in changed_pools(self._view, view):
                 if pool in self._owned:
                     self.changes.add(self._owned[pool])
             self._view = view
+        if self.ledger.quotas.revision != self._quota_revision:
+            self._quota_revision = self.ledger.quotas.revision
+            self.changes.add_elsewhere()
         return self.changes.last
 
 

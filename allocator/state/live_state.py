@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.calls import CurrentDecisions
-from allocator.state.caches import AllocatorCaches
+from allocator.state.caches import AllocatorCaches, Namespace
 from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.settling_nodes import SettlingNodes
@@ -33,7 +33,11 @@ from drawbridge.cluster.cache import CachedObject
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import owned_pools
-from drawbridge.config.policy import compatibility_declarations, partition_tables
+from drawbridge.config.policy import (
+    compatibility_declarations,
+    device_quotas,
+    partition_tables,
+)
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.inventory import PoolID
@@ -48,6 +52,7 @@ from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_choice import strategy_names
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.quota_use import QuotaUse
 from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("allocator.state.cluster_state")
@@ -104,7 +109,8 @@ def make_state(
         unset_groups=UnsetGroups(configuration.unset_groups),
         partitions=partition_tables(configuration),
     )
-    ledger = Ledger(sharing=gates.consumable_capacity)
+    quotas = QuotaUse(device_quotas(configuration))
+    ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)
     owns_pool = make_pool_filter(configuration, inputs.facts, is_settled)
     return AllocatorState(planner, ledger, owns_pool)
 
@@ -146,6 +152,7 @@ class LiveState:
         self._settling = SettlingNodes(server_time())
         for cache in (*caches.devices, caches.claims, caches.pods):
             cache.subscribe(self._apply)
+        caches.namespaces.subscribe(self._apply_namespace)
         caches.facts.subscribe(self.update)
 
     @property
@@ -182,8 +189,8 @@ class LiveState:
 
     def find_problems(self) -> list[str]:
         """Return why no devices may be allocated."""
-        unsynced = self._caches.find_missing()
         configuration = self._configuration()
+        unsynced = self._caches.find_missing(needs_namespaces=bool(configuration.quotas))
         if configuration.placement is not Placement.BRIDGE:
             return [*unsynced, "the configuration does not set placement: bridge"]
         if unsynced:
@@ -243,6 +250,8 @@ class LiveState:
         for cache in (*filter(None, ordered), caches.claims, caches.pods):
             for stored in cache.all():
                 state.apply(None, stored.value)
+        for namespace in caches.namespaces.all():
+            state.ledger.quotas.set_labels(namespace.name, namespace.value.metadata.labels)
         # Otherwise the first call of the scheduler waits for both.
         state.planner.world()
         state.ledger.view()
@@ -271,6 +280,15 @@ class LiveState:
                 self._report_conflicts(after.value)
         self._catch_up_later()
         self._on_change()
+
+    def _apply_namespace(
+        self, before: CachedObject[Namespace] | None, after: CachedObject[Namespace] | None
+    ) -> None:
+        changed = after or before
+        if self._decisions is not None and changed is not None:
+            labels = after.value.metadata.labels if after else None
+            self._decisions.state.ledger.quotas.set_labels(changed.name, labels)
+            self._on_change()
 
     def _catch_up_later(self) -> None:
         """Prepare the strategy in turns with everything else on the loop."""

@@ -6,7 +6,7 @@ the API, as plain values.
 
 import itertools
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -26,6 +26,7 @@ from drawbridge.choice.catalog import FIRST_FIT
 from drawbridge.dra.allocation import to_json
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slice
@@ -34,6 +35,7 @@ from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_choice import StrategyNames
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.ledger.quota_use import QuotaUse
 from drawbridge.names import API_VERSION, RULES_ANNOTATION
 
 Plain: TypeAlias = dict[str, Any]
@@ -157,9 +159,10 @@ class Cluster:
         nodes_per_call: int = 1000,
         limits: HoldLimits = DEFAULT_LIMITS,
         min_members: Mapping[tuple[str, str], int] = {},
+        quotas: Sequence[DeviceQuota] = (),
         **gpus: int,
     ) -> None:
-        self.state = AllocatorState(Planner(), Ledger(), owns_all)
+        self.state = AllocatorState(Planner(), Ledger(quotas=QuotaUse(quotas)), owns_all)
         numbers = itertools.count()
         self.decisions = PodDecisions(
             self.state,

@@ -1,0 +1,166 @@
+"""Refuses pods that a device quota has no room for, before and after the search for devices.
+
+The ledger decides when devices are reserved. What is asked here keeps pods from searches, from
+victims and from nodes that they could not use.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from allocator.decisions.node_searches import request_key
+from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist
+from allocator.state.cluster_state import AllocatorState
+from drawbridge.bounded_cache import BoundedCache
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.device_quotas import Charge, QuotaExcess
+from drawbridge.ledger import codes
+from drawbridge.ledger.ledger import uid_of
+from drawbridge.ledger.node_fit import make_reason
+from drawbridge.solver.reasons import Reason
+
+T = TypeVar("T")
+STAGE: Final = "quota"
+MAX_REFUSED: Final = 65536
+# A pod with more alternatives gets what the search takes first, or waits.
+MAX_CHOICES: Final = 64
+# No other key of a request begins so; a namespace has no space.
+_IN: Final = b"in "
+
+
+class _Refused(NamedTuple):
+    """The state in which requests with a key were refused; any, if devices do not matter."""
+
+    revision: int
+    epoch: int | None
+
+
+class QuotaChecks:
+    """The quotas that apply to the pods of an allocator, and who was refused by them."""
+
+    def __init__(self, state: AllocatorState) -> None:
+        self._state = state
+        self._refused: BoundedCache[bytes, _Refused] = BoundedCache(MAX_REFUSED)
+
+    # --- the keys of waiting pods ---
+
+    def key_of(self, search: NodeSearch) -> bytes:
+        """Return the key of a request, which depends on the namespace if it has quotas."""
+        key, namespace = request_key(search), search.pod.namespace
+        quotas = self._state.ledger.quotas
+        if not quotas or not quotas.selecting(namespace):
+            return key
+        return b"%s%s %s" % (_IN, namespace.encode(), key)
+
+    def split(self, key: bytes) -> tuple[bool, bytes]:
+        """Return whether a quota refuses a key, and the key without the namespace."""
+        if not key.startswith(_IN):
+            return False, key
+        refused = self._refused.get(key)
+        quotas, epoch = self._state.ledger.quotas, self._state.epoch()
+        holds = refused is not None and refused.revision == quotas.revision
+        is_refused = holds and refused is not None and refused.epoch in (None, epoch)
+        return is_refused, key.split(b" ", 2)[2]
+
+    # --- one pod ---
+
+    def narrow(self, search: NodeSearch) -> NodeSearch:
+        """Return a search without the alternatives that a quota has no room for."""
+        quotas, namespace = self._state.ledger.quotas, search.pod.namespace
+        if not quotas or not quotas.selecting(namespace):
+            return search
+        requests = (r for each in search.unallocated for r in each.spec.devices.requests)
+        choices = sum(len(each.first_available) for each in requests)
+        if not choices or choices > MAX_CHOICES:
+            return search
+        least = {uid_of(each): quotas.least_charge(each.spec) for each in search.unallocated}
+        also = self._allocated(search)
+
+        def narrowed(claim: Claim) -> Claim:
+            def has_room(charge: Charge) -> bool:
+                charges = {**least, uid_of(claim): charge}
+                return quotas.find_excess(namespace, charges, also=also) is None
+
+            if claim.status.allocation is not None:
+                return claim
+            spec = quotas.without_choices(claim.spec, has_room)
+            return claim if spec is claim.spec else replace(claim, spec=spec)
+
+        return replace(search, claims=tuple(map(narrowed, search.claims)))
+
+    def find_reason(self, search: NodeSearch) -> Reason | None:
+        """Return which quota a pod would exceed on every node."""
+        quotas = self._state.ledger.quotas
+        if not quotas:
+            return None
+        charges = {uid_of(each): quotas.least_charge(each.spec) for each in search.unallocated}
+        excess = quotas.find_excess(search.pod.namespace, charges, also=self._allocated(search))
+        if excess is None:
+            return None
+        self._refused.put(self.key_of(search), _Refused(quotas.revision, None))
+        return quota_reason(excess)
+
+    def drop_exceeding(self, search: NodeSearch, shortlist: Shortlist) -> None:
+        """Remove the nodes whose devices a pod may not have.
+
+        If none is left, the pod waits until devices change.
+        """
+        quotas = self._state.ledger.quotas
+        if not quotas or not shortlist.fitting or not quotas.selecting(search.pod.namespace):
+            return
+        checked = [(each, self._find_excess_on(each, search)) for each in shortlist.fitting]
+        shortlist.fitting = [each for each, excess in checked if excess is None]
+        reasons = [quota_reason(excess) for _, excess in checked if excess is not None]
+        if reasons and not shortlist.fitting:
+            shortlist.reasons.append(reasons[0])
+            shortlist.candidates = shortlist.examined
+            self._refused.put(self.key_of(search), _Refused(quotas.revision, self._state.epoch()))
+
+    def _find_excess_on(self, fit: FittingNode, search: NodeSearch) -> QuotaExcess | None:
+        quotas = self._state.ledger.quotas
+        allocations = fit.solution.allocations if fit.solution else ()
+        solved = zip(search.unallocated, allocations, strict=False)
+        charges = {
+            uid_of(claim): quotas.read_charge(claim.spec, allocation)
+            for claim, allocation in solved
+        }
+        return quotas.find_excess(search.pod.namespace, charges, also=self._allocated(search))
+
+    def _allocated(self, search: NodeSearch) -> tuple[Charge, ...]:
+        """Return what the pod has already."""
+        charge_of = self._state.ledger.quotas.charge_of
+        allocated = (each for each in search.claims if each.status.allocation is not None)
+        return tuple(charge_of(uid_of(each)) for each in allocated)
+
+    # --- the members of a group ---
+
+    def select(
+        self, members: Iterable[T], claims_of: Callable[[T], Sequence[Claim]]
+    ) -> tuple[list[T], Reason | None]:
+        """Return the members that have room in the quota together, in order, and what stops others.
+
+        What is promised to them counts once.
+        """
+        quotas = self._state.ledger.quotas
+        if not quotas:
+            return list(members), None
+        selected: list[T] = []
+        charges: dict[str, Charge] = {}
+        stops: QuotaExcess | None = None
+        for member in members:
+            claims = claims_of(member)
+            own = {uid_of(each): quotas.least_charge(each.spec) for each in claims}
+            namespace = claims[0].metadata.namespace if claims else ""
+            excess = quotas.find_excess(namespace, own, others=charges)
+            if excess is None:
+                charges |= own
+                selected.append(member)
+            stops = stops or excess
+        return selected, None if stops is None else quota_reason(stops)
+
+
+def quota_reason(excess: QuotaExcess) -> Reason:
+    """Return the reason of a pod that exceeds a quota."""
+    code = codes.DEVICE_QUOTA_TOO_SMALL if excess.never_fits else codes.DEVICE_QUOTA_USED_UP
+    return make_reason(code, STAGE, excess.message)

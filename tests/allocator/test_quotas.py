@@ -1,0 +1,195 @@
+"""Device quotas in the decisions of the allocator: who waits, who is woken, and who is not."""
+
+from typing import Any
+
+import pytest
+
+from allocator.decisions.waiting import WaitingPods
+from allocator.scheduler.protocol import PreemptionNode, PreemptRequest
+from drawbridge.dra.device_quotas import DeviceQuota, QuotaKey
+from drawbridge.dra.quantity import Quantity, from_json
+from tests.allocator.clusters import (
+    Cluster,
+    allocation_on,
+    as_claim,
+    claim,
+    codes,
+    gpu_class,
+    gpu_slice,
+    pod,
+)
+
+Plain = dict[str, Any]
+DEVICES = QuotaKey("gpu", "devices")
+MEMORY = QuotaKey("gpu", "memory")
+
+
+def limit(
+    total: dict[QuotaKey, str], single: dict[QuotaKey, str] | None = None, *, together: bool = False
+) -> DeviceQuota:
+    """The quota `q` of all namespaces."""
+    totals, singles = (
+        {key: from_json(value) for key, value in (of or {}).items()} for of in (total, single)
+    )
+    return DeviceQuota("q", lambda _name, _labels: True, singles, totals, together)
+
+
+def used(cluster: Cluster, namespace: str = "default") -> list[str]:
+    """What a namespace has of each total."""
+    return [f"{each.used}/{each.limit}" for each in cluster.state.ledger.quotas.lines(namespace)]
+
+
+def test_of_200_pods_as_many_get_devices_as_the_quota_allows() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "37"})], n1=100, n2=100)
+    nodes = [cluster.prefilter(f"p{number}", claim(f"c{number}")).fit for number in range(200)]
+    # All are answered before the first one is reserved.
+    assert all(nodes)
+    reserved = [
+        number for number in range(200) if not cluster.reserve(f"p{number}", nodes[number][0].node)
+    ]
+    assert reserved == list(range(37))
+    assert used(cluster) == ["37/37"]
+    for number in range(37):
+        cluster.write(f"p{number}")
+    assert used(cluster) == ["37/37"]
+
+
+def test_a_pod_over_quota_is_told_the_quota_and_what_is_left() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "3"})], n1=4)
+    cluster.schedule("a", claim("ca", 2))
+    reply = cluster.prefilter("b", claim("cb", 2))
+    assert codes(reply) == ["DeviceQuotaUsedUp"]
+    assert reply.message == (
+        "quota q: namespace default uses 2 of 3 devices of class gpu, and the pod needs 2"
+    )
+    assert reply.complete
+    assert not reply.preemptible
+    assert cluster.nodes("c", claim("cc", 1)) == ["n1"]
+
+
+def test_a_pod_that_never_fits_is_told_so() -> None:
+    cluster = Cluster(quotas=[limit({}, {DEVICES: "2"})], n1=4)
+    assert codes(cluster.prefilter("a", claim("ca"), claim("cb", 2))) == ["DeviceQuotaTooSmall"]
+    assert cluster.nodes("b", claim("cb", 2)) == ["n1"]
+
+
+def test_a_pod_over_quota_is_woken_when_another_one_gives_devices_back() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=8)
+    waiting = WaitingPods(cluster.decisions)
+    for uid in ("a", "b"):
+        cluster.schedule(uid, claim(f"c-{uid}"))
+        cluster.write(uid)
+    for uid in ("c", "d"):
+        reply = cluster.prefilter(uid, claim(f"c-{uid}"))
+        waiting.note_answer(uid, [], cluster.now, complete=reply.complete)
+    assert waiting.wake(1.0).woken == ()
+    assert not waiting.wake(1.0).unfinished
+    cluster.state.apply(as_claim(claim("c-a", version=3)), None)
+    turn = waiting.wake(2.0)
+    assert turn.woken == ("c",)
+    assert not turn.unfinished
+    assert used(cluster) == ["2/2"]
+
+
+def test_a_pod_over_quota_is_woken_when_its_namespace_leaves_the_quota() -> None:
+    only_gold = DeviceQuota(
+        "q", lambda _, labels: labels.get("tier") != "gold", {}, {DEVICES: Quantity.of(0)}
+    )
+    cluster = Cluster(quotas=[only_gold], n1=1)
+    waiting = WaitingPods(cluster.decisions)
+    assert codes(cluster.prefilter("a", claim("c"))) == ["DeviceQuotaTooSmall"]
+    waiting.note_answer("a", [], cluster.now)
+    assert waiting.wake(1.0).woken == ()
+    cluster.state.ledger.quotas.set_labels("default", {"tier": "gold"})
+    assert waiting.wake(2.0).woken == ("a",)
+
+
+def test_what_a_claim_got_elsewhere_counts() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=4)
+    foreign = allocation_on("elsewhere", 0)
+    cluster.add_claim(claim("by hand", allocation=foreign, pods=["x"]))
+    assert used(cluster) == ["1/2"]
+    assert codes(cluster.prefilter("a", claim("c", 2))) == ["DeviceQuotaUsedUp"]
+
+
+def test_a_claim_of_two_pods_is_charged_once() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=4)
+    shared = claim("shared")
+    assert cluster.schedule("a", shared) == "n1"
+    assert cluster.schedule("b", shared) == "n1"
+    assert used(cluster) == ["1/1"]
+
+
+def test_other_namespaces_have_their_own_total() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=4)
+    cluster.schedule("a", claim("c"))
+    cluster.schedule("b", claim("d", namespace="other"), namespace="other")
+    assert used(cluster) == ["1/1"]
+    assert used(cluster, "other") == ["1/1"]
+
+
+def test_an_alternative_that_the_quota_has_room_for_is_taken() -> None:
+    requests = [
+        {
+            "name": "r",
+            "firstAvailable": [
+                {"name": "many", "deviceClassName": "gpu", "count": 2},
+                {"name": "one", "deviceClassName": "gpu", "count": 1},
+            ],
+        }
+    ]
+    cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=4)
+    cluster.schedule("a", claim("c", requests=requests))
+    assert used(cluster) == ["1/1"]
+
+
+def test_the_memory_of_whole_devices_counts() -> None:
+    gpus = gpu_slice("n1", 4, capacity={"memory": {"value": "80Gi"}})
+    cluster = Cluster(gpus, quotas=[limit({MEMORY: "100Gi"})], n1=0)
+    cluster.schedule("a", claim("ca"))
+    reply = cluster.prefilter("b", claim("cb"))
+    assert codes(reply)[0] == "DeviceQuotaUsedUp"
+    assert reply.complete
+    assert used(cluster) == ["80Gi/100Gi"]
+
+
+def test_a_pod_over_quota_evicts_nobody() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=1)
+    cluster.add(pod("low", "c-low", node="n1"))
+    cluster.schedule("low", claim("c-low"))
+    cluster.write("low")
+    cluster.prefilter("high", claim("c-high"), priority=9)
+    reply = cluster.decisions.preempt(
+        PreemptRequest(pod_uid="high", nodes=(PreemptionNode(node="n1"),)), cluster.now
+    )
+    assert not reply.node
+    assert reply.message.startswith("quota q: ")
+
+
+@pytest.mark.parametrize(("members", "placed"), [(4, ["n1"]), (5, [])])
+def test_a_gang_counts_as_a_whole(members: int, placed: list[str]) -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "4"})], n1=8)
+    uids = [f"m{number}" for number in range(members)]
+    reply = cluster.ask_group("default/g", *uids)
+    assert [each.node for each in reply.fit] == placed
+    assert codes(reply) == ([] if placed else ["DeviceQuotaUsedUp"])
+    assert used(cluster) == [f"{4 if placed else 0}/4"]
+
+
+def test_a_gang_gets_as_many_members_as_the_quota_allows_and_not_fewer_than_it_needs() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "6"})], n1=8)
+    reply = cluster.ask_group("default/g", *(f"m{number}" for number in range(8)), min_count=4)
+    assert reply.fit
+    assert used(cluster) == ["6/6"]
+
+
+def test_a_new_state_counts_what_exists() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=4)
+    cluster.schedule("a", claim("ca"))
+    cluster.write("a")
+    cluster.schedule("b", claim("cb"))
+    again = Cluster(gpu_class(), quotas=[limit({DEVICES: "2"})], n1=4)
+    for each in cluster.state.claims.values():
+        again.add(each)
+    # What was reserved only is not remembered.
+    assert used(again) == ["1/2"]
