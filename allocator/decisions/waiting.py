@@ -24,6 +24,7 @@ turn.
 import heapq
 import logging
 import math
+import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection
 from itertools import islice
@@ -105,10 +106,20 @@ class _Work:
 class WaitingPods:
     """The waiting pods, in the order of their priority and then of time."""
 
-    def __init__(self, decisions: PodDecisions, *, eviction_delay: float = 0.0) -> None:
-        """Create the pods; each waits for `eviction_delay` seconds before it evicts others."""
+    def __init__(
+        self,
+        decisions: PodDecisions,
+        *,
+        eviction_delay: float = 0.0,
+        server_time: Callable[[], float] = time.time,
+    ) -> None:
+        """Create the pods; each waits for `eviction_delay` seconds before it evicts others.
+
+        `server_time` is the Unix time by which the conditions of pods are read.
+        """
         self._decisions = decisions
         self._eviction_delay = eviction_delay
+        self._server_time = server_time
         self._state = decisions.state
         self._pods: dict[str, _WaitingPod] = {}
         self._places: list[_Place] = []
@@ -205,10 +216,15 @@ class WaitingPods:
     def delay_preemption(self, uid: str, now: float) -> float:
         """Return for how long a pod still waits for a new node before it evicts others.
 
-        It is woken at the end.
+        It is woken at the end. The condition of the pod tells since when it waits if another
+        process, or earlier decisions, have answered it first.
         """
         pod = self._pods.get(uid)
-        end = pod.place.since + self._eviction_delay if pod else now
+        if pod is None or not self._eviction_delay:
+            return 0.0
+        told = self._state.pods.unschedulable_since(uid)
+        waited = 0.0 if told is None else self._server_time() - told
+        end = min(pod.place.since, now - waited) + self._eviction_delay
         if end > now:
             self.note_preemption(uid, refused=True, again=True)
             self._victim_pauses.extend(uid, end)

@@ -30,7 +30,7 @@ from drawbridge.dra.decode import Metadata, Reader
 from drawbridge.dra.nodes import node_reader
 from drawbridge.dra.slices import slice_reader
 from drawbridge.dra.taints import taint_rule_reader
-from drawbridge.ledger.pods import Pod, PodSpec, PodStatus, pod_reader
+from drawbridge.ledger.pods import SCHEDULED, Pod, PodSpec, PodStatus, pod_reader
 from drawbridge.pod_groups import read_min_member
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
@@ -177,7 +177,9 @@ def without_unused_parts(pod: Pod) -> Pod:
         scheduling_gates=old.scheduling_gates if old.resource_claims else (),
         resources=summarized_requests(pod),
     )
+    scheduled = (each for each in pod.status.conditions if each.type == SCHEDULED)
     status = PodStatus(
+        conditions=tuple(scheduled) if waits else (),
         phase=pod.status.phase,
         start_time=pod.status.start_time,
         nominated_node_name=pod.status.nominated_node_name,

@@ -136,6 +136,7 @@ class LiveState:
     ) -> None:
         self._caches = caches
         self._limits = limits
+        self._server_time = server_time
         self._configuration = configuration
         self._on_rebuild = on_rebuild
         self._on_change = on_change
@@ -230,7 +231,9 @@ class LiveState:
             with self._pause_collection():
                 self._decisions = self._build(inputs)
             delay = inputs.configuration.preemption.delay_seconds
-            self._waiting = WaitingPods(self._decisions, eviction_delay=delay)
+            self._waiting = WaitingPods(
+                self._decisions, eviction_delay=delay, server_time=self._server_time
+            )
             self._catch_up_later()
             self._on_rebuild()
         elif effect is Effect.OWNERS:

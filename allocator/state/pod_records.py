@@ -10,6 +10,7 @@ from collections.abc import Collection
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
+from drawbridge.agreement.template_objects import parse_time
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.node_resources import Amounts, amounts_of
@@ -39,6 +40,7 @@ class PodRecord(NamedTuple):
     gated: bool = False
     never_preempts: bool = False
     requests: ContainerResources | None = None
+    unschedulable_since: float | None = None  # Unix time
 
     @property
     def is_bound_member(self) -> bool:
@@ -216,6 +218,11 @@ class PodRecords:
         record = self._records.get(uid)
         return record.name if record else ""
 
+    def unschedulable_since(self, uid: str) -> float | None:
+        """Return the Unix time from which no node is known to fit a pod; None if it is not told."""
+        record = self._records.get(uid)
+        return record.unschedulable_since if record else None
+
     def requested(self, uid: str) -> Amounts:
         """Return the CPU and the memory that a pod requests."""
         record = self._records.get(uid)
@@ -267,6 +274,7 @@ def _read_record(pod: Pod) -> PodRecord:
         resource_claim.resource_claim_name or generated.get(resource_claim.name)
         for resource_claim in pod.spec.resource_claims
     )
+    since = parse_time(pod.unschedulable_since)
     return PodRecord(
         name=f"{pod.namespace}/{pod.metadata.name}",
         node=pod.spec.node_name,
@@ -279,4 +287,5 @@ def _read_record(pod: Pod) -> PodRecord:
         gated=bool(pod.spec.scheduling_gates),
         never_preempts=pod.spec.preemption_policy == NEVER,
         requests=pod.spec.resources,
+        unschedulable_since=since.timestamp() if since else None,
     )

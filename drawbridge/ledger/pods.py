@@ -16,6 +16,7 @@ from drawbridge.pod_groups import PodGroup, SchedulingGroup, WorkloadRef, group_
 
 SIDECAR = "Always"
 FINISHED = ("Succeeded", "Failed")
+SCHEDULED = "PodScheduled"  # the condition in which the scheduler says whether there is a node
 
 
 class PodClaim(msgspec.Struct, frozen=True, rename="camel"):
@@ -100,11 +101,13 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
     allocated_resources: Mapping[str, Quantity] = {}
 
 
-class PodCondition(msgspec.Struct, frozen=True):
+class PodCondition(msgspec.Struct, frozen=True, rename="camel"):
     """A condition of a pod."""
 
     type: str = ""
+    status: str = ""
     reason: str = ""
+    last_transition_time: str | None = None
 
 
 class GeneratedClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -141,6 +144,7 @@ class NamedPodMetadata(ClaimMetadata, frozen=True, rename="camel"):
 
     owner_references: tuple[OwnerReference, ...] = ()
     deletion_grace_period_seconds: int | None = None
+    generation: int = 0
 
 
 class Pod(Object, frozen=True, rename="camel", kw_only=True):
@@ -184,6 +188,18 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
         """Whether the node can never give the pod the resources that it was resized to."""
         pending = (each for each in self.status.conditions if each.type == "PodResizePending")
         return any(each.reason == "Infeasible" for each in pending)
+
+    @property
+    def unschedulable_since(self) -> str | None:
+        """When the scheduler first found no node; None while that is not known.
+
+        A pod that was gated has the time of its creation in the condition. That its gates are gone
+        is a change of its spec, so it has another generation than the first.
+        """
+        if self.metadata.generation != 1 or self.spec.scheduling_gates:
+            return None
+        told = (each for each in self.status.conditions if each.type == SCHEDULED)
+        return next((each.last_transition_time for each in told if each.status == "False"), None)
 
     def containers(self) -> tuple[PodContainer, ...]:
         """Return the init containers, then the containers."""

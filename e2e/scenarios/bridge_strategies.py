@@ -16,7 +16,7 @@ from e2e.bridge.placement import HEADER, BridgeStage, bridge_fields, bridge_scen
 from e2e.installed.configuring import configure_and_wait
 from e2e.installed.replica import Replica
 from e2e.scenarios.admission_scope import CONFIGURATION
-from e2e.scenarios.objects import claim_spec, request
+from e2e.scenarios.objects import JSON, claim_spec, request
 
 GPU: Final = "gpu.nvidia.com"
 BUILT: Final = "decisions built"
@@ -31,11 +31,10 @@ EXPECTED: Final = {
 
 
 @contextlib.contextmanager
-def strategy(stage: BridgeStage, name: str) -> Iterator[None]:
-    """Use a strategy until the end of the block."""
+def configured(stage: BridgeStage, own: JSON) -> Iterator[None]:
+    """Use fields of the configuration until the end of the block."""
     before = stage.client.get(CONFIGURATION)["data"]["config.yaml"]
-    own = yaml.safe_dump({"strategy": {"default": name}})
-    _configure(stage, f"{HEADER}{bridge_fields()}{own}")
+    _configure(stage, f"{HEADER}{bridge_fields()}{yaml.safe_dump(own)}")
     try:
         yield
     finally:
@@ -68,7 +67,7 @@ def _play(stage: BridgeStage, name: str) -> None:
     for pod in ("whole-0", "whole-1"):
         stage.pod(pod, templates={"gpu": "whole"}, nodeSelector=third)
         stage.wait_running(pod)
-    with strategy(stage, name):
+    with configured(stage, {"strategy": {"default": name}}):
         stage.leader()
         stage.pod("first", templates={"gpu": "last"})
         stage.wait_running("first")

@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -23,14 +24,16 @@ from allocator.scheduler.protocol import (
     StatusRequest,
     UnreserveRequest,
 )
+from allocator.state.caches import without_unused_parts
 from allocator.state.group_holds import STEP_SECONDS, EndedHold, HoldEnd
 from allocator.state.reserved_pods import RESERVATION_SECONDS
 from drawbridge.cel.environment import Program
 from drawbridge.cel.meter import MOST_WORK
 from drawbridge.dra.nodes import Node
+from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.process import metrics
 from drawbridge.solver.expressions import PostponedEvaluation
-from tests.allocator.clusters import Cluster, claim, gpu_slice, pod
+from tests.allocator.clusters import Cluster, claim, gpu_slice, pod, pod_fields
 from tests.allocator.contests import HIGH, LOW, Contest
 
 pytestmark = pytest.mark.asyncio
@@ -312,6 +315,61 @@ async def test_a_pod_that_gets_a_new_node_meanwhile_evicts_nobody() -> None:
     reserved = contest.cluster.decisions.reservations.find("pod")
     assert reserved is not None
     assert reserved.node == "n2"
+
+
+@pytest.mark.parametrize(
+    ("about", "seconds"),
+    [
+        ({}, 0),
+        ({"since": "2026-01-01T00:00:40Z", "generation": 1}, 40),
+        # It has waited since it was created, for its gates.
+        ({"since": "2026-01-01T00:00:40Z", "generation": 2}, 0),
+        ({"since": "2026-01-01T00:00:40Z", "generation": 1, "status": "True"}, 0),
+        ({"since": "2026-01-01T00:10:00Z", "generation": 1}, 0),
+        ({"since": "soon", "generation": 1}, 0),
+        ({"since": None, "generation": 1}, 0),
+    ],
+    ids=["new", "told", "gated", "has-a-node", "of-the-future", "no-time", "no-text"],
+)
+async def test_the_delay_goes_on_when_another_process_leads(
+    about: dict[str, Any], seconds: int
+) -> None:
+    contest = Contest(n1=1)
+    contest.run("victim", "n1", 0)
+    contest.cluster.add(without_unused_parts(unschedulable_pod(**about)))
+    process = FakeProcess(contest.cluster)
+    process.waiting = WaitingPods(
+        contest.cluster.decisions,
+        eviction_delay=60.0,
+        server_time=lambda: start + process.cluster.now,
+    )
+    start = datetime(2026, 1, 1, 0, 1, 20, tzinfo=UTC).timestamp()
+    contest.ask("pod", priority=HIGH)
+    process.waiting.note_answer("pod", (), 0.0)
+    early = process.calls.preempt(contest.preemption("pod"))
+    assert f"evicts no pod for another {60 - seconds} s" in early.message
+    process.cluster.now += 60 - seconds
+    assert process.waiting.wake(process.cluster.now).woken == ("pod",)
+    assert process.calls.preempt(contest.preemption("pod")).victims == ("victim",)
+
+
+def unschedulable_pod(since: object = "", generation: int = 1, status: str = "False") -> Pod:
+    """A pod that the scheduler found no node for."""
+    fields = pod_fields("pod", "of-pod", generation=generation)
+    told = {"type": "PodScheduled", "status": status, "lastTransitionTime": since}
+    read = pod_reader().read({**fields, "status": {"conditions": [told] if since != "" else []}})
+    assert isinstance(read, Pod)
+    return read
+
+
+async def test_without_a_delay_a_pod_evicts_others_at_once() -> None:
+    contest = Contest(n1=1)
+    contest.run("victim", "n1", 0)
+    contest.cluster.add(without_unused_parts(unschedulable_pod("2026-01-01T00:00:40Z")))
+    process = FakeProcess(contest.cluster)
+    contest.ask("pod", priority=HIGH)
+    process.waiting.note_answer("pod", (), 0.0)
+    assert process.calls.preempt(contest.preemption("pod")).victims == ("victim",)
 
 
 def preemptions(outcome: str) -> float:
