@@ -37,6 +37,7 @@ from drawbridge.pod_groups import Member, find_group
 from drawbridge.report.scheduling import scheduler_of
 from drawbridge.translate.changes.group_members import report_split_gangs
 from drawbridge.translate.changes.queues import (
+    find_covered,
     find_unmapped_classes,
     merge_mappings,
     read_mappings,
@@ -214,6 +215,7 @@ def check_queues(checked: CheckedState) -> Iterator[Result]:
     kueue = checked.state.kueue
     if kueue is None:
         return
+    queues = checked.state.cluster_queues
     if isinstance(kueue, Unread):
         yield kueue
         return
@@ -227,7 +229,11 @@ def check_queues(checked: CheckedState) -> Iterator[Result]:
         for document in read_documents(Source("", f"{text}".encode()))
     )
     facts = checked.gathered.facts
-    told: list[Result] = [*find_unmapped_classes(mappings, facts, checked.configuration)]
+    if isinstance(queues, Unread):
+        yield queues
+        queues = ()
+    covered = find_covered(queues)
+    told: list[Result] = [*find_unmapped_classes(mappings, covered, facts, checked.configuration)]
     yield from told or [f"Kueue maps {count_noun(len(mappings), 'name')} to DeviceClasses"]
 
 

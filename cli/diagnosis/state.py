@@ -179,6 +179,7 @@ class ClusterState:
     operates: bool  # whether the caller may change the installation
     neighbours: Neighbours | Unread
     kueue: Object | Unread | None = None  # the ConfigMap with its configuration
+    cluster_queues: Sequence[dict[str, Value]] | Unread = ()
     waiting_pods: Sequence[dict[str, Value]] | Unread = ()  # without a node, in bridge placement
 
 
@@ -222,7 +223,8 @@ async def read_state(
         trial=trial,
         missing_rights=await _find_missing_rights(session, namespace),
         operates=await _is_allowed(session, _OPERATE, installed.namespace),
-        kueue=await _read_kueue(session, namespaces),
+        kueue=(kueue := await _read_kueue(session, namespaces)),
+        cluster_queues=() if kueue is None else await _read_cluster_queues(session),
         neighbours=await _read_neighbours(session),
         waiting_pods=await _if_readable(
             live_cluster.list_objects(session, resources.PODS, fields="spec.nodeName="),
@@ -251,6 +253,14 @@ async def _read_kueue(
         return None
     reading = live_cluster.read_object(session, resources.CONFIG_MAPS, KUEUE_CONFIG_MAP, KUEUE)
     return await _if_readable(reading, "get", resources.CONFIG_MAPS)
+
+
+async def _read_cluster_queues(session: "Session") -> Sequence[dict[str, Value]] | Unread:
+    """Read the quotas of Kueue."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    listing = live_cluster.list_objects(session, resources.CLUSTER_QUEUES)
+    return await _if_readable(listing, "list", resources.CLUSTER_QUEUES)
 
 
 async def _read_neighbours(session: "Session") -> Neighbours | Unread:

@@ -75,6 +75,9 @@ PRIORITY_CLASSES: Final = Resource(
 DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 # Of Kueue, where it is installed.
 LOCAL_QUEUES: Final = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
+CLUSTER_QUEUES: Final = Resource(
+    "kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False
+)
 # Of the scheduler plugin Coscheduling, where it is installed.
 COSCHEDULING_GROUPS: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 # Node groups, where Cluster API or Karpenter is installed.

@@ -36,9 +36,11 @@ class Family(msgspec.Struct, frozen=True):
     name: str = ""  # the attribute with the product name
     profile: str = ""
     architecture: str = ""
-    legacy_names: tuple[str, ...] = ()  # device-plugin resources for the same devices
+    legacy_names: tuple[str, ...] = ()  # device-plugin resources that count the same devices
     required_attribute: str = ""  # only devices with this attribute set to true count
 
+
+_NOS: Final = "nvidia.com/gpu-*gb"
 
 FAMILIES: Final[tuple[Family, ...]] = (
     Family(
@@ -54,6 +56,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         legacy_names=(
             "nvidia.com/gpu",
             "nvidia.com/gpu.shared",
+            _NOS,
             "nvidia.com/mig-*",
             "nvidia.com/pgpu",
             "volcano.sh/vgpu-number",
@@ -68,7 +71,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         whole_types=("hami-gpu",),
         name="productName",
         architecture="architecture",
-        legacy_names=("nvidia.com/gpu", "nvidia.com/gpu.shared", "volcano.sh/vgpu-number"),
+        legacy_names=("nvidia.com/gpu", "nvidia.com/gpu.shared", _NOS, "volcano.sh/vgpu-number"),
     ),
     Family(
         GPU,

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from functools import partial
 
+import yaml
+
 from e2e.installed.installation import set_mode, wait_for_facts
-from e2e.queues.manager import LABEL
-from e2e.scenarios.objects import JSON
+from e2e.queues.manager import API, LABEL, kueue
+from e2e.scenarios.objects import JSON, RESOURCE
 from e2e.scenarios.queues import (
     GPU,
     GPU_CLASS,
@@ -135,28 +137,52 @@ def group(stage: Stage, name: str, count: int) -> list[JSON]:
 
 
 @queue_scenario
-def the_default_queue_charges_a_pod_with_preferences(stage: Stage) -> None:
-    """A pod without a label gets a claim that the default queue of its namespace charges."""
+def a_default_queue_that_comes_later_charges_new_pods(stage: Stage) -> None:
+    """The processes go on. Pods of before keep their claims, and what follows is charged."""
     stage.node("a", "dgx-a100", {GPU_CLASS: "full"})
     stage.node("b", "hgx-h100", {GPU_CLASS: "full"})
     cluster = start(stage)
     wait_for_facts(stage, cluster, stage.pod_object("probe", limits={GPU: "1"}))
-    make_queue(stage, {GPU: 8}, "default")
-    # The webhook asks every minute whether Kueue is installed, and it was installed after it.
-    seconds = 2 * SECONDS
-    pod = gpu_pod(stage, "choosy", queue="")
-    pod["spec"]["affinity"] = PREFERRED
+    before = [each.started_process().child.pid for each in cluster.replicas]
+    apply(stage, cluster, choosy(stage, "early")).check()
+    stage.wait_running("early")
+    assert "firstAvailable" in request_of(stage, "early")
+    queue = make_queue(stage, {GPU: 8}, "default")
 
-    def told() -> bool:
+    def told(wanted: bool) -> bool:  # noqa: FBT001  # the answer that is expected
         ran = cluster.kubectl.inside(stage.namespace)(
-            "apply", "--dry-run=server", "-f", "-", stdin=pod
+            "apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(choosy(stage, "later"))
         )
-        return "queue default of Kueue refuses firstAvailable" in ran.err
+        return ("queue default of Kueue refuses firstAvailable" in ran.err) is wanted
 
-    stage.wait("admission knows the queue", told, seconds)
-    apply(stage, cluster, pod).check()
-    assert wait_charged(stage, "choosy") == {GPU: "1"}
-    stage.wait_running("choosy")
+    # The webhook asks every minute whether Kueue is installed, and it was installed after it.
+    stage.wait("admission knows the queue", partial(told, wanted=True), 2 * SECONDS)
+    apply(stage, cluster, choosy(stage, "later")).check()
+    assert wait_charged(stage, "later") == {GPU: "1"}
+    stage.wait_running("later")
+    assert "exactly" in request_of(stage, "later")
+    apply(stage, cluster, choosy(stage, "early")).check()
+    assert "firstAvailable" in request_of(stage, "early")
+    stage.wait("the later pod is charged alone", lambda: used(stage, queue) == {GPU: "1"}, SECONDS)
+    stage.client.delete(stage.path("localqueues", "default", API), grace=None)
+    stage.wait("admission knows that the queue has gone", partial(told, wanted=False))
+    assert [each.started_process().child.pid for each in cluster.replicas] == before
+
+
+def choosy(stage: Stage, name: str) -> JSON:
+    """Return a pod in no queue that prefers a kind of GPU."""
+    pod = gpu_pod(stage, name, queue="")
+    pod["spec"]["affinity"] = PREFERRED
+    return pod
+
+
+def request_of(stage: Stage, pod: str) -> JSON:
+    """Return the only request of the claim of a pod."""
+    (reference,) = stage.get_pod(pod)["spec"]["resourceClaims"]
+    name = reference["resourceClaimTemplateName"]
+    template = stage.client.get(stage.path("resourceclaimtemplates", name, RESOURCE))
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    return dict(request)
 
 
 @queue_scenario
@@ -204,8 +230,15 @@ def a_class_without_a_mapping_is_reported(stage: Stage) -> None:
     assert "does not admit claims of gpu.nvidia.com unless it maps the class" in ran.err, ran
     stage.wait("Kueue refuses it", lambda: "not mapped" in conditions(stage, "single"), SECONDS)
     assert is_gated(stage, "single")
-    checked = cluster.drawbridge("doctor", "--context")
-    assert "QueueMappingMissing" in checked.out, checked
+    for name, expected in (
+        ("", "maps no name to DeviceClass gpu.nvidia.com"),
+        ("gpus", f"has a quota for {GPU}: two quotas for the same devices"),
+        (GPU, "Kueue maps 1 name to DeviceClasses"),
+    ):
+        if name:
+            kueue(cluster).configure([{"name": name, "deviceClassNames": [GPU_CLASS]}])
+        checked = cluster.drawbridge("doctor", "--context")
+        assert expected in checked.out, checked
 
 
 @queue_scenario

@@ -17,8 +17,8 @@ def split_a_gang(api: FakeApi) -> None:
         api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
-def install_kueue(mappings: str) -> Callable[[FakeApi], None]:
-    """Install Kueue with the mappings of this configuration."""
+def install_kueue(mappings: str, *quotas: str) -> Callable[[FakeApi], None]:
+    """Install Kueue with the mappings of this configuration, and a quota for these names."""
 
     def change(api: FakeApi) -> None:
         text = f"resources: {{deviceClassMappings: [{mappings}]}}\n"
@@ -30,16 +30,30 @@ def install_kueue(mappings: str) -> Callable[[FakeApi], None]:
                 "data": {"controller_manager_config.yaml": text},
             }
         )
+        api.put(
+            {
+                "apiVersion": "kueue.x-k8s.io/v1beta2",
+                "kind": "ClusterQueue",
+                "metadata": {"name": "team-a"},
+                "spec": {"resourceGroups": [{"coveredResources": ["cpu", *quotas]}]},
+            }
+        )
 
     return change
+
+
+def hide_quotas(api: FakeApi) -> None:
+    install_kueue("")(api)
+    api.fail(403, method="GET", part="/clusterqueues", times=100)
 
 
 CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "class that Kueue does not map": ("Kueue", "QueueMappingMissing", 0, install_kueue("")),
     "class that Kueue charges to another name": (
         "Kueue", "QueueMappingMissing", 0,
-        install_kueue("{name: gpus, deviceClassNames: [gpu.nvidia.com]}"),
+        install_kueue("{name: gpus, deviceClassNames: [gpu.nvidia.com]}", "nvidia.com/gpu"),
     ),
+    "quotas of Kueue that the person may not read": ("not checked", "NotChecked", 0, hide_quotas),
     "gang with several schedulers": ("gangs", "GangSplit", 1, split_a_gang),
 }  # fmt: skip
 

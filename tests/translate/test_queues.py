@@ -6,10 +6,15 @@ import jsonpatch
 import pytest
 
 from drawbridge.config.model import Configuration
+from drawbridge.config.string_formats import DriverName, ObjectName, ResourceName
+from drawbridge.config.target import Target
+from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.finding import Severity
 from drawbridge.translate.changes.queues import (
     find_collisions,
+    find_covered,
     find_default_queues,
+    find_unmapped_classes,
     format_mappings,
     merge_mappings,
     read_mappings,
@@ -154,6 +159,66 @@ def test_a_class_is_mapped_to_one_name() -> None:
         "deviceClassMappings: [{name: NAME, deviceClassNames: [a]}, "
         "{name: NAME, deviceClassNames: [b]}]"
     )
+
+
+DRIVER = "gpu.nvidia.com"
+NOTHING = "maps no name"
+TWO = "two quotas for the same devices"
+TARGET = Target(
+    driver=DriverName("b.example.com"),
+    class_=ObjectName("b"),
+    resources=(ResourceName("example.com/b"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "covered", "row", "told"),
+    [
+        (None, {"nvidia.com/gpu"}, {}, NOTHING),
+        (None, set(), {"devices": 0}, ""),
+        ("nvidia.com/gpu", {"nvidia.com/gpu"}, {}, ""),
+        ("gpus", {"nvidia.com/gpu", "gpus", "cpu"}, {}, TWO),
+        # The administrator has chosen the name, and jobs with a legacy name are not admitted.
+        ("gpus", {"gpus", "koordinator.sh/gpu", "amd.com/gpu"}, {}, ""),
+        ("nvidia.com/gpu-10gb", {"nvidia.com/gpu-10gb"}, {}, ""),
+        ("nvidia.com/gpu", {"nvidia.com/gpu-10gb"}, {}, TWO),
+        # Names of which a class has one: what `audit` says, and no fault of the mapping.
+        ("nvidia.com/gpu", {"nvidia.com/gpu", "nvidia.com/gpu-10gb"}, {}, ""),
+        ("gpus", {"nvidia.com/gpu"}, {"name": "chosen-by-the-administrator"}, TWO),
+        ("gpus", {"example.com/gpu"}, {"extended": "example.com/gpu"}, TWO),
+        ("example.com/gpu", {"example.com/gpu"}, {"extended": "example.com/gpu"}, ""),
+        ("gpus", {"example.com/b"}, {"drivers": ("b.example.com",)}, TWO),
+        ("example.com/b", {"example.com/b"}, {"drivers": ("b.example.com",)}, ""),
+        ("nics", {"rdma/hca"}, {"drivers": ("dra.net",)}, ""),
+    ],
+)
+def test_doctor_compares_the_mapping_of_a_class_with_the_quotas(
+    name: str | None, covered: set[str], row: YamlValue, told: str
+) -> None:
+    devices = ClassFacts(**{"name": DRIVER, "drivers": (DRIVER,), "devices": 8, **row})
+    mappings = {name: (devices.name,)} if name else {}
+    configuration = Configuration(targets=(TARGET,))
+    findings = [*find_unmapped_classes(mappings, covered, Facts(classes=(devices,)), configuration)]
+    assert [told in each.message for each in findings] == [True] * bool(told)
+
+
+@pytest.mark.parametrize("case", test_rows.CASES, ids=test_rows.name)
+def test_doctor_knows_the_names_that_count_gpus_in_each_dialect(case: YamlValue) -> None:
+    facts = test_rows.facts(case)
+    context = make_context(test_rows.configuration(case), facts)
+    made = translate(test_rows.pod(case), context, admin_access=True)
+    gpus = {each.name for each in facts.classes if each.devices and "gpu" in each.name}
+    for name, classes in made.mappings.items():
+        chosen = {"chosen": tuple(gpus & {*classes})}
+        for mappings, expected in ((chosen, len(chosen["chosen"])), ({name: classes}, 0)):
+            findings = find_unmapped_classes(mappings, {name} - {""}, facts, context.configuration)
+            told = [each for each in findings if TWO in each.message]
+            assert len(told) == (expected if name else 0), (name, mappings)
+
+
+def test_names_with_a_quota_are_read_from_any_queue() -> None:
+    groups: YamlValue = [{"coveredResources": ["cpu", 1]}, {"coveredResources": ["a"]}, None]
+    assert find_covered([{"spec": {"resourceGroups": groups}}, {}, None]) == {"cpu", "a"}
 
 
 @pytest.mark.parametrize(

@@ -116,14 +116,15 @@ QUEUE_MAPPING_MISSING = CODES.define(
     Severity.WARNING,
     text=(
         "The configuration of Kueue maps no name to a DeviceClass with devices, so Kueue admits no "
-        "workload with claims of the class. Or it maps a name that no device plugin has: then jobs "
-        "that are charged by legacy names and pods that are charged by claims have two quotas for "
-        "the same devices."
+        "workload with claims of the class. Or it maps another name than the one for which there "
+        "is a quota, and by which jobs are charged before their pods are translated: then they and "
+        "pods that are charged by claims have two quotas for the same devices."
     ),
     example="Kueue maps no name to DeviceClass gpu.nvidia.com, so it admits no claims of the class",
     remedy=(
         "Add the class to `resources.deviceClassMappings` in ConfigMap kueue-manager-config, with "
-        "the legacy name as name of the mapping, and start the pods of Kueue again."
+        "the legacy name that has a quota as name of the mapping, and start the pods of Kueue "
+        "again."
     ),
 )
 DUAL_ADVERTISED = CODES.define(

@@ -16,7 +16,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import list_some
-from drawbridge.facts.families import known_families, serves_name
+from drawbridge.facts.families import Family, known_families, serves_name
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes.codes import QUEUE_COUNTS_NAMES, QUEUE_MAPPING_MISSING
@@ -235,30 +235,49 @@ def read_mappings(configuration: Value) -> Mappings:
     }
 
 
+def find_covered(cluster_queues: Iterable[Value]) -> frozenset[str]:
+    """Return the names for which ClusterQueues of Kueue have quotas."""
+    return frozenset(
+        name
+        for queue in cluster_queues
+        for group in as_list(get_value(queue, ("spec", "resourceGroups")))
+        for name in _texts(as_list(as_mapping(group).get("coveredResources")))
+    )
+
+
 def find_unmapped_classes(
-    mappings: Mappings, facts: Facts, configuration: Configuration
+    mappings: Mappings, covered: Iterable[str], facts: Facts, configuration: Configuration
 ) -> Iterator[Finding]:
-    """Report the DeviceClasses with devices that Kueue does not charge by their legacy name."""
+    """Report the DeviceClasses with devices that Kueue does not charge, or by a second quota.
+
+    `covered` are the names with a quota. A workload that requests another name is not admitted, so
+    the name of a mapping may be any one while no quota is for a legacy name of the devices.
+    """
     names = {class_: name for name, classes in mappings.items() for class_ in classes}
-    families = {
-        class_: family
-        for family in known_families(configuration).values()
-        for class_ in family.classes
-    }
+    families, covered = known_families(configuration), sorted(covered)
     for row in facts.classes:
         if not row.devices:
             continue
-        family, name = families.get(row.name), names.get(row.name)
+        of_drivers = [families[each] for each in row.drivers if each in families]
+        name, legacy = names.get(row.name), [*_find_counting(of_drivers, row.extended, covered)]
         if name is None:
             message = f"Kueue maps no name to DeviceClass {row.name}, so it admits no claims of it"
             yield QUEUE_MAPPING_MISSING.at("", message, object=f"DeviceClass/{row.name}")
-        elif family and family.legacy_names and not serves_name(family, name):
+        elif legacy and name not in legacy:
             message = (
-                f"Kueue charges DeviceClass {row.name} to {name} and not to a legacy name of its "
-                f"devices ({list_some(family.legacy_names, _MAX_NAMES, 'name')}): two quotas for "
-                "the same devices"
+                f"Kueue charges claims of DeviceClass {row.name} to {name}, and has a quota for "
+                f"{list_some(legacy, _MAX_NAMES, 'name')}: two quotas for the same devices"
             )
             yield QUEUE_MAPPING_MISSING.at("", message, object=f"DeviceClass/{row.name}")
+
+
+def _find_counting(
+    families: Sequence[Family], extended: str, names: Iterable[str]
+) -> Iterator[str]:
+    """Return those of the names that count devices of a class before their translation."""
+    for name in names:
+        if name == extended or any(serves_name(each, name) for each in families):
+            yield name
 
 
 def _texts(values: Sequence[Value]) -> tuple[str, ...]:

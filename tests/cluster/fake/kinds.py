@@ -78,6 +78,7 @@ discovery.k8s.io/v1              endpointslices                  EndpointSlice
 events.k8s.io/v1                 events                          Event
 policy/v1                        poddisruptionbudgets            PodDisruptionBudget            status
 kueue.x-k8s.io/v1beta2           localqueues                     LocalQueue                     status
+kueue.x-k8s.io/v1beta2           clusterqueues                   ClusterQueue                   cluster status
 cluster.x-k8s.io/v1beta1         machinedeployments              MachineDeployment              status
 karpenter.sh/v1                  nodepools                       NodePool                       cluster status
 nvidia.com/v1                    clusterpolicies                 ClusterPolicy                  cluster status
