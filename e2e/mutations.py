@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Sequence
 from compileall import compile_dir
@@ -27,6 +28,8 @@ ROOT = Path(__file__).parent.parent
 LISTS = ROOT / "tests" / "mutations"
 LEFT_OUT = (".git", ".venv", ".cache", ".mypy_cache", ".ruff_cache", "__pycache__", ".hypothesis")
 PROCESSES = 2
+# A mistake that lets a test run forever is caught. Two suites at a time may take twice as long.
+HANGS_AFTER, HANGS_AFTER_SECONDS = 5, 120.0
 # The first failure is enough, and no smaller example of it is searched.
 _PYTEST = (
     *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
@@ -78,30 +81,36 @@ def copy_tree(folder: Path) -> Path:
     return tree
 
 
-def first_failure(tree: Path, suite: Sequence[str]) -> str:
+def first_failure(tree: Path, suite: Sequence[str], seconds: float | None = None) -> str:
     """Run a suite in a copy and return the first failure; empty if it passes."""
-    ran = subprocess.run(
-        [*_PYTEST, *suite],
-        cwd=tree,
-        env=os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        ran = subprocess.run(
+            [*_PYTEST, *suite],
+            cwd=tree,
+            env=os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not finished after {seconds:.0f} s"
     if ran.returncode == 0:
         return ""
     failed = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return failed[0] if failed else ran.stdout[-300:] + ran.stderr[-300:]
 
 
-def try_mutation(mutation: Mutation, suite: Sequence[str], trees: "SimpleQueue[Path]") -> str:
+def try_mutation(
+    mutation: Mutation, suite: Sequence[str], trees: "SimpleQueue[Path]", seconds: float
+) -> str:
     """Apply one mutation to a copy, run a suite, and restore the file."""
     tree = trees.get()
     file = tree / mutation.file
     original = file.read_text(encoding="utf-8")
     try:
         file.write_text(original.replace(mutation.old, mutation.new), encoding="utf-8")
-        return first_failure(tree, suite)
+        return first_failure(tree, suite, seconds)
     finally:
         file.write_text(original, encoding="utf-8")
         trees.put(tree)
@@ -109,9 +118,11 @@ def try_mutation(mutation: Mutation, suite: Sequence[str], trees: "SimpleQueue[P
 
 def run_list(listed: MutationList, trees: "SimpleQueue[Path]") -> Counter[str]:
     """Make the mistakes of one list, print how each one ends, and count the ends."""
+    began = time.monotonic()
     if failure := first_failure(ROOT, listed.suite):
         _print(f"FAILS   {listed.package}: the suite fails without any mistake: {failure}")
         return Counter(failing=1)
+    seconds = HANGS_AFTER * (time.monotonic() - began) + HANGS_AFTER_SECONDS
     ends: Counter[str] = Counter()
     fresh = [mutation for mutation in listed.mutations if applies(mutation)]
     for mutation in listed.mutations:
@@ -119,7 +130,7 @@ def run_list(listed: MutationList, trees: "SimpleQueue[Path]") -> Counter[str]:
             _print(f"STALE   {listed.package}: {mutation.name}")
             ends["stale"] += 1
     with ThreadPoolExecutor(PROCESSES) as pool:
-        failures = pool.map(lambda mutation: try_mutation(mutation, listed.suite, trees), fresh)
+        failures = pool.map(lambda each: try_mutation(each, listed.suite, trees, seconds), fresh)
         for mutation, failure in zip(fresh, failures, strict=True):
             ends["caught" if failure else "missed"] += 1
             word = "caught" if failure else "MISSED"

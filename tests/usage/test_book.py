@@ -99,6 +99,7 @@ UNREADABLE = [
     "[]",
     "{}",
     '{"date": "x", "start": "", "through": ""}',
+    f'{{{TIMES}, "rows": [["a", "b", "c", "1e3", "0", "0", "0"]]}}',
     f'{{{TIMES}, "rows": [["a", "b", "c", "1e999999999", "0", "0", "0"]]}}',
     f'{{{TIMES}, "rows": [["a", "b", "c", "1/0", "0", "0", "0"]]}}',
 ]
@@ -117,6 +118,32 @@ def test_the_gaps_of_a_book_are_bounded() -> None:
         book = add_entry(book, BookEntry(gap[1], {}, {}, gap))
     assert len(book.gaps) == MAX_GAPS
     assert book.gaps[-1][1] == START + 2_995
+
+
+def test_gaps_that_touch_are_one_gap() -> None:
+    book = open_book(START)
+    for gap in ((START, START + 5), (START + 5, START + 9), (START + 10, START + 12)):
+        book = add_entry(book, BookEntry(gap[1], {}, {}, gap))
+    assert book.gaps == ((START, START + 9), (START + 10, START + 12))
+
+
+def test_a_book_ends_with_its_day_and_the_next_one_continues_it() -> None:
+    meter = Meter()
+    meter.begin({"a": held()}, START + DAY - 10)
+    observed = meter.observed()
+    assert observed is not None
+    first = continue_book(None, observed, START + DAY + 30)
+    assert first is not None
+    meter.forget(first.through, 3)
+    rest = meter.observed()
+    assert rest is not None
+    second = continue_book(first, rest, START + DAY + 30)
+    assert second is not None
+    assert [(book.day, book.start, book.through) for book in (first, second)] == [
+        (20_000, START + DAY - 10, START + DAY),
+        (20_001, START + DAY, START + DAY + 30),
+    ]
+    assert [book.used()[TRAIN] for book in (first, second)] == [ONE.times(10), ONE.times(30)]
 
 
 def test_a_month_has_a_fixed_set_of_names() -> None:
