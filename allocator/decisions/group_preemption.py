@@ -1,5 +1,6 @@
 """Decides which pods are evicted for a group, and keeps their devices for its members."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -12,6 +13,7 @@ from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.victims import DeviceVictims
 from allocator.scheduler.protocol import Eviction, PreemptReply, PreemptRequest, shorten_message
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.group_holds import GroupHolds
 from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.releases import waits_for
 from allocator.state.reserved_pods import ReservedPods
@@ -29,7 +31,7 @@ _TOO_SLOW: Final = "no victims were found in time; use simpler claims, or fewer 
 class GroupPreemption:
     """Preemption for the devices of groups. `ids` returns a new share ID at each call."""
 
-    def __init__(  # noqa: PLR0913  # two by name
+    def __init__(  # noqa: PLR0913  # all but four by name
         self,
         state: AllocatorState,
         reserved: ReservedPods,
@@ -38,6 +40,7 @@ class GroupPreemption:
         *,
         requests: ReceivedRequests,
         quotas: QuotaChecks,
+        holds: GroupHolds,
     ) -> None:
         self._state = state
         self._reserved = reserved
@@ -45,6 +48,7 @@ class GroupPreemption:
         self._quotas = quotas
         self._ids = ids
         self._requests = requests
+        self._holds = holds
 
     def find_wait(self, question: GroupQuestion) -> Reason | None:
         """Return which devices are being released for the group."""
@@ -68,7 +72,7 @@ class GroupPreemption:
         if (waits := self.find_wait(question)) is not None:
             return PreemptReply(waiting=True, message=waits.message)
         members = find_members(question.members, self._requests, self._reserved, self._quotas)
-        if message := self._find_problem(question, members):
+        if message := self._find_problem(question, members, now):
             return PreemptReply(message=message)
         kinds = members.kinds(self._state)
         needed = needed_members(question.group, len(question.members)) - members.alone
@@ -92,16 +96,21 @@ class GroupPreemption:
             Eviction(node=node, victims=tuple(pod.uid for pod in pods))
             for node, pods in victims.pods.items()
         )
+        if evictions:
+            self._holds.note_evicted(question.group.key)
         free_now = "" if evictions else _FREE
         return PreemptReply(evictions=evictions, waiting=not evictions, message=free_now)
 
-    def _find_problem(self, question: GroupQuestion, members: GroupMembers) -> str:
+    def _find_problem(self, question: GroupQuestion, members: GroupMembers, now: float) -> str:
         """Return why nobody is evicted for a group, whoever runs."""
         if len(self._preemption.preemptors) + len(question.members) > MAX_PREEMPTORS:
             return _BUSY
         pods = self._state.pods
         if (patient := next(filter(pods.never_preempts, question.members), None)) is not None:
             return f"the preemptionPolicy of member {pods.name_of(patient)} is Never"
+        if (seconds := self._holds.eviction_pauses.until(question.group.key) - now) > 0:
+            text = "the group did not use the devices of pods that were evicted for it"
+            return f"evicts no pod for another {math.ceil(seconds)} s, because {text}"
         problem = members.find_problem(needed_members(question.group, len(question.members)))
         return shorten_message(problem.message) if problem else ""
 

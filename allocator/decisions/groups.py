@@ -96,7 +96,13 @@ class GroupDecisions:
         self._searches = GroupSearches(MAX_GROUPS)
         self._interrupted = InterruptedGroups()
         self._victims = GroupPreemption(
-            state, reserved, preemption, ids, requests=requests, quotas=quotas
+            state,
+            reserved,
+            preemption,
+            ids,
+            requests=requests,
+            quotas=quotas,
+            holds=self.holds,
         )
 
     # --- groups that a change of the leader has interrupted ---
@@ -131,14 +137,14 @@ class GroupDecisions:
         """Return the key of the group that a pod was last asked about with; empty for none."""
         return self._keys.get(pod_uid) or ""
 
-    def note_member(self, pod_uid: str, group: GroupReference | None) -> None:
+    def note_member(self, pod_uid: str, group: GroupReference | None, now: float) -> None:
         """Remember the group of a pod.
 
         The last member that waits is asked about without its group, but has its part of the hold.
         """
         if group is not None:
             self._keys.put(pod_uid, group.key)
-        elif self.find_hold(pod_uid, alone=True) is None:
+        elif self.find_hold(pod_uid, now, alone=True) is None:
             self._keys.pop(pod_uid)
 
     def with_priority(self, pod: SchedulingPod) -> SchedulingPod:
@@ -166,13 +172,13 @@ class GroupDecisions:
 
     # --- answers ---
 
-    def find_hold(self, pod_uid: str, *, alone: bool = False) -> GroupHold | None:
+    def find_hold(self, pod_uid: str, now: float, *, alone: bool = False) -> GroupHold | None:
         """Return the hold that has a part for a pod, if the scheduler does not have it yet.
 
         A pod that is asked about again could not use its part, so that the hold ends, unless it is
         asked about `alone`, because the others have theirs.
         """
-        hold = self.holds.find(self.key_of(pod_uid))
+        hold = self.holds.find(self.key_of(pod_uid), now)
         if hold is None or pod_uid not in hold.left or (pod_uid in hold.asked and not alone):
             return None
         return hold
@@ -213,7 +219,7 @@ class GroupDecisions:
     ) -> GroupAnswer | None:
         """Ask the last question about a group again; None if there is nothing to ask."""
         question = self._questions.get(key)
-        if question is None or self.holds.find(key) is not None:
+        if question is None or self.holds.find(key, now) is not None:
             return None
         pods = self._state.pods
         members = [uid for uid in question.members if not pods.is_gone(uid)]
@@ -229,7 +235,7 @@ class GroupDecisions:
 
         Return since when there are holds without a pause.
         """
-        hold = self.holds.find(question.group.key)
+        hold = self.holds.find(question.group.key, now)
         if hold is None:
             return now
         end = HoldEnd.UNUSED if question.asking in hold.asked else None
@@ -300,7 +306,7 @@ class GroupDecisions:
             exist = len(question.members) + group.scheduled
             text = f"{exist} of {group.min_count} members of the group exist"
             return GroupAnswer(reason=make_reason(codes.GANG_INCOMPLETE, STAGE, text))
-        if (paused := self.holds.paused_until(group.key)) > now:
+        if (paused := self.holds.pauses.until(group.key)) > now:
             text = (
                 "devices were held for the group and not all of its members were scheduled; it is "
                 f"tried again in {paused - now:.0f} s"

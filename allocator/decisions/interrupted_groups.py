@@ -12,6 +12,7 @@ group: others wait for its groups for a limited part of the time.
 from collections.abc import Iterable
 from typing import Final
 
+from allocator.state.group_pauses import namespace_of_group
 from drawbridge.bounded_cache import BoundedCache
 
 # How long others wait at the start of a term until interrupted groups are asked about. On a busy
@@ -101,7 +102,7 @@ class InterruptedGroups:
         self.expire(now)
         if self._gathering:
             return self._gathers_until if key == self._gathering else None
-        paused = max(self._pause_until, self._namespaces.get(_namespace_of(key)) or 0.0)
+        paused = max(self._pause_until, self._namespaces.get(namespace_of_group(key)) or 0.0)
         if key not in self._keys or now < paused:
             return None
         self._gathering, self._gathers_until = key, now + GATHER_SECONDS
@@ -113,9 +114,5 @@ class InterruptedGroups:
         if self._gathering and now >= self._gathers_until:
             self._pause_until = self._gathers_until + PAUSE_SECONDS
             until = self._gathers_until + NAMESPACE_PAUSE_SECONDS
-            self._namespaces.put(_namespace_of(self._gathering), until)
+            self._namespaces.put(namespace_of_group(self._gathering), until)
             self._gathering = ""
-
-
-def _namespace_of(key: str) -> str:
-    return key.partition("/")[0]

@@ -115,14 +115,14 @@ class PodDecisions:
         the next call for an equal request.
         """
         uid = request.pod.uid
-        self.groups.note_member(uid, request.group)
+        self.groups.note_member(uid, request.group, now)
         pod_request = self._receive(self.groups.with_priority(request.pod), request.claims)
         if isinstance(pod_request, Reason):
             return refuse_pod((pod_request,))
         self.groups.holds.note_turn(self.groups.key_of(uid), now)
         if (others := self.groups.wait_for_others(self.groups.key_of(uid), now)) is not None:
             return refuse_group(others)
-        if hold := self.groups.find_hold(uid, alone=(alone := request.group is None)):
+        if hold := self.groups.find_hold(uid, now, alone=(alone := request.group is None)):
             return self._decide_member(pod_request, request.max_nodes, hold, now, out_of_time)
         if alone or self.reservations.is_writing(uid):
             return self._decide(pod_request, request.max_nodes, now, out_of_time)
@@ -142,7 +142,7 @@ class PodDecisions:
             received = self._receive(member.pod, member.claims)
             if isinstance(received, PodRequest):
                 members[member.pod.uid] = received
-                self.groups.note_member(member.pod.uid, request.group)
+                self.groups.note_member(member.pod.uid, request.group, now)
             elif member.pod.uid == request.pod_uid:
                 return refuse_pod((received,))
         if request.pod_uid not in members:
@@ -155,7 +155,7 @@ class PodDecisions:
         answer = self.groups.answer(question, now, out_of_time)
         if answer.reason is not None:
             return refuse_group(answer)
-        hold = self.groups.find_hold(request.pod_uid)
+        hold = self.groups.find_hold(request.pod_uid, now)
         return self._decide_member(own, request.max_nodes, hold, now, out_of_time)
 
     def _receive(self, pod: SchedulingPod, claims: tuple[Raw, ...] | None) -> PodRequest | Reason:
@@ -221,7 +221,7 @@ class PodDecisions:
         self._preemption.preemptors.settle(now)
         # No other call is handled before the devices that were kept for the pod are reserved.
         self._preemption.forget(pod_uid)
-        hold = self.groups.find_hold(pod_uid, alone=True)
+        hold = self.groups.find_hold(pod_uid, now, alone=True)
         part = self.reservations.find(pod_uid) if hold else None
         problem = self._reserve(request, node, now)
         if not problem:

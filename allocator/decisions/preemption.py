@@ -94,7 +94,7 @@ class DevicePreemption:
             fitting = self._find_without(there, needed, woken)
             self.preemptors.take_over(needed if fitting else on_node)
             for one in woken if fitting else of_node:
-                self._reserved.release(one.uid)
+                self._reserved.give_up(one.uid, search.pod.namespace)
             return fitting[0] if fitting else fit
         return None
 
@@ -163,7 +163,7 @@ class DevicePreemption:
             return _refuse(priority, unfinished=out_of_time())
         for promise in promises:
             if not set(victims.claims).isdisjoint(_claims_of((promise,))):
-                self._reserved.release(promise.uid)
+                self._reserved.give_up(promise.uid, search.pod.namespace)
         self.preemptors.begin(uid, search, victims, now)
         if not victims.pods and not victims.required:
             return PreemptReply(waiting=True, message=_FREE)

@@ -167,7 +167,7 @@ class SchedulerCalls:
         self._note_answer(request.pod_uid, reply, now)
         members = (each.pod.uid for each in request.members or ())
         others = tuple(uid for uid in members if uid != request.pod_uid)
-        if others and decisions.groups.find_hold(others[0]) is not None:
+        if others and decisions.groups.find_hold(others[0], now) is not None:
             self._publish(others)
         return reply
 

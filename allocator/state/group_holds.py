@@ -6,7 +6,9 @@ limit. A scheduler that is slow to come to groups that were woken has more time.
 
 A group whose hold ended in vain gets the next one after a pause that grows, and so do the groups of
 a namespace if several of them do: groups that never complete, and that a tenant can make without an
-end, cannot hold devices all the time. What ended in vain is kept until it is reported.
+end, cannot hold devices all the time. If pods were evicted for the group before, the next ones are
+evicted after a pause that is much longer. Who loses devices to another namespace does not pause.
+What ended in vain is kept until it is reported.
 """
 
 import enum
@@ -17,23 +19,22 @@ from typing import Final
 
 import msgspec
 
+from allocator.state.group_pauses import MAX_GROUPS, GroupPauses, namespace_of_group
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.bounded_cache import BoundedCache
 
 # How long the scheduler may take from one member to the next, and for all of them. The first is
 # longer than its longest back-off of 10 s, because members of its own groups are not tried before.
-# It is this factor longer than groups that were woken took recently: one of many that wait must not
-# pause because the scheduler is busy.
+# It is this factor longer than groups of the namespace that were woken took recently: one of many
+# that wait must not pause because the scheduler is busy.
 STEP_SECONDS: Final = 15.0
 STEPS_PER_DELAY: Final = 3.0
 RECENT_DELAYS: Final = 16
 MAX_HOLD_SECONDS: Final = 60.0
 FIRST_PAUSE_SECONDS: Final = 1.0
 MAX_PAUSE_SECONDS: Final = 60.0
-# So many holds of a namespace in a row may end in vain before all of its groups pause.
-FREE_FAILURES: Final = 4
-# Groups beyond are answered as if none of their holds had ended.
-MAX_GROUPS: Final = 4096
+FIRST_EVICTION_PAUSE_SECONDS: Final = 30.0
+MAX_EVICTION_PAUSE_SECONDS: Final = 3600.0
 
 
 class GroupHold(msgspec.Struct, frozen=True):
@@ -69,47 +70,28 @@ class EndedHold(msgspec.Struct, frozen=True):
     members: int
 
 
-class _Failures(msgspec.Struct, frozen=True):
-    count: int = 0
-    until: float = 0.0
-
-    def next(self, now: float, free: int = 0) -> "_Failures":
-        """Return these and one more, with a pause unless it is one of the first."""
-        count = self.count + 1
-        if count <= free:
-            return _Failures(count)
-        pause = FIRST_PAUSE_SECONDS * 2 ** min(count - free - 1, 10)
-        return _Failures(count, now + min(pause, MAX_PAUSE_SECONDS))
-
-
-_NONE: Final = _Failures()
-
-
 class GroupHolds:
     """The holds of all groups."""
 
     def __init__(self, reserved: ReservedPods) -> None:
         self._reserved = reserved
         self._holds: dict[str, GroupHold] = {}
-        self._failures: BoundedCache[str, _Failures] = BoundedCache(MAX_GROUPS)
-        self._namespaces: BoundedCache[str, _Failures] = BoundedCache(MAX_GROUPS)
+        self.pauses = GroupPauses(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
+        self.eviction_pauses = GroupPauses(FIRST_EVICTION_PAUSE_SECONDS, MAX_EVICTION_PAUSE_SECONDS)
+        # The groups for which pods were evicted since a member was bound.
+        self._evicted: BoundedCache[str, None] = BoundedCache(MAX_GROUPS)
         self._ended: deque[EndedHold] = deque(maxlen=MAX_GROUPS)
-        # When groups were woken that are not reserved, and how long it took for others.
+        # When groups were woken that are not reserved, and how long that took by namespace.
         self._woken: BoundedCache[str, float] = BoundedCache(MAX_GROUPS)
-        self._delays: deque[float] = deque(maxlen=RECENT_DELAYS)
+        self._delays: BoundedCache[str, tuple[float, ...]] = BoundedCache(MAX_GROUPS)
 
-    def find(self, key: str) -> GroupHold | None:
+    def find(self, key: str, now: float) -> GroupHold | None:
         """Return the hold of a group, unless a member has lost its part."""
         hold = self._holds.get(key)
         if hold is not None and any(self._reserved.find(uid) is None for uid in hold.left):
-            self.end(hold.key, hold.until, HoldEnd.LOST)
+            self.end(hold.key, now, HoldEnd.LOST)
             return None
         return hold
-
-    def paused_until(self, key: str) -> float:
-        """Return when a group can have devices held again."""
-        namespace = self._namespaces.get(_namespace_of(key)) or _NONE
-        return max((self._failures.get(key) or _NONE).until, namespace.until)
 
     def begin(
         self, key: str, members: Iterable[str], now: float, since: float, *, woken: bool = False
@@ -121,7 +103,8 @@ class GroupHolds:
         uids = frozenset(members)
         if woken:
             self._woken.put(key, now)
-        self._put(GroupHold(key, uids, uids, since, self._deadline(since, now)))
+        hold = GroupHold(key, uids, uids, since, since)
+        self._put(msgspec.structs.replace(hold, until=self._deadline(hold, now)))
 
     def note_turn(self, key: str, now: float) -> None:
         """Remember how late the scheduler comes to a group whose hold has ended."""
@@ -129,9 +112,10 @@ class GroupHolds:
             self._note_delay(key, now)
 
     def _note_delay(self, key: str, now: float) -> None:
-        woken = self._woken.pop(key)
+        woken, namespace = self._woken.pop(key), namespace_of_group(key)
         if woken is not None:
-            self._delays.append(now - woken)
+            delays = (*(self._delays.get(namespace) or ()), now - woken)
+            self._delays.put(namespace, delays[-RECENT_DELAYS:])
 
     def note_asked(self, hold: GroupHold, uid: str) -> None:
         """Remember that the scheduler has the answer for a member."""
@@ -144,7 +128,7 @@ class GroupHolds:
             return
         left = hold.left - {uid}
         if left:
-            until = self._deadline(hold.since, now)
+            until = self._deadline(hold, now)
             asked = hold.asked - {uid}
             self._put(msgspec.structs.replace(hold, left=left, until=until, asked=asked))
         else:
@@ -153,7 +137,7 @@ class GroupHolds:
 
     def take_back(self, key: str, uid: str, now: float) -> bool:
         """Add the part of a reserved member to its hold again; False if there is no hold."""
-        hold = self.find(key)
+        hold = self.find(key, now)
         if hold is None or uid not in hold.members or not self._reserved.hold(uid, now):
             return False
         self._put(msgspec.structs.replace(hold, left=hold.left | {uid}))
@@ -170,15 +154,24 @@ class GroupHolds:
         hold = self._holds.pop(key, None)
         if hold is None:
             return
+        was_taken = self._was_taken(hold)
         for uid in hold.left:
             if self._reserved.is_promised(uid):
                 self._reserved.release(uid)
-        if end is not None:
-            self._note_end(hold, end)
-            namespace = _namespace_of(key)
-            self._failures.put(key, (self._failures.get(key) or _NONE).next(now))
-            failures = self._namespaces.get(namespace) or _NONE
-            self._namespaces.put(namespace, failures.next(now, FREE_FAILURES))
+        if end is None:
+            return
+        self._note_end(hold, end)
+        if not was_taken:
+            # A longer hold is followed by a longer pause.
+            self.pauses.fail(key, now, max(1.0, (now - hold.since) // STEP_SECONDS))
+            if key in self._evicted:
+                self.eviction_pauses.fail(key, now)
+
+    def _was_taken(self, hold: GroupHold) -> bool:
+        """Whether all parts that a hold has lost went to pods of other namespaces."""
+        lost = [uid for uid in hold.left if self._reserved.find(uid) is None]
+        takers = [self._reserved.taker_of(uid) for uid in lost]
+        return bool(takers) and not {None, namespace_of_group(hold.key)}.intersection(takers)
 
     def _note_end(self, hold: GroupHold, end: HoldEnd) -> None:
         """Keep that a hold ended, for `take_ended`."""
@@ -191,10 +184,15 @@ class GroupHolds:
         self._ended.clear()
         return ended
 
+    def note_evicted(self, key: str) -> None:
+        """Remember that pods are evicted for a group."""
+        self._evicted.put(key, None)
+
     def succeed(self, key: str) -> None:
         """Forget that holds ended in vain, because a member is bound."""
-        self._failures.pop(key)
-        self._namespaces.pop(_namespace_of(key))
+        self.pauses.succeed(key)
+        self.eviction_pauses.succeed(key)
+        self._evicted.pop(key)
 
     def expire(self, now: float) -> None:
         """End the holds whose time is over, or that lost a part."""
@@ -202,15 +200,16 @@ class GroupHolds:
             if hold.until <= now:
                 self.end(hold.key, now, HoldEnd.DEADLINE)
             else:
-                self.find(hold.key)
+                self.find(hold.key, now)
 
     def clear(self) -> None:
         """Forget all groups, because another process decided meanwhile."""
         for hold in self._holds.values():
             self._note_end(hold, HoldEnd.LEADER_CHANGED)
         self._holds.clear()
-        self._failures.clear()
-        self._namespaces.clear()
+        self.pauses.clear()
+        self.eviction_pauses.clear()
+        self._evicted.clear()
         self._woken.clear()
         self._delays.clear()
 
@@ -219,11 +218,7 @@ class GroupHolds:
         for uid in hold.left:
             self._reserved.prolong(uid, hold.until)
 
-    def _deadline(self, since: float, now: float) -> float:
-        delay = median(self._delays) if self._delays else 0.0
+    def _deadline(self, hold: GroupHold, now: float) -> float:
+        delay = median(self._delays.get(namespace_of_group(hold.key)) or (0.0,))
         step = max(STEP_SECONDS, STEPS_PER_DELAY * delay)
-        return min(now + step, since + MAX_HOLD_SECONDS)
-
-
-def _namespace_of(key: str) -> str:
-    return key.partition("/")[0]
+        return min(now + step, hold.since + MAX_HOLD_SECONDS)

@@ -108,6 +108,8 @@ class ReservedPods:
         self._claims: dict[str, _PromisedClaim] = {}
         # The nodes of the reservations that expired while the scheduler counted on them.
         self._expired: BoundedCache[str, str] = BoundedCache(MAX_EXPIRED)
+        # The namespaces of the pods that took over what was promised to others.
+        self._takers: BoundedCache[str, str] = BoundedCache(MAX_EXPIRED)
 
     # --- questions ---
 
@@ -195,6 +197,7 @@ class ReservedPods:
         if refusal := state.ledger.assume(new, until=until, view=view, pools=pools):
             return refusal
         pod = request.pod
+        self._takers.pop(pod.uid)
         for uid, promised_claim in wanted.items():
             users = promised_claim.users | {pod.uid}
             self._claims[uid] = msgspec.structs.replace(promised_claim, users=users)
@@ -276,6 +279,15 @@ class ReservedPods:
         if reserved is not None and not reserved.writing:
             self._remove(pod_uid)
 
+    def give_up(self, pod_uid: str, taker: str) -> None:
+        """Remove a promise, because a pod of the namespace `taker` has a higher priority."""
+        self.release(pod_uid)
+        self._takers.put(pod_uid, taker)
+
+    def taker_of(self, pod_uid: str) -> str | None:
+        """Return the namespace of the pod that took over what was promised to this one."""
+        return self._takers.get(pod_uid)
+
     def release_promised(self, pod_uids: Iterable[str]) -> None:
         """Remove what is promised to pods, and not what the scheduler has reserved for them."""
         for uid in pod_uids:
@@ -302,6 +314,7 @@ class ReservedPods:
         self._pods.clear()
         self._claims.clear()
         self._expired.clear()
+        self._takers.clear()
 
     def _remove(self, pod_uid: str) -> None:
         reserved = self._pods.pop(pod_uid)

@@ -72,13 +72,13 @@ def test_the_last_member_is_asked_about_alone_and_completes_the_hold() -> None:
     for uid in FOUR[:3]:
         cluster.reserve(uid, "n1")
     assert ask_alone(cluster, "m3") == "n1"
-    assert cluster.decisions.groups.holds.find("default/g") is not None
+    assert cluster.decisions.groups.holds.find("default/g", cluster.now) is not None
     cluster.reserve("m3", "n1")
     for uid in FOUR:
         cluster.write(uid)
     cluster.decisions.expire(cluster.now)
     assert cluster.decisions.groups.holds.take_ended() == ()
-    assert cluster.decisions.groups.holds.paused_until("default/g") == 0
+    assert cluster.decisions.groups.holds.pauses.until("default/g") == 0
 
 
 def test_the_part_of_the_last_member_lasts_as_long_as_the_hold() -> None:
@@ -111,6 +111,68 @@ def test_a_hold_ends_that_lost_a_part_to_a_pod_with_a_higher_priority() -> None:
     assert cluster.held() == ["n1/gpu-0"]
 
 
+@pytest.mark.parametrize(("namespace", "pause"), [("other", 0), ("default", 1)])
+def test_a_gang_pauses_only_if_its_own_namespace_took_its_devices(
+    namespace: str, pause: int
+) -> None:
+    cluster = Cluster(n1=4)
+    cluster.ask_group("default/g", *FOUR, min_count=4)
+    cluster.now = 3.0
+    assert cluster.nodes("high", claim("d"), priority=1000, namespace=namespace)
+    cluster.decisions.expire(cluster.now)
+    until = cluster.decisions.groups.holds.pauses.until("default/g")
+    assert max(0.0, until - cluster.now) == pause
+
+
+def test_a_member_that_is_deleted_ends_the_hold_in_vain() -> None:
+    cluster = Cluster(n1=4)
+    cluster.add(pod("m0", "c-m0"))
+    cluster.ask_group("default/g", *FOUR, min_count=4)
+    cluster.now = 3.0
+    cluster.state.apply(pod("m0", "c-m0"), None)
+    cluster.decisions.forget("m0")
+    cluster.decisions.expire(cluster.now)
+    assert cluster.held() == []
+    assert cluster.decisions.groups.holds.pauses.until("default/g") == 4.0
+
+
+def test_a_gang_that_gets_new_members_for_ever_holds_devices_for_a_limited_part_of_the_time() -> (
+    None
+):
+    cluster = Cluster(n1=4)
+    held = 0
+    for second in range(0, 4000, 5):
+        cluster.now = float(second)
+        cluster.decisions.expire(cluster.now)
+        held += 5 * bool(cluster.held())
+        new = [f"x{second}"] if second % 10 == 0 else []
+        if new or not cluster.held():
+            cluster.ask_group("default/g", *new, *FOUR, min_count=4)
+    assert held < 4000 * 0.3
+
+
+def test_a_gang_of_one_that_is_bound_forgives_nothing_to_other_gangs() -> None:
+    def held_seconds(bound_each: int) -> int:
+        cluster = Cluster(n1=4)
+        held = 0
+        for second in range(500):
+            cluster.now = float(second)
+            cluster.decisions.expire(cluster.now)
+            held += bool(cluster.held())
+            uids = [f"{each}-{second}" for each in FOUR]
+            if not cluster.held():
+                cluster.ask_group(f"default/g{second}", *uids, min_count=4)
+            if second % bound_each == 0:
+                uid = f"ok{second}"
+                group = GroupReference(key="default/ok")
+                cluster.decisions.groups.note_member(uid, group, cluster.now)
+                cluster.add(pod(uid, "c-x", node="n9"))
+                cluster.decisions.forget(uid)
+        return held
+
+    assert held_seconds(30) == held_seconds(1000)
+
+
 def test_a_group_that_could_not_use_its_devices_pauses_before_it_gets_them_again() -> None:
     cluster = Cluster(n1=4)
     pauses = []
@@ -121,7 +183,7 @@ def test_a_group_that_could_not_use_its_devices_pauses_before_it_gets_them_again
         reply = cluster.ask_group("default/g", *FOUR, min_count=4)
         assert codes(reply) == [allocator_codes.GANG_PAUSES.name]
         assert cluster.held() == []
-        until = cluster.decisions.groups.holds.paused_until("default/g")
+        until = cluster.decisions.groups.holds.pauses.until("default/g")
         pauses.append(until - cluster.now)
         cluster.now = until
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, MAX_PAUSE_SECONDS]
@@ -151,7 +213,7 @@ def test_a_group_of_which_a_member_is_bound_pauses_no_more() -> None:
     cluster.decisions.expire(cluster.now)
     cluster.add(pod("m0", "c-m0", node="n1"))
     cluster.decisions.forget("m0")
-    assert holds.paused_until("default/g") == 0
+    assert holds.pauses.until("default/g") == 0
 
 
 def test_a_new_member_is_added_to_what_is_held() -> None:
@@ -168,9 +230,9 @@ def test_a_busy_scheduler_has_more_time_for_groups_that_were_woken() -> None:
 
     def wake() -> float:
         """Wake the group and return how long its hold lasts if nobody asks about it."""
-        cluster.now = max(cluster.now, decisions.groups.holds.paused_until("default/g"))
+        cluster.now = max(cluster.now, decisions.groups.holds.pauses.until("default/g"))
         assert decisions.groups.answer_again("default/g", cluster.now) is not None
-        hold = decisions.groups.holds.find("default/g")
+        hold = decisions.groups.holds.find("default/g", cluster.now)
         assert hold is not None
         return hold.until - cluster.now
 
@@ -195,6 +257,26 @@ def test_a_busy_scheduler_has_more_time_for_groups_that_were_woken() -> None:
         for member in FOUR:
             decisions.unreserve(member, cluster.now)
     assert wake() == STEP_SECONDS
+
+
+def test_a_tenant_that_is_slow_gives_no_other_one_more_time() -> None:
+    cluster = Cluster(n1=4)
+    decisions = cluster.decisions
+    for number in range(9):
+        key = f"slow/g{number}"
+        cluster.ask_group(key, f"s{number}", min_count=1)
+        decisions.groups.holds.end(key, cluster.now)
+        assert decisions.groups.answer_again(key, cluster.now) is not None
+        decisions.groups.holds.end(key, cluster.now)
+    cluster.now = 100.0
+    for number in range(9):
+        cluster.ask_group(f"slow/g{number}", f"s{number}", min_count=2)
+    cluster.ask_group("slow/g", "s", min_count=1)
+    cluster.ask_group("default/g", "m0", min_count=1)
+    slow, usual = (decisions.groups.holds.find(key, 100.0) for key in ("slow/g", "default/g"))
+    assert slow is not None
+    assert usual is not None
+    assert (slow.until, usual.until) == (100 + MAX_HOLD_SECONDS, 100 + STEP_SECONDS)
 
 
 @pytest.mark.parametrize("end", [each for each in HoldEnd if each is not HoldEnd.LEADER_CHANGED])

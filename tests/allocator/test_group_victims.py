@@ -1,10 +1,12 @@
 """Victims for groups: enough members fit without them, and none of them could stay."""
 
+import itertools
 from collections.abc import Mapping
 
 import pytest
 
 from allocator.scheduler.protocol import PreemptReply
+from allocator.state.group_holds import HoldEnd
 from tests.allocator.clusters import allocation_on, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest
 
@@ -187,3 +189,38 @@ def test_what_is_kept_ends_if_the_victims_do_not() -> None:
     contest.cluster.add(gpu_slice("n1", 5, generation=2))
     contest.cluster.now = 1000.0
     assert contest.cluster.nodes("contender", claim("d")) == ["n1"]
+
+
+def test_a_gang_that_does_not_use_the_devices_of_its_victims_evicts_less_and_less() -> None:
+    contest = full(n1=4)
+    cluster, numbers = contest.cluster, itertools.count()
+    times: list[int] = []
+    for second in range(0, 2500, 5):
+        cluster.now = float(second)
+        cluster.decisions.expire(cluster.now)
+        # The scheduler asks about the gang, and never reserves anything for it.
+        if cluster.ask_group("default/g", *FOUR, priority=HIGH).group_preemptible:
+            reply = cluster.decisions.preempt(contest.preemption("m0"), cluster.now)
+            times += [second] if reply.evictions else []
+            for uid in victims_of(reply).get("n1", ()):
+                contest.evict(uid)
+                contest.end(uid)
+        elif cluster.nodes("probe", claim("of-probe", 4)):
+            for device in range(4):
+                contest.run(f"r{next(numbers)}", "n1", device)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert 4 < len(times) < 9
+    assert pauses == sorted(pauses)
+    assert pauses[-1] > 900
+
+
+def test_a_gang_that_was_bound_evicts_again_at_once() -> None:
+    contest = full(n1=4)
+    preempt(contest, *FOUR)
+    holds = contest.cluster.decisions.groups.holds
+    holds.begin("default/g", FOUR, 0.0, 0.0)
+    holds.end("default/g", 0.0, HoldEnd.DEADLINE)
+    assert holds.eviction_pauses.until("default/g") > 0
+    contest.cluster.add(pod("m0", "c-m0", node="n1"))
+    contest.cluster.decisions.forget("m0")
+    assert holds.eviction_pauses.until("default/g") == 0
