@@ -121,14 +121,14 @@ CONFIGURE = logs.configure
 def test_a_process_waits_for_a_configuration_that_it_accepts(tmp_path: Path) -> None:
     async def play() -> None:
         async with FakeApi() as api:
-            api.put(accept(f"{HEAD}quotas: []\n", offered=HEAD))
+            api.put(accept(f"{HEAD}unknown: []\n", offered=HEAD))
             api.put(published(FIRST))
             kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
             async with webhook(tmp_path, kubeconfig, "--config-map") as process:
-                waiting = await process.wait_for_readyz(lambda answer: b"quotas" in answer.body)
+                waiting = await process.wait_for_readyz(lambda answer: b"unknown" in answer.body)
                 assert waiting.status == 503
                 assert (await process.get("health", "/healthz")).status == 200
-                api.put(accept(HEAD, offered=f"{HEAD}quotas: []\n"))
+                api.put(accept(HEAD, offered=f"{HEAD}unknown: []\n"))
                 await process.wait_for_readyz(lambda answer: answer.status == 200)
                 text = (await process.get("metrics", "/metrics")).body.decode()
                 assert "drawbridge_configuration_good 0.0" in text
