@@ -15,16 +15,17 @@ from allocator.state.cluster_state import AllocatorState
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device_quotas import Charge, QuotaExcess
-from drawbridge.ledger import codes
 from drawbridge.ledger.ledger import uid_of
-from drawbridge.ledger.node_fit import make_reason
+from drawbridge.ledger.quota_room import (
+    find_excess_with,
+    find_least_excess,
+    narrow_claims,
+    quota_reason,
+)
 from drawbridge.solver.reasons import Reason
 
 T = TypeVar("T")
-STAGE: Final = "quota"
 MAX_REFUSED: Final = 65536
-# A pod with more alternatives gets what the search takes first, or waits.
-MAX_CHOICES: Final = 64
 # No other key of a request begins so; a namespace has no space.
 _IN: Final = b"in "
 
@@ -67,35 +68,14 @@ class QuotaChecks:
 
     def narrow(self, search: NodeSearch) -> NodeSearch:
         """Return a search without the alternatives that a quota has no room for."""
-        quotas, namespace = self._state.ledger.quotas, search.pod.namespace
-        if not quotas or not quotas.selecting(namespace):
-            return search
-        requests = (r for each in search.unallocated for r in each.spec.devices.requests)
-        choices = sum(len(each.first_available) for each in requests)
-        if not choices or choices > MAX_CHOICES:
-            return search
-        least = {uid_of(each): quotas.least_charge(each.spec) for each in search.unallocated}
-        also = self._allocated(search)
-
-        def narrowed(claim: Claim) -> Claim:
-            def has_room(charge: Charge) -> bool:
-                charges = {**least, uid_of(claim): charge}
-                return quotas.find_excess(namespace, charges, also=also) is None
-
-            if claim.status.allocation is not None:
-                return claim
-            spec = quotas.without_choices(claim.spec, has_room)
-            return claim if spec is claim.spec else replace(claim, spec=spec)
-
-        return replace(search, claims=tuple(map(narrowed, search.claims)))
+        quotas = self._state.ledger.quotas
+        claims = narrow_claims(quotas, search.pod.namespace, search.claims)
+        return search if claims is search.claims else replace(search, claims=claims)
 
     def find_reason(self, search: NodeSearch) -> Reason | None:
         """Return which quota a pod would exceed on every node."""
         quotas = self._state.ledger.quotas
-        if not quotas:
-            return None
-        charges = {uid_of(each): quotas.least_charge(each.spec) for each in search.unallocated}
-        excess = quotas.find_excess(search.pod.namespace, charges, also=self._allocated(search))
+        excess = find_least_excess(quotas, search.pod.namespace, search.claims)
         if excess is None:
             return None
         self._refused.put(self.key_of(search), _Refused(quotas.revision, None))
@@ -115,23 +95,13 @@ class QuotaChecks:
         if reasons and not shortlist.fitting:
             shortlist.reasons.append(reasons[0])
             shortlist.candidates = shortlist.examined
-            self._refused.put(self.key_of(search), _Refused(quotas.revision, self._state.epoch()))
+            refused = _Refused(quotas.revision, self._state.epoch())
+            self._refused.put(self.key_of(search), refused)
 
     def _find_excess_on(self, fit: FittingNode, search: NodeSearch) -> QuotaExcess | None:
-        quotas = self._state.ledger.quotas
         allocations = fit.solution.allocations if fit.solution else ()
-        solved = zip(search.unallocated, allocations, strict=False)
-        charges = {
-            uid_of(claim): quotas.read_charge(claim.spec, allocation)
-            for claim, allocation in solved
-        }
-        return quotas.find_excess(search.pod.namespace, charges, also=self._allocated(search))
-
-    def _allocated(self, search: NodeSearch) -> tuple[Charge, ...]:
-        """Return what the pod has already."""
-        charge_of = self._state.ledger.quotas.charge_of
-        allocated = (each for each in search.claims if each.status.allocation is not None)
-        return tuple(charge_of(uid_of(each)) for each in allocated)
+        quotas, namespace = self._state.ledger.quotas, search.pod.namespace
+        return find_excess_with(quotas, namespace, search.claims, allocations)
 
     # --- the members of a group ---
 
@@ -158,9 +128,3 @@ class QuotaChecks:
                 selected.append(member)
             stops = stops or excess
         return selected, None if stops is None else quota_reason(stops)
-
-
-def quota_reason(excess: QuotaExcess) -> Reason:
-    """Return the reason of a pod that exceeds a quota."""
-    code = codes.DEVICE_QUOTA_TOO_SMALL if excess.never_fits else codes.DEVICE_QUOTA_USED_UP
-    return make_reason(code, STAGE, excess.message)

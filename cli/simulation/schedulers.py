@@ -2,13 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec import structs
 
 from cli.simulation.input import SimulationInput
 from cli.simulation.pod_allocators import PodAllocators, find_pod_allocators
+from cli.translation.input import read_namespace_labels
 from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.policy import device_quotas
 from drawbridge.dra.claim import Claim
+from drawbridge.dra.inventory import find_published_pool
 from drawbridge.ledger.ledger import Ledger, name_of
 from drawbridge.ledger.node_choice import NodeChoice, strategy_names
 from drawbridge.ledger.node_fit import ClusterNodes
@@ -17,6 +21,7 @@ from drawbridge.ledger.placing import Placer, hold_claims
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.preemption import PreemptingPlacer
+from drawbridge.ledger.quota_use import QuotaUse, published_capacity
 from drawbridge.ledger.replicas import PodPlacer
 from drawbridge.ledger.stages import FilteredCluster
 from drawbridge.solver.deviations import Allocator
@@ -54,9 +59,20 @@ class SimulatedSchedulers:
         # Claims in files are identified by name: a copied one often keeps the UID of the original.
         claims = {name_of(each): _without_uid(each) for each in inputs.objects.claims}
         planner, nodes = self.world_of(self.used[0])
-        ledger = Ledger(sharing=inputs.gates.consumable_capacity)
+        ledger = Ledger(sharing=inputs.gates.consumable_capacity, quotas=self._new_quotas())
         held = hold_claims(ledger, claims.values(), inputs.objects.templates)
         return Placer(planner, nodes, held, resources=_count_resources(inputs))
+
+    def _new_quotas(self) -> QuotaUse:
+        """Return the quotas of the configuration, by the labels of the namespaces that are read."""
+        quotas = QuotaUse(device_quotas(self.inputs.configuration))
+        if quotas:
+            inventory = self.declared_world().inventory
+            quotas.find_capacity = published_capacity(partial(find_published_pool, inventory))
+            others = (each.value for each in self.inputs.objects.others)
+            for name, labels in read_namespace_labels(others).items():
+                quotas.set_labels(name, labels)
+        return quotas
 
     def filtered(self, pod: Pod, placer: Placer) -> FilteredCluster:
         """Return what the scheduler of a pod filters, as it is now."""

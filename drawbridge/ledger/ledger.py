@@ -196,6 +196,7 @@ class Ledger:
         until: float,
         view: View,
         pools: Collection[PoolID] = (),
+        within_quotas: bool = True,
     ) -> ReservationRefusal | None:
         """Reserve devices for claims by UID, all or none, until the time `until`.
 
@@ -217,7 +218,9 @@ class Ledger:
             return ReservationRefusal.STALE
         if self._conflicts(new):
             return ReservationRefusal.HELD
-        if self._exceeds_quota({uid: reservations[uid].allocation for uid in new}):
+        if within_quotas and self._exceeds_quota(
+            {uid: reservations[uid].allocation for uid in new}
+        ):
             return ReservationRefusal.QUOTA
         for uid, held in new.items():
             self._reservations[uid] = ActiveReservation(reservations[uid], held, until)

@@ -27,6 +27,7 @@ from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.node_resources import Amounts, NodeResources, requested_amounts
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.quota_room import find_least_excess, narrow_claims, quota_reason
 from drawbridge.ledger.ranking import preferred_nodes, rank_solution, rank_use
 from drawbridge.solver.answers import Failure, FailureKind, Solution, SolverResult
 from drawbridge.solver.node_view import PooledDevice
@@ -260,6 +261,7 @@ class Placer:
     ) -> tuple[dict[str, SolverResult], tuple[Reason, ...]]:
         """Solve for the nodes on which the allocated claims can be used."""
         reachable, elsewhere = node_fit.reachable_nodes(claims, nodes)
+        claims = self._narrow(claims)
         unallocated = [each for each in claims if each.status.allocation is None]
         names = [node.name for node in reachable]
         if not unallocated:
@@ -280,6 +282,8 @@ class Placer:
 
         In the scheduler, an error on any node stops the pod.
         """
+        if (excess := self.find_excess(claims)) is not None:
+            return _failed(name, claims, (*reasons, excess))
         failed = [each for _, each in answers.values() if isinstance(each, Failure)]
         stops = not self._planner.world().deviations.errors_stay_on_their_node
         errors = sum(map(_is_error, failed)) if stops else 0
@@ -296,6 +300,21 @@ class Placer:
             reasons = (*reasons, _not_promised(node, refusal))
         of_nodes = chain.from_iterable(each.reasons for each in failed)
         return _failed(name, claims, (*reasons, *merge_reasons(of_nodes)))
+
+    def find_excess(self, claims: Sequence[Claim]) -> Reason | None:
+        """Return which quota has no room for claims, where the allocator knows quotas."""
+        if not claims or not self._planner.obeys_rules:
+            return None
+        namespace = claims[0].metadata.namespace or "default"
+        excess = find_least_excess(self.ledger.quotas, namespace, claims)
+        return None if excess is None else quota_reason(excess)
+
+    def _narrow(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Return claims without the alternatives that a quota has no room for."""
+        if not claims or not self._planner.obeys_rules:
+            return claims
+        namespace = claims[0].metadata.namespace or "default"
+        return narrow_claims(self.ledger.quotas, namespace, claims)
 
     def _placed(
         self,
@@ -396,8 +415,14 @@ class Placer:
             allocated[name_of(claim)] = replace(claim, status=status)
             reservations[uid_of(claim)] = Reservation(allocation)
             self.ledger.observe(claim)
-        # The view is current, so only a whole device with shares in use can be refused.
-        refusal = self.ledger.assume(reservations, until=math.inf, view=self.ledger.view())
+        # The view is current, so only a whole device with shares in use, or more than a quota has
+        # left, can be refused.
+        refusal = self.ledger.assume(
+            reservations,
+            until=math.inf,
+            view=self.ledger.view(),
+            within_quotas=self._planner.obeys_rules,
+        )
         if refusal is not None:
             return refusal
         self._claims |= allocated

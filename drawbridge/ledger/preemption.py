@@ -19,6 +19,7 @@ from drawbridge.ledger.node_resources import Amounts, requested_amounts
 from drawbridge.ledger.placing import Placer, PodPlacement
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.priorities import Priorities
+from drawbridge.ledger.quota_room import STAGE
 from drawbridge.ledger.removals import consumers_of
 from drawbridge.ledger.replicas import PodPlacer
 from drawbridge.ledger.victims import NodeVictims, RunningPod, choose_victims, find_victims
@@ -76,7 +77,8 @@ class PreemptingPlacer:
         """Place a pod, on a node where it evicts others if it fits on none without that."""
         placement = self._placer.place_pod(pod)
         counts = self._placer.resources is not None
-        if placement.node is None and (placement.claims or counts):
+        exceeds = any(each.stage == STAGE for each in placement.reasons)
+        if placement.node is None and (placement.claims or counts) and not exceeds:
             placement = self._preempt(pod, placement)
         if placement.node is not None:
             self._add(pod, placement.node)

@@ -218,10 +218,13 @@ class QuotaUse:
         return tuple(self._lines(namespace, self._find_selecting(namespace)))
 
     def list_lines(self) -> Iterator[QuotaLine]:
-        """Yield what namespaces with devices have, and what namespaces have together."""
+        """Yield what namespaces have together, and what each one with devices has."""
+        yield from self.together()
         for namespace in sorted(self._used):
-            of_own = (each for each in self.lines(namespace) if each.namespace)
-            yield from of_own
+            yield from (each for each in self.lines(namespace) if each.namespace)
+
+    def together(self) -> Iterator[QuotaLine]:
+        """Yield what selected namespaces have together."""
         for quota, sums in zip(self.quotas, self._sums, strict=True):
             for key, limit in quota.total.items() if sums is not None else ():
                 yield QuotaLine(quota.name, "", key, limit, (sums or {}).get(key, _ZERO))
