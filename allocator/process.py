@@ -36,6 +36,7 @@ from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.process import metrics
 from drawbridge.process.collection import CollectionPause
+from drawbridge.process.quota_metrics import QuotaCollector
 from drawbridge.process.run import (
     ProcessOptions,
     StartedProcess,
@@ -200,6 +201,7 @@ async def _serve(options: AllocatorOptions, process: StartedProcess) -> None:
     with metrics.registered(
         metrics.CacheCollector(caches.by_resource, process.settings.caches),
         metrics.EventCollector(parts.recorder),
+        QuotaCollector(parts.state.list_quota_lines),
     ):
         async with (
             run_background(parts.run()),

@@ -323,6 +323,13 @@ def _format_answer(told: Json) -> Iterator[str]:
     for reason in told["reasons"]:
         nodes = f"{count_noun(reason['nodes'], 'node')}: " if reason.get("nodes") else ""
         yield f"    {nodes}{reason['message']} [{reason['code']}]"
+    for line in told.get("quotas", ()):
+        whose = line["namespace"] or "all selected namespaces"
+        what = f"{line['amount']} of class {line['deviceClass']}"
+        yield (
+            f"    quota {line['quota']}, {what}: {whose} used {line['used']} of {line['limit']},"
+            f" {line['left']} left"
+        )
     for node in told["nodes"]:
         yield f"    {node['node']}: {'; '.join(each['message'] for each in node['reasons'])}"
     if told.get("stages"):

@@ -24,6 +24,7 @@ from allocator.api.messages import (
     NamedPod,
     PodExplanation,
     PodState,
+    QuotaList,
     SimulatedPod,
     SimulationReply,
     SimulationRequest,
@@ -32,7 +33,9 @@ from allocator.api.messages import (
 from allocator.api.reading import (
     PageRequest,
     describe_node,
+    describe_quotas,
     list_allocations,
+    list_quotas,
     namespaces_on,
     parse_position,
 )
@@ -98,6 +101,12 @@ class ApiCalls:
         await self._access.require(caller, _list_claims(page.namespace))
         return list_allocations(self._current(), page, leading=self._leadership.leading)
 
+    async def list_quotas(self, caller: Caller, query: Mapping[str, str]) -> QuotaList:
+        """Return what is left of the quotas of a namespace, or of all."""
+        page = _parse_page(query)
+        await self._access.require(caller, _list_claims(page.namespace))
+        return list_quotas(self._current(), page, leading=self._leadership.leading)
+
     async def get_node(self, caller: Caller, name: str) -> DescribedNode:
         """Return the devices of the allocator on a node."""
         check_name(name, "name", 253)
@@ -140,6 +149,7 @@ class ApiCalls:
             reasons=explanation.reasons if sees_nodes else without_nodes(explanation.reasons),
             nodes=explanation.nodes if sees_nodes else (),
             stages=_visible(explanation.stages, sees_nodes=sees_nodes),
+            quotas=tuple(describe_quotas(state, namespace)),
         )
 
     async def simulate(self, caller: Caller, body: bytes) -> SimulationReply:

@@ -24,6 +24,7 @@ from allocator.api.messages import (
     GET_OPENAPI,
     HTTP_STATUS,
     LIST_ALLOCATIONS,
+    LIST_QUOTAS,
     SIMULATE,
     ApiCall,
     ApiFailureError,
@@ -96,6 +97,7 @@ class ApiHandler:
         self._rates = SharedRates(_REQUESTS_OF_TENANT, _REQUESTS_OF_SHARE)
         self._routes = (
             _Route(LIST_ALLOCATIONS, lambda r: calls.list_allocations(r.caller, r.query)),
+            _Route(LIST_QUOTAS, lambda r: calls.list_quotas(r.caller, r.query)),
             _Route(GET_NODE, lambda r: calls.get_node(r.caller, r.name)),
             _Route(EXPLAIN, lambda r: calls.explain(r.caller, r.body), _SEARCH_COST),
             _Route(GET_OPENAPI, _get_openapi),

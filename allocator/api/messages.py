@@ -228,6 +228,28 @@ class PodState(enum.StrEnum):
     TERMINATING = "Terminating"
 
 
+class QuotaState(_Body, frozen=True):
+    """What is used of one total of a quota: by a namespace, or without one by all it selects."""
+
+    quota: str
+    namespace: str
+    device_class: str
+    amount: Annotated[str, Meta(description="`devices`, or the name of a capacity.")]
+    limit: str
+    used: Annotated[str, Meta(description="Reserved and allocated.")]
+    left: str
+
+
+class QuotaList(_Body, frozen=True):
+    """A page of quotas, by namespace; `continue` requests the next page."""
+
+    items: tuple[QuotaState, ...]
+    leading: Annotated[
+        bool, Meta(description="Whether this replica allocates; only this one has reservations.")
+    ]
+    next: str = field(default="", name="continue")
+
+
 class PodExplanation(_Body, frozen=True):
     """Where the devices of a pod are, or why it waits for them."""
 
@@ -246,6 +268,9 @@ class PodExplanation(_Body, frozen=True):
         Meta(description="The first nodes that do not fit, if the caller may list nodes."),
     ] = ()
     stages: Stages = None
+    quotas: Annotated[
+        tuple[QuotaState, ...], Meta(description="The totals that apply to the namespace.")
+    ] = ()
 
 
 class NamedPod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -326,6 +351,9 @@ class ApiCall(NamedTuple):
 
 LIST_ALLOCATIONS: Final = ApiCall(
     "GET", "/v1/allocations", AllocationList, query=("namespace", "limit", "continue")
+)
+LIST_QUOTAS: Final = ApiCall(
+    "GET", "/v1/quotas", QuotaList, query=("namespace", "limit", "continue")
 )
 GET_NODE: Final = ApiCall("GET", "/v1/nodes/{name}", DescribedNode)
 EXPLAIN: Final = ApiCall("POST", "/v1/explain", PodExplanation, NamedPod)

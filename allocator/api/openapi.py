@@ -13,6 +13,7 @@ from allocator.api.messages import (
     GET_OPENAPI,
     HTTP_STATUS,
     LIST_ALLOCATIONS,
+    LIST_QUOTAS,
     MAX_ITEMS,
     SIMULATE,
     ApiCall,
@@ -27,6 +28,10 @@ _JSON: Final = "application/json"
 _CALLS: Final[Mapping[ApiCall, tuple[str, str]]] = {
     LIST_ALLOCATIONS: (
         "List the claims that have devices, and their devices.",
+        "Requires `list resourceclaims` in the namespace; without one, at the cluster scope.",
+    ),
+    LIST_QUOTAS: (
+        "List what is used and left of device quotas.",
         "Requires `list resourceclaims` in the namespace; without one, at the cluster scope.",
     ),
     GET_NODE: (

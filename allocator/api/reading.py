@@ -19,6 +19,8 @@ from allocator.api.messages import (
     NodePool,
     PoolCounter,
     PoolDevice,
+    QuotaList,
+    QuotaState,
 )
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.allocation import Allocation, AllocationResult
@@ -27,6 +29,7 @@ from drawbridge.dra.inventory import PoolID, PublishedPool, find_published_pool
 from drawbridge.dra.quantity import Quantity
 from drawbridge.ledger.holdings import Hold
 from drawbridge.ledger.ledger import ClaimRecord
+from drawbridge.ledger.quota_use import QuotaLine
 from drawbridge.solver.world import PoolUse
 
 _ZERO: Final = Quantity.of(0)
@@ -117,6 +120,43 @@ def parse_position(token: str) -> str:
     except (binascii.Error, ValueError):
         text = "this is not a token of an earlier page; start with the first page"
         raise ApiFailureError(FailureCode.BAD_REQUEST, text, "continue") from None
+
+
+# --- quotas ---
+
+
+def list_quotas(state: AllocatorState, page: PageRequest, *, leading: bool) -> QuotaList:
+    """Return the totals that apply to a namespace, or those of all with devices, by namespace.
+
+    What namespaces have together comes first.
+    """
+    if page.namespace:
+        return QuotaList(items=tuple(describe_quotas(state, page.namespace)), leading=leading)
+    quotas = state.ledger.quotas
+    names = sorted(each for each in quotas.namespaces if each > page.after)
+    listed = names[: page.limit]
+    lines = [line for name in listed for line in quotas.lines(name) if line.namespace]
+    together = () if page.after else quotas.together()
+    items = map(_describe_quota, (*together, *lines))
+    more = format_position(listed[-1]) if len(names) > len(listed) else ""
+    return QuotaList(items=tuple(items), leading=leading, next=more)
+
+
+def describe_quotas(state: AllocatorState, namespace: str) -> Iterator[QuotaState]:
+    """Yield the totals that apply to a namespace."""
+    yield from map(_describe_quota, state.ledger.quotas.lines(namespace))
+
+
+def _describe_quota(line: QuotaLine) -> QuotaState:
+    return QuotaState(
+        quota=line.quota,
+        namespace=line.namespace,
+        device_class=line.key.device_class,
+        amount=line.key.amount,
+        limit=f"{line.limit}",
+        used=f"{line.used}",
+        left=f"{line.left}",
+    )
 
 
 # --- nodes ---

@@ -48,6 +48,7 @@ from drawbridge.ledger.placing import Placer, hold_claims
 from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.preemption import PreemptingPlacer, running_pod
 from drawbridge.ledger.priorities import Priorities, PriorityClass
+from drawbridge.ledger.quota_room import find_least_excess, narrow_claims, quota_reason
 from drawbridge.ledger.stages import PodStages
 from drawbridge.ledger.victims import RunningPod
 from drawbridge.solver.reasons import Reason, summarize_reasons
@@ -132,6 +133,10 @@ def _search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
     reason = check_claims(described, [ReceivedClaim(each, None) for each in claims], state)
     if reason is not None:
         return _describe_search((reason,))
+    quotas = state.ledger.quotas
+    if (excess := find_least_excess(quotas, pod.namespace, claims)) is not None:
+        return _describe_search((quota_reason(excess),))
+    claims = tuple(narrow_claims(quotas, pod.namespace, claims))
     search, ids = NodeSearch(pod=described, claims=claims), _share_ids()
     # What is kept for a pod that preempts is free for this pod.
     view = state.ledger.view_without((key_of(pod.metadata.uid),))

@@ -52,7 +52,7 @@ from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_choice import strategy_names
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
-from drawbridge.ledger.quota_use import QuotaUse
+from drawbridge.ledger.quota_use import QuotaLine, QuotaUse
 from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("allocator.state.cluster_state")
@@ -187,6 +187,10 @@ class LiveState:
         return tuple(
             PodName(namespace, name.removeprefix(f"{namespace}/"), uid) for name, uid in users
         )
+
+    def list_quota_lines(self) -> Iterable[QuotaLine]:
+        """Yield what is used of quotas."""
+        return self._decisions.state.ledger.quotas.list_lines() if self._decisions else ()
 
     def find_problems(self) -> list[str]:
         """Return why no devices may be allocated."""
