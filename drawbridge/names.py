@@ -60,6 +60,8 @@ PROBE_TEMPLATE: Final = "drawbridge-probe"
 # The day of the month with two digits follows.
 USAGE_CONFIG_MAP_PREFIX: Final = "drawbridge-usage-"
 CONTROLLER_LEASE: Final = "drawbridge-controller"
+# The scheduler of bridge placement, as pods name it.
+SCHEDULER_NAME: Final = "drawbridge"
 SCHEDULER_LEASE: Final = "drawbridge-scheduler"
 CA_SECRET: Final = "drawbridge-ca"  # noqa: S105  # a name
 WEBHOOK_DEPLOYMENT: Final = "drawbridge-webhook"

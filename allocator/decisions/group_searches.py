@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from drawbridge.bounded_cache import BoundedCache
+from drawbridge.fair_cache import FairCache
 from drawbridge.solver.gangs import Ask, GangPlacement, GangSearch, MemberKind
 
 # A search that was cut, and found too few members, begins again if the use of devices has changed
@@ -36,7 +36,7 @@ class GroupSearches:
     """The unfinished searches of so many groups."""
 
     def __init__(self, groups: int) -> None:
-        self._cut: BoundedCache[str, _CutSearch] = BoundedCache(groups)
+        self._cut: FairCache[_CutSearch] = FairCache(groups)
 
     def find(  # noqa: PLR0913  # one question
         self,

@@ -42,6 +42,7 @@ from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHold, GroupHolds,
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.fair_cache import FairCache
 from drawbridge.ledger.ledger import ReservationRefusal
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.pod_groups import COSCHEDULING_LABEL
@@ -50,6 +51,8 @@ from drawbridge.solver.world import View
 
 MAX_GROUPS: Final = 4096
 MAX_GROUPED_PODS: Final = 65536
+# The members of all questions together.
+MAX_ASKED_MEMBERS: Final = 65536
 # A refusal holds for the other members of the group for this time, if nothing has changed.
 REFUSAL_SECONDS: Final = 1.0
 _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
@@ -91,8 +94,8 @@ class GroupDecisions:
         self._min_member = min_member
         self.holds = GroupHolds(reserved)
         self._keys: BoundedCache[str, str] = BoundedCache(MAX_GROUPED_PODS)
-        self._questions: BoundedCache[str, GroupQuestion] = BoundedCache(MAX_GROUPS)
-        self._refusals: BoundedCache[str, _Refusal] = BoundedCache(MAX_GROUPS)
+        self._questions: FairCache[GroupQuestion] = FairCache(MAX_ASKED_MEMBERS)
+        self._refusals: FairCache[_Refusal] = FairCache(MAX_GROUPS)
         self._searches = GroupSearches(MAX_GROUPS)
         self._interrupted = InterruptedGroups()
         self._victims = GroupPreemption(
@@ -110,7 +113,7 @@ class GroupDecisions:
     def begin_term(self) -> None:
         """Forget all holds. Groups of which a part is bound are decided about before all others."""
         self.holds.clear()
-        groups = self._state.pods.interrupted_groups()[:MAX_GROUPS]
+        groups = self._state.pods.interrupted_groups()
         self._interrupted.begin_term(map(key_of_group, groups))
 
     def is_interrupted(self, pod_uid: str) -> bool:
@@ -196,7 +199,7 @@ class GroupDecisions:
     ) -> GroupAnswer:
         """Promise devices to the members of a group, or say what is missing."""
         key = question.group.key
-        self._questions.put(key, question)
+        self._questions.put(key, question, cost=len(question.members))
         if self._state.pods.has_bound_members(question.members[0]):
             self._interrupted.note_partly_bound(key, now)
         since = self._end_hold(question, now)
@@ -213,6 +216,10 @@ class GroupDecisions:
             until = now + REFUSAL_SECONDS
             self._refusals.put(key, _Refusal(self._state.epoch(), until, members, answer))
         return answer
+
+    def is_known(self, key: str) -> bool:
+        """Whether the last question about a group is known."""
+        return key in self._questions
 
     def answer_again(
         self, key: str, now: float, out_of_time: Callable[[], bool] = never

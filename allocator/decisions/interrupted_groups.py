@@ -14,27 +14,31 @@ from typing import Final
 
 from allocator.state.group_pauses import namespace_of_group
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.fair_cache import FairCache
 
 # How long others wait at the start of a term until interrupted groups are asked about. On a busy
 # machine, the scheduler needs seconds to come to them.
 FIRST_SECONDS: Final = 10.0
 # A part of a group that is bound so long after the start of a term was decided before it.
 YOUNG_SECONDS: Final = 60.0
+# Interrupted groups come first for so long, and then wait as all others do.
+INTERRUPTED_SECONDS: Final = 900.0
 GATHER_SECONDS: Final = 60.0
 # How long nobody gathers after a group that did so in vain, and how long its namespace does not.
 PAUSE_SECONDS: Final = 60.0
 NAMESPACE_PAUSE_SECONDS: Final = 600.0
 MAX_NAMESPACES: Final = 4096
+MAX_INTERRUPTED: Final = 4096
 
 
 class InterruptedGroups:
     """The groups that a change of the leader has interrupted, by key."""
 
     def __init__(self) -> None:
-        self._keys: frozenset[str] = frozenset()
+        self._keys: FairCache[None] = FairCache(MAX_INTERRUPTED)
         self._unanswered: set[str] = set()
         self._first_until: float | None = None
-        self._young_until: float | None = None
+        self._began: float | None = None
         self._gathering = ""
         self._gathers_until = 0.0
         self._pause_until = 0.0
@@ -42,9 +46,11 @@ class InterruptedGroups:
 
     def begin_term(self, keys: Iterable[str]) -> None:
         """Begin with the groups of which a part is bound now; nothing is gathered any more."""
-        self._keys = frozenset(keys)
+        self._keys.clear()
+        for key in keys:
+            self._keys.put(key, None)
         self._unanswered = set(self._keys)
-        self._first_until = self._young_until = None
+        self._first_until = self._began = None
         self._gathering = ""
 
     def __contains__(self, key: str) -> bool:
@@ -69,14 +75,14 @@ class InterruptedGroups:
 
         The scheduler may hold members that were decided about before, and bind some of them.
         """
-        if self._is_young(now):
-            self._keys |= {key}
+        if self._age(now) < YOUNG_SECONDS:
+            self._keys.put(key, None)
 
-    def _is_young(self, now: float) -> bool:
-        """Whether the term has just begun; it begins with the first call."""
-        if self._young_until is None:
-            self._young_until = now + YOUNG_SECONDS
-        return now < self._young_until
+    def _age(self, now: float) -> float:
+        """Return how long the term lasts; it begins with the first call."""
+        if self._began is None:
+            self._began = now
+        return now - self._began
 
     def note_answer(self, key: str) -> None:
         """Let others wait no longer for a group that has an answer."""
@@ -84,7 +90,7 @@ class InterruptedGroups:
 
     def complete(self, key: str) -> None:
         """Forget a group whose members fit; the next one can gather."""
-        self._keys -= {key}
+        self._keys.pop(key)
         if key == self._gathering:
             self._gathering = ""
 
@@ -109,8 +115,9 @@ class InterruptedGroups:
         return self._gathers_until
 
     def expire(self, now: float) -> None:
-        """End the turn of a group that gathered in vain."""
-        self._is_young(now)
+        """End the turn of a group that gathered in vain, and at last those of all."""
+        if self._age(now) >= INTERRUPTED_SECONDS:
+            self._keys.clear()
         if self._gathering and now >= self._gathers_until:
             self._pause_until = self._gathers_until + PAUSE_SECONDS
             until = self._gathers_until + NAMESPACE_PAUSE_SECONDS

@@ -65,7 +65,7 @@ class Promise(NamedTuple):
     unfinished: bool = False
     impossible: bool = False
     postponed: PostponedEvaluation | None = None
-    # All members of a group that got devices together.
+    # All members of a group that got devices together, or the one that asks about it anew.
     members: tuple[str, ...] = ()
     pauses_until: float = 0.0
 
@@ -320,6 +320,8 @@ class PodDecisions:
     def _promise_group(
         self, key: str, pod_uid: str, now: float, out_of_time: Callable[[], bool]
     ) -> Promise:
+        if not self.groups.is_known(key):
+            return Promise(members=(pod_uid,))  # the scheduler asks about the group anew
         self.requests.take_postponed()
         self._preemption.preemptors.settle(now)
         answer = self.groups.answer_again(key, now, out_of_time)

@@ -16,6 +16,7 @@ from drawbridge.dra.claim import Claim
 from drawbridge.ledger.node_resources import Amounts, amounts_of
 from drawbridge.ledger.pods import FINISHED, ContainerResources, Pod
 from drawbridge.ledger.priorities import NEVER
+from drawbridge.names import SCHEDULER_NAME
 from drawbridge.pod_groups import PodGroup
 
 MAX_GONE_PODS: Final = 16384
@@ -38,6 +39,8 @@ class PodRecord(NamedTuple):
     claim_names: tuple[str, ...]
     group: PodGroup | None = None
     gated: bool = False
+    # Whether another scheduler handles the pod.
+    foreign: bool = False
     never_preempts: bool = False
     requests: ContainerResources | None = None
     unschedulable_since: float | None = None  # Unix time
@@ -45,7 +48,8 @@ class PodRecord(NamedTuple):
     @property
     def is_bound_member(self) -> bool:
         """Whether the pod runs, or is to run, as a member of a gang."""
-        return bool(self.group and self.node) and not (self.ended or self.terminating)
+        gone = self.ended or self.terminating
+        return bool(self.group and self.node) and not (gone or self.foreign)
 
 
 class PodRecords:
@@ -241,7 +245,8 @@ class PodRecords:
             group = record.group
             if group is None or record.ended or record.terminating or record.gated:
                 continue
-            (bound if record.node else waiting).add(group)
+            if not record.foreign:
+                (bound if record.node else waiting).add(group)
         return tuple(sorted(bound & waiting))
 
     def has_bound_members(self, uid: str) -> bool:
@@ -285,6 +290,7 @@ def _read_record(pod: Pod) -> PodRecord:
         claim_names=tuple(f"{pod.namespace}/{name}" for name in names if name),
         group=pod.group if pod.group and pod.group.is_gang else None,
         gated=bool(pod.spec.scheduling_gates),
+        foreign=pod.spec.scheduler_name not in {"", SCHEDULER_NAME},
         never_preempts=pod.spec.preemption_policy == NEVER,
         requests=pod.spec.resources,
         unschedulable_since=since.timestamp() if since else None,

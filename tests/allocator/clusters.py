@@ -148,6 +148,18 @@ def pod(uid: str, *claims: str, **fields: Any) -> Pod:  # noqa: ANN401  # those 
     return read
 
 
+def members_of(cluster: "Cluster", uids: Sequence[str], asking: str = "") -> PreFilterGroupRequest:
+    """Return what the scheduler asks for the group of some pods, of which all must run."""
+    group = GroupReference(key="default/g", min_count=len(uids))
+    members = tuple(
+        GroupMember(
+            pod=cluster.pod(uid), claims=(msgspec.Raw(msgspec.json.encode(claim(f"c-{uid}"))),)
+        )
+        for uid in uids
+    )
+    return PreFilterGroupRequest(pod_uid=asking or uids[0], group=group, members=members)
+
+
 class Cluster:
     """The state and the decisions of an allocator that owns all pools, at a time that tests set."""
 

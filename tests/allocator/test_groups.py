@@ -9,6 +9,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
+from allocator.decisions import groups
 from allocator.decisions.group_members import MAX_KINDS
 from allocator.decisions.interrupted_groups import FIRST_SECONDS, GATHER_SECONDS, YOUNG_SECONDS
 from allocator.decisions.waiting import WaitingPods
@@ -26,7 +27,15 @@ from allocator.state.group_holds import (
 from drawbridge.agreement import allocator_codes
 from drawbridge.ledger.pods import NodeAffinity, Pod, pod_reader
 from drawbridge.pod_groups import COSCHEDULING_LABEL
-from tests.allocator.clusters import Cluster, allocation_on, claim, codes, gpu_slice, pod
+from tests.allocator.clusters import (
+    Cluster,
+    allocation_on,
+    claim,
+    codes,
+    gpu_slice,
+    members_of,
+    pod,
+)
 
 FOUR = ("m0", "m1", "m2", "m3")
 
@@ -193,6 +202,36 @@ def test_one_free_device_wakes_no_member_but_a_pod_alone() -> None:
     waiting.note_answer("alone", [], 1.0)
     cluster.add_claim(claim("held", version=3))
     assert waiting.wake(4.0).woken == ("alone",)
+
+
+def test_a_namespace_with_many_gangs_delays_no_gang_of_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(groups, "MAX_ASKED_MEMBERS", 40)
+    cluster = Cluster(n1=0)
+    waiting = WaitingPods(cluster.decisions)
+    keys = ["modest/g", *(f"greedy/g{number}" for number in range(50))]
+    for number, key in enumerate(keys):
+        uids = (f"p{number}", f"q{number}")
+        cluster.ask_group(key, *uids, min_count=2)
+        waiting.note_answer(uids[0], [], 0.0)
+    cluster.add(gpu_slice("n1", 4, generation=2))
+    assert {"p0", "q0"} <= set(waiting.wake(5.0).woken)
+
+
+def test_a_pod_whose_gang_is_not_known_any_more_asks_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(groups, "MAX_ASKED_MEMBERS", 40)
+    cluster = Cluster(n1=0)
+    waiting = WaitingPods(cluster.decisions)
+    for number in range(50):
+        uids = (f"p{number}", f"q{number}")
+        cluster.ask_group(f"default/g{number}", *uids, min_count=2)
+        waiting.note_answer(uids[0], [], 0.0)
+    cluster.add(gpu_slice("n1", 4, generation=2))
+    woken = {uid for second in range(5, 10) for uid in waiting.wake(float(second)).woken}
+    assert woken >= {f"p{number}" for number in range(30)}
 
 
 @pytest.mark.parametrize(
@@ -390,70 +429,26 @@ def test_a_group_of_which_a_part_is_bound_soon_after_a_change_of_the_leader_come
     assert cluster.nodes("other", claim("d")) == ([] if first else ["n1"])
 
 
+def test_members_of_another_scheduler_interrupt_nobody() -> None:
+    cluster = Cluster(n1=2)
+    fields: dict[str, Any] = {
+        "labels": {COSCHEDULING_LABEL: "g"},
+        "spec": {"schedulerName": "default-scheduler"},
+    }
+    cluster.add(pod("m1", "c-m1", **fields))
+    bound: dict[str, Any] = {**fields, "spec": {**fields["spec"], "nodeName": "n1"}}
+    cluster.add(pod("m0", "c-m0", **bound))
+    cluster.decisions.begin_term()
+    assert cluster.nodes("other", claim("d")) == ["n1"]
+    assert not cluster.state.pods.has_bound_members("m1")
+
+
 def test_gated_and_ended_members_interrupt_nobody() -> None:
     cluster = Cluster(n1=2)
     group = {"labels": {COSCHEDULING_LABEL: "g"}}
     cluster.add(pod("m0", "c-m0", node="n1", **group), pod("m1", "c-m1", phase="Failed", **group))
     cluster.decisions.begin_term()
     assert cluster.nodes("other", claim("d")) == ["n1"]
-
-
-# --- searches that are cut ---
-
-
-def members_of(cluster: Cluster, uids: Sequence[str], asking: str = "") -> PreFilterGroupRequest:
-    group = GroupReference(key="default/g", min_count=len(uids))
-    members = tuple(
-        GroupMember(pod=cluster.pod(uid), claims=(Raw(msgspec.json.encode(claim(f"c-{uid}"))),))
-        for uid in uids
-    )
-    return PreFilterGroupRequest(pod_uid=asking or uids[0], group=group, members=members)
-
-
-@pytest.mark.parametrize("nodes", [4, 65])
-def test_a_search_that_is_cut_after_each_step_ends_nevertheless(nodes: int) -> None:
-    uids = [f"m{number}" for number in range(nodes)]
-    sizes: dict[str, Any] = {f"n{number}": 1 for number in range(nodes)}
-    cluster = Cluster(**sizes)
-    request = members_of(cluster, uids)
-    cut = 0
-    while not (reply := cluster.decisions.prefilter_group(request, 0.0, lambda: True)).fit:
-        assert codes(reply) == [allocator_codes.SEARCH_CONTINUES.name]
-        assert not reply.complete
-        assert cluster.held() == []
-        cut += 1
-    assert 0 < cut < 10 * nodes
-    assert len(cluster.held()) == nodes
-
-
-def test_a_search_that_is_cut_goes_on_whichever_member_is_asked_about() -> None:
-    cluster = Cluster(n1=4)
-    replies = []
-    for number in range(40):
-        order = [*FOUR[number % 4 :], *FOUR[: number % 4]]
-        request = members_of(cluster, order)
-        replies.append(cluster.decisions.prefilter_group(request, 0.0, lambda: True))
-    assert any(reply.fit for reply in replies)
-
-
-def test_a_search_that_was_cut_does_not_refuse_by_an_earlier_state() -> None:
-    cluster = Cluster(n1=3)
-    request = members_of(cluster, FOUR)
-    cluster.decisions.prefilter_group(request, 0.0, lambda: True)
-    cluster.add(gpu_slice("n1", 4, generation=2))
-    replies = [cluster.decisions.prefilter_group(request, 0.0, lambda: True)]
-    while not replies[-1].complete:
-        replies.append(cluster.decisions.prefilter_group(request, 0.0, lambda: True))
-    assert replies[-1].fit
-
-
-def test_the_search_continues_in_the_turns_of_waking() -> None:
-    cluster = Cluster(n1=4)
-    waiting = WaitingPods(cluster.decisions)
-    reply = cluster.decisions.prefilter_group(members_of(cluster, FOUR), 0.0, lambda: True)
-    waiting.note_answer("m0", [], 0.0, complete=reply.complete)
-    turns = [waiting.wake(2.0 + turn, out_of_time=lambda: True) for turn in range(40)]
-    assert {tuple(sorted(turn.woken)) for turn in turns} == {(), FOUR}
 
 
 @pytest.mark.parametrize("earlier", [0, 1, 3])

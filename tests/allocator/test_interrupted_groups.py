@@ -4,6 +4,8 @@ import pytest
 
 from allocator.decisions.interrupted_groups import (
     GATHER_SECONDS,
+    INTERRUPTED_SECONDS,
+    MAX_INTERRUPTED,
     NAMESPACE_PAUSE_SECONDS,
     PAUSE_SECONDS,
     InterruptedGroups,
@@ -57,14 +59,32 @@ def test_no_number_of_groups_gathers_in_vain_for_more_than_half_of_the_time() ->
     keys = [f"n{number}/g" for number in range(100)]
     groups.begin_term(keys)
     gathering = 0
-    for now in range(6000):
+    for now in range(840):
         for key in keys:
             groups.gather(key, float(now))
         gathering += any(map(groups.is_gathering, keys))
-    assert gathering == 3000
+    assert gathering == 420
 
 
 def test_a_new_term_begins_with_its_own_groups(groups: InterruptedGroups) -> None:
     groups.gather(ONE, 0.0)
     groups.begin_term([TWO])
     assert (groups.gather(ONE, 1.0), groups.gather(TWO, 1.0)) == (None, 1.0 + GATHER_SECONDS)
+
+
+def test_interrupted_groups_come_first_for_a_limited_time(groups: InterruptedGroups) -> None:
+    groups.expire(5.0)
+    groups.expire(5.0 + INTERRUPTED_SECONDS - 1)
+    assert ONE in groups
+    groups.expire(5.0 + INTERRUPTED_SECONDS)
+    assert ONE not in groups
+    assert groups.gather(ONE, 5.0 + INTERRUPTED_SECONDS) is None
+
+
+def test_a_namespace_with_many_groups_pushes_out_none_of_another_one() -> None:
+    groups = InterruptedGroups()
+    groups.begin_term([*(f"a/g{number}" for number in range(MAX_INTERRUPTED + 9)), "z/g"])
+    assert "z/g" in groups
+    for number in range(MAX_INTERRUPTED):
+        groups.note_partly_bound(f"a/new{number}", 1.0)
+    assert "z/g" in groups

@@ -12,7 +12,7 @@ from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.finding import Finding
-from drawbridge.names import OWNED_TAINT
+from drawbridge.names import OWNED_TAINT, SCHEDULER_NAME
 from drawbridge.translate.changes.codes import (
     DEVICES_DIVIDED,
     DRIVER_NOT_OWNED,
@@ -28,7 +28,7 @@ SCHEDULER: Final[Path] = ("spec", "schedulerName")
 _WITHOUT_CLAIMS: Final = ("koord-scheduler", "hami-scheduler")
 _WITH_CLAIMS: Final = ("volcano", "kai-scheduler", "runai-scheduler")
 DEFAULT: Final = "default-scheduler"
-OURS: Final = "drawbridge"
+OURS: Final = SCHEDULER_NAME
 _UNSUPPORTED: Final = "tensor-fusion-scheduler"
 # Jobs that set the scheduler of their pods: the path to the job, and the default scheduler.
 _JOBS: Final = {

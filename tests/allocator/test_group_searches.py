@@ -1,0 +1,57 @@
+"""Searches for groups that are cut: they go on where they stopped, with each question."""
+
+from typing import Any
+
+import pytest
+
+from allocator.decisions.waiting import WaitingPods
+from drawbridge.agreement import allocator_codes
+from tests.allocator.clusters import Cluster, codes, gpu_slice, members_of
+
+FOUR = ("m0", "m1", "m2", "m3")
+
+
+@pytest.mark.parametrize("nodes", [4, 65])
+def test_a_search_that_is_cut_after_each_step_ends_nevertheless(nodes: int) -> None:
+    uids = [f"m{number}" for number in range(nodes)]
+    sizes: dict[str, Any] = {f"n{number}": 1 for number in range(nodes)}
+    cluster = Cluster(**sizes)
+    request = members_of(cluster, uids)
+    cut = 0
+    while not (reply := cluster.decisions.prefilter_group(request, 0.0, lambda: True)).fit:
+        assert codes(reply) == [allocator_codes.SEARCH_CONTINUES.name]
+        assert not reply.complete
+        assert cluster.held() == []
+        cut += 1
+    assert 0 < cut < 10 * nodes
+    assert len(cluster.held()) == nodes
+
+
+def test_a_search_that_is_cut_goes_on_whichever_member_is_asked_about() -> None:
+    cluster = Cluster(n1=4)
+    replies = []
+    for number in range(40):
+        order = [*FOUR[number % 4 :], *FOUR[: number % 4]]
+        request = members_of(cluster, order)
+        replies.append(cluster.decisions.prefilter_group(request, 0.0, lambda: True))
+    assert any(reply.fit for reply in replies)
+
+
+def test_a_search_that_was_cut_does_not_refuse_by_an_earlier_state() -> None:
+    cluster = Cluster(n1=3)
+    request = members_of(cluster, FOUR)
+    cluster.decisions.prefilter_group(request, 0.0, lambda: True)
+    cluster.add(gpu_slice("n1", 4, generation=2))
+    replies = [cluster.decisions.prefilter_group(request, 0.0, lambda: True)]
+    while not replies[-1].complete:
+        replies.append(cluster.decisions.prefilter_group(request, 0.0, lambda: True))
+    assert replies[-1].fit
+
+
+def test_the_search_continues_in_the_turns_of_waking() -> None:
+    cluster = Cluster(n1=4)
+    waiting = WaitingPods(cluster.decisions)
+    reply = cluster.decisions.prefilter_group(members_of(cluster, FOUR), 0.0, lambda: True)
+    waiting.note_answer("m0", [], 0.0, complete=reply.complete)
+    turns = [waiting.wake(2.0 + turn, out_of_time=lambda: True) for turn in range(40)]
+    assert {tuple(sorted(turn.woken)) for turn in turns} == {(), FOUR}
