@@ -9,6 +9,7 @@ from drawbridge.agreement.autoscalers import find_autoscalers, report_autoscaler
 from drawbridge.agreement.coming_nodes import find_coming_nodes, report_unexpected_nodes
 from drawbridge.agreement.gpu_operator import DRIVER, OperatorObjects, report_operator
 from drawbridge.agreement.node_groups import report_unlike_nodes
+from drawbridge.config.placement import owned_pools
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.facts.families import known_families
@@ -61,6 +62,10 @@ def check_gpu_operator(checked: CheckedState) -> Iterator[Result]:
         labels,
         driver_nodes,
         None if row is None else row.extended,
+        is_fenced=any(
+            each.driver == DRIVER and not each.unfenced
+            for each in owned_pools(checked.configuration)
+        ),
     )
 
 

@@ -6,14 +6,20 @@ operands that serve or change the same GPUs must leave it. Read in GPU Operator 
 removes the same labels from a node that it moves to the DRA driver itself.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from drawbridge.agreement.operation_codes import OPERANDS_ON_DRIVER_NODES, TWO_GPU_MODELS
+from drawbridge.agreement.operation_codes import (
+    OPERANDS_KEPT_OFF,
+    OPERANDS_ON_DRIVER_NODES,
+    TWO_GPU_MODELS,
+)
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.finding import Finding
+from drawbridge.names import OWNED_TAINT
+from drawbridge.translate.changes.tolerations import is_tolerated
 
 DRIVER: Final = "gpu.nvidia.com"
 CLUSTER_POLICY, GPU_CLUSTER = "ClusterPolicy", "GPUCluster"
@@ -52,11 +58,14 @@ def report_operator(
     node_labels: Mapping[str, Mapping[str, str]],
     driver_nodes: Iterable[str],
     class_name: str | None,
+    *,
+    is_fenced: bool = False,
 ) -> list[Finding | str]:
-    """Report the operands that must leave, or say what serves GPUs.
+    """Report the operands that must leave or cannot come, or say what serves GPUs.
 
     `driver_nodes` are the nodes on which the DRA driver publishes devices, `class_name` is the
     resource name that the DeviceClass of the driver serves: empty without one, None without class.
+    With `is_fenced`, nodes of the driver have the taint of owned nodes.
     """
     if not operator.policies and not operator.clusters:
         return []
@@ -68,6 +77,8 @@ def report_operator(
         results.append(TWO_GPU_MODELS.at("", f"{names} exist together, and NVIDIA supports one"))
     if rivals := _group_rivals(node_labels, driver_nodes):
         results.append(_report_rivals(rivals))
+    if is_fenced:
+        results += _report_kept_off(operator)
     return results or [_describe(operator, class_name)]
 
 
@@ -98,6 +109,19 @@ def _report_rivals(rivals: Mapping[str, Sequence[str]]) -> Finding:
         f"devices of {DRIVER}: {listed}",
         remedy=f"Drain each node, then: kubectl label nodes NODE {labels} --overwrite",
     )
+
+
+def _report_kept_off(operator: OperatorObjects) -> Iterator[Finding]:
+    """Report the objects whose operands do not tolerate the taint of owned nodes."""
+    for kind, objects in (
+        (CLUSTER_POLICY, operator.policies),
+        (GPU_CLUSTER, operator.clusters),
+    ):
+        for model in objects:
+            if not is_tolerated({"spec": get_value(model, ("spec", "daemonsets"))}, OWNED_TAINT):
+                (name,) = _names(kind, [model])
+                message = f"the operands of {name} do not tolerate {OWNED_TAINT}"
+                yield OPERANDS_KEPT_OFF.at("", message)
 
 
 def _describe(operator: OperatorObjects, class_name: str | None) -> str:

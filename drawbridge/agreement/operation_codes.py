@@ -74,6 +74,21 @@ TWO_GPU_MODELS = CODES.define(
         "group, or use a GPUCluster in a new cluster."
     ),
 )
+OPERANDS_KEPT_OFF = CODES.define(
+    "OperandsKeptOff",
+    Severity.WARNING,
+    text=(
+        "The operands of NVIDIA's GPU Operator do not tolerate the taint of owned nodes. What runs "
+        "there goes on. On a node that has the taint first, such as a new one of an autoscaler, "
+        "neither the GPU driver nor the DRA driver starts, and the node never offers a device."
+    ),
+    example="the operands of ClusterPolicy cluster-policy do not tolerate drawbridge.dev/owned",
+    remedy=(
+        "Add {key: drawbridge.dev/owned, operator: Exists} to the lists daemonsets.tolerations and "
+        "node-feature-discovery.worker.tolerations of the operator's chart, and keep what they "
+        "have."
+    ),
+)
 AUTOSCALER_IGNORES_CLAIMS = CODES.define(
     "AutoscalerIgnoresClaims",
     Severity.WARNING,

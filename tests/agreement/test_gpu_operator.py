@@ -63,6 +63,28 @@ def test_a_gpu_cluster_says_who_serves_whole_gpus(class_name: str | None, expect
     assert told == f"GPU Operator 26.7.0: GPUCluster gpu-cluster runs gpu.nvidia.com; {expected}"
 
 
+@pytest.mark.parametrize(
+    ("tolerations", "is_fenced", "codes"),
+    [
+        ([{"key": "nvidia.com/gpu", "operator": "Exists"}], True, ["OperandsKeptOff"]),
+        ([{"key": "nvidia.com/gpu", "operator": "Exists"}], False, []),
+        ([{"key": "drawbridge.dev/owned", "operator": "Exists"}], True, []),
+        ([{"operator": "Exists"}], True, []),
+        (None, True, ["OperandsKeptOff"]),
+        ("any", True, ["OperandsKeptOff"]),
+    ],
+)
+def test_operands_must_tolerate_the_taint_of_owned_nodes(
+    tolerations: Any,  # noqa: ANN401  # any value of JSON
+    is_fenced: bool,  # noqa: FBT001  # a parameter of pytest
+    codes: list[str],
+) -> None:
+    cluster = {**CLUSTER, "spec": {"daemonsets": {"tolerations": tolerations}}}
+    objects = OperatorObjects([], [cluster], "26.7.0")
+    told = report_operator(objects, {}, ["a"], "", is_fenced=is_fenced)
+    assert [each.code for each in told if isinstance(each, Finding)] == codes
+
+
 def test_both_models_in_one_cluster_are_reported() -> None:
     objects = OperatorObjects([POLICY], [CLUSTER], "26.7.0")
     (told,) = report_operator(objects, {}, [], "")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_doctor import doctor
+from tests.cli.test_doctor import doctor, own
 from tests.cluster.fake.api import FakeApi
 
 
@@ -66,6 +66,15 @@ def test_an_operand_on_a_node_of_the_driver_is_reported(tmp_path: Path) -> None:
 
     (line,) = doctor(tmp_path, "-o", "json", change=change).of("GPU Operator")
     assert line["code"] == "OperandsOnDriverNodes"
+
+
+def test_operands_that_cannot_come_to_owned_nodes_are_reported(tmp_path: Path) -> None:
+    def change(api: FakeApi) -> None:
+        own("")(api)
+        put_operator(api, "ClusterPolicy", "cluster-policy")
+
+    (line,) = doctor(tmp_path, "-o", "json", change=change).of("GPU Operator")
+    assert line["code"] == "OperandsKeptOff"
 
 
 def has_slices(api: FakeApi, node: dict[str, Any]) -> bool:
