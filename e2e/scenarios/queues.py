@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import yaml
@@ -37,6 +38,7 @@ _MAPPINGS = re.compile(r"deviceClassMappings: (\[.*\])\.")
 MAKERS = {"deployments": "/apis/apps/v1", "statefulsets": "/apis/apps/v1", "jobs": "/apis/batch/v1"}
 
 RIGS["kueue"] = default_options
+S = TypeVar("S", bound=Stage)
 
 
 class Charged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,17 +61,22 @@ def start(stage: Stage, mappings: Mappings | None = ONE_QUOTA) -> Installation:
     return cluster
 
 
-def queue_scenario(play: Callable[[Stage], None]) -> Callable[[Stage], None]:
-    """Register a scenario that deletes what makes pods, and what Kueue holds, when it ends."""
+def releases(play: Callable[[S], None]) -> Callable[[S], None]:
+    """Delete what makes pods, and what Kueue holds, when a scenario ends."""
 
     @functools.wraps(play)
-    def play_and_release(stage: Stage) -> None:
+    def play_and_release(stage: S) -> None:
         try:
             play(stage)
         finally:
             _release(stage)
 
-    return scenario("queues", since="1.36", rig="kueue", needs=("processes",))(play_and_release)
+    return play_and_release
+
+
+def queue_scenario(play: Callable[[Stage], None]) -> Callable[[Stage], None]:
+    """Register a scenario that releases what Kueue holds."""
+    return scenario("queues", since="1.36", rig="kueue", needs=("processes",))(releases(play))
 
 
 def _release(stage: Stage) -> None:
