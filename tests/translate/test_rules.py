@@ -61,6 +61,10 @@ def test_the_claim_has_one_request_per_kind_and_a_rule(case: YamlValue) -> None:
     requests = get_value(template.object, ("spec", "spec", "devices", "requests"))
     assert isinstance(requests, list)
     assert {each["name"]: counts(each) for each in requests} == case["claim"]  # type: ignore[index,call-overload]
+    if "match" in case:
+        written = get_value(template.object, ("spec", "spec", "devices", "constraints"))
+        assert isinstance(written, list)
+        assert {each["matchAttribute"]: each["requests"] for each in written} == case["match"]  # type: ignore[index,call-overload]
     text = get_value(template.object, ("spec", "metadata", "annotations", RULES_ANNOTATION))
     if "rules" not in case:
         assert text is None

@@ -305,7 +305,11 @@ def _compose_joint(
 def _compose_linked(
     leading: ChosenTarget, others: Sequence[ChosenTarget], linked: LinkedCounts
 ) -> ClaimPart:
-    """Compose one request of each ask, and the rule that relates their locations."""
+    """Compose one request of each ask, and what relates their locations.
+
+    One device has one location, so that a constraint says what a rule would, and autoscalers and
+    every other reader of the claim know it.
+    """
     requests, configs = _compose_requests(leading, linked.primary, 0)
     members = [(leading, tuple(range(len(requests))), linked.primary)]
     for linked_target, counts in zip(others, linked.others, strict=True):
@@ -326,14 +330,15 @@ def _compose_linked(
         (linked.attribute,),
         required=joint is None or joint.required,
     )
+    constraints = _compose_distinct(members, bridge=True)
+    rules: tuple[ProximityRule, ...] = (rule,)
+    if rule.required and linked.primary == 1:
+        together = RequestConstraint(
+            "matchAttribute", linked.attribute, tuple(range(len(requests)))
+        )
+        constraints, rules = (together, *constraints), ()
     separation_key = leading.target.driver if leading.expanded.plan.exclusive else ""
-    return ClaimPart(
-        tuple(requests),
-        _compose_distinct(members, bridge=True),
-        tuple(configs),
-        separation_key,
-        (rule,),
-    )
+    return ClaimPart(tuple(requests), constraints, tuple(configs), separation_key, rules)
 
 
 def _compose_groups(
