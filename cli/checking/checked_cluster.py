@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cli.facts import facts_input
 from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
@@ -19,12 +21,13 @@ from cli.simulation.schedulers import default_allocator
 from cli.terminal.streams import Streams
 from cli.translation.input import read_namespace_labels, with_namespaces
 from drawbridge.config.model import Configuration
-from drawbridge.config.policy import compatibility_declarations
+from drawbridge.config.policy import compatibility_declarations, device_quotas
 from drawbridge.documents.paths import get_value
 from drawbridge.dra import gates
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.gates import Gates
+from drawbridge.dra.inventory import find_published_pool
 from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
 from drawbridge.facts.families import known_families
 from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
@@ -34,6 +37,7 @@ from drawbridge.judge.context import JudgeContext, ObjectLookups, build_context
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.quota_use import QuotaUse, published_capacity
 from drawbridge.solver.deviations import Allocator
 from drawbridge.translate.legacy.networks import add_networks
 from drawbridge.translate.pods import TranslationContext, make_context
@@ -105,7 +109,7 @@ class CheckedCluster:
             unset_groups=UnsetGroups(self.configuration.unset_groups),
             allocator=self.allocator,
         )
-        ledger = Ledger(sharing=self.gates.consumable_capacity)
+        ledger = Ledger(sharing=self.gates.consumable_capacity, quotas=self._new_quotas(planner))
         for files in (self.cluster, self.input):
             counting = [each for each in files.slices if slices is None or each.name in slices]
             published: tuple[Iterable[PlannerObject], ...] = (
@@ -122,8 +126,18 @@ class CheckedCluster:
             families=known_families(self.configuration),
             view=ledger.view() if self.is_read else None,
             policies=self.configuration.findings,
-            lookups=self._lookups(generated),
+            lookups=replace(self._lookups(generated), device_quotas=ledger.quotas),
         )
+
+    def _new_quotas(self, planner: Planner) -> QuotaUse:
+        """Return the quotas of the configuration, by the labels of the namespaces."""
+        quotas = QuotaUse(
+            device_quotas(self.configuration),
+            published_capacity(lambda pool: find_published_pool(planner.world().inventory, pool)),
+        )
+        for name, labels in _namespace_labels((self.cluster, self.input)).items():
+            quotas.set_labels(name, labels)
+        return quotas
 
     def _lookups(self, generated: Iterable[Template]) -> ObjectLookups:
         both = (self.cluster, self.input)

@@ -29,6 +29,7 @@ from drawbridge.judge.devices.published_classes import find_published_classes
 from drawbridge.judge.progress import Progress
 from drawbridge.judge.slices.expressions import declares_compatibility
 from drawbridge.judge.work import Work
+from drawbridge.ledger.quota_use import QuotaUse
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.search import STEPS
 from drawbridge.solver.world import View, World
@@ -49,14 +50,16 @@ def _knows_nothing(*_: str) -> bool:
 class ObjectLookups(msgspec.Struct, frozen=True):
     """Finds namespaced objects, by namespace and name. None if an object does not exist.
 
-    `complete` is false if no cluster is known: then an object that is not found may exist.
-    `is_unreadable` tells whether an object of a kind exists that cannot be read, and has findings.
+    `device_quotas` counts what the claims of the cluster have. `complete` is false if no cluster is
+    known: then an object that is not found may exist. `is_unreadable` tells whether an object of a
+    kind exists that cannot be read, and has findings.
     """
 
     find_claim: Callable[[str, str], Claim | None] = _finds_nothing
     find_template: Callable[[str, str], Template | None] = _finds_nothing
     find_namespace_labels: Callable[[str], Mapping[str, str] | None] = _finds_nothing
     find_quotas: Callable[[str], Sequence[ResourceQuota]] = _finds_no_quotas
+    device_quotas: QuotaUse | None = None
     is_unreadable: Callable[[str, str, str], bool] = _knows_nothing
     complete: bool = False
 

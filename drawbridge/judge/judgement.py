@@ -20,6 +20,7 @@ from drawbridge.judge.claims.api_rules import (
     check_api_rules,
 )
 from drawbridge.judge.claims.constraints import check_constraints
+from drawbridge.judge.claims.device_quotas import check_device_quotas
 from drawbridge.judge.claims.opaque_configs import check_opaque_configs
 from drawbridge.judge.claims.quotas import check_quotas
 from drawbridge.judge.claims.references import check_references
@@ -42,6 +43,7 @@ QUESTIONS: Final[tuple[Question, ...]] = (
     check_constraints,
     check_references,
     check_quotas,
+    check_device_quotas,
     check_selector_reads,
     check_devices,
 )

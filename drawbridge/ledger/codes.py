@@ -1,6 +1,6 @@
 """Finding codes of the ledger: audit, claim references and placement."""
 
-from drawbridge.finding import Activity, Codes, Severity
+from drawbridge.finding import Activity, Codes, Severity, Trait
 
 CODES = Codes(Activity.PLACE)
 
@@ -31,7 +31,7 @@ GANG_NOT_PLACED = CODES.define(
 )
 DEVICE_QUOTA_USED_UP = CODES.define(
     "DeviceQuotaUsedUp",
-    Severity.ERROR,
+    Severity.WARNING,
     text=(
         "The claims of a pod need more than a quota of the Configuration has left for its "
         "namespace. What is reserved counts like what is allocated."
@@ -48,6 +48,7 @@ DEVICE_QUOTA_USED_UP = CODES.define(
 DEVICE_QUOTA_TOO_SMALL = CODES.define(
     "DeviceQuotaTooSmall",
     Severity.ERROR,
+    Trait.DEPENDS_ON_NAMESPACE,
     text=(
         "A pod asks for more than a quota of the Configuration allows one pod, or its namespace as "
         "a whole, so that it never gets devices."

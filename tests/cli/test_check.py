@@ -181,6 +181,31 @@ def test_quota_of_the_files_limits_every_kind(text: str) -> None:
     assert finding["message"].endswith("to 1, but the object needs 2")
 
 
+DEVICE_QUOTA = """\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+quotas:
+- name: small
+  namespaceSelector: {matchLabels: {team: a}}
+  single: {gpu.nvidia.com: {devices: 1}}
+"""
+NAMESPACE = """\
+apiVersion: v1
+kind: Namespace
+metadata: {name: ml, labels: {team: a}}
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [CLAIM % 2, TEMPLATE.replace("gpu.nvidia.com", "gpu.nvidia.com, count: 2")]
+)
+def test_device_quota_of_the_configuration_limits_objects(text: str, tmp_path: Path) -> None:
+    (config := tmp_path / "config.yaml").write_text(DEVICE_QUOTA)
+    (finding,) = findings(joined(text, NAMESPACE), "--config", str(config))[1]
+    assert (finding["code"], finding["severity"]) == ("DeviceQuotaTooSmall", "error")
+    assert findings(text, "--config", str(config))[1] == []
+
+
 def test_request_that_a_class_serves_is_judged_as_the_claim_of_the_scheduler() -> None:
     # In the sample cluster, class gpu.nvidia.com serves the name, and no node has more than 8.
     for count, found in ((8, []), (9, [("CountNeverFits", "Pod/ml/old")])):

@@ -12,8 +12,10 @@ from msgspec.structs import replace
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.model import Configuration
+from drawbridge.config.policy import device_quotas
 from drawbridge.documents.paths import get_value
 from drawbridge.dra.claim import Template, read_template, template_reader
+from drawbridge.dra.device_quotas import Charge, least_charge, limited_amounts
 from drawbridge.dra.quota import quota_charges
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
@@ -32,10 +34,14 @@ _ANY_POD: Final = Subject("", "")
 
 
 class ClaimSummary(msgspec.Struct, frozen=True):
-    """The description and the quota charges of a claim, and findings by the facts about it."""
+    """The description and the quota charges of a claim, and findings by the facts about it.
+
+    `least` is what it is charged at least to the device quotas of the configuration.
+    """
 
     description: str = ""
     charges: Mapping[str, int] = {}
+    least: Charge = {}
     findings: tuple[Finding, ...] = ()
 
 
@@ -51,6 +57,7 @@ class ClaimSummaries:
         self._inputs: tuple[Facts | None, Configuration] | None = None
         self._judging: FactsContext | None = None
         self._classes: Mapping[str, str] = {}
+        self._limited: Mapping[str, Sequence[str]] = {}
         self._reader = template_reader()
         self._older: tuple[_Inputs, tuple[TranslationContext, ...]] = ((None, None, None), ())
 
@@ -61,6 +68,7 @@ class ClaimSummaries:
         if inputs is None or inputs[0] is not facts or inputs[1] is not configuration:
             self._summaries.clear()
             self._inputs, self._classes = (facts, configuration), _charged_classes(facts)
+            self._limited = limited_amounts(device_quotas(configuration))
             self._judging = None if facts is None else self._make_context(facts, configuration)
         summary = self._summaries.get(template.name)
         if summary is None:
@@ -91,7 +99,8 @@ class ClaimSummaries:
         spec = read.spec.spec
         judging = self._judging
         findings = () if judging is None else judge_by_facts(spec, _ANY_POD, judging)
-        return ClaimSummary(description, quota_charges(spec, self._classes), findings)
+        least = least_charge(spec, self._limited)
+        return ClaimSummary(description, quota_charges(spec, self._classes), least, findings)
 
     def _make_context(self, facts: Facts, configuration: Configuration) -> FactsContext:
         return FactsContext(

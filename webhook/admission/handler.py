@@ -36,6 +36,7 @@ from webhook.admission import (
 from webhook.admission.answer_cache import AnswerCache, AnswerKey
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.created_pod import RawPod
+from webhook.admission.device_quotas import ConfiguredQuotas, check_device_quotas
 from webhook.admission.guard import GuardedPod
 from webhook.admission.namespace_scopes import NamespaceDecision, NamespaceScopes
 from webhook.admission.pods import PodDecision
@@ -112,6 +113,7 @@ class AdmissionHandler:
             each: ClaimSummaries(lambda: cluster.recent_inputs().facts) for each in Placement
         }
         self._interest: tuple[Configuration, Interest] | None = None
+        self._quotas = ConfiguredQuotas()
         self.scopes = NamespaceScopes(cluster)
 
     def review_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
@@ -317,13 +319,21 @@ class AdmissionHandler:
         ranges = self._cluster.limit_ranges(namespace)
         quotas = self._cluster.resource_quotas(namespace)
         own = _check_metadata(pod, decision, pod_request)
-        if not ranges and not quotas and not own:
+        exceeded = self._check_device_quotas(decision, pod_request)
+        if not ranges and not quotas and not own and not exceeded:
             return cached.response
-        findings, edits = pods.check_namespace_limits(decision, ranges, quotas, context)
+        findings, edits = pods.check_namespace_limits(decision, ranges, quotas, exceeded, context)
         if not findings and not edits and not own:
             return cached.response
         options = build_options("", namespace, pod_request.mode, context)
         return compose_response(decision, options, (*findings, *own), edits)
+
+    def _check_device_quotas(
+        self, decision: PodDecision, pod_request: _PodRequest
+    ) -> tuple[Finding, ...]:
+        name, labels = pod_request.request.namespace, pod_request.namespace.labels
+        quotas = self._quotas.selecting(pod_request.context.configuration, name, labels)
+        return tuple(check_device_quotas(decision.device_charge, name, quotas))
 
     def _guard(
         self, pod: RawPod, cached: PodResponse, response: PartialResponse, pod_request: _PodRequest
@@ -366,7 +376,8 @@ class AdmissionHandler:
             return reply
         ranges = self._cluster.limit_ranges(namespace)
         quotas = self._cluster.resource_quotas(namespace)
-        more, edits = pods.check_namespace_limits(decision, ranges, quotas, context)
+        exceeded = self._check_device_quotas(decision, pod_request)
+        more, edits = pods.check_namespace_limits(decision, ranges, quotas, exceeded, context)
         options = build_options("", namespace, Mode.ENFORCE, context)
         response = compose_response(decision, options, (*findings, *more), edits)
         return _compose_audited(pod_request, response, decision, subject)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.patch import Edit, apply_edits
 from drawbridge.documents.values import Value
+from drawbridge.dra.device_quotas import Charge, add_charges
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
@@ -48,6 +49,7 @@ class PodDecision(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     removed: RemovedRequests = RemovedRequests()
     charges: Mapping[str, int] = {}
+    device_charge: Charge = {}  # what the claims have at least of what device quotas limit
     lines: tuple[str, ...] = ()  # descriptions of the new claims
     asked: tuple[str, ...] = ()  # descriptions of the device resources that containers request
     operations: Sequence[Mapping[str, Value]] = ()  # the edits as a JSON patch
@@ -92,6 +94,7 @@ def decide(  # noqa: PLR0913  # all but four by name
     charges = Counter[str]()
     for template in translation.templates:
         charges.update(by_name[template.name].charges)
+    least = add_charges(by_name[each.name].least for each in translation.templates)
     described = {name: each.description for name, each in by_name.items()}
     return PodDecision(
         translation.edits,
@@ -99,6 +102,7 @@ def decide(  # noqa: PLR0913  # all but four by name
         (*findings, *dict.fromkeys(one for each in by_name.values() for one in each.findings)),
         removed,
         charges,
+        least,
         describe_translation(pod, after, described, removed),
         asked,
         translation.operations,
@@ -157,14 +161,19 @@ def check_namespace_limits(
     decision: PodDecision,
     ranges: Sequence[LimitRange],
     quotas: Sequence[ResourceQuota],
+    device_findings: Iterable[Finding],
     context: TranslationContext,
 ) -> tuple[tuple[Finding, ...], tuple[Edit, ...]]:
-    """Check LimitRanges and ResourceQuotas. Return findings and additional edits of the pod."""
+    """Check LimitRanges and ResourceQuotas. Return findings and additional edits of the pod.
+
+    `device_findings` are those about device quotas.
+    """
     if not decision.edits:
         return (), ()
     findings = (
         *limit_ranges.check_pod(decision.removed, ranges),
         *resource_quotas.check_quotas(decision.charges, decision.removed.names, quotas),
+        *device_findings,
     )
     edits = limit_ranges.keep_zero_amounts(decision.removed, ranges) if ranges else ()
     return tuple(apply_policies(findings, context.configuration.findings)), edits

@@ -13,12 +13,12 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 
 from drawbridge.config.model import Configuration, Placement
-from drawbridge.config.policy import compatibility_declarations
+from drawbridge.config.policy import compatibility_declarations, device_quotas
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.gates import DEFAULTS, Gates
-from drawbridge.dra.inventory import Inventory, PoolID
+from drawbridge.dra.inventory import Inventory, PoolID, PublishedPool, find_published_pool
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.dra.slices import Slice
@@ -26,6 +26,7 @@ from drawbridge.facts.families import known_families
 from drawbridge.judge.context import JudgeCaches, JudgeContext, ObjectLookups, build_context
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner, PlannerObject
+from drawbridge.ledger.quota_use import QuotaUse, published_capacity
 from drawbridge.solver.deviations import Allocator
 from webhook.judging.withdrawn_devices import WithdrawnDevices
 
@@ -34,7 +35,15 @@ T = TypeVar("T")
 SETTLE_SECONDS: Final = 300.0
 
 
-JudgedObject: TypeAlias = Slice | DeviceClass | Node | Claim | Template | ResourceQuota
+class NamespaceLabels(msgspec.Struct, frozen=True):
+    """The labels of a namespace, which select quotas."""
+
+    labels: Mapping[str, str]
+
+
+JudgedObject: TypeAlias = (
+    Slice | DeviceClass | Node | Claim | Template | ResourceQuota | NamespaceLabels
+)
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
@@ -103,6 +112,7 @@ class JudgedCluster:
         self._claims: dict[tuple[str, str], Claim] = {}
         self._templates: dict[tuple[str, str], Template] = {}
         self._quotas: dict[tuple[str, str], ResourceQuota] = {}
+        self._labels: dict[tuple[str, str], NamespaceLabels] = {}
         self._published: dict[tuple[type, str], PlannerObject] = {}
         self._withdrawn = WithdrawnDevices(settle_seconds, now)
         self._derive(settings)
@@ -123,7 +133,10 @@ class JudgedCluster:
             unset_groups=UnsetGroups(configuration.unset_groups),
             allocator=Allocator.UPSTREAM if is_native else Allocator.DRAWBRIDGE,
         )
-        self._ledger = Ledger(sharing=gates.consumable_capacity)
+        quotas = QuotaUse(device_quotas(configuration), published_capacity(self._find_pool))
+        self._ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)
+        for (_, name), namespace in self._labels.items():
+            quotas.set_labels(name, namespace.labels)
         self._caches = JudgeCaches(self._planner.selectors)
         for change in self._published.values():
             self._planner.update(change)
@@ -141,15 +154,34 @@ class JudgedCluster:
                     _store(self._templates, change, Template)
                 case ResourceQuota():
                     _store(self._quotas, change, ResourceQuota)
+                case NamespaceLabels():
+                    _store(self._labels, change, NamespaceLabels)
+                    self._follow_labels(change)
                 case Slice():
                     self._observe_slice(change, inventory)
                     self._apply_published(change)
                 case _:
                     self._apply_published(change)
+        self._charge_again(changes)
         # The ledger forgets the deleted claims of the batch.
         versions = [each.version for each in changes if isinstance(each.before, Claim)]
         if versions:
             self._ledger.observe_bookmark(max(versions, key=_parse_version))
+
+    def _follow_labels(self, change: ObjectChange) -> None:
+        after = change.after
+        labels = after.labels if isinstance(after, NamespaceLabels) else None
+        self._ledger.quotas.set_labels(change.name, labels)
+
+    def _charge_again(self, changes: Sequence[ObjectChange]) -> None:
+        """Charge the claims of pools that are published again; quotas can limit capacities."""
+        if self._ledger.quotas.counts_capacity:
+            slices = (each.after for each in changes if isinstance(each.after, Slice))
+            for pool in {PoolID(each.driver, each.pool) for each in slices}:
+                self._ledger.charge_again(pool)
+
+    def _find_pool(self, pool: PoolID) -> PublishedPool | None:
+        return find_published_pool(self._planner.world().inventory, pool)
 
     def _apply_claim(self, change: ObjectChange) -> None:
         _store(self._claims, change, Claim)
@@ -199,6 +231,7 @@ class JudgedCluster:
                 find_claim=lambda *key: self._claims.get(key),
                 find_template=lambda *key: self._templates.get(key),
                 find_quotas=self._find_quotas,
+                device_quotas=self._ledger.quotas,
                 find_namespace_labels=lambda name: labels if name == namespace else None,
                 complete=True,
             ),

@@ -9,6 +9,7 @@ from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.resources import (
     CLAIMS,
     CLASSES,
+    NAMESPACES,
     NODES,
     RESOURCE_QUOTAS,
     SLICES,
@@ -30,10 +31,11 @@ from webhook.judging.handler import JudgeView
 from webhook.judging.judged_cluster import (
     SETTLE_SECONDS,
     JudgeSettings,
+    NamespaceLabels,
     ObjectChange,
     PendingChanges,
 )
-from webhook.server.watched_namespaces import WatchedNamespaces
+from webhook.server.watched_namespaces import NamespaceObject, WatchedNamespaces
 
 T = TypeVar("T", Slice, DeviceClass, Node, Claim, Template, ResourceQuota)
 
@@ -63,6 +65,7 @@ class WatchedJudgeView:
         self._watch(session, CLAIMS, claim_reader())
         self._watch(session, TEMPLATES, template_reader())
         self._watch(session, RESOURCE_QUOTAS, quota_reader())
+        self.namespaces.cache.subscribe(self._on_namespace)
         self._configuration = configuration
         self._settings = JudgeSettings()
         self._settle_seconds = settle_seconds
@@ -73,6 +76,17 @@ class WatchedJudgeView:
         cache = self.caches.add(watch_objects(session, resource, reader))
         cache.subscribe(lambda before, after: self._on_change(resource, before, after))
         return cache
+
+    def _on_namespace(
+        self,
+        before: CachedObject[NamespaceObject] | None,
+        after: CachedObject[NamespaceObject] | None,
+    ) -> None:
+        old, new = (_read_labels(each) for each in (before, after))
+        changed = after or before
+        if changed is not None and old != new:
+            change = ObjectChange("", changed.name, changed.uid, changed.version, old, new)
+            self.changes.put(NAMESPACES.plural, change)
 
     def _on_change(
         self,
@@ -136,3 +150,7 @@ class WatchedJudgeView:
 
 
 _: type[JudgeView] = WatchedJudgeView
+
+
+def _read_labels(cached: CachedObject[NamespaceObject] | None) -> NamespaceLabels | None:
+    return None if cached is None else NamespaceLabels(cached.value.metadata.labels or {})

@@ -48,7 +48,10 @@ def facts(plain: YamlValue) -> Facts:
     return result
 
 
-CODES = {name: name for name in ("TolerationAdded", "QuotaExceeded", "TemplateLater")}
+CODES = {
+    name: name
+    for name in ("TolerationAdded", "QuotaExceeded", "TemplateLater", "DeviceQuotaTooSmall")
+}
 
 
 class Clock:

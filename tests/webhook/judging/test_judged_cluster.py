@@ -4,14 +4,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.model import Configuration, LabelSelector, Placement, Quota
+from drawbridge.config.string_formats import (
+    AttributeName,
+    DNSLabel,
+    LabelKey,
+    LabelValue,
+    ObjectName,
+)
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.quantity import parse
 from drawbridge.dra.slices import Slice
 from tests.webhook.judging.harness import change, read
 from webhook.judging.judged_cluster import (
     JudgedCluster,
     JudgeSettings,
+    NamespaceLabels,
     ObjectChange,
     PendingChanges,
 )
@@ -219,3 +228,30 @@ def test_changes_of_one_object_are_merged_within_a_batch() -> None:
     assert [(each.name, each.before) for each in batch] == [("c", None), ("a", None)]
     assert batch[1].after == change(None, second).after
     assert (pending.take(), len(pending)) == (None, 1)
+
+
+def test_device_quotas_count_claims_and_follow_labels_and_capacities() -> None:
+    selector = LabelSelector(match_labels={LabelKey("team"): LabelValue("a")})
+    amounts = {AttributeName("memory"): parse("100Gi")}
+    quota = Quota(DNSLabel("q"), (), selector, total={ObjectName("d"): amounts})
+    cluster = JudgedCluster(JudgeSettings(Configuration(quotas=(quota,))), settle_seconds=0)
+    exactly = {"deviceClassName": "d"}
+    spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    cluster.apply([change(None, {**claim("c", devices=1), "spec": spec})])
+
+    def used() -> list[str]:
+        lines = cluster.context().lookups.device_quotas
+        return [f"{each.used}" for each in lines.lines("team")] if lines else []
+
+    assert used() == []
+    labels = NamespaceLabels({"team": "a"})
+    cluster.apply([ObjectChange("", "team", "u", "2", None, labels)])
+    assert used() == ["0"]
+    capacity = {"memory": {"value": "80Gi"}}
+    cluster.apply([change(None, make("a", device("gpu-0", capacity=capacity)))])
+    assert used() == ["80Gi"]
+    # Everything is derived again.
+    cluster.configure(JudgeSettings(Configuration(quotas=(replace(quota, name=DNSLabel("r")),))))
+    assert used() == ["80Gi"]
+    cluster.apply([ObjectChange("", "team", "u", "3", labels, None)])
+    assert used() == []
