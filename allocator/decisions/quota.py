@@ -14,7 +14,8 @@ from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
-from drawbridge.dra.device_quotas import Charge, QuotaExcess
+from drawbridge.dra.device_quotas import QuotaExcess, QuotaKey
+from drawbridge.dra.quantity import Quantity
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.quota_room import (
     find_excess_with,
@@ -89,6 +90,8 @@ class QuotaChecks:
         quotas = self._state.ledger.quotas
         if not quotas or not shortlist.fitting or not quotas.selecting(search.pod.namespace):
             return
+        if not any(quotas.depends_on_devices(each.spec) for each in search.unallocated):
+            return
         checked = [(each, self._find_excess_on(each, search)) for each in shortlist.fitting]
         shortlist.fitting = [each for each, excess in checked if excess is None]
         reasons = [quota_reason(excess) for _, excess in checked if excess is not None]
@@ -116,15 +119,15 @@ class QuotaChecks:
         if not quotas:
             return list(members), None
         selected: list[T] = []
-        charges: dict[str, Charge] = {}
+        before: dict[QuotaKey, Quantity] = {}
         stops: QuotaExcess | None = None
         for member in members:
             claims = claims_of(member)
             own = {uid_of(each): quotas.least_charge(each.spec) for each in claims}
             namespace = claims[0].metadata.namespace if claims else ""
-            excess = quotas.find_excess(namespace, own, others=charges)
+            excess = quotas.find_excess(namespace, own, before=before)
             if excess is None:
-                charges |= own
+                quotas.add_to(before, own)
                 selected.append(member)
             stops = stops or excess
         return selected, None if stops is None else quota_reason(stops)

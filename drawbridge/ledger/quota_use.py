@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from drawbridge.dra.allocation import Allocation, AllocationResult
 from drawbridge.dra.capacity import Amounts
-from drawbridge.dra.claim import ClaimSpec
+from drawbridge.dra.claim import EXACT_COUNT, ClaimSpec, request_choices
 from drawbridge.dra.device_quotas import (
     DEVICES,
     Charge,
@@ -29,7 +29,6 @@ from drawbridge.dra.quantity import Quantity
 
 _ZERO: Final = Quantity.of(0)
 _NOTHING: Final[Charge] = {}
-_NO_CHARGES: Final[Mapping[str, Charge]] = {}
 
 
 class QuotaLine(NamedTuple):
@@ -189,12 +188,11 @@ class QuotaUse:
         charges: Mapping[str, Charge],
         *,
         also: Iterable[Charge] = (),
-        others: Mapping[str, Charge] = _NO_CHARGES,
+        before: Charge = _NOTHING,
     ) -> QuotaExcess | None:
         """Return which limit is exceeded if claims of one pod, by UID, are charged this.
 
-        `also` is what the pod has besides, and `others` are claims of other pods that are charged
-        before.
+        `also` is what the pod has besides, and `before` what other pods get before it.
         """
         selecting = self._find_selecting(namespace)
         if not selecting:
@@ -203,8 +201,7 @@ class QuotaUse:
         quotas = [self.quotas[at] for at in selecting]
         if impossible := find_impossible(quotas, namespace, add_charges((needed, *also))):
             return impossible
-        before = add_charges(others.values())
-        counted = add_charges(self.charge_of(uid) for uid in {*charges, *others})
+        counted = add_charges(map(self.charge_of, charges))
         for line in self._lines(namespace, selecting):
             more = needed.get(line.key, _ZERO)
             used = line.used + before.get(line.key, _ZERO) - counted.get(line.key, _ZERO)
@@ -212,6 +209,24 @@ class QuotaUse:
                 text = _describe(line._replace(used=used), namespace, more)
                 return QuotaExcess(text, never_fits=False)
         return None
+
+    def add_to(self, total: dict[QuotaKey, Quantity], charges: Mapping[str, Charge]) -> None:
+        """Add to a total what claims, by UID, are charged more than now."""
+        for uid, charge in charges.items():
+            now = self.charge_of(uid)
+            for key in charge.keys() | now.keys():
+                _change(total, key, charge.get(key, _ZERO) - now.get(key, _ZERO))
+
+    def depends_on_devices(self, spec: ClaimSpec) -> bool:
+        """Return whether a claim can be charged more than the least, by which devices it gets."""
+        return any(
+            request.first_available
+            or wanted.allocation_mode != EXACT_COUNT
+            or any(amount != DEVICES for amount in limited)
+            for request in spec.devices.requests
+            for _, wanted, _ in request_choices(request)
+            if (limited := self._limited.get(wanted.device_class_name, ()))
+        )
 
     def lines(self, namespace: str) -> tuple[QuotaLine, ...]:
         """Return what a namespace has of its totals."""

@@ -6,8 +6,9 @@ import pytest
 
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import PreemptionNode, PreemptRequest
-from drawbridge.dra.device_quotas import DeviceQuota, QuotaKey
+from drawbridge.dra.device_quotas import Charge, DeviceQuota, QuotaKey
 from drawbridge.dra.quantity import Quantity, from_json
+from drawbridge.ledger.quota_use import QuotaUse
 from tests.allocator.clusters import (
     Cluster,
     allocation_on,
@@ -181,6 +182,20 @@ def test_a_gang_gets_as_many_members_as_the_quota_allows_and_not_fewer_than_it_n
     reply = cluster.ask_group("default/g", *(f"m{number}" for number in range(8)), min_count=4)
     assert reply.fit
     assert used(cluster) == ["6/6"]
+
+
+def test_the_members_of_a_gang_are_counted_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    charge_of = QuotaUse.charge_of
+
+    def look(self: QuotaUse, uid: str) -> Charge:
+        looked.append(uid)
+        return charge_of(self, uid)
+
+    monkeypatch.setattr(QuotaUse, "charge_of", look)
+    cluster = Cluster(quotas=[limit({DEVICES: "200"})], n1=4)
+    cluster.ask_group("default/g", *(f"m{number}" for number in range(100)))
+    assert len(looked) <= 10 * 100
 
 
 def test_a_new_state_counts_what_exists() -> None:
