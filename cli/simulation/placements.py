@@ -107,11 +107,12 @@ def _placement(
         "claims": claims,
         "reasons": [msgspec.to_builtins(reason) for reason in placement.reasons],
         "preempted": list(placement.preempted),
-        **({} if rating is None else {"rating": _rating(rating)}),
+        **({} if rating is None else {"rating": rating_as_data(rating)}),
     }
 
 
-def _rating(rating: NodeRating) -> JSON:
+def rating_as_data(rating: NodeRating) -> JSON:
+    """Return the score of a node and its parts."""
     parts = [{"name": each.name, "value": each.value} for each in rating.parts]
     return {"strategy": rating.strategy, "score": rating.score, "parts": parts}
 
@@ -262,11 +263,11 @@ def _format_placement(
         yield escape_unprintable(f"  evicts {', '.join(placement.preempted)}")
     yield from (f"  {line}" for line in align_columns(list(_rows(placement))))
     if placement.rating is not None and placement.claims:
-        yield f"  {_format_rating(placement.rating)}"
+        yield f"  {format_rating(placement.rating)}"
     yield from _format_reasons(placement, subject, "  ", first)
 
 
-def _format_rating(rating: NodeRating) -> str:
+def format_rating(rating: NodeRating) -> str:
     """Format a score with its largest parts."""
     parts = [each for each in rating.parts if each.value]
     parts.sort(key=lambda each: -abs(each.value))

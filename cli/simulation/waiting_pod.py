@@ -8,7 +8,12 @@ import msgspec
 
 from cli.input.live_cluster import as_documents
 from cli.simulation.input import read_input
-from cli.simulation.placements import DEVICES_NOTE, format_reasons
+from cli.simulation.placements import (
+    DEVICES_NOTE,
+    format_rating,
+    format_reasons,
+    rating_as_data,
+)
 from cli.simulation.stages import format_stages, stages_as_data
 from cli.terminal.cluster_options import CURRENT
 from cli.terminal.streams import Streams
@@ -67,6 +72,8 @@ def format_waiting(waiting: WaitingPod) -> Iterator[str]:
         yield f"  simulation: not possible: {waiting.not_simulated}"
     elif placement.node is not None:
         yield f"  simulation: the devices are free on {placement.node} ({waiting.allocator})"
+        if placement.rating is not None:
+            yield f"    {format_rating(placement.rating)}"
         yield f"    {DEVICES_NOTE}"
     else:
         yield f"  simulation: no node has the devices ({waiting.allocator})"
@@ -83,6 +90,8 @@ def waiting_as_data(waiting: WaitingPod) -> dict[str, object]:
     reasons = [msgspec.to_builtins(each) for each in placement.reasons]
     result: dict[str, object]
     result = {"allocator": waiting.allocator, "node": placement.node, "reasons": reasons}
+    if placement.rating is not None:
+        result["rating"] = rating_as_data(placement.rating)
     if waiting.stages:
         result["stages"] = stages_as_data(waiting.stages)[0]
     return {"simulation": result}
