@@ -7,7 +7,7 @@ import msgspec
 
 from cli.diagnosis import codes
 from cli.diagnosis.checked_state import CheckedState, Result
-from cli.diagnosis.state import Unread
+from cli.diagnosis.state import KUEUE, KUEUE_CONFIG_MAP, Unread
 from controller.dual_nodes import describe_held_node
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import SERVER_VERSION_UNKNOWN
@@ -212,10 +212,11 @@ def check_fence(checked: CheckedState) -> Iterator[Result]:
 
 def check_queues(checked: CheckedState) -> Iterator[Result]:
     """Compare the DeviceClasses that Kueue maps to names with those that have devices."""
-    kueue = checked.state.kueue
+    kueue, queues = checked.state.kueue, checked.state.cluster_queues
     if kueue is None:
+        if queues and not isinstance(queues, Unread):
+            yield Unread(f"ConfigMap {KUEUE_CONFIG_MAP} is not in namespace {KUEUE}")
         return
-    queues = checked.state.cluster_queues
     if isinstance(kueue, Unread):
         yield kueue
         return

@@ -223,8 +223,8 @@ async def read_state(
         trial=trial,
         missing_rights=await _find_missing_rights(session, namespace),
         operates=await _is_allowed(session, _OPERATE, installed.namespace),
-        kueue=(kueue := await _read_kueue(session, namespaces)),
-        cluster_queues=() if kueue is None else await _read_cluster_queues(session),
+        kueue=await _read_kueue(session, namespaces),
+        cluster_queues=await _read_cluster_queues(session),
         neighbours=await _read_neighbours(session),
         waiting_pods=await _if_readable(
             live_cluster.list_objects(session, resources.PODS, fields="spec.nodeName="),

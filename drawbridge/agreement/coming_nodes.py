@@ -84,8 +84,9 @@ def report_unexpected_nodes(
         for row in of_nodes:
             if row.closed and not _is_expected(row, nodes, configuration):
                 by_class.setdefault(row.name, {}).setdefault(f"{nodes.devices}x", nodes.object)
+    named = {f"{entry.class_}" for entry in configuration.fleet}
     for class_name, shapes in sorted(by_class.items()):
-        yield _report(class_name, shapes)
+        yield _report(class_name, shapes, has_entry=class_name in named)
 
 
 def _serves(row: ClassFacts, nodes: ComingNodes) -> bool:
@@ -105,16 +106,18 @@ def _is_expected(row: ClassFacts, nodes: ComingNodes, configuration: Configurati
     )
 
 
-def _report(class_name: str, shapes: Mapping[str, str]) -> Finding:
+def _report(class_name: str, shapes: Mapping[str, str], *, has_entry: bool) -> Finding:
     listed = ", ".join(f"{count[:-1]} devices ({group})" for count, group in shapes.items())
-    expected = ", ".join(f'"{count}"' for count in shapes)
+    listed_shapes = ", ".join(f'"{count}"' for count in shapes)
+    expected = f"expectedShapes: [{listed_shapes}]"
+    # The first entry of a class applies.
+    where, added = "fleet of the configuration", f"{{class: {class_name}, {expected}}}"
+    if has_entry:
+        where, added = f"the entry of {class_name} in {where}", expected
     return NODES_NOT_EXPECTED.at(
         "",
         f"node groups can add nodes with {listed}, but class {class_name} is closed: requests that "
         "only these satisfy are denied",
         object=f"DeviceClass/{class_name}",
-        remedy=(
-            f"Add to fleet of the configuration: {{class: {class_name}, expectedShapes: "
-            f"[{expected}]}}, with the known attributes and capacities of the devices."
-        ),
+        remedy=f"Add to {where}: {added}, with the known attributes and capacities of the devices.",
     )

@@ -100,7 +100,14 @@ def test_nodes_that_a_closed_class_does_not_expect_are_reported(
     assert [finding.code for finding in findings] == ["NodesNotExpected"] * reported
     for finding in findings:
         assert finding.object == "DeviceClass/gpu.nvidia.com"
-        assert '{class: gpu.nvidia.com, expectedShapes: ["8x"]}' in f"{finding.remedy}"
+        entry = "the entry of gpu.nvidia.com in fleet of the configuration"
+        assert f'{entry}: expectedShapes: ["8x"], with' in f"{finding.remedy}"
+
+
+def test_an_entry_is_printed_for_a_class_without_one() -> None:
+    (finding,) = report_unexpected_nodes([BY_DRIVER], Configuration(), facts(closed=True))
+    entry = '{class: gpu.nvidia.com, expectedShapes: ["8x"]}'
+    assert f"Add to fleet of the configuration: {entry}, with" in finding.remedy
 
 
 def test_nodes_of_drivers_without_a_class_are_left() -> None:

@@ -42,6 +42,11 @@ def install_kueue(mappings: str, *quotas: str) -> Callable[[FakeApi], None]:
     return change
 
 
+def install_elsewhere(api: FakeApi) -> None:
+    install_kueue("")(api)
+    api.remove("ConfigMap", "kueue-manager-config", "kueue-system")
+
+
 def hide_quotas(api: FakeApi) -> None:
     install_kueue("")(api)
     api.fail(403, method="GET", part="/clusterqueues", times=100)
@@ -54,6 +59,7 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
         install_kueue("{name: gpus, deviceClassNames: [gpu.nvidia.com]}", "nvidia.com/gpu"),
     ),
     "quotas of Kueue that the person may not read": ("not checked", "NotChecked", 0, hide_quotas),
+    "Kueue in another namespace": ("not checked", "NotChecked", 0, install_elsewhere),
     "gang with several schedulers": ("gangs", "GangSplit", 1, split_a_gang),
 }  # fmt: skip
 

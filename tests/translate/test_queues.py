@@ -14,6 +14,7 @@ from drawbridge.translate.changes.queues import (
     find_collisions,
     find_covered,
     find_default_queues,
+    find_kueue_queue,
     find_unmapped_classes,
     format_mappings,
     merge_mappings,
@@ -119,6 +120,13 @@ def test_a_pod_in_a_default_queue_is_told_the_mapping_once() -> None:
         messages = [each.message for each in findings if each.code == "QueueCountsNames"]
         assert len(messages) == 1, messages
         assert messages[0].startswith("queue default of Kueue does not admit claims of")
+
+
+@pytest.mark.parametrize("label", ["", 7, None, "x" * 64, "x" * 1_000_000])
+def test_what_is_no_label_names_no_queue(label: YamlValue) -> None:
+    pod = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": label}}}
+    assert find_kueue_queue(pod) == ""
+    assert find_kueue_queue(pod, "default") == "default"
 
 
 def test_a_local_queue_with_the_name_default_is_the_default_queue() -> None:

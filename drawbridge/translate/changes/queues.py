@@ -61,6 +61,8 @@ _OTHERS: Final = {
     "annotations": ("scheduling.volcano.sh/queue-name",),
 }
 _MAX_NAMES: Final = 3
+# The API server refuses longer labels, but after admission, whose messages have the name.
+_MAX_LABEL: Final = 63
 # The DeviceClasses of claims by the legacy name that they replace.
 Mappings = Mapping[str, tuple[str, ...]]
 
@@ -78,7 +80,8 @@ def find_kueue_queue(value: Value, default_queue: str = "") -> str:
     ):
         return ""
     queue = labels.get(KUEUE_LABEL)
-    return queue if isinstance(queue, str) and queue else default_queue
+    is_label = isinstance(queue, str) and 0 < len(queue) <= _MAX_LABEL
+    return f"{queue}" if is_label else default_queue
 
 
 def find_queue_of_pods(owner: Value, default_queue: str = "") -> str:
