@@ -35,6 +35,9 @@ _SUBDOMAIN_RULE = (
 )
 
 
+_MOST_BYTES = 4  # of a character in UTF-8
+
+
 def byte_length(text: str) -> int:
     """Return the length in bytes. A lone surrogate counts as three bytes."""
     return len(text.encode("utf-8", "surrogatepass"))
@@ -42,6 +45,8 @@ def byte_length(text: str) -> int:
 
 def check_length(text: str, most: int) -> str | None:
     """Check that a string has at most `most` bytes."""
+    if len(text) * _MOST_BYTES <= most:
+        return None
     size = byte_length(text)
     return f"has {size} bytes, at most {most} are allowed" if size > most else None
 

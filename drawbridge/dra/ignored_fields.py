@@ -7,8 +7,9 @@ That is often the form of another API version.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import inspect
 
@@ -21,6 +22,7 @@ from drawbridge.finding import Finding
 
 # Objects of which only labels and annotations are decoded.
 _METADATA: Final = "metadata"
+_Check: TypeAlias = Callable[[object], bool]
 
 
 class _IgnoredField(NamedTuple):
@@ -43,6 +45,7 @@ class IgnoredFields:
     def __init__(self, *readers: Reader[Any]) -> None:
         self._readers = {each.kind: each for each in readers}
         self._types: dict[type[Object], inspect.Type] = {}
+        self._checks: dict[type[Object], _Check | None] = {}
 
     def find(self, value: object, about: str) -> tuple[Finding, ...]:
         """Return a finding for each unknown field; equal fields of a list are counted."""
@@ -51,7 +54,12 @@ class IgnoredFields:
         reader, version = self._readers.get(f"{value.get('kind')}"), f"{value.get('apiVersion')}"
         if reader is None or version not in reader.shapes:
             return ()
-        spec = _step(self._type(reader.shapes[version]), "spec")
+        shape = reader.shapes[version]
+        spec = _step(self._type(shape), "spec")
+        if shape not in self._checks:
+            self._checks[shape] = _make_check(spec)
+        if (has_only_fields := self._checks[shape]) and has_only_fields(value.get("spec")):
+            return ()
         groups: dict[tuple[str, str], list[_IgnoredField]] = {}
         for field in _walk(value.get("spec"), spec, "spec", "spec"):
             groups.setdefault((field.general, field.inside or f".{field.name}"), []).append(field)
@@ -123,6 +131,51 @@ def _without_null(info: inspect.Type | None) -> inspect.Type | None:
         return info
     members = [each for each in info.types if not isinstance(each, inspect.NoneType)]
     return members[0] if len(members) == 1 else None
+
+
+def _make_check(info: inspect.Type | None) -> _Check | None:
+    """Make the function that tells whether a value has only fields of its type.
+
+    A slice has thousands of fields, and most slices have no other. None if a value of the type has
+    no fields of structs.
+    """
+    match _without_null(info):
+        case inspect.StructType() as info:
+            names = frozenset(field.encode_name for field in info.fields)
+            inner = [
+                (field.encode_name, check)
+                for field in info.fields
+                if field.encode_name != _METADATA and (check := _make_check(field.type))
+            ]
+            return partial(_has_only_fields, names, inner)
+        case (inspect.VarTupleType() | inspect.ListType()) as info:
+            of_item = _make_check(info.item_type)
+            return of_item and partial(_all_items, of_item)
+        case inspect.DictType() as info:
+            of_value = _make_check(info.value_type)
+            return of_value and partial(_all_values, of_value)
+        case _:
+            return None
+
+
+def _has_only_fields(
+    names: frozenset[str], inner: Sequence[tuple[str, _Check]], value: object
+) -> bool:
+    if not isinstance(value, dict):
+        return not isinstance(value, Mapping)
+    if not value.keys() <= names:
+        return False
+    return not inner or all(check(value[name]) for name, check in inner if name in value)
+
+
+def _all_items(check: _Check, value: object) -> bool:
+    return not isinstance(value, list | tuple) or all(map(check, value))
+
+
+def _all_values(check: _Check, value: object) -> bool:
+    if not isinstance(value, dict):
+        return not isinstance(value, Mapping)
+    return all(map(check, value.values()))
 
 
 def _walk(

@@ -37,6 +37,8 @@ class ObjectValidator:
         self.about = about
         self.findings: list[Finding] = []
         self.dropped = 0
+        # Of keys: all devices of a slice have the same attributes.
+        self._problems: dict[FormatCheck, dict[str, str | None]] = {}
 
     def result(self) -> tuple[Finding, ...]:
         """Return the findings."""
@@ -63,8 +65,11 @@ class ObjectValidator:
 
     def check_keys(self, path: str, names: Iterable[str], check: FormatCheck) -> None:
         """Check the format of the keys of a map."""
+        problems = self._problems.setdefault(check, {})
         for name in names:
-            if problem := check(name):
+            if name not in problems:
+                problems[name] = check(name)
+            if problem := problems[name]:
                 self.add(codes.MALFORMED, path, f"has the key {describe_value(name)}: {problem}")
 
     def check_count(

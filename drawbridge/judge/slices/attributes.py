@@ -6,6 +6,8 @@ Types are compared over all devices of a driver, because one selector applies to
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec.structs import astuple
+
 from drawbridge.dra import attributes as standard
 from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.slices import KIND, Slice
@@ -13,7 +15,6 @@ from drawbridge.finding import Finding
 from drawbridge.judge.slices import codes
 
 _NAMES = ("string", "int", "bool", "version", "strings", "ints", "bools", "versions")
-_TYPES = tuple(zip(Attribute.__struct_fields__, _NAMES, strict=True))
 _FORMS = {
     standard.PCIE_ROOT: ("pci0000:3a", re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")),
     standard.PCI_BUS_ID: (
@@ -28,13 +29,18 @@ _Location = tuple[str, str]
 def check_types(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Report attributes with different types on devices of one driver."""
     seen: dict[tuple[str, tuple[str, str]], dict[str, _Location]] = {}
+    # Drivers publish the same names for all their devices.
+    by_name: dict[tuple[str, str], dict[str, _Location]] = {}
     for slice_ in slices:
         for i, device in enumerate(slice_.devices):
             for name, attribute in device.attributes.items():
-                place = (slice_.name, f"spec.devices[{i}].attributes[{name}]")
-                key = (slice_.driver, standard.split_name(name, slice_.driver))
+                locations = by_name.get((slice_.driver, name))
+                if locations is None:
+                    key = (slice_.driver, standard.split_name(name, slice_.driver))
+                    locations = by_name[slice_.driver, name] = seen.setdefault(key, {})
                 for kind in _value_types(attribute):
-                    seen.setdefault(key, {}).setdefault(kind, place)
+                    if kind not in locations:
+                        locations[kind] = slice_.name, f"spec.devices[{i}].attributes[{name}]"
     for (driver, (domain, identifier)), locations in seen.items():
         (first, (where, _)), *others = locations.items() if locations else [("", ("", ""))]
         for kind, (name, path) in others:
@@ -61,7 +67,7 @@ def _duplicate_names(
     driver: str, published: Mapping[str, object], about: str, path: str
 ) -> Iterator[Finding]:
     for name in published:
-        domain, slash, identifier = name.partition("/")
+        domain, slash, identifier = name.partition("/") if "/" in name else (name, "", "")
         if slash and domain == driver and identifier in published:
             message = f"{identifier} has the same meaning; expressions see either of the two values"
             yield codes.NAME_TWICE.at(f"{path}[{name}]", message, object=about)
@@ -101,5 +107,6 @@ def _nonstandard(device: Device) -> Iterator[tuple[str, str]]:
             )
 
 
-def _value_types(attribute: Attribute) -> Iterator[str]:
-    return (name for field, name in _TYPES if getattr(attribute, field) is not None)
+def _value_types(attribute: Attribute) -> list[str]:
+    values = zip(_NAMES, astuple(attribute), strict=True)
+    return [name for name, value in values if value is not None]

@@ -6,6 +6,8 @@ because their server drops the fields. `drawbridge.judge.slices.policies` checks
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import astuple
+
 from drawbridge.dra import codes, formats, validation_checks
 from drawbridge.dra.decode_errors import describe_value
 from drawbridge.dra.device import (
@@ -33,6 +35,8 @@ _FIELDS = Attribute.__struct_fields__
 _WIRE = tuple(zip(_FIELDS, ("string", "int", "bool", "version"), strict=False)) + tuple(
     zip(_FIELDS[4:], ("strings", "ints", "bools", "versions"), strict=True)
 )
+_NO_LISTS = (None,) * len(_FIELDS[4:])
+_NOT_PLAIN = (None, *_NO_LISTS)  # no version and no lists
 
 
 def check_api_limits(slice_: Slice) -> tuple[Finding, ...]:
@@ -141,8 +145,8 @@ def _advanced(device: Device) -> str | None:
         return "taints"
     if device.consumes_counters:
         return "consumesCounters"
-    lists = (getattr(a, field) for a in device.attributes.values() for field in _FIELDS[4:])
-    return "a list-valued attribute" if any(each is not None for each in lists) else None
+    has_list = any(astuple(each)[4:] != _NO_LISTS for each in device.attributes.values())
+    return "a list-valued attribute" if has_list else None
 
 
 def _device(validator: ObjectValidator, path: str, device: Device) -> None:
@@ -151,13 +155,15 @@ def _device(validator: ObjectValidator, path: str, device: Device) -> None:
     if number > NAMES:
         message = f"has {number} attributes and capacities, at most {NAMES} are allowed"
         validator.add(codes.TOO_MANY, path, message)
-    values = sum(max(1, _listed(attribute)) for attribute in device.attributes.values())
+    special = {name: each for name, each in device.attributes.items() if not _is_plain(each)}
+    plain = len(device.attributes) - len(special)
+    values = plain + sum(max(1, _listed(attribute)) for attribute in special.values())
     if values > VALUES:
         message = f"has {values} attribute values with list items, at most {VALUES} are allowed"
         validator.add(codes.TOO_MANY, path, message)
     validator.check_keys(f"{path}.attributes", device.attributes, formats.check_qualified_name)
     validator.check_keys(f"{path}.capacity", device.capacity, formats.check_qualified_name)
-    for name, attribute in device.attributes.items():
+    for name, attribute in special.items():
         _attribute(validator, f"{path}.attributes[{name}]", attribute)
     if validator.check_count(f"{path}.taints", device.taints, TAINTS):
         for i, taint in enumerate(device.taints):
@@ -168,6 +174,17 @@ def _device(validator: ObjectValidator, path: str, device: Device) -> None:
     )
     for name, resource in device.node_allocatable_resources.items():
         _allocatable(validator, f"{path}.nodeAllocatableResources[{name}]", name, resource, device)
+
+
+def _is_plain(attribute: Attribute) -> bool:
+    """Return whether an attribute has one value with nothing to check, as most have."""
+    values = astuple(attribute)
+    text = attribute.string
+    return (
+        values[3:] == _NOT_PLAIN
+        and values.count(None) == len(values) - 1
+        and (text is None or formats.check_length(text, formats.VALUE_LENGTH) is None)
+    )
 
 
 def _listed(attribute: Attribute) -> int:
