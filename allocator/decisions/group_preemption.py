@@ -1,31 +1,39 @@
-"""Decides which pods are evicted for a group, and keeps their devices for its members."""
+"""Decides which pods are evicted for a group, and keeps their devices for its members.
+
+A search that needs more time than a call has goes on beside the calls, and the pod is woken at its
+end. The scheduler evicts only the pods that it lists in the call that gets the result.
+"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from allocator.decisions.group_members import GroupMembers, find_members
 from allocator.decisions.group_questions import GroupQuestion, needed_members
-from allocator.decisions.group_victims import GroupVictims, GroupVictimSearch
-from allocator.decisions.pod_requests import ReceivedRequests
+from allocator.decisions.group_searches import ask_in
+from allocator.decisions.group_victims import Ask, ChosenVictims, GroupVictimSearch, Question
+from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaChecks
-from allocator.decisions.victims import DeviceVictims
+from allocator.decisions.victims import DeviceVictims, VictimSearch
 from allocator.scheduler.protocol import Eviction, PreemptReply, PreemptRequest, shorten_message
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import GroupHolds
 from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.releases import waits_for
 from allocator.state.reserved_pods import ReservedPods
+from drawbridge.fair_cache import FairCache
 from drawbridge.ledger.holdings import read_holds
-from drawbridge.solver.gangs import MemberKind
-from drawbridge.solver.memo import OutOfTimeError
+from drawbridge.solver.answers import Solution
+from drawbridge.solver.gangs import Ask as GangAsk
+from drawbridge.solver.gangs import GangPlacement
 from drawbridge.solver.reasons import Reason
 
+MAX_SEARCHES: Final = 256
 _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
 _BUSY: Final = "too many pods preempt already; the pod is tried again"
 _FREE: Final = "devices are released at this moment; the pod is tried again"
-_TOO_SLOW: Final = "no victims were found in time; use simpler claims, or fewer pods per node"
+_CONTINUES: Final = "the search for pods to evict for the group continues"
 
 
 class GroupPreemption:
@@ -49,6 +57,7 @@ class GroupPreemption:
         self._ids = ids
         self._requests = requests
         self._holds = holds
+        self._searches: FairCache[GroupVictimSearch] = FairCache(MAX_SEARCHES)
 
     def find_wait(self, question: GroupQuestion) -> Reason | None:
         """Return which devices are being released for the group."""
@@ -74,32 +83,38 @@ class GroupPreemption:
         members = find_members(question.members, self._requests, self._reserved, self._quotas)
         if message := self._find_problem(question, members, now):
             return PreemptReply(message=message)
-        kinds = members.kinds(self._state)
-        needed = needed_members(question.group, len(question.members)) - members.alone
-        preemptors = map(self._preemption.preemptors.find, question.members)
-        free = self._preemption.find_gone(request).union(each.key for each in preemptors if each)
-        search = self._preemption.make_search(request.pod_uid, self._requests.search(own), free)
-        chooser = GroupVictimSearch(
-            self._state, search, kinds, needed, ids=self._ids, out_of_time=out_of_time
-        )
-        try:
-            victims = chooser.choose(request.nodes or ())
-        except OutOfTimeError:
-            return PreemptReply(unfinished=True, message=_TOO_SLOW)
-        if isinstance(victims, int):
-            text = f"without the pods with a priority below {own.pod.priority}, {victims} of "
-            return PreemptReply(message=f"{text}{needed} members of the group fit")
-        for uid in question.members:
-            self._preemption.preemptors.forget(uid)
-        self._keep_devices(members, kinds, victims, now)
-        evictions = tuple(
-            Eviction(node=node, victims=tuple(pod.uid for pod in pods))
-            for node, pods in victims.pods.items()
-        )
-        if evictions:
-            self._holds.note_evicted(question.group.key)
-        free_now = "" if evictions else _FREE
-        return PreemptReply(evictions=evictions, waiting=not evictions, message=free_now)
+        victims = self._victims_of(request, question, own)
+        search = self._current_search(request, question, members, victims)
+        chosen = search.run(self._ask(victims, out_of_time), out_of_time)
+        if chosen is None:
+            return PreemptReply(unfinished=True, message=_CONTINUES)
+        if chosen.few is not None:
+            self._searches.pop(question.group.key)
+            text = f"without the pods with a priority below {own.pod.priority}, {chosen.few} of "
+            return PreemptReply(message=f"{text}{search.needed} members of the group fit")
+        return self._evict(request, question, members, search, victims, now, out_of_time)
+
+    def continue_search(
+        self, question: GroupQuestion, out_of_time: Callable[[], bool]
+    ) -> str | None:
+        """Continue a search that was cut; return the pod that can ask for its end, if there is one.
+
+        That is "" if there is no search, and None if it has not ended.
+        """
+        search = self._searches.get(question.group.key)
+        if search is None:
+            return ""
+        own = self._requests.find(search.request.pod_uid)
+        if own is None:
+            self._searches.pop(question.group.key)
+            return ""
+        victims = self._victims_of(search.request, question, own)
+        ask, epoch = self._ask(victims, out_of_time), self._state.epoch()
+        chosen = search.run(ask, out_of_time)
+        if chosen is None:
+            return None
+        is_placed = chosen.few is not None or search.place(ask, epoch, out_of_time).complete
+        return own.pod.uid if is_placed else None
 
     def _find_problem(self, question: GroupQuestion, members: GroupMembers, now: float) -> str:
         """Return why nobody is evicted for a group, whoever runs."""
@@ -114,21 +129,110 @@ class GroupPreemption:
         problem = members.find_problem(needed_members(question.group, len(question.members)))
         return shorten_message(problem.message) if problem else ""
 
+    def _victims_of(
+        self, request: PreemptRequest, question: GroupQuestion, own: PodRequest
+    ) -> VictimSearch:
+        """Return what is released without pods; what is kept for members counts as free."""
+        preemptors = map(self._preemption.preemptors.find, question.members)
+        free = self._preemption.find_gone(request).union(each.key for each in preemptors if each)
+        return self._preemption.make_search(own.pod.uid, self._requests.search(own), free)
+
+    def _current_search(
+        self,
+        request: PreemptRequest,
+        question: GroupQuestion,
+        members: GroupMembers,
+        victims: VictimSearch,
+    ) -> GroupVictimSearch:
+        """Return the search that was cut, if it is for the same members; else a new one."""
+        key, kinds = question.group.key, members.kinds(self._state)
+        needed = needed_members(question.group, len(question.members)) - members.alone
+        search = self._searches.get(key)
+        if search is None or (search.kinds, search.needed) != (kinds, needed):
+            pods = {each.node: victims.candidates(each) for each in request.nodes or ()}
+            search = GroupVictimSearch(request, kinds, needed, pods)
+            self._searches.put(key, search)
+        return search
+
+    def _ask(self, victims: VictimSearch, out_of_time: Callable[[], bool]) -> Ask:
+        """Return the question to the solver when pods are gone, in the current state."""
+        asks: dict[frozenset[str], GangAsk] = {}
+
+        def ask(question: Question) -> Mapping[str, Solution]:
+            removed, nodes, claims = question
+            if removed not in asks:
+                asks.clear()
+                view = self._state.ledger.view_without(victims.released_without(removed))
+                asks[removed] = ask_in(self._state, view, self._ids, out_of_time)
+            return asks[removed](nodes, claims)
+
+        return ask
+
+    def _evict(  # noqa: PLR0913, PLR0917  # the end of one decision
+        self,
+        request: PreemptRequest,
+        question: GroupQuestion,
+        members: GroupMembers,
+        search: GroupVictimSearch,
+        victims: VictimSearch,
+        now: float,
+        out_of_time: Callable[[], bool],
+    ) -> PreemptReply:
+        """Place the members without the victims, and keep the devices; or begin anew."""
+        ask, epoch = self._ask(victims, out_of_time), self._state.epoch()
+        placement = search.place(ask, epoch, out_of_time)
+        if not placement.complete:
+            return PreemptReply(unfinished=True, message=_CONTINUES)
+        chosen, key = search.chosen or ChosenVictims(), question.group.key
+        fits = placement.placed >= search.needed
+        if not fits or not _can_evict(chosen, request, victims):
+            asker = search.request.pod_uid
+            if not fits or request.pod_uid == asker or asker not in question.members:
+                self._searches.pop(key)  # what runs has changed
+            return PreemptReply(unfinished=True, message=_CONTINUES)
+        self._searches.pop(key)
+        for uid in question.members:
+            self._preemption.preemptors.forget(uid)
+        self._keep_devices(members, search, victims, placement, now)
+        if not chosen.pods:
+            return PreemptReply(waiting=True, message=_FREE)
+        self._holds.note_evicted(key)
+        evictions = tuple(
+            Eviction(node=node, victims=tuple(pod.uid for pod in pods))
+            for node, pods in chosen.pods.items()
+        )
+        return PreemptReply(evictions=evictions)
+
     def _keep_devices(
         self,
         members: GroupMembers,
-        kinds: Sequence[MemberKind],
-        victims: GroupVictims,
+        search: GroupVictimSearch,
+        victims: VictimSearch,
+        placement: GangPlacement,
         now: float,
     ) -> None:
         """Keep for each member what it gets when the victims are gone."""
-        for member, fitting in members.assign(victims.placement, kinds):
+        chosen = search.chosen or ChosenVictims()
+        released = victims.released_without(chosen.uids) - victims.released_without(())
+        for member, fitting in members.assign(placement, search.kinds):
             allocations = fitting.solution.allocations if fitting.solution else ()
+            evicted = chosen.pods.get(fitting.name, ())
+            claims = released & self._claims_on(fitting.name) if evicted else frozenset()
             devices = DeviceVictims(
                 node=fitting.name,
-                pods=tuple(pod.uid for pod in victims.pods.get(fitting.name, ())),
-                claims=tuple(sorted(victims.claims.get(fitting.name, ()))),
+                pods=tuple(pod.uid for pod in evicted),
+                claims=tuple(sorted(claims)),
                 holds=tuple(hold for each in allocations for hold in read_holds(each)),
             )
             uid = member.request.pod.uid
             self._preemption.preemptors.begin(uid, member.search, devices, now)
+
+    def _claims_on(self, node: str) -> frozenset[str]:
+        pools = self._state.planner.pools_for(node)
+        return frozenset().union(*map(self._state.ledger.claims_in, pools))
+
+
+def _can_evict(chosen: ChosenVictims, request: PreemptRequest, victims: VictimSearch) -> bool:
+    """Whether the scheduler can evict these pods, which are among those that it lists."""
+    listed = {each.node: victims.candidates(each) for each in request.nodes or ()}
+    return all(set(pods) <= set(listed.get(node, ())) for node, pods in chosen.pods.items())

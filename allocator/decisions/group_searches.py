@@ -4,18 +4,48 @@ A decision takes the event loop for a short time only. A search that needs more 
 step, and goes on with the next question about its group.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from allocator.decisions.shortlist import MAX_WORK_PER_NODE
+from allocator.state.cluster_state import AllocatorState
+from drawbridge.dra.claim import Claim
 from drawbridge.fair_cache import FairCache
+from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import Ask, GangPlacement, GangSearch, MemberKind
+from drawbridge.solver.memo import Postpone
+from drawbridge.solver.world import View
 
 # A search that was cut, and found too few members, begins again if the use of devices has changed
 # meanwhile. After so many times, its result counts.
 MAX_STALE_SEARCHES: Final = 4
+
+
+def ask_in(
+    state: AllocatorState,
+    view: View,
+    ids: Callable[[], str],
+    out_of_time: Callable[[], bool],
+    postpone: Postpone | None = None,
+) -> Ask:
+    """Return the question to the solver in one state of the devices."""
+
+    def ask(nodes: Sequence[str], claims: Sequence[Claim]) -> Mapping[str, Solution]:
+        answers = state.planner.solve_nodes(
+            view,
+            claims,
+            nodes,
+            ids=ids,
+            max_work=MAX_WORK_PER_NODE,
+            out_of_time=out_of_time,
+            postpone=postpone,
+        )
+        return {name: each for name, each in answers.items() if isinstance(each, Solution)}
+
+    return ask
 
 
 class _CutSearch(msgspec.Struct, frozen=True):

@@ -6,104 +6,118 @@ the victims could stay. What a node gives changes no other node, so that each is
 1. Nodes are used as they are. Others are used without the pods of a lower priority, those with the
    least important ones first, until enough members fit.
 2. As many of these pods as possible are kept, in the scheduler's order.
+
+The search has small steps, and goes on where it was cut. What runs can change meanwhile, so that
+the members are placed at the end, in the state of that moment.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from allocator.decisions.shortlist import MAX_WORK_PER_NODE
-from allocator.decisions.victims import VictimSearch
-from allocator.scheduler.protocol import PotentialVictim, PreemptionNode
-from allocator.state.cluster_state import AllocatorState
+from allocator.scheduler.protocol import PotentialVictim, PreemptRequest
 from drawbridge.dra.claim import Claim
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import (
-    Ask,
     Counts,
+    CutSearch,
     GangPlacement,
+    GangSearch,
     MemberKind,
+    Steps,
     add_up,
-    largest_counts,
-    place_gang,
+    find_largest,
 )
-from drawbridge.solver.memo import Postpone
-from drawbridge.solver.world import View
+
+# So many nodes are asked about in one step.
+_NODES_PER_STEP: Final = 8
+
+# Nodes and claims, when some pods are gone.
+Question: TypeAlias = tuple[frozenset[str], Sequence[str], Sequence[Claim]]
+Ask: TypeAlias = Callable[[Question], Mapping[str, Solution]]
+T = TypeVar("T")
+_Steps: TypeAlias = Generator[Question | None, Mapping[str, Solution], T]
 
 
-class GroupVictims(msgspec.Struct, frozen=True):
-    """The pods to evict by node, the claims that they release there, and where members fit then."""
+class ChosenVictims(msgspec.Struct, frozen=True):
+    """The pods to evict by node, and where members fit then; too `few` fit without any of them."""
 
-    pods: Mapping[str, tuple[PotentialVictim, ...]]
-    claims: Mapping[str, frozenset[str]]
-    placement: GangPlacement
+    pods: Mapping[str, tuple[PotentialVictim, ...]] = {}
+    nodes: frozenset[str] = frozenset()
+    few: int | None = None
 
-
-def ask_in(
-    state: AllocatorState,
-    view: View,
-    ids: Callable[[], str],
-    out_of_time: Callable[[], bool],
-    postpone: Postpone | None = None,
-) -> Ask:
-    """Return the question to the solver in one state of the devices."""
-
-    def ask(nodes: Sequence[str], claims: Sequence[Claim]) -> Mapping[str, Solution]:
-        answers = state.planner.solve_nodes(
-            view,
-            claims,
-            nodes,
-            ids=ids,
-            max_work=MAX_WORK_PER_NODE,
-            out_of_time=out_of_time,
-            postpone=postpone,
-        )
-        return {name: each for name, each in answers.items() if isinstance(each, Solution)}
-
-    return ask
+    @property
+    def uids(self) -> frozenset[str]:
+        """The UIDs of the pods."""
+        return frozenset(pod.uid for of_node in self.pods.values() for pod in of_node)
 
 
 class GroupVictimSearch:
-    """The search for one group, of which `needed` members must fit; raises OutOfTimeError."""
+    """The search for one group, of which `needed` members must fit.
 
-    def __init__(  # noqa: PLR0913  # all but four by name
+    The scheduler has asked by `request`; `pods` are those of its nodes that can be evicted.
+    """
+
+    def __init__(
         self,
-        state: AllocatorState,
-        search: VictimSearch,
+        request: PreemptRequest,
         kinds: Sequence[MemberKind],
         needed: int,
-        *,
-        ids: Callable[[], str],
-        out_of_time: Callable[[], bool],
+        pods: Mapping[str, Sequence[PotentialVictim]],
     ) -> None:
-        self._state = state
-        self._search = search
-        self._kinds = kinds
-        self._needed = needed
+        self.request = request
+        self.kinds = kinds
+        self.needed = needed
+        self.chosen: ChosenVictims | None = None
         self._wanted = tuple(kind.count for kind in kinds)
-        self._ids, self._out_of_time = ids, out_of_time
+        self._search = CutSearch(self._choose(pods))
+        self._placing: tuple[int, GangSearch] | None = None
 
-    def choose(self, nodes: Iterable[PreemptionNode]) -> GroupVictims | int:
-        """Return the victims, or how many members fit without any of the pods, if too few do."""
-        pods = {each.node: self._search.candidates(each) for each in nodes}
-        every = {pod.uid for of_node in pods.values() for pod in of_node}
-        usable = dict.fromkeys(name for kind in self._kinds for name in kind.nodes)
-        fitting = self._fitting(usable, ())
-        emptied = self._fitting([name for name in usable if pods.get(name)], every)
-        if (most := self._count(fitting | emptied)) < self._needed:
-            return most
+    def run(self, ask: Ask, out_of_time: Callable[[], bool]) -> ChosenVictims | None:
+        """Return the victims; None if the search was cut."""
+        if self.chosen is None:
+            self.chosen = self._search.run(ask, out_of_time)
+        return self.chosen
+
+    def place(self, ask: Ask, epoch: int, out_of_time: Callable[[], bool]) -> GangPlacement:
+        """Return where members fit in the state `epoch`; not `complete` if that takes longer."""
+        chosen = self.chosen or ChosenVictims()
+        if self._placing is None or self._placing[0] != epoch:
+            kinds = [
+                msgspec.structs.replace(
+                    kind, nodes=list(filter(chosen.nodes.__contains__, kind.nodes))
+                )
+                for kind in self.kinds
+            ]
+            self._placing = epoch, GangSearch(kinds)
+        return self._placing[1].run(
+            lambda nodes, claims: ask((chosen.uids, nodes, claims)), out_of_time
+        )
+
+    def _choose(self, pods: Mapping[str, Sequence[PotentialVictim]]) -> _Steps[ChosenVictims]:
+        yield None  # so that a search has begun before its first question
+        every = frozenset(pod.uid for of_node in pods.values() for pod in of_node)
+        usable = dict.fromkeys(name for kind in self.kinds for name in kind.nodes)
+        fitting = yield from self._fitting(usable, frozenset())
+        emptied = yield from self._fitting([name for name in usable if pods.get(name)], every)
+        most = yield from self._count(fitting | emptied)
+        if most < self.needed:
+            return ChosenVictims(few=most)
         removed: dict[str, list[PotentialVictim]] = {}
         for name in sorted(emptied, key=lambda each: _importance(pods[each])):
-            if self._is_enough(fitting):
+            if (yield from self._count(fitting)) >= self.needed:
                 break
             if emptied[name] != fitting.get(name):
                 fitting[name], removed[name] = emptied[name], list(pods[name])
-        self._keep_most(removed, fitting)
-        return self._describe(removed)
+        yield from self._keep_most(removed, fitting)
+        _, nodes = yield from self._add_up(fitting)
+        of_node = {name: tuple(some) for name, some in removed.items() if some}
+        return ChosenVictims(of_node, frozenset(nodes))
 
     def _keep_most(
         self, removed: dict[str, list[PotentialVictim]], fitting: dict[str, list[Counts]]
-    ) -> None:
+    ) -> _Steps[None]:
         """Keep the pods without which enough members fit as well."""
         order = sorted(
             ((name, pod) for name, of_node in removed.items() for pod in of_node),
@@ -113,42 +127,47 @@ class GroupVictimSearch:
         for name, pod in order:
             others = [each for each in removed[name] if each != pod]
             uids = {each.uid for node, some in removed.items() for each in some if node != name}
-            here = self._fitting([name], uids.union(each.uid for each in others))
+            gone = frozenset(uids.union(each.uid for each in others))
+            here = yield from self._fitting([name], gone)
             without = {node: each for node, each in fitting.items() if node != name} | here
-            if self._is_enough(without):
+            if (yield from self._count(without)) >= self.needed:
                 removed[name] = others
                 fitting.clear()
                 fitting.update(without)
 
-    def _describe(self, removed: Mapping[str, Sequence[PotentialVictim]]) -> GroupVictims:
-        pods = {name: tuple(some) for name, some in removed.items() if some}
-        released = self._search.released_without({p.uid for some in pods.values() for p in some})
-        before = self._search.released_without(())
-        ask = self._ask(self._state.ledger.view_without(released))
-        claims = {name: (released - before) & self._claims_on(name) for name in pods}
-        return GroupVictims(pods, claims, place_gang(self._kinds, ask))
+    def _fitting(
+        self, nodes: Iterable[str], removed: frozenset[str]
+    ) -> _Steps[dict[str, list[Counts]]]:
+        """Find how many members fit on each node without some pods."""
+        steps = find_largest(list(nodes), self.kinds)
+        return (yield from _ask_without(removed, steps))
 
-    def _claims_on(self, node: str) -> frozenset[str]:
-        pools = self._state.planner.pools_for(node)
-        return frozenset().union(*map(self._state.ledger.claims_in, pools))
-
-    def _fitting(self, nodes: Iterable[str], removed: Collection[str]) -> dict[str, list[Counts]]:
-        """Return how many members fit on each node without some pods."""
-        view = self._state.ledger.view_without(self._search.released_without(removed))
-        return largest_counts(list(nodes), self._kinds, self._ask(view))
-
-    def _ask(self, view: View) -> Ask:
-        return ask_in(self._state, view, self._ids, self._out_of_time)
-
-    def _is_enough(self, fitting: Mapping[str, list[Counts]]) -> bool:
-        return self._count(fitting) >= self._needed
-
-    def _count(self, fitting: Mapping[str, list[Counts]]) -> int:
-        counts, _ = add_up(fitting, self._wanted)
+    def _count(self, fitting: Mapping[str, list[Counts]]) -> _Steps[int]:
+        counts, _ = yield from self._add_up(fitting)
         return sum(counts)
 
+    def _add_up(
+        self, fitting: Mapping[str, list[Counts]]
+    ) -> _Steps[tuple[Counts, Mapping[str, Counts]]]:
+        return (yield from _ask_without(frozenset(), add_up(fitting, self._wanted)))
 
-def _importance(pods: Sequence[PotentialVictim]) -> tuple[int, int, int]:
+
+def _ask_without(removed: frozenset[str], steps: Steps[T]) -> _Steps[T]:
+    """Ask the questions of some steps about few nodes at a time, without some pods."""
+    try:
+        question = next(steps)
+        while True:
+            answers: dict[str, Solution] = {}
+            nodes, claims = question or ((), ())
+            for start in range(0, len(nodes), _NODES_PER_STEP):
+                answers |= yield removed, nodes[start : start + _NODES_PER_STEP], claims
+            question = steps.send(answers)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _importance(pods: Collection[PotentialVictim]) -> tuple[int, int, int]:
     """Return a key that is smaller for less important victims."""
     return (
         sum(pod.violates for pod in pods),

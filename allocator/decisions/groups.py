@@ -24,8 +24,7 @@ from allocator.decisions.group_questions import (
     needed_members,
     too_large,
 )
-from allocator.decisions.group_searches import GroupSearches
-from allocator.decisions.group_victims import ask_in
+from allocator.decisions.group_searches import GroupSearches, ask_in
 from allocator.decisions.interrupted_groups import InterruptedGroups
 from allocator.decisions.pod_requests import PodRequest, ReceivedRequests, with_at_most
 from allocator.decisions.preemption import DevicePreemption
@@ -383,3 +382,11 @@ class GroupDecisions:
             return PreemptReply(message=_FORGOTTEN)
         question = replace(question, group=self._with_minimum(question.group))
         return self._victims.choose(request, question, now, out_of_time)
+
+    def continue_preemption(self, pod_uid: str, out_of_time: Callable[[], bool]) -> str | None:
+        """Continue the search for pods to evict that was cut, for the group of a pod.
+
+        Return the pod that can ask for its end, "" for none, and None if it has not ended.
+        """
+        question = self._questions.get(self.key_of(pod_uid))
+        return "" if question is None else self._victims.continue_search(question, out_of_time)

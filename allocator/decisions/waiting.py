@@ -134,6 +134,7 @@ class WaitingPods:
         # Groups are set aside by their keys, pods alone by their UIDs.
         self._aside = SearchesAside()
         self._cut = SearchesAside()
+        self._victims = SearchesAside()
         self._can_retry = False  # whether a pod that asks again may have no pause any more
         # A pass visits all pods; it takes as many turns as needed.
         self._passing = False
@@ -209,9 +210,16 @@ class WaitingPods:
             self._insert(replace(pod, key=key, seen=(), tried=-1))
             if refused:
                 self._refused[uid] = None
-            if again:
-                self._to_retry[uid] = None
-                self._can_retry = True
+            if again and self._decisions.groups.key_of(uid):
+                namespace = self._decisions.requests.namespace_of(uid)
+                self._victims.add(namespace, uid, self._name_of(uid))
+            elif again:
+                self._retry(uid)
+
+    def _retry(self, uid: str) -> None:
+        """Let a pod ask for victims again, at the end of its pause."""
+        self._to_retry[uid] = None
+        self._can_retry = True
 
     def delay_preemption(self, uid: str, now: float) -> float:
         """Return for how long a pod still waits for a new node before it evicts others.
@@ -283,9 +291,14 @@ class WaitingPods:
             if work.is_over:
                 break
         self._continue(self._cut, work)
+        self._continue_victims(work)
         postponed_for, postponed = self._continue(self._aside, work) if may_postpone else ("", None)
         unfinished = bool(self._places) and (self._continue_pass() or self._can_retry)
-        unfinished |= bool(self._cut) or (may_postpone and postponed is None and bool(self._aside))
+        unfinished |= (
+            bool(self._cut)
+            or bool(self._victims)
+            or (may_postpone and postponed is None and bool(self._aside))
+        )
         woken = tuple(sorted(set(work.woken), key=self._place_of))
         return Turn(woken, unfinished, postponed, postponed_for)
 
@@ -306,6 +319,18 @@ class WaitingPods:
         # A pod whose search has ended is told so in the next turn.
         self._again |= uid in self._unanswered and not promise.unfinished
         return uid, promise.postponed
+
+    def _continue_victims(self, work: _Work) -> None:
+        """Continue one search for pods to evict; at its end, a member asks for its result."""
+        uid = self._victims.take()
+        if uid is None or uid not in self._pods:
+            return
+        asker = self._decisions.groups.continue_preemption(uid, work.out_of_time)
+        if asker is None:
+            namespace = self._decisions.requests.namespace_of(uid)
+            self._victims.add(namespace, uid, self._name_of(uid))
+        else:
+            self._retry(asker if asker in self._pods else uid)
 
     def _end_searches(self) -> list[str]:
         """Return the pods whose search has found nothing by now, so that they can preempt.

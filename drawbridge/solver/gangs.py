@@ -12,7 +12,8 @@ to nodes; the caller notices the others when it reserves.
     found = place_gang([MemberKind(claims_of_one_member, 8, names_of_nodes)], ask)
     # found.counts[0] of 8 fit; found.nodes says where, and each solution has the allocations.
 
-A `GangSearch` is the same in small steps, so that it can be cut after each and continued later.
+A `GangSearch` is the same in small steps, so that it can be cut after each and continued later. So
+is any search that is written as steps (`CutSearch`); `find_largest` and `add_up` are parts of such.
 
 The plan:
 
@@ -28,7 +29,7 @@ find fewer members than fit, but never more.
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from itertools import chain, repeat
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -51,8 +52,9 @@ Counts: TypeAlias = tuple[int, ...]
 Ask: TypeAlias = Callable[[Sequence[str], Sequence[Claim]], Mapping[str, Solution]]
 # A question to the solver; without one, a step is work of the search itself.
 Question: TypeAlias = tuple[Sequence[str], Sequence[Claim]]
+Q = TypeVar("Q")
 T = TypeVar("T")
-_Steps: TypeAlias = Generator[Question | None, Mapping[str, Solution], T]
+Steps: TypeAlias = Generator[Question | None, Mapping[str, Solution], T]
 # Asks whether so many members fit on a node, and ends with the largest numbers that fit.
 _Questions: TypeAlias = Generator[Counts, bool, list[Counts]]
 
@@ -94,34 +96,51 @@ class GangPlacement(msgspec.Struct, frozen=True):
         return sum(self.counts)
 
 
-class GangSearch:
+class CutSearch(Generic[Q, T]):
     """A search that was cut goes on when it is run again; each run does at least one step.
 
-    If the use of devices changes between two runs, the result may be that of before the change.
+    Its steps are questions to the solver, or None. If the use of devices changes between two runs,
+    the result may be that of before the change.
     """
 
-    def __init__(self, kinds: Sequence[MemberKind]) -> None:
-        self._steps = _place(kinds)
-        self._next: Question | None = next(self._steps)
+    def __init__(self, steps: Generator[Q | None, Mapping[str, Solution], T]) -> None:
+        self._steps = steps
+        self._next = next(steps)
+        self._result: T | None = None
 
-    def run(self, ask: Ask, out_of_time: Callable[[], bool] = lambda: False) -> GangPlacement:
-        """Return where members fit; not `complete` if it was cut.
+    def run(
+        self,
+        ask: Callable[[Q], Mapping[str, Solution]],
+        out_of_time: Callable[[], bool] = lambda: False,
+    ) -> T | None:
+        """Return the result; None if the search was cut.
 
         That is after a step that ran `out_of_time`, or because `ask` raised OutOfTimeError. What
         the solver has answered by then is in its memo.
         """
         try:
-            while True:
-                answers = ask(*self._next) if self._next else {}
+            while self._result is None:
+                answers = ask(self._next) if self._next is not None else {}
                 self._next = self._steps.send(answers)
                 if out_of_time():
-                    break
+                    return None
         except OutOfTimeError:
-            pass
+            return None
         except StopIteration as end:
-            placement: GangPlacement = end.value
-            return placement
-        return GangPlacement((), (), complete=False)
+            self._result = end.value
+        return self._result
+
+
+class GangSearch:
+    """The search for the members of a gang, which can be cut."""
+
+    def __init__(self, kinds: Sequence[MemberKind]) -> None:
+        self._search = CutSearch(_place(kinds))
+
+    def run(self, ask: Ask, out_of_time: Callable[[], bool] = lambda: False) -> GangPlacement:
+        """Return where members fit; not `complete` if the search was cut."""
+        placement = self._search.run(lambda question: ask(*question), out_of_time)
+        return placement or GangPlacement((), (), complete=False)
 
 
 def place_gang(kinds: Sequence[MemberKind], ask: Ask) -> GangPlacement:
@@ -129,15 +148,15 @@ def place_gang(kinds: Sequence[MemberKind], ask: Ask) -> GangPlacement:
     return GangSearch(kinds).run(ask)
 
 
-def _place(kinds: Sequence[MemberKind]) -> _Steps[GangPlacement]:
+def _place(kinds: Sequence[MemberKind]) -> Steps[GangPlacement]:
     yield None  # so that a search has begun before its first question
     wanted = tuple(kind.count for kind in kinds)
     names = [*dict.fromkeys(chain.from_iterable(kind.nodes for kind in kinds))]
     fitting: dict[str, list[Counts]] = {}
     chosen: Mapping[str, Counts] = {}
     for start in range(0, len(names), _BATCH):
-        fitting |= yield from _find_largest(names[start : start + _BATCH], kinds)
-        counts, chosen = yield from _add_up(fitting, wanted)
+        fitting |= yield from find_largest(names[start : start + _BATCH], kinds)
+        counts, chosen = yield from add_up(fitting, wanted)
         if counts == wanted:
             break
     nodes = yield from _solve(_fill_nodes(chosen, fitting), kinds)
@@ -145,20 +164,9 @@ def _place(kinds: Sequence[MemberKind]) -> _Steps[GangPlacement]:
     return GangPlacement(nodes, counts)
 
 
-def _run(steps: _Steps[T], ask: Ask = lambda _, __: {}) -> T:
-    """Take all steps."""
-    try:
-        step = next(steps)
-        while True:
-            step = steps.send(ask(*step) if step else {})
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
 def _solve(
     chosen: Mapping[str, Counts], kinds: Sequence[MemberKind]
-) -> _Steps[tuple[NodeMembers, ...]]:
+) -> Steps[tuple[NodeMembers, ...]]:
     placed = []
     for node, counts in chosen.items():
         solution = (yield (node,), _claims(kinds, counts)).get(node)
@@ -178,17 +186,13 @@ def _claims(kinds: Sequence[MemberKind], counts: Counts) -> tuple[Claim, ...]:
 # --- what one node takes ---
 
 
-def largest_counts(
-    nodes: Iterable[str], kinds: Sequence[MemberKind], ask: Ask
-) -> dict[str, list[Counts]]:
-    """Return for each node the largest numbers of members that fit there together."""
-    return _run(_find_largest(nodes, kinds), ask)
-
-
-def _find_largest(
+def find_largest(
     nodes: Iterable[str], kinds: Sequence[MemberKind]
-) -> _Steps[dict[str, list[Counts]]]:
-    """Ask the nodes in rounds, because equal nodes share their answers."""
+) -> Steps[dict[str, list[Counts]]]:
+    """Find for each node the largest numbers of members that fit there together.
+
+    The nodes are asked in rounds, because equal nodes share their answers.
+    """
     by_node: dict[str, list[Counts]] = {}
     questions = {node: _questions_about(node, kinds) for node in nodes}
     told: dict[str, bool | None] = dict.fromkeys(questions)
@@ -262,17 +266,11 @@ def _with(base: Counts, at: int, count: int) -> Counts:
 
 def add_up(
     fitting: Mapping[str, list[Counts]], wanted: Counts
-) -> tuple[Counts, Mapping[str, Counts]]:
-    """Return the numbers of members that have a place on the nodes together, and where.
+) -> Steps[tuple[Counts, Mapping[str, Counts]]]:
+    """Find the numbers of members that have a place on the nodes together, and where.
 
     The nodes that take most come first, so that the members are on few nodes.
     """
-    return _run(_add_up(fitting, wanted))
-
-
-def _add_up(
-    fitting: Mapping[str, list[Counts]], wanted: Counts
-) -> _Steps[tuple[Counts, Mapping[str, Counts]]]:
     none = (0,) * len(wanted)
     states: dict[Counts, Mapping[str, Counts]] = {none: {}}
     for node in sorted(fitting, key=lambda each: -_total(fitting[each])):
@@ -299,7 +297,7 @@ def _total(largest: Iterable[Counts]) -> int:
     return max(map(sum, largest))
 
 
-def _largest(all_counts: Iterable[Counts]) -> _Steps[list[Counts]]:
+def _largest(all_counts: Iterable[Counts]) -> Steps[list[Counts]]:
     """Find the numbers that no others contain, at most MAX_STATES."""
     kept: list[Counts] = []
     ordered = sorted(all_counts, key=lambda each: (sum(each), each), reverse=True)

@@ -1,11 +1,19 @@
 """Victims for groups: enough members fit without them, and none of them could stay."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+import msgspec
 import pytest
+from msgspec import Raw
+from msgspec.structs import replace
 
-from allocator.scheduler.protocol import PreemptReply
+from allocator.scheduler.protocol import (
+    GroupMember,
+    GroupReference,
+    PreemptReply,
+    PreFilterGroupRequest,
+)
 from allocator.state.group_holds import HoldEnd
 from tests.allocator.clusters import allocation_on, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest
@@ -224,3 +232,79 @@ def test_a_gang_that_was_bound_evicts_again_at_once() -> None:
     contest.cluster.add(pod("m0", "c-m0", node="n1"))
     contest.cluster.decisions.forget("m0")
     assert holds.eviction_pauses.until("default/g") == 0
+
+
+# --- searches that are cut ---
+
+
+def mixed() -> tuple[Contest, PreFilterGroupRequest]:
+    """Return full nodes, and a gang of three kinds with four members each that wants them."""
+    contest = full(**{f"n{number}": 8 for number in range(8)})
+    members = tuple(
+        GroupMember(
+            pod=contest.cluster.pod(f"m{count}-{number}", priority=HIGH),
+            claims=(Raw(msgspec.json.encode(claim(f"c{count}-{number}", count))),),
+        )
+        for count in (1, 2, 3)
+        for number in range(4)
+    )
+    group = GroupReference(key="default/g", min_count=len(members))
+    request = PreFilterGroupRequest(pod_uid="m1-0", group=group, members=members)
+    assert contest.cluster.decisions.prefilter_group(request, 0.0).group_preemptible
+    return contest, request
+
+
+def after_looks(looks: int) -> Callable[[], bool]:
+    """Return a clock on which the time is over after so many looks at it."""
+    numbers = itertools.count(1)
+    return lambda: next(numbers) > looks
+
+
+def in_turns(contest: Contest) -> tuple[PreemptReply, int]:
+    """Ask for victims with little time; return the reply, and how many turns it took."""
+    decisions, waiting = contest.cluster.decisions, contest.waiting
+    waiting.note_answer("m1-0", (), 0.0)
+    for turns in range(1000):
+        if turns == 0 or "m1-0" in waiting.wake(0.1 * turns, out_of_time=after_looks(50)).woken:
+            request = contest.preemption("m1-0")
+            reply = decisions.preempt(request, 0.1 * turns, after_looks(50))
+            waiting.note_preemption("m1-0", refused=not reply.evictions, again=reply.unfinished)
+            if not reply.unfinished:
+                return reply, turns
+    raise AssertionError("the search makes no progress")
+
+
+def test_a_search_that_is_cut_after_each_step_goes_on_beside_the_calls() -> None:
+    reply, turns = in_turns(mixed()[0])
+    contest, _ = mixed()
+    whole = contest.cluster.decisions.preempt(contest.preemption("m1-0"), 0.0)
+    assert victims_of(reply) == victims_of(whole)
+    assert sum(map(len, victims_of(whole).values())) == 4 * (1 + 2 + 3)
+    assert turns > 20
+
+
+def test_a_search_that_was_cut_evicts_nobody_who_is_gone() -> None:
+    contest, _ = mixed()
+    decisions = contest.cluster.decisions
+    whole, _ = mixed()
+    reply = whole.cluster.decisions.preempt(whole.preemption("m1-0"), 0.0)
+    first = next(iter(victims_of(reply).values()))[0]
+    calls = 0
+    while decisions.preempt(contest.preemption("m1-0"), 0.0, after_looks(50)).unfinished:
+        calls += 1
+        if calls == 20:
+            contest.end(first)
+    pods = [each for of_node in contest.running.values() for each in of_node]
+    assert not decisions.is_victim(first)
+    assert sum(map(decisions.is_victim, pods)) in {23, 24}
+
+
+def test_only_pods_that_the_scheduler_lists_are_evicted() -> None:
+    contest, _ = mixed()
+    decisions = contest.cluster.decisions
+    request = contest.preemption("m1-0")
+    other = replace(contest.preemption("m2-0"), nodes=())
+    while decisions.preempt(request, 0.0, after_looks(50)).unfinished:
+        reply = decisions.preempt(other, 0.0)
+        assert reply.evictions == ()
+    assert decisions.preempt(request, 0.0).waiting
