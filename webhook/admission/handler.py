@@ -209,6 +209,7 @@ class AdmissionHandler:
             self._cluster.limit_ranges(request.namespace),
             self._cluster.inactive_conditions(),
             self._cluster.default_queue(request.namespace),
+            self._quotas.selecting(configured, request.namespace, decided.labels),
         )
         try:
             response = workloads.respond(request, workload_context)

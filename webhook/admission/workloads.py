@@ -14,6 +14,7 @@ from drawbridge.agreement.scope import Mode, PodMetadata, PodOwner
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.paths import format_path, get_value, parse_path
 from drawbridge.documents.values import Value, as_mapping, equal_json
+from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.finding import Finding, Severity
 from drawbridge.process.review import AdmissionRequest, Malformed, compose_allowed, decode_object
 from drawbridge.translate.changes.queues import find_queue_of_pods
@@ -21,6 +22,7 @@ from drawbridge.translate.manifests.workloads import Place, find_places, map_pat
 from drawbridge.translate.pods import TranslationContext
 from webhook.admission import limit_ranges, pods
 from webhook.admission.claim_summary import ClaimSummaries
+from webhook.admission.device_quotas import check_device_quotas
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pods import PodDecision
@@ -31,7 +33,7 @@ MAX_TEMPLATES: Final = 64
 
 
 class WorkloadContext(NamedTuple):
-    """The namespace, its LimitRanges, and findings about pods that may not be sent."""
+    """The namespace, its LimitRanges and quotas, and findings about pods that may not be sent."""
 
     namespace: NamespaceDecision
     translation: TranslationContext
@@ -39,6 +41,7 @@ class WorkloadContext(NamedTuple):
     ranges: Sequence[LimitRange] = ()
     inactive_conditions: Sequence[Finding] = ()
     default_queue: str = ""
+    device_quotas: tuple[DeviceQuota, ...] = ()
 
 
 def respond(request: AdmissionRequest, context: WorkloadContext) -> PartialResponse | Malformed:
@@ -85,7 +88,7 @@ def _decide(place: Place, namespace: str, context: WorkloadContext, queue: str) 
         admin_access=context.namespace.admin_access,
         queue=queue,
     )
-    return _add_findings(decision, place, context)
+    return _add_findings(decision, place, namespace, context)
 
 
 def _compose_warnings(
@@ -105,12 +108,15 @@ def _audit(outcome: str, codes: Iterable[str]) -> dict[str, str]:
     return {"outcome": outcome, "findings": ",".join(codes)}
 
 
-def _add_findings(decision: PodDecision, place: Place, context: WorkloadContext) -> PodDecision:
-    """Add findings about LimitRanges and the label of the pod template."""
+def _add_findings(
+    decision: PodDecision, place: Place, namespace: str, context: WorkloadContext
+) -> PodDecision:
+    """Add findings about LimitRanges, device quotas and the label of the pod template."""
     if not decision.edits:
         return decision
     unconfigured = (
         *limit_ranges.check_template(decision.removed, context.ranges),
+        *check_device_quotas(decision.device_charge, namespace, context.device_quotas),
         *scope.find_label_without_effect(_read_labels(place), context.namespace.mode),
     )
     findings = apply_policies(unconfigured, context.translation.configuration.findings)
