@@ -17,7 +17,7 @@ from drawbridge.dra.quantity import Quantity
 
 # The amount that counts devices; every other one is the name of a capacity.
 DEVICES: Final = "devices"
-_ZERO: Final = Quantity.of(0)
+_ZERO, _ONE = Quantity.of(0), Quantity.of(1)
 
 
 class QuotaKey(NamedTuple):
@@ -26,10 +26,11 @@ class QuotaKey(NamedTuple):
     device_class: str
     amount: str
 
-    def describe(self) -> str:
-        """Say it behind a quantity."""
-        what = "devices" if self.amount == DEVICES else f"{self.amount} of devices"
-        return f"{what} of class {self.device_class}"
+    def describe(self, quantity: Quantity) -> str:
+        """Return a quantity with what it is about."""
+        devices = "device" if quantity == _ONE else "devices"
+        what = devices if self.amount == DEVICES else f"{self.amount} of devices"
+        return f"{quantity} {what} of class {self.device_class}"
 
 
 Charge: TypeAlias = Mapping[QuotaKey, Quantity]
@@ -89,7 +90,7 @@ def charge_of_allocation(
         has: Amounts | None = result.consumed_capacity if result.share_id is not None else None
         for amount in limited[name]:
             if amount == DEVICES:
-                quantity = Quantity.of(1)
+                quantity = _ONE
             else:
                 if has is None:
                     has = find_capacity(result) or {}
@@ -145,15 +146,15 @@ def find_impossible(
         for key, most in quota.single.items():
             if most < needed.get(key, _ZERO):
                 text = (
-                    f"quota {quota.name} allows a pod of namespace {namespace} {most} "
-                    f"{key.describe()}, and the pod asks for {needed[key]}"
+                    f"quota {quota.name} allows a pod of namespace {namespace} "
+                    f"{key.describe(most)}, and the pod asks for {needed[key]}"
                 )
                 return QuotaExcess(text, never_fits=True)
         for key, most in quota.total.items():
             if most < needed.get(key, _ZERO):
                 whose = "the selected namespaces together" if quota.together else namespace
                 text = (
-                    f"quota {quota.name} allows {whose} {most} {key.describe()}, and the pod asks "
+                    f"quota {quota.name} allows {whose} {key.describe(most)}, and the pod asks "
                     f"for {needed[key]}"
                 )
                 return QuotaExcess(text, never_fits=True)
@@ -177,7 +178,7 @@ def _charge_choice(choice: Choice, limited: Mapping[str, Sequence[str]]) -> Char
     asked = wanted.capacity.requests if wanted.capacity is not None else {}
     charge = {}
     for amount in amounts:
-        of_device = Quantity.of(1) if amount == DEVICES else _find_amount(asked, amount)
+        of_device = _ONE if amount == DEVICES else _find_amount(asked, amount)
         charge[QuotaKey(wanted.device_class_name, amount)] = of_device * count
     return charge
 

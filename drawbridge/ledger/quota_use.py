@@ -272,7 +272,7 @@ def published_capacity(find_pool: Callable[[PoolID], PublishedPool | None]) -> F
 def _describe(line: QuotaLine, namespace: str, needed: Quantity) -> str:
     whose = f"namespace {namespace} uses" if line.namespace else "the selected namespaces use"
     return (
-        f"quota {line.quota}: {whose} {line.used} of {line.limit} {line.key.describe()}, and the "
+        f"quota {line.quota}: {whose} {line.used} of {line.key.describe(line.limit)}, and the "
         f"pod needs {needed}"
     )
 

@@ -25,7 +25,7 @@ def test_a_pod_over_quota_is_not_placed(run: Run) -> None:
     assert (code, nodes(printed)) == (1, ["n1", None])
     assert reasons(printed, 1) == ["DeviceQuotaUsedUp"]
     assert printed["pods"][1]["reasons"][0]["message"] == (
-        "quota q: namespace default uses 1 of 1 devices of class gpu, and the pod needs 1"
+        "quota q: namespace default uses 1 of 1 device of class gpu, and the pod needs 1"
     )
 
 

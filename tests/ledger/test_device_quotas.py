@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -244,3 +245,12 @@ def test_a_reservation_that_is_written_is_charged_once() -> None:
     assert model.count() == 2
     assert model.ledger.quotas.revision == before
     assert uid_of(model.stored["c0"]) == "c0"
+
+
+@pytest.mark.parametrize("how", ["give back", "expire", "delete"])
+def test_what_ends_without_a_write_is_given_back(how: str) -> None:
+    model = Model()
+    model.step("assume", "c0", 2)
+    assert [f"{each.used}" for each in model.ledger.quotas.lines("ml")] == ["2"]
+    model.step(how, "c0", 0)
+    assert [f"{each.used}" for each in model.ledger.quotas.lines("ml")] == ["0"]
