@@ -440,9 +440,10 @@ class WaitingPods:
 
     def _promise(self, uid: str, work: _Work) -> Promise:
         pod = self._pods[uid]
-        # The members of a group have the same answer.
-        name = self._name_of(uid)
-        alike = [each for each in self._keys[pod.key] if self._name_of(each) == name]
+        # The members of a group have the same answer. Of pods alone, thousands can ask the same.
+        group = self._decisions.groups.key_of(uid)
+        members = self._keys[pod.key] if group else (uid,)
+        alike = [each for each in members if self._name_of(each) == (group or uid)]
         work.tries -= 1
         try:
             promise = self._decisions.promise(uid, work.now, pod.seen, work.out_of_time)
