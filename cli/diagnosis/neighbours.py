@@ -5,8 +5,12 @@ from typing import Final
 
 from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.state import Unread
-from drawbridge.agreement.autoscalers import find_autoscalers, report_autoscalers
-from drawbridge.agreement.coming_nodes import find_coming_nodes, report_unexpected_nodes
+from drawbridge.agreement.autoscalers import KARPENTER, find_autoscalers, report_autoscalers
+from drawbridge.agreement.coming_nodes import (
+    NODE_POOL,
+    find_coming_nodes,
+    report_unexpected_nodes,
+)
 from drawbridge.agreement.gpu_operator import DRIVER, OperatorObjects, report_operator
 from drawbridge.agreement.node_groups import report_unlike_nodes
 from drawbridge.config.placement import owned_pools
@@ -31,6 +35,9 @@ def check_autoscalers(checked: CheckedState) -> Iterator[Result]:
     coming = find_coming_nodes(neighbours.node_groups)
     findings += report_unexpected_nodes(coming, checked.configuration, checked.gathered.facts)
     yield from findings
+    pools = [each for each in neighbours.node_groups if each.get("kind") == NODE_POOL]
+    if pools and not any(each.product == KARPENTER for each in autoscalers):
+        yield Unread("there are NodePools and no Deployment of Karpenter, so its flags are unknown")
     if autoscalers and not findings:
         yield f"{', '.join(map(str, autoscalers))} simulates claims"
 

@@ -15,6 +15,7 @@ from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.finding import Finding
 
+NODE_POOL: Final = "NodePool"
 _CAPACITY: Final = "capacity.cluster-autoscaler.kubernetes.io"
 _MAX_SIZE: Final = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
 # The labels by which instance types say how many GPUs they have, and whose.
@@ -40,7 +41,7 @@ def find_coming_nodes(groups: Iterable[Value]) -> Iterator[ComingNodes]:
     for group in groups:
         kind = f"{get_value(group, ('kind',))}"
         name = f"{kind}/{get_value(group, ('metadata', 'name'))}"
-        if kind == "NodePool":
+        if kind == NODE_POOL:
             yield from _read_node_pool(name, group)
         else:
             yield from _read_annotations(name, group)

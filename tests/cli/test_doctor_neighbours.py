@@ -100,6 +100,23 @@ def test_a_person_who_may_not_read_deployments_is_told(tmp_path: Path) -> None:
     assert "you may not list deployments" in unread["message"]
 
 
+@pytest.mark.parametrize("has_deployment", [False, True])
+def test_a_managed_karpenter_shows_only_its_node_pools(
+    tmp_path: Path,
+    has_deployment: bool,  # noqa: FBT001  # a parameter of pytest
+) -> None:
+    def change(api: FakeApi) -> None:
+        pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool"}
+        api.put({**pool, "metadata": {"name": "gpus"}})
+        if has_deployment:
+            image = "example.com/karpenter/controller:1.15.0"
+            put_deployment(api, "app.kubernetes.io/name", "karpenter", image)
+
+    diagnosis = doctor(tmp_path, "-o", "json", change=change)
+    told = [each["message"] for each in diagnosis.of("not checked")]
+    assert any("no Deployment of Karpenter" in each for each in told) is not has_deployment
+
+
 def test_a_node_group_that_a_closed_class_does_not_expect_has_a_line(tmp_path: Path) -> None:
     def change(api: FakeApi) -> None:
         capacity = "capacity.cluster-autoscaler.kubernetes.io"
