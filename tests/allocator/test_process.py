@@ -166,9 +166,11 @@ def objects() -> list[Json]:
 
 
 @contextlib.asynccontextmanager
-async def process(rig: Rig, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def process(
+    rig: Rig, *options: str, configuration: str = CONFIGURATION
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the process until the context exits."""
-    rig.api.put(accept(CONFIGURATION))
+    rig.api.put(accept(configuration))
     kubeconfig = rig.api.kubeconfig(rig.folder / "kubeconfig")
     running = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -322,6 +324,37 @@ async def _add_rival(rig: Rig, name: str) -> None:
 
 def test_a_process_acts_on_a_new_configuration_and_on_a_double_allocation(tmp_path: Path) -> None:
     play(tmp_path, _of_a_new_configuration)
+
+
+QUOTAS = """\
+quotas:
+  - name: small
+    namespaceSelector: {matchLabels: {team: a}}
+    total: {gpu: {devices: 1}}
+"""
+
+
+def _label(rig: Rig, **labels: str) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace"}
+    rig.api.put({**namespace, "metadata": {"name": "a", "labels": labels}})
+
+
+async def _of_quotas(rig: Rig) -> None:
+    fence(rig)
+    _label(rig, team="a")
+    first, second = rig.add_pod("first"), rig.add_pod("second")
+    async with process(rig, configuration=CONFIGURATION + QUOTAS), renewing(rig):
+        await rig.status(lambda each: each["leading"])
+        assert (await rig.schedule(first))["bound"]
+        refused = await rig.ask(second)
+        assert [each["code"] for each in refused["reasons"]] == ["DeviceQuotaUsedUp"]
+        _label(rig, team="b")
+        while not (await rig.ask(second))["fit"]:  # noqa: ASYNC110  # the process runs elsewhere
+            await asyncio.sleep(0.02)
+
+
+def test_a_process_follows_the_namespaces_that_quotas_select(tmp_path: Path) -> None:
+    play(tmp_path, _of_quotas)
 
 
 async def _of_a_lost_taint(rig: Rig) -> None:
