@@ -301,7 +301,8 @@ class GroupDecisions:
         answer = self._promise(members, kinds, placement, now)
         if answer.placed:
             woken = not question.asking
-            self.holds.begin(group.key, answer.placed, now, since, woken=woken)
+            first = group.key in self._interrupted
+            self.holds.begin(group.key, answer.placed, now, since, woken=woken, first=first)
         return answer
 
     def _answer_before_search(

@@ -93,14 +93,23 @@ class GroupHolds:
             return None
         return hold
 
-    def begin(
-        self, key: str, members: Iterable[str], now: float, since: float, *, woken: bool = False
+    def begin(  # noqa: PLR0913  # all but four by name
+        self,
+        key: str,
+        members: Iterable[str],
+        now: float,
+        since: float,
+        *,
+        woken: bool = False,
+        first: bool = False,
     ) -> None:
         """Hold what is promised to members; `since` is when holds without a pause began.
 
-        A group that is `woken` waits for the scheduler.
+        A group that is `woken` waits for the scheduler. No pod takes anything from the `first`.
         """
         uids = frozenset(members)
+        if first:
+            self._reserved.protect(uids)
         if woken:
             self._woken.put(key, now)
         hold = GroupHold(key, uids, uids, since, since)
@@ -133,6 +142,7 @@ class GroupHolds:
             self._put(msgspec.structs.replace(hold, left=left, until=until, asked=asked))
         else:
             del self._holds[key]
+            self._reserved.expose(hold.members)
             self._note_delay(key, now)
 
     def take_back(self, key: str, uid: str, now: float) -> bool:
@@ -154,6 +164,7 @@ class GroupHolds:
         hold = self._holds.pop(key, None)
         if hold is None:
             return
+        self._reserved.expose(hold.members)
         was_taken = self._was_taken(hold)
         for uid in hold.left:
             if self._reserved.is_promised(uid):

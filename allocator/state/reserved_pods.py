@@ -110,6 +110,7 @@ class ReservedPods:
         self._expired: BoundedCache[str, str] = BoundedCache(MAX_EXPIRED)
         # The namespaces of the pods that took over what was promised to others.
         self._takers: BoundedCache[str, str] = BoundedCache(MAX_EXPIRED)
+        self._protected: set[str] = set()
 
     # --- questions ---
 
@@ -157,8 +158,11 @@ class ReservedPods:
 
     def promised_below(self, priority: int) -> Iterator[PodReservation]:
         """Yield the reservations of pods that were woken, and that are not scheduled yet."""
-        pods = self._pods.values()
-        return (each.reservation for each in pods if each.promised and each.priority < priority)
+        return (
+            each.reservation
+            for uid, each in self._pods.items()
+            if each.promised and each.priority < priority and uid not in self._protected
+        )
 
     def keeps(self, claim: ClaimReservation) -> bool:
         """Whether these devices are still reserved for the claim, and not yet written."""
@@ -288,6 +292,14 @@ class ReservedPods:
         """Return the namespace of the pod that took over what was promised to this one."""
         return self._takers.get(pod_uid)
 
+    def protect(self, pod_uids: Iterable[str]) -> None:
+        """Let no pod take over what is promised to these, whatever its priority."""
+        self._protected.update(pod_uids)
+
+    def expose(self, pod_uids: Iterable[str]) -> None:
+        """Let pods with a higher priority take over what is promised to these again."""
+        self._protected.difference_update(pod_uids)
+
     def release_promised(self, pod_uids: Iterable[str]) -> None:
         """Remove what is promised to pods, and not what the scheduler has reserved for them."""
         for uid in pod_uids:
@@ -315,6 +327,7 @@ class ReservedPods:
         self._claims.clear()
         self._expired.clear()
         self._takers.clear()
+        self._protected.clear()
 
     def _remove(self, pod_uid: str) -> None:
         reserved = self._pods.pop(pod_uid)

@@ -20,12 +20,9 @@ from allocator.scheduler.protocol import (
     PreFilterReply,
     ProtocolError,
 )
-from allocator.state.caches import without_unused_parts
-from allocator.state.group_holds import (
-    STEP_SECONDS,
-)
+from allocator.state.group_holds import STEP_SECONDS
 from drawbridge.agreement import allocator_codes
-from drawbridge.ledger.pods import NodeAffinity, Pod, pod_reader
+from drawbridge.ledger.pods import NodeAffinity
 from drawbridge.pod_groups import COSCHEDULING_LABEL
 from tests.allocator.clusters import (
     Cluster,
@@ -301,24 +298,6 @@ def interrupted(free: int) -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"schedulingGroup": {"podGroupName": "g"}},
-        {"workloadRef": {"name": "w", "podGroup": "g"}},
-        {"schedulingGates": [{"name": "queue"}], "schedulingGroup": {"podGroupName": "g"}},
-    ],
-)
-def test_the_cache_of_pods_keeps_the_group_of_a_pod(fields: dict[str, Any]) -> None:
-    spec = {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}], **fields}
-    value = {"metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": spec}
-    read = pod_reader().read(value)
-    assert isinstance(read, Pod)
-    kept = without_unused_parts(read)
-    assert kept.group == read.group is not None
-    assert kept.spec.scheduling_gates == read.spec.scheduling_gates
-
-
 KEY = f"default/{COSCHEDULING_LABEL}=g"
 
 
@@ -329,6 +308,15 @@ def test_members_of_a_partly_bound_group_come_before_all_others() -> None:
     assert cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2).fit
     assert cluster.nodes("other", claim("d")) == []
     assert cluster.held() == [f"n1/gpu-{number}" for number in range(4)]
+
+
+def test_no_pod_takes_over_what_is_held_for_a_partly_bound_group() -> None:
+    cluster = interrupted(2)
+    assert ask_interrupted(cluster).fit
+    assert cluster.nodes("important", claim("d"), priority=1000) == []
+    cluster.now = STEP_SECONDS
+    cluster.decisions.expire(cluster.now)
+    assert cluster.nodes("important", claim("d"), priority=1000) == ["n1"]
 
 
 def test_others_wait_no_longer_than_until_the_group_has_an_answer() -> None:

@@ -4,8 +4,10 @@ import random
 from collections.abc import Collection
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
+from allocator.state.caches import without_unused_parts
 from allocator.state.cluster_state import MAX_SLICES, AllocatorState, FindNode
 from allocator.state.live_state import make_pool_filter
 from drawbridge.config.load import load_configuration
@@ -18,6 +20,7 @@ from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
 from drawbridge.facts.model import Facts
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pods import Pod, pod_reader
 from tests.allocator.clusters import (
     DRIVER,
     Cluster,
@@ -241,3 +244,21 @@ def test_a_slice_for_another_node_takes_no_pool_away() -> None:
     assert published(state) == ["forged"]
     state.apply(None, Node("n1"))
     assert published(state) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"schedulingGroup": {"podGroupName": "g"}},
+        {"workloadRef": {"name": "w", "podGroup": "g"}},
+        {"schedulingGates": [{"name": "queue"}], "schedulingGroup": {"podGroupName": "g"}},
+    ],
+)
+def test_the_cache_of_pods_keeps_the_group_of_a_pod(fields: dict[str, Any]) -> None:
+    spec = {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}], **fields}
+    value = {"metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": spec}
+    read = pod_reader().read(value)
+    assert isinstance(read, Pod)
+    kept = without_unused_parts(read)
+    assert kept.group == read.group is not None
+    assert kept.spec.scheduling_gates == read.spec.scheduling_gates
