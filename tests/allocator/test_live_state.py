@@ -1,18 +1,33 @@
 """Which changes of the configuration and of the facts have the decisions built anew."""
 
+from typing import cast
+
 import pytest
 from msgspec.structs import replace
 
+from allocator.state.caches import AllocatorCaches
 from allocator.state.live_state import Effect, Inputs, compare_inputs, make_state
-from drawbridge.config.model import Configuration, Placement
+from drawbridge.cluster.session import Session
+from drawbridge.config.model import Configuration, LabelSelector, Placement, Quota
+from drawbridge.config.string_formats import (
+    AttributeName,
+    DNSLabel,
+    LabelKey,
+    LabelValue,
+    ObjectName,
+)
 from drawbridge.dra.device import Taint
 from drawbridge.dra.gates import Gates, gates_of_version
+from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
 from drawbridge.facts.gather import describe_cluster
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 
 CLASS = ClassFacts(name="gpu", drivers=("d.io",))
 MAPPED = replace(CLASS, extended="d.io/gpu")
+SELECTOR = LabelSelector(match_labels={LabelKey("a"): LabelValue("b")})
+LIMIT = {ObjectName("gpu"): {AttributeName("devices"): Quantity.of(1)}}
+QUOTA = Quota(DNSLabel("q"), namespace_selector=SELECTOR, total=LIMIT)
 BEFORE = Inputs(Configuration(), Facts(classes=(CLASS,)))
 CASES = {
     "nothing": (BEFORE, Effect.NONE),
@@ -56,3 +71,25 @@ def test_rules_are_obeyed_if_they_are_served_whatever_the_version_enables(
     rule = DeviceTaintRule("fence", Taint("t", "NoSchedule"), TaintSelector(driver="d.io"))
     state.apply(None, rule)
     assert bool(state.planner.world().inventory.taint_rules) is served
+
+
+def test_namespaces_are_needed_for_quotas_only() -> None:
+    """A role of an earlier release may not read them."""
+    caches = AllocatorCaches(cast("Session", object()), "drawbridge-system")
+    without, with_quotas = (caches.find_missing(needs_namespaces=each) for each in (False, True))
+    assert not any("namespaces" in each for each in without)
+    assert [each for each in with_quotas if each not in without] == [
+        "namespaces are not synced: not listed yet"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("quotas", "labels", "used"), [((), {}, []), ((QUOTA,), {}, []), ((QUOTA,), {"a": "b"}, ["0"])]
+)
+def test_a_state_has_the_quotas_of_the_configuration(
+    quotas: tuple[Quota, ...], labels: dict[str, str], used: list[str]
+) -> None:
+    inputs = Inputs(Configuration(quotas=quotas), Facts())
+    state = make_state(inputs, lambda _: True, serves_taint_rules=False)
+    state.ledger.quotas.set_labels("team", labels)
+    assert [f"{each.used}" for each in state.ledger.quotas.lines("team")] == used
