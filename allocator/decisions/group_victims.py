@@ -158,6 +158,8 @@ def _ask_without(removed: frozenset[str], steps: Steps[T]) -> _Steps[T]:
         question = next(steps)
         while True:
             answers: dict[str, Solution] = {}
+            if question is None:
+                yield None  # work of the search itself is a step, too
             nodes, claims = question or ((), ())
             for start in range(0, len(nodes), _NODES_PER_STEP):
                 answers |= yield removed, nodes[start : start + _NODES_PER_STEP], claims
