@@ -14,14 +14,14 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
 
 from e2e.controlplane import build, files
 from e2e.controlplane.plane import LOOPBACK, ControlPlane, Options
 from e2e.controlplane.processes import free_port
+from e2e.controlplane.threaded import ThreadedServer
 from e2e.runner import print_line
 from e2e.scenarios import objects
 from e2e.scenarios.objects import claim_spec, pod_spec, request
@@ -34,7 +34,7 @@ CLASS, DRIVER, NODE = "gpu", "gpu.example.com", "node-a"
 _OF_CONNECTION: Final = {"connection", "host", "transfer-encoding", "content-length"}
 
 
-class FaultyProxy:
+class FaultyProxy(ThreadedServer):
     """Passes requests to the API server; lives as long as its `with` block.
 
     While it is `faulty`, it loses the response to the first write of an allocation, and holds back
@@ -42,15 +42,14 @@ class FaultyProxy:
     """
 
     def __init__(self, server: str, token: str) -> None:
+        super().__init__()
         self.port = free_port()
         self.lost = threading.Event()
         self._server = server
         # A client of Kubernetes sends no token without TLS.
         self._token = {"Authorization": f"Bearer {token}"}
         self._faulty = False
-        self._loop = asyncio.new_event_loop()
         self._healed = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
 
     def break_down(self) -> None:
         """Begin to lose responses and to hold back watches."""
@@ -60,23 +59,6 @@ class FaultyProxy:
         """Pass everything on."""
         self._faulty = False
         self._loop.call_soon_threadsafe(self._healed.set)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.heal()
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(30)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
 
     async def _start(self) -> None:
         context = ssl._create_unverified_context()  # noqa: S323, SLF001  # loopback, self-signed
@@ -89,6 +71,7 @@ class FaultyProxy:
         await web.TCPSite(self._runner, LOOPBACK, self.port).start()
 
     async def _stop(self) -> None:
+        self._healed.set()
         await self._runner.cleanup()
         await self._client.close()
 

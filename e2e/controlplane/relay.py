@@ -7,11 +7,10 @@ ready; connections go to the ready ones in turn, and to the next when one cannot
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+
+from e2e.controlplane.threaded import ThreadedServer
 
 CHUNK = 65536
 
@@ -29,16 +28,15 @@ class Backend:
     ready: Callable[[], bool] = always
 
 
-class Relay:
+class Relay(ThreadedServer):
     """Listens on one address and port; lives as long as its `with` block."""
 
     def __init__(self, address: str, port: int) -> None:
+        super().__init__()
         self.address = address
         self.port = port
         self._backends: list[Backend] = []
         self._turn = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
@@ -50,26 +48,10 @@ class Relay:
         """Send it no new connections."""
         self._backends = [other for other in self._backends if other != backend]
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-    async def _listen(self) -> None:
+    async def _start(self) -> None:
         self._server = await asyncio.start_server(self._accept, self.address, self.port)
 
-    async def _close(self) -> None:
+    async def _stop(self) -> None:
         if self._server:
             self._server.close()
         for task in self._open:
@@ -81,7 +63,7 @@ class Relay:
         if task is None:
             raise AssertionError
         self._open.add(task)
-        # Only `_close` cancels it; asyncio.streams asks a cancelled task for its exception, which
+        # Only `_stop` cancels it; asyncio.streams asks a cancelled task for its exception, which
         # it prints as one of its own callback's.
         with contextlib.suppress(asyncio.CancelledError):
             try:
