@@ -5,6 +5,7 @@ next one for the same request continues behind it. When all nodes were examined 
 cluster, the result holds for every pod that asks the same, until the state changes.
 """
 
+import hashlib
 from collections.abc import Callable
 from typing import Final
 
@@ -25,15 +26,19 @@ FEW_NODES: Final = 400
 # If at least one of this many nodes has changed, all of them are examined.
 NODES_PER_CHANGE: Final = 4
 MAX_REMEMBERED: Final = 4096
+# No tenant finds two requests with the same key.
+_KEY_BYTES: Final = 32
 
 
 class _Scan(msgspec.Struct, frozen=True):
     """What was examined so far, without a result, in one state of the cluster.
 
-    `claims` are the names of the claims that it was examined for.
+    `claims` are the names of the claims that it was examined for. Where nodes exceed quotas, it
+    holds for this `revision` of their use.
     """
 
     epoch: int
+    revision: int
     start: int
     shortlist: Shortlist
     claims: tuple[str, ...]
@@ -70,7 +75,7 @@ class NodeSearches:
         """Examine the next nodes, first without penalised devices, then with them."""
         if search.without or search.only is not None:
             return self._run_part(replace(search, start=self._start), now)
-        key = request_key(search)
+        key = answer_key(search, self._state)
         scan, changed = self._earlier_scan(key)
         shortlist = self._run_part(replace(search, only=changed), now) if changed else Shortlist()
         if shortlist.fitting:
@@ -81,14 +86,16 @@ class NodeSearches:
             # Which of the changed nodes are left is not kept: all nodes are examined again.
             self._scans.pop(key)
             return shortlist
-        if scan is None or (changed and scan.shortlist.candidates - FEW_NODES <= len(changed)):
+        few = scan is not None and scan.shortlist.candidates - FEW_NODES <= len(changed)
+        if scan is None or shortlist.exceeding or (changed and few):
             start = self._start
             shortlist = self._run_part(replace(search, start=start), now)
         else:
             start = scan.start
             shortlist = self._continue(search, scan, now)
         if not shortlist.fitting:
-            scan = _Scan(self._state.epoch(), start, shortlist, _names_of(search))
+            epoch, revision = self._state.epoch(), self._state.ledger.quotas.revision
+            scan = _Scan(epoch, revision, start, shortlist, _names_of(search))
             self._scans.put(key, scan)
         return shortlist
 
@@ -100,6 +107,8 @@ class NodeSearches:
         scan = self._scans.get(key)
         if scan is None or scan.epoch == self._state.epoch():
             return scan, frozenset()
+        if scan.shortlist.exceeding and scan.revision != self._state.ledger.quotas.revision:
+            return None, frozenset()
         changed = self._state.changes.changed_since(scan.epoch)
         few = changed is not None and scan.shortlist.candidates > NODES_PER_CHANGE * len(changed)
         if changed is None or not few or (changed and scan.shortlist.has_failed):
@@ -133,9 +142,11 @@ class NodeSearches:
 def _joined(before: Shortlist, after: Shortlist) -> Shortlist:
     """Return the result of two parts of one search."""
     reasons = list(merge_reasons((*before.reasons, *after.reasons)))
+    exceeding = list(merge_reasons((*before.exceeding, *after.exceeding)))
     examined = before.examined + after.examined
     return Shortlist(
         reasons=reasons,
+        exceeding=exceeding,
         examined=examined,
         candidates=after.candidates,
         error=before.error or after.error,
@@ -148,8 +159,19 @@ def _names_of(search: NodeSearch) -> tuple[str, ...]:
     return tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in search.unallocated)
 
 
+def answer_key(search: NodeSearch, state: AllocatorState) -> bytes:
+    """Return a short key that is equal for searches with equal results in the same quotas.
+
+    No request decides how much memory the caches of answers take.
+    """
+    namespace = search.pod.namespace
+    own = namespace if state.ledger.quotas.selecting(namespace) else ""
+    digest = hashlib.blake2b(b"%s %s" % (own.encode(), request_key(search)), digest_size=_KEY_BYTES)
+    return digest.hexdigest().encode()
+
+
 def request_key(search: NodeSearch) -> bytes:
-    """Return a key that is equal for searches with equal results, apart from their limits."""
+    """Return a key that is equal for searches with equal results, apart from limits and quotas."""
     pod = search.pod
     allocated = [
         (uid_of(claim), claim.status.allocation.node_selector)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from allocator.decisions.group_questions import GroupQuestion
 from allocator.decisions.groups import GroupDecisions
-from allocator.decisions.node_searches import UNLIMITED, NodeSearches
+from allocator.decisions.node_searches import UNLIMITED, NodeSearches, answer_key
 from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaChecks
@@ -200,7 +200,7 @@ class PodDecisions:
             return refuse_pod((excess,))
         if (kept := self._preemption.find_kept(uid, search)) is not None:
             return fit_on(kept.name, preemptible=True)
-        shortlist = self._find_nodes(search, now)
+        shortlist = self._searches.run(search, now)
         if shortlist.fitting:
             self._preemption.waits_no_more(uid)
             places = self.strategy.examine(search, shortlist, now)
@@ -208,8 +208,8 @@ class PodDecisions:
                 self._keep(request, reservation.node, search, shortlist, now)
             scored = score_nodes(shortlist.fitting, search.unallocated, places, self.state)
             return fit_some(scored, limit, complete=shortlist.complete)
-        if (taken := self._preemption.take_over(search)) is not None:
-            self._reserve_found(request, taken, search, now, promised=True)
+        taken = self._preemption.take_over(search)
+        if taken and not self._reserve_found(request, taken, search, now, promised=True):
             return fit_on(taken.name, preemptible=True)
         return self._wait(refuse_nodes(shortlist), shortlist, search, now)
 
@@ -309,7 +309,7 @@ class PodDecisions:
             own = self._preemption.find_kept(pod_uid, replace(search, without=()))
             if own is not None:
                 return Promise(node=own.name)  # its devices are kept already
-        shortlist = self._find_nodes(search, now)
+        shortlist = self._searches.run(search, now)
         for fit in self.strategy.best_first(search, shortlist, now):
             if not self._reserve(request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
@@ -380,7 +380,7 @@ class PodDecisions:
             return None
         if group := self.groups.key_of(pod_uid):
             return _GROUP + group.encode()
-        key = self._quotas.key_of(self.requests.search(request))
+        key = answer_key(self.requests.search(request), self.state)
         # What is kept for a pod fits no other one.
         kept = self._preemption.preemptors.find(pod_uid)
         return key if kept is None else key + kept.key.encode()
@@ -389,14 +389,7 @@ class PodDecisions:
         """Whether no node fits for the pods with this key, in the current state."""
         if key.startswith(_GROUP):
             return self.groups.is_refused(key.removeprefix(_GROUP).decode())
-        by_quota, without_namespace = self._quotas.split(key)
-        return by_quota or self._searches.is_refused(without_namespace)
-
-    def _find_nodes(self, search: NodeSearch, now: float) -> Shortlist:
-        """Return nodes with devices that the pod may have."""
-        shortlist = self._searches.run(search, now)
-        self._quotas.drop_exceeding(search, shortlist)
-        return shortlist
+        return self._quotas.is_refused(key) or self._searches.is_refused(key)
 
     def _reserve(
         self, request: PodRequest, node: str, now: float, *, promised: bool = False
@@ -413,7 +406,7 @@ class PodDecisions:
         if problem := self.requests.find_problem(request):
             return problem
         search = replace(self.requests.search(request, 1), only=frozenset({node}))
-        shortlist = self._find_nodes(search, now)
+        shortlist = self._searches.run(search, now)
         if not shortlist.fitting:
             return f"the devices on node {node} are not free any more: {summarize(shortlist)}"
         fit = self.strategy.with_devices(search, shortlist.fitting[0], now)
@@ -452,6 +445,7 @@ class PodDecisions:
         """Tell a pod that it waits for devices that are being released, and keep them for it."""
         reason = self._preemption.wait(search.pod.uid, search, now)
         if reason is None:
-            return replace(reply, preemptible=shortlist.complete)
+            preemptible = shortlist.complete and not shortlist.exceeding
+            return replace(reply, preemptible=preemptible)
         message = shorten_message(f"{reason.message}; {reply.message}")
         return replace(reply, message=message, reasons=(node_reason(reason), *reply.reasons))

@@ -6,7 +6,7 @@ kept for others, or promised to pods that were woken.
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,14 +18,14 @@ from allocator.decisions.victims import (
     Reprieves,
     VictimSearch,
 )
-from allocator.scheduler.protocol import PreemptReply, PreemptRequest
+from allocator.scheduler.protocol import PreemptReply, PreemptRequest, shorten_message
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.preemptors import MAX_PREEMPTORS, Preemptor, Preemptors
 from allocator.state.releases import Releases, waits_for
 from allocator.state.reserved_pods import PodReservation, ReservedPods
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.ledger.holdings import DeviceID, read_holds
-from drawbridge.solver.reasons import Reason
+from drawbridge.solver.reasons import Reason, summarize_reasons
 
 _BUSY: Final = f"{MAX_PREEMPTORS} pods preempt already; the pod is tried again"
 _FREE: Final = "devices are released at this moment; the pod is tried again"
@@ -158,9 +158,10 @@ class DevicePreemption:
         nodes = request.nodes or ()
         first = next(self._attempts) % max(len(nodes), 1)
         ordered = (*nodes[first:], *nodes[:first])
-        victims = self.make_search(uid, search, free).choose(ordered, out_of_time)
+        victim_search = self.make_search(uid, search, free)
+        victims = victim_search.choose(ordered, out_of_time)
         if victims is None:
-            return _refuse(priority, unfinished=out_of_time())
+            return _refuse(priority, victim_search.exceeding, unfinished=out_of_time())
         for promise in promises:
             if not set(victims.claims).isdisjoint(_claims_of((promise,))):
                 self._reserved.give_up(promise.uid, search.pod.namespace)
@@ -217,8 +218,10 @@ def _devices_of(fitting: FittingNode) -> frozenset[DeviceID]:
     return frozenset(hold.device_id for each in allocations for hold in read_holds(each))
 
 
-def _refuse(priority: int, *, unfinished: bool) -> PreemptReply:
+def _refuse(priority: int, exceeding: Sequence[Reason], *, unfinished: bool) -> PreemptReply:
     text = f"the devices of pods with a priority below {priority} are not enough"
+    if exceeding:
+        text = shorten_message(summarize_reasons(exceeding))
     return PreemptReply(unfinished=unfinished, message=_TOO_SLOW if unfinished else text)
 
 

@@ -1,16 +1,16 @@
-"""Refuses pods that a device quota has no room for, before and after the search for devices.
+"""Refuses pods that a device quota has no room for whatever devices they get, before any search.
 
-The ledger decides when devices are reserved. What is asked here keeps pods from searches, from
-victims and from nodes that they could not use.
+A search finds no devices that a pod may not have (`fit_solution` in `shortlist.py`), also when it
+looks for victims. The ledger decides when devices are reserved.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from allocator.decisions.node_searches import request_key
-from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist
+from allocator.decisions.node_searches import answer_key
+from allocator.decisions.shortlist import NodeSearch
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
@@ -18,7 +18,6 @@ from drawbridge.dra.device_quotas import QuotaExcess, QuotaKey
 from drawbridge.dra.quantity import Quantity
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.quota_room import (
-    find_excess_with,
     find_least_excess,
     narrow_claims,
     quota_reason,
@@ -27,15 +26,6 @@ from drawbridge.solver.reasons import Reason
 
 T = TypeVar("T")
 MAX_REFUSED: Final = 65536
-# No other key of a request begins so; a namespace has no space.
-_IN: Final = b"in "
-
-
-class _Refused(NamedTuple):
-    """The state in which requests with a key were refused; any, if devices do not matter."""
-
-    revision: int
-    epoch: int | None
 
 
 class QuotaChecks:
@@ -43,27 +33,12 @@ class QuotaChecks:
 
     def __init__(self, state: AllocatorState) -> None:
         self._state = state
-        self._refused: BoundedCache[bytes, _Refused] = BoundedCache(MAX_REFUSED)
+        # The revision of the use in which the pods with a key were refused.
+        self._refused: BoundedCache[bytes, int] = BoundedCache(MAX_REFUSED)
 
-    # --- the keys of waiting pods ---
-
-    def key_of(self, search: NodeSearch) -> bytes:
-        """Return the key of a request, which depends on the namespace if it has quotas."""
-        key, namespace = request_key(search), search.pod.namespace
-        quotas = self._state.ledger.quotas
-        if not quotas or not quotas.selecting(namespace):
-            return key
-        return b"%s%s %s" % (_IN, namespace.encode(), key)
-
-    def split(self, key: bytes) -> tuple[bool, bytes]:
-        """Return whether a quota refuses a key, and the key without the namespace."""
-        if not key.startswith(_IN):
-            return False, key
-        refused = self._refused.get(key)
-        quotas, epoch = self._state.ledger.quotas, self._state.epoch()
-        holds = refused is not None and refused.revision == quotas.revision
-        is_refused = holds and refused is not None and refused.epoch in (None, epoch)
-        return is_refused, key.split(b" ", 2)[2]
+    def is_refused(self, key: bytes) -> bool:
+        """Whether the quotas refuse the pods with this key, in the current state."""
+        return self._refused.get(key) == self._state.ledger.quotas.revision
 
     # --- one pod ---
 
@@ -79,32 +54,8 @@ class QuotaChecks:
         excess = find_least_excess(quotas, search.pod.namespace, search.claims)
         if excess is None:
             return None
-        self._refused.put(self.key_of(search), _Refused(quotas.revision, None))
+        self._refused.put(answer_key(search, self._state), quotas.revision)
         return quota_reason(excess)
-
-    def drop_exceeding(self, search: NodeSearch, shortlist: Shortlist) -> None:
-        """Remove the nodes whose devices a pod may not have.
-
-        If none is left, the pod waits until devices change.
-        """
-        quotas = self._state.ledger.quotas
-        if not quotas or not shortlist.fitting or not quotas.selecting(search.pod.namespace):
-            return
-        if not any(quotas.depends_on_devices(each.spec) for each in search.unallocated):
-            return
-        checked = [(each, self._find_excess_on(each, search)) for each in shortlist.fitting]
-        shortlist.fitting = [each for each, excess in checked if excess is None]
-        reasons = [quota_reason(excess) for _, excess in checked if excess is not None]
-        if reasons and not shortlist.fitting:
-            shortlist.reasons.append(reasons[0])
-            shortlist.candidates = shortlist.examined
-            refused = _Refused(quotas.revision, self._state.epoch())
-            self._refused.put(self.key_of(search), refused)
-
-    def _find_excess_on(self, fit: FittingNode, search: NodeSearch) -> QuotaExcess | None:
-        allocations = fit.solution.allocations if fit.solution else ()
-        quotas, namespace = self._state.ledger.quotas, search.pod.namespace
-        return find_excess_with(quotas, namespace, search.claims, allocations)
 
     # --- the members of a group ---
 

@@ -21,6 +21,7 @@ from drawbridge.dra.nodes import Node, matches_selector, named_nodes, selector_p
 from drawbridge.dra.taints import EXCLUDING, tolerates
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_fit import has_labels, make_reason, reachable_nodes
+from drawbridge.ledger.quota_room import find_excess_with, quota_reason
 from drawbridge.ledger.ranking import SolutionRank, rank_solution
 from drawbridge.solver.answers import Failure, FailureKind, Solution
 from drawbridge.solver.memo import OutOfTimeError, Postpone
@@ -94,11 +95,13 @@ class FittingNode(msgspec.Struct, frozen=True):
 class Shortlist(msgspec.Struct, kw_only=True):
     """The nodes that were found, and the reasons for those that were examined and do not fit.
 
-    `error` is the first of the errors that occurred on nodes.
+    `error` is the first of the errors that occurred on nodes. `exceeding` says which quotas the pod
+    would exceed with the devices of nodes.
     """
 
     fitting: list[FittingNode] = []
     reasons: list[Reason] = []
+    exceeding: list[Reason] = []
     examined: int = 0
     candidates: int = 0
     error: Failure | None = None
@@ -107,9 +110,9 @@ class Shortlist(msgspec.Struct, kw_only=True):
     excludes_devices: bool = False
 
     def list_reasons(self) -> tuple[Reason, ...]:
-        """Return why nodes do not fit, the error first."""
+        """Return why nodes do not fit, the error first, and then quotas."""
         errors = self.error.reasons if self.error is not None else ()
-        return (*errors, *merge_reasons(self.reasons))
+        return (*errors, *merge_reasons(self.exceeding), *merge_reasons(self.reasons))
 
     @property
     def complete(self) -> bool:
@@ -293,10 +296,25 @@ def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
     )
     for name, answer in answers.items():
         if isinstance(answer, Solution):
-            rank = rank_solution(unallocated, answer)
-            shortlist.fitting.append(FittingNode(name, rank, answer))
+            fit = fit_solution(name, answer, search, state)
+            if isinstance(fit, FittingNode):
+                shortlist.fitting.append(fit)
+            else:
+                shortlist.exceeding.append(fit)
         elif answer.outcome is FailureKind.ERROR:
             shortlist.error = shortlist.error or answer
             shortlist.errors += 1
         else:
             shortlist.reasons += answer.reasons
+
+
+def fit_solution(
+    name: str, solution: Solution, search: NodeSearch, state: AllocatorState
+) -> FittingNode | Reason:
+    """Return a node with the devices that a pod gets there, or which quota it would exceed."""
+    quotas, namespace = state.ledger.quotas, search.pod.namespace
+    excess = find_excess_with(quotas, namespace, search.claims, solution.allocations)
+    if excess is not None:
+        # Other devices can have less.
+        return replace(quota_reason(excess._replace(never_fits=False)), nodes=1)
+    return FittingNode(name, rank_solution(search.unallocated, solution), solution)

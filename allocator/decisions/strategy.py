@@ -18,10 +18,10 @@ from allocator.decisions.shortlist import (
     NodeSearch,
     Shortlist,
     find_nodes,
+    fit_solution,
 )
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.ledger.node_choice import DecidedPod, NodeChoice, StrategyNames
-from drawbridge.ledger.ranking import rank_solution
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.memo import OutOfTimeError
 
@@ -135,8 +135,8 @@ class ConfiguredStrategy:
         solution = solved.get(fit.name)
         if not isinstance(solution, Solution):
             return fit
-        rank = rank_solution(search.unallocated, solution)
-        return fit if rank < fit.rank else FittingNode(fit.name, rank, solution)
+        chosen = fit_solution(fit.name, solution, search, self._state)
+        return chosen if isinstance(chosen, FittingNode) and chosen.rank >= fit.rank else fit
 
     def _decided(self, search: NodeSearch, node: str, solution: Solution) -> DecidedPod:
         pod = search.pod

@@ -26,6 +26,7 @@ from drawbridge.ledger.victims import (
     importance,
     search_fewest,
 )
+from drawbridge.solver.reasons import Reason
 
 # A node has tens of devices; a request with more pods is no reason for more work.
 MAX_PODS_PER_NODE: Final = 256
@@ -96,6 +97,8 @@ class VictimSearch:
         self._taken = taken
         self._reprieves = reprieves
         self._ids = ids
+        # The quotas that the pod would exceed with what victims release.
+        self.exceeding: list[Reason] = []
 
     def choose(
         self, nodes: Sequence[PreemptionNode], out_of_time: Callable[[], bool] = never
@@ -252,6 +255,7 @@ class VictimSearch:
         }
         view = replace_uses(view, uses)
         shortlist = find_nodes(search, self._state, view, self._ids)
+        self.exceeding = self.exceeding or shortlist.exceeding
         return {each.name: each for each in shortlist.fitting}
 
     def released_without(self, removed: Collection[str]) -> frozenset[str]:

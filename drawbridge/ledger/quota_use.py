@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from drawbridge.dra.allocation import Allocation, AllocationResult
 from drawbridge.dra.capacity import Amounts
-from drawbridge.dra.claim import EXACT_COUNT, ClaimSpec, request_choices
+from drawbridge.dra.claim import ClaimSpec
 from drawbridge.dra.device_quotas import (
     DEVICES,
     Charge,
@@ -216,17 +216,6 @@ class QuotaUse:
             now = self.charge_of(uid)
             for key in charge.keys() | now.keys():
                 _change(total, key, charge.get(key, _ZERO) - now.get(key, _ZERO))
-
-    def depends_on_devices(self, spec: ClaimSpec) -> bool:
-        """Return whether a claim can be charged more than the least, by which devices it gets."""
-        return any(
-            request.first_available
-            or wanted.allocation_mode != EXACT_COUNT
-            or any(amount != DEVICES for amount in limited)
-            for request in spec.devices.requests
-            for _, wanted, _ in request_choices(request)
-            if (limited := self._limited.get(wanted.device_class_name, ()))
-        )
 
     def lines(self, namespace: str) -> tuple[QuotaLine, ...]:
         """Return what a namespace has of its totals."""

@@ -1,11 +1,11 @@
 """Device quotas in the decisions of the allocator: who waits, who is woken, and who is not."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from allocator.decisions.waiting import WaitingPods
-from allocator.scheduler.protocol import PreemptionNode, PreemptRequest
+from allocator.scheduler.protocol import PotentialVictim, PreemptionNode, PreemptRequest
 from drawbridge.dra.device_quotas import Charge, DeviceQuota, QuotaKey
 from drawbridge.dra.quantity import Quantity, from_json
 from drawbridge.ledger.quota_use import QuotaUse
@@ -165,6 +165,109 @@ def test_a_pod_over_quota_evicts_nobody() -> None:
     )
     assert not reply.node
     assert reply.message.startswith("quota q: ")
+
+
+# --- pods of which only found devices show that they have too much ---
+
+BIG = {"memory": {"value": "80Gi"}}
+ALL = [{"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]
+
+
+class Excess(NamedTuple):
+    """A pod whose request has room in the quota `q` of its namespace, and its devices have none."""
+
+    id: str
+    total: dict[QuotaKey, str]
+    requests: list[Plain] | None = None
+
+
+EXCESSES = [
+    Excess("the memory of whole devices", {MEMORY: "50Gi"}),
+    Excess("all devices", {DEVICES: "1"}, ALL),
+]
+
+
+def contested(excess: Excess) -> Cluster:
+    """A node with two devices, and the quota of the namespace `default`."""
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, limit(excess.total).total)
+    return Cluster(gpu_slice("n1", 2, capacity=BIG), quotas=[own], n1=0)
+
+
+@pytest.mark.parametrize("excess", EXCESSES, ids=lambda each: each.id)
+def test_a_pod_whose_devices_have_too_much_evicts_nobody(excess: Excess) -> None:
+    cluster = contested(excess)
+    victims = ("v0", "v1")
+    for number, uid in enumerate(victims):
+        held = allocation_on("n1", number)
+        cluster.add_claim(claim(f"c-{uid}", allocation=held, pods=[uid], namespace="other"))
+        cluster.add(pod(uid, f"c-{uid}", node="n1", namespace="other"))
+    cluster.prefilter("high", claim("c", requests=excess.requests), priority=9)
+    listed = tuple(PotentialVictim(uid=uid, priority=0) for uid in victims)
+    node = PreemptionNode(node="n1", pods=listed, running=victims)
+    reply = cluster.decisions.preempt(PreemptRequest(pod_uid="high", nodes=(node,)), cluster.now)
+    assert (reply.node, reply.victims, reply.waiting) == ("", (), False)
+    assert "quota q" in reply.message
+
+
+@pytest.mark.parametrize("excess", EXCESSES, ids=lambda each: each.id)
+def test_a_pod_whose_devices_have_too_much_takes_no_promise_over(excess: Excess) -> None:
+    cluster = contested(excess)
+    for uid in ("low0", "low1"):
+        cluster.prefilter(uid, claim(f"c-{uid}", namespace="other"), namespace="other")
+        assert cluster.decisions.promise(uid, cluster.now).node
+    reply = cluster.prefilter("high", claim("c", requests=excess.requests), priority=9)
+    assert not reply.fit
+    assert all(map(cluster.decisions.reservations.find, ("low0", "low1")))
+
+
+@pytest.mark.parametrize("excess", EXCESSES, ids=lambda each: each.id)
+def test_a_pod_whose_devices_have_too_much_is_told_the_quota(excess: Excess) -> None:
+    reply = contested(excess).prefilter("p", claim("c", requests=excess.requests))
+    # Other devices can have less: the pod is not told that it never fits.
+    assert codes(reply) == ["DeviceQuotaUsedUp"]
+    assert reply.complete
+    assert not reply.preemptible
+
+
+def test_a_node_with_devices_that_have_less_is_found_behind_others() -> None:
+    nodes = [f"n{number}" for number in range(8)]
+    gpus = [gpu_slice(name, 1, capacity=BIG) for name in nodes[:-1]]
+    small = gpu_slice(nodes[-1], 1, capacity={"memory": {"value": "40Gi"}})
+    none = dict.fromkeys(nodes, 0)
+    cluster = Cluster(*gpus, small, quotas=[limit({MEMORY: "50Gi"})], nodes_per_call=3, **none)
+    replies = [cluster.prefilter("p", claim("c"), limit=1) for _ in range(3)]
+    assert [each.complete for each in replies[:2]] == [False, False]
+    assert [each.node for each in replies[-1].fit] == [nodes[-1]]
+
+
+def test_a_pod_whose_devices_had_too_much_is_woken_though_no_node_changed() -> None:
+    nodes = [f"n{number}" for number in range(6)]
+    quota = DeviceQuota(
+        "q", lambda _, labels: "left" not in labels, {}, {MEMORY: from_json("100Gi")}, together=True
+    )
+    gpus = [gpu_slice(name, 1, capacity=BIG) for name in nodes]
+    cluster = Cluster(*gpus, quotas=[quota], **dict.fromkeys(nodes, 0))
+    cluster.schedule("a", claim("ca", namespace="other"), namespace="other")
+    waiting = WaitingPods(cluster.decisions)
+    waiting.note_answer("b", [], cluster.now, complete=cluster.prefilter("b", claim("cb")).complete)
+    assert waiting.wake(1.0).woken == ()
+    cluster.state.ledger.quotas.set_labels("other", {"left": ""})
+    assert waiting.wake(2.0).woken == ("b",)
+
+
+def test_the_keys_of_waiting_pods_are_short() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=4)
+    large = claim("c", 2)
+    parameters = {"driver": "gpu.example.com", "parameters": {"x": "x" * 10000}}
+    large["spec"]["devices"]["config"] = [{"opaque": parameters}]
+    cluster.prefilter("p", large)
+    key = cluster.decisions.request_key("p")
+    assert key is not None
+    assert len(key) <= 64
+    assert cluster.decisions.is_refused(key)
+
+
+# --- groups ---
 
 
 @pytest.mark.parametrize(("members", "placed"), [(4, ["n1"]), (5, [])])
