@@ -99,9 +99,15 @@ def find_members(
         for each in filter(None, map(requests.find, uids))
         if not requests.find_problem(each)
     )
-    members, exceeds = quotas.select(asking, lambda each: each.search.unallocated)
+    members, exceeds = quotas.select(asking, lambda each: (each.search, None))
     of_kind = _alike(members)
     return GroupMembers(of_kind, len(members) - sum(map(len, of_kind)), exceeds)
+
+
+def search_and_fit(assigned: tuple[AskingMember, FittingNode]) -> tuple[NodeSearch, FittingNode]:
+    """Return what was searched for a member, and what it gets."""
+    member, fitting = assigned
+    return member.search, fitting
 
 
 def _alike(members: Iterable[AskingMember]) -> list[list[AskingMember]]:

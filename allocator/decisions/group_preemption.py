@@ -5,16 +5,22 @@ end. The scheduler evicts only the pods that it lists in the call that gets the 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from allocator.decisions.group_members import GroupMembers, find_members
+from allocator.decisions.group_members import (
+    AskingMember,
+    GroupMembers,
+    find_members,
+    search_and_fit,
+)
 from allocator.decisions.group_questions import GroupQuestion, needed_members
 from allocator.decisions.group_searches import ask_in
 from allocator.decisions.group_victims import Ask, ChosenVictims, GroupVictimSearch, Question
 from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaChecks
+from allocator.decisions.shortlist import FittingNode
 from allocator.decisions.victims import DeviceVictims, VictimSearch
 from allocator.scheduler.protocol import Eviction, PreemptReply, PreemptRequest, shorten_message
 from allocator.state.cluster_state import AllocatorState
@@ -26,7 +32,6 @@ from drawbridge.fair_cache import FairCache
 from drawbridge.ledger.holdings import read_holds
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import Ask as GangAsk
-from drawbridge.solver.gangs import GangPlacement
 from drawbridge.solver.reasons import Reason
 
 MAX_SEARCHES: Final = 256
@@ -191,9 +196,14 @@ class GroupPreemption:
                 self._searches.pop(key)  # what runs has changed
             return PreemptReply(unfinished=True, message=_CONTINUES)
         self._searches.pop(key)
+        assigned, exceeds = self._quotas.select(
+            members.assign(placement, search.kinds), search_and_fit
+        )
+        if exceeds is not None and len(assigned) < search.needed:
+            return PreemptReply(message=shorten_message(exceeds.message))
         for uid in question.members:
             self._preemption.preemptors.forget(uid)
-        self._keep_devices(members, search, victims, placement, now)
+        self._keep_devices(assigned, search, victims, now)
         if not chosen.pods:
             return PreemptReply(waiting=True, message=_FREE)
         self._holds.note_evicted(key)
@@ -205,16 +215,15 @@ class GroupPreemption:
 
     def _keep_devices(
         self,
-        members: GroupMembers,
+        assigned: Iterable[tuple[AskingMember, FittingNode]],
         search: GroupVictimSearch,
         victims: VictimSearch,
-        placement: GangPlacement,
         now: float,
     ) -> None:
         """Keep for each member what it gets when the victims are gone."""
         chosen = search.chosen or ChosenVictims()
         released = victims.released_without(chosen.uids) - victims.released_without(())
-        for member, fitting in members.assign(placement, search.kinds):
+        for member, fitting in assigned:
             allocations = fitting.solution.allocations if fitting.solution else ()
             evicted = chosen.pods.get(fitting.name, ())
             claims = released & self._claims_on(fitting.name) if evicted else frozenset()

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from allocator.decisions.group_members import GroupMembers, find_members
+from allocator.decisions.group_members import GroupMembers, find_members, search_and_fit
 from allocator.decisions.group_preemption import GroupPreemption
 from allocator.decisions.group_questions import (
     STAGE,
@@ -298,7 +298,9 @@ class GroupDecisions:
         for uid in question.members:
             # Nobody else is answered before the devices are reserved.
             self._preemption.preemptors.forget(uid)
-        answer = self._promise(members, kinds, placement, now)
+        answer = self._promise(members, kinds, placement, needed - alone, now)
+        if answer.reason is not None:
+            self.holds.note_refused(group.key, now)
         if answer.placed:
             woken = not question.asking
             first = group.key in self._interrupted
@@ -339,7 +341,7 @@ class GroupDecisions:
         if until is None:
             return
         self._reserved.release_promised(question.members)
-        for uid in self._promise(members, kinds, placement, now).placed:
+        for uid in self._promise(members, kinds, placement, 0, now).placed:
             self._reserved.prolong(uid, until)
 
     def _views(self, question: GroupQuestion, now: float) -> Iterator[View]:
@@ -360,19 +362,24 @@ class GroupDecisions:
         members: GroupMembers,
         kinds: Sequence[MemberKind],
         placement: GangPlacement,
+        needed: int,
         now: float,
     ) -> GroupAnswer:
-        """Promise to each member what was found, to all or none."""
-        placed: list[str] = []
-        for member, fitting in members.assign(placement, kinds):
+        """Promise to members what was found: to at least as many as needed, or none."""
+        placed, refusals = [], []
+        assigned, exceeds = self._quotas.select(members.assign(placement, kinds), search_and_fit)
+        for member, fitting in assigned if len(assigned) >= needed else ():
             refusal = self._reserve(member.request, fitting, member.search, now)
-            if refusal is not None:
-                for uid in placed:
-                    self._reserved.release(uid)
-                text = f"devices for the group cannot be reserved: {refusal}"
-                return GroupAnswer(reason=make_reason(codes.GANG_TOO_LARGE, STAGE, text))
-            placed.append(member.request.pod.uid)
-        return GroupAnswer(placed=tuple(placed))
+            if refusal is None:
+                placed.append(member.request.pod.uid)
+            else:
+                refusals.append(refusal)
+        if len(placed) >= needed:
+            return GroupAnswer(placed=tuple(placed))
+        for uid in placed:
+            self._reserved.release(uid)
+        text = f"devices for the group cannot be reserved: {', '.join(dict.fromkeys(refusals))}"
+        return GroupAnswer(reason=exceeds or make_reason(codes.GANG_TOO_LARGE, STAGE, text))
 
     def preempt(
         self, request: PreemptRequest, now: float, out_of_time: Callable[[], bool]

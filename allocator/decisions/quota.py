@@ -4,17 +4,16 @@ A search finds no devices that a pod may not have (`fit_solution` in `shortlist.
 looks for victims. The ledger decides when devices are reserved.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from allocator.decisions.node_searches import answer_key
-from allocator.decisions.shortlist import NodeSearch
+from allocator.decisions.shortlist import FittingNode, NodeSearch
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.dra.claim import Claim
-from drawbridge.dra.device_quotas import QuotaExcess, QuotaKey
+from drawbridge.dra.device_quotas import Charge, QuotaExcess, QuotaKey
 from drawbridge.dra.quantity import Quantity
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.quota_room import (
@@ -60,25 +59,39 @@ class QuotaChecks:
     # --- the members of a group ---
 
     def select(
-        self, members: Iterable[T], claims_of: Callable[[T], Sequence[Claim]]
+        self,
+        members: Iterable[T],
+        describe: Callable[[T], tuple[NodeSearch, FittingNode | None]],
     ) -> tuple[list[T], Reason | None]:
         """Return the members that have room in the quota together, in order, and what stops others.
 
-        What is promised to them counts once.
+        Each is charged what was found for it, or else the least. What is promised to members counts
+        once, as does a claim of several.
         """
         quotas = self._state.ledger.quotas
         if not quotas:
             return list(members), None
         selected: list[T] = []
         before: dict[QuotaKey, Quantity] = {}
+        counted: set[str] = set()
         stops: QuotaExcess | None = None
         for member in members:
-            claims = claims_of(member)
-            own = {uid_of(each): quotas.least_charge(each.spec) for each in claims}
-            namespace = claims[0].metadata.namespace if claims else ""
-            excess = quotas.find_excess(namespace, own, before=before)
+            search, fit = describe(member)
+            charges = self._charges(search, fit)
+            own = {uid: each for uid, each in charges.items() if uid not in counted}
+            also = [charges[uid] for uid in charges.keys() & counted]
+            excess = quotas.find_excess(search.pod.namespace, own, also=also, before=before)
             if excess is None:
                 quotas.add_to(before, own)
+                counted.update(own)
                 selected.append(member)
             stops = stops or excess
         return selected, None if stops is None else quota_reason(stops)
+
+    def _charges(self, search: NodeSearch, fit: FittingNode | None) -> dict[str, Charge]:
+        """Return what the claims without devices are charged, by UID."""
+        quotas, claims = self._state.ledger.quotas, search.unallocated
+        if fit is None or fit.solution is None:
+            return {uid_of(each): quotas.least_charge(each.spec) for each in claims}
+        both = zip(claims, fit.solution.allocations, strict=True)
+        return {uid_of(claim): quotas.read_charge(claim.spec, each) for claim, each in both}

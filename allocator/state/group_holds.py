@@ -199,6 +199,12 @@ class GroupHolds:
         """Remember that pods are evicted for a group."""
         self._evicted.put(key, None)
 
+    def note_refused(self, key: str, now: float) -> None:
+        """Let a group pause that was refused the devices of pods that were evicted for it."""
+        if key in self._evicted:
+            self._evicted.pop(key)
+            self.eviction_pauses.fail(key, now)
+
     def succeed(self, key: str) -> None:
         """Forget that holds ended in vain, because a member is bound."""
         self.pauses.succeed(key)

@@ -204,9 +204,9 @@ class QuotaUse:
         counted = add_charges(map(self.charge_of, charges))
         for line in self._lines(namespace, selecting):
             more = needed.get(line.key, _ZERO)
-            used = line.used + before.get(line.key, _ZERO) - counted.get(line.key, _ZERO)
-            if more.sign() > 0 and line.limit < used + more:
-                text = _describe(line._replace(used=used), namespace, more)
+            used, ahead = line.used - counted.get(line.key, _ZERO), before.get(line.key, _ZERO)
+            if more.sign() > 0 and line.limit < used + ahead + more:
+                text = _describe(line._replace(used=used), namespace, ahead, more)
                 return QuotaExcess(text, never_fits=False)
         return None
 
@@ -258,11 +258,12 @@ def published_capacity(find_pool: Callable[[PoolID], PublishedPool | None]) -> F
     return find
 
 
-def _describe(line: QuotaLine, namespace: str, needed: Quantity) -> str:
+def _describe(line: QuotaLine, namespace: str, ahead: Quantity, needed: Quantity) -> str:
     whose = f"namespace {namespace} uses" if line.namespace else "the selected namespaces use"
+    before = f"pods before it get {ahead}, " if ahead.sign() > 0 else ""
     return (
-        f"quota {line.quota}: {whose} {line.used} of {line.key.describe(line.limit)}, and the "
-        f"pod needs {needed}"
+        f"quota {line.quota}: {whose} {line.used} of {line.key.describe(line.limit)}, {before}and "
+        f"the pod needs {needed}"
     )
 
 

@@ -2,10 +2,18 @@
 
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from allocator.decisions.waiting import WaitingPods
-from allocator.scheduler.protocol import PotentialVictim, PreemptionNode, PreemptRequest
+from allocator.scheduler.protocol import (
+    GroupMember,
+    GroupReference,
+    PotentialVictim,
+    PreemptionNode,
+    PreemptRequest,
+    PreFilterGroupRequest,
+)
 from drawbridge.dra.device_quotas import Charge, DeviceQuota, QuotaKey
 from drawbridge.dra.quantity import Quantity, from_json
 from drawbridge.ledger.quota_use import QuotaUse
@@ -311,3 +319,71 @@ def test_a_new_state_counts_what_exists() -> None:
         again.add(each)
     # What was reserved only is not remembered.
     assert used(again) == ["1/2"]
+
+
+def contested_memory(*free: str) -> tuple[Cluster, PreemptionNode]:
+    """A node with two devices that pods of another namespace have, and free ones; 160Gi."""
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, {MEMORY: from_json("160Gi")})
+    gpus = [gpu_slice("n1", 2, capacity=BIG), *(gpu_slice(each, 1, capacity=BIG) for each in free)]
+    cluster = Cluster(*gpus, quotas=[own], **dict.fromkeys(("n1", *free), 0))
+    for number, uid in enumerate(("v0", "v1")):
+        held = allocation_on("n1", number)
+        cluster.add_claim(claim(f"c-{uid}", allocation=held, pods=[uid], namespace="other"))
+        cluster.add(pod(uid, f"c-{uid}", node="n1", namespace="other"))
+    listed = tuple(PotentialVictim(uid=uid, priority=0) for uid in ("v0", "v1"))
+    return cluster, PreemptionNode(node="n1", pods=listed, running=("v0", "v1"))
+
+
+def test_a_gang_whose_devices_have_too_much_evicts_nobody() -> None:
+    cluster, node = contested_memory("n2")
+    members = ("m0", "m1", "m2")
+    assert codes(cluster.ask_group("default/g", *members, priority=9)) == ["GangTooLarge"]
+    request = PreemptRequest(pod_uid="m0", nodes=(node,))
+    reply = cluster.decisions.preempt(request, cluster.now)
+    assert (reply.evictions, reply.waiting) == ((), False)
+    assert reply.message == (
+        "quota q: namespace default uses 0 of 160Gi memory of devices of class gpu, pods before it "
+        "get 160Gi, and the pod needs 80Gi"
+    )
+
+
+def test_a_gang_over_quota_after_evictions_evicts_nobody_else_for_a_time() -> None:
+    cluster, node = contested_memory("n2")
+    cluster.schedule("elsewhere", claim("c-elsewhere", namespace="other"), namespace="other")
+    cluster.ask_group("default/g", "m0", "m1", priority=9)
+    request = PreemptRequest(pod_uid="m0", nodes=(node,))
+    assert cluster.decisions.preempt(request, cluster.now).evictions
+    for uid in ("v0", "v1"):
+        cluster.delete_claim(f"c-{uid}")
+        cluster.state.apply(pod(uid, f"c-{uid}", node="n1", namespace="other"), None)
+    cluster.decisions.forget("elsewhere")
+    cluster.schedule("own", claim("c-own"))
+    cluster.now = 2.0
+    reply = cluster.ask_group("default/g", "m0", "m1", priority=9)
+    assert codes(reply) == ["DeviceQuotaUsedUp"]
+    message = cluster.decisions.preempt(request, cluster.now).message
+    assert message.startswith("evicts no pod for another ")
+
+
+@pytest.mark.parametrize(("needed", "placed"), [(2, "160Gi"), (3, "0")])
+def test_a_gang_gets_as_many_whole_devices_as_its_memory_allows(needed: int, placed: str) -> None:
+    gpus = gpu_slice("n1", 8, capacity=BIG)
+    cluster = Cluster(gpus, quotas=[limit({MEMORY: "160Gi"})], n1=0)
+    before = cluster.state.epoch()
+    reply = cluster.ask_group("default/g", "m0", "m1", "m2", "m3", min_count=needed)
+    assert used(cluster) == [f"{placed}/160Gi"]
+    assert codes(reply) == ([] if reply.fit else ["DeviceQuotaUsedUp"])
+    # A refusal changes nothing for others.
+    assert bool(reply.fit) == (cluster.state.epoch() != before)
+
+
+def test_a_claim_of_two_members_counts_once() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=4)
+    shared = (msgspec.Raw(msgspec.json.encode(claim("shared"))),)
+    members = tuple(GroupMember(pod=cluster.pod(uid), claims=shared) for uid in ("m0", "m1"))
+    request = PreFilterGroupRequest(
+        pod_uid="m0", group=GroupReference(key="default/g", min_count=2), members=members
+    )
+    assert [each.node for each in cluster.decisions.prefilter_group(request, cluster.now).fit] == [
+        "n1"
+    ]
