@@ -104,26 +104,37 @@ def least_charge(spec: ClaimSpec, limited: Mapping[str, Sequence[str]]) -> Charg
     return add_charges(_least(each, limited) for each in spec.devices.requests)
 
 
-def without_choices(
-    spec: ClaimSpec, limited: Mapping[str, Sequence[str]], has_room: Callable[[Charge], bool]
-) -> ClaimSpec:
-    """Return a spec without the alternatives with which the claim would have too much.
+def most_charge(spec: ClaimSpec, limited: Mapping[str, Sequence[str]]) -> Charge:
+    """Return the least that a claim has with the largest of its alternatives, for each amount."""
+    return add_charges(_most(each, limited) for each in spec.devices.requests)
 
-    A request keeps its alternatives if all of them are too much.
+
+def without_choices(
+    spec: ClaimSpec,
+    limited: Mapping[str, Sequence[str]],
+    has_room: Callable[[Charge], bool],
+    *,
+    only_first: bool = False,
+) -> ClaimSpec | None:
+    """Return a spec with the alternatives that have room, whichever of them are taken together.
+
+    Those of later requests get what earlier ones leave; None if that is too little. With
+    `only_first`, each request keeps its first alternative that has room, and leaves more.
     """
     requests = list(spec.devices.requests)
-    least = [_least(each, limited) for each in requests]
     for at, request in enumerate(requests):
         if not request.first_available:
             continue
-        others = add_charges((*least[:at], *least[at + 1 :]))
+        earlier = [_most(each, limited) for each in requests[:at]]
+        others = add_charges((*earlier, *(_least(each, limited) for each in requests[at + 1 :])))
         kept = tuple(
             sub
             for sub, choice in zip(request.first_available, request_choices(request), strict=True)
             if has_room(add_charges((others, _charge_choice(choice, limited))))
         )
-        if kept and len(kept) < len(request.first_available):
-            requests[at] = replace(request, first_available=kept)
+        if not kept:
+            return None
+        requests[at] = replace(request, first_available=kept[:1] if only_first else kept)
     if requests == list(spec.devices.requests):
         return spec
     return replace(spec, devices=replace(spec.devices, requests=tuple(requests)))
@@ -166,6 +177,15 @@ def _least(request: Request, limited: Mapping[str, Sequence[str]]) -> Charge:
     of_choices = [_charge_choice(each, limited) for each in request_choices(request)]
     keys = of_choices[0] if of_choices else {}
     return {key: min(each.get(key, _ZERO) for each in of_choices) for key in keys}
+
+
+def _most(request: Request, limited: Mapping[str, Sequence[str]]) -> Charge:
+    """Return the most of the alternatives of a request, for each amount."""
+    total: dict[QuotaKey, Quantity] = {}
+    for choice in request_choices(request):
+        for key, quantity in _charge_choice(choice, limited).items():
+            total[key] = max(total.get(key, _ZERO), quantity)
+    return total
 
 
 def _charge_choice(choice: Choice, limited: Mapping[str, Sequence[str]]) -> Charge:

@@ -55,24 +55,43 @@ def narrow_claims(quotas: QuotaUse, namespace: str, claims: Sequence[Claim]) -> 
     """Return the claims without the alternatives that have no room."""
     if not quotas or not quotas.selecting(namespace):
         return claims
-    unallocated, also = _split(quotas, claims)
+    unallocated, _ = _split(quotas, claims)
     requests = (request for each in unallocated for request in each.spec.devices.requests)
     choices = sum(len(each.first_available) for each in requests)
     if not choices or choices > MAX_CHOICES:
         return claims
-    least = {uid_of(each): quotas.least_charge(each.spec) for each in unallocated}
+    for only_first in (False, True):
+        narrowed = _narrow(quotas, namespace, claims, only_first=only_first)
+        if narrowed is not None:
+            return narrowed
+    return claims
 
-    def narrow(claim: Claim) -> Claim:
-        def has_room(charge: Charge) -> bool:
-            charges = {**least, uid_of(claim): charge}
-            return quotas.find_excess(namespace, charges, also=also) is None
 
+def _narrow(
+    quotas: QuotaUse, namespace: str, claims: Sequence[Claim], *, only_first: bool
+) -> Sequence[Claim] | None:
+    """Return the claims without the alternatives that have no room beside those before them.
+
+    None if a request has no room beside them.
+    """
+    unallocated, also = _split(quotas, claims)
+    charges = {uid_of(each): quotas.least_charge(each.spec) for each in unallocated}
+    narrowed = []
+    for claim in claims:
         if claim.status.allocation is not None:
-            return claim
-        spec = quotas.without_choices(claim.spec, has_room)
-        return claim if spec is claim.spec else replace(claim, spec=spec)
+            narrowed.append(claim)
+            continue
 
-    return tuple(map(narrow, claims))
+        def has_room(charge: Charge, uid: str = uid_of(claim)) -> bool:
+            charged = {**charges, uid: charge}
+            return quotas.find_excess(namespace, charged, also=also) is None
+
+        spec = quotas.without_choices(claim.spec, has_room, only_first=only_first)
+        if spec is None:
+            return None
+        charges[uid_of(claim)] = quotas.most_charge(spec)
+        narrowed.append(claim if spec is claim.spec else replace(claim, spec=spec))
+    return tuple(narrowed)
 
 
 def quota_reason(excess: QuotaExcess) -> Reason:

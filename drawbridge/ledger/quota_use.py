@@ -22,6 +22,7 @@ from drawbridge.dra.device_quotas import (
     find_impossible,
     least_charge,
     limited_amounts,
+    most_charge,
     without_choices,
 )
 from drawbridge.dra.inventory import PoolID, PublishedPool
@@ -167,9 +168,15 @@ class QuotaUse:
         """Return what every allocation of a claim is charged at least."""
         return least_charge(spec, self._limited) if self.quotas else _NOTHING
 
-    def without_choices(self, spec: ClaimSpec, has_room: Callable[[Charge], bool]) -> ClaimSpec:
-        """Return a spec without the alternatives with which the claim would have too much."""
-        return without_choices(spec, self._limited, has_room)
+    def most_charge(self, spec: ClaimSpec) -> Charge:
+        """Return what a claim is charged at least with the largest of its alternatives."""
+        return most_charge(spec, self._limited)
+
+    def without_choices(
+        self, spec: ClaimSpec, has_room: Callable[[Charge], bool], *, only_first: bool
+    ) -> ClaimSpec | None:
+        """Return a spec with the alternatives that have room; None if a request has none."""
+        return without_choices(spec, self._limited, has_room, only_first=only_first)
 
     def charge_of(self, uid: str) -> Charge:
         """Return what a claim is charged."""

@@ -152,6 +152,43 @@ def test_an_alternative_that_the_quota_has_room_for_is_taken() -> None:
     assert used(cluster) == ["1/1"]
 
 
+def one_of(name: str, *alternatives: tuple[str, int]) -> Plain:
+    """A request for alternatives: so many devices of a class."""
+    choices = [
+        {"name": f"{name}{at}", "deviceClassName": device_class, "count": count}
+        for at, (device_class, count) in enumerate(alternatives)
+    ]
+    return {"name": name, "firstAvailable": choices}
+
+
+TWO_OR_ONE, ANY_CLASS = (("gpu", 2), ("gpu", 1)), (("gpu", 1), ("other", 1))
+
+
+@pytest.mark.parametrize(
+    ("claims", "totals", "result"),
+    [
+        pytest.param([[TWO_OR_ONE, TWO_OR_ONE]], {"gpu": "3"}, ["3/3"], id="of one claim"),
+        pytest.param([[TWO_OR_ONE], [TWO_OR_ONE]], {"gpu": "3"}, ["3/3"], id="of two claims"),
+        pytest.param([[TWO_OR_ONE, TWO_OR_ONE]], {"gpu": "2"}, ["2/2"], id="the smallest"),
+        pytest.param([[TWO_OR_ONE, TWO_OR_ONE]], {"gpu": "4"}, ["4/4"], id="the first ones"),
+        pytest.param(
+            [[ANY_CLASS, ANY_CLASS]], {"gpu": "1", "other": "1"}, ["1/1", "1/1"], id="of classes"
+        ),
+    ],
+)
+def test_alternatives_that_have_room_together_are_taken(
+    claims: list[list[tuple[tuple[str, int], ...]]], totals: dict[str, str], result: list[str]
+) -> None:
+    total = {QuotaKey(name, "devices"): most for name, most in totals.items()}
+    cluster = Cluster(gpu_class("other"), quotas=[limit(total)], n1=8)
+    plain = [
+        claim(f"c{at}", requests=[one_of(f"r{n}", *each) for n, each in enumerate(requests)])
+        for at, requests in enumerate(claims)
+    ]
+    cluster.schedule("p", *plain)
+    assert used(cluster) == result
+
+
 def test_the_memory_of_whole_devices_counts() -> None:
     gpus = gpu_slice("n1", 4, capacity={"memory": {"value": "80Gi"}})
     cluster = Cluster(gpus, quotas=[limit({MEMORY: "100Gi"})], n1=0)
