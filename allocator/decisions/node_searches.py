@@ -165,7 +165,7 @@ def answer_key(search: NodeSearch, state: AllocatorState) -> bytes:
     No request decides how much memory the caches of answers take.
     """
     namespace = search.pod.namespace
-    own = namespace if state.ledger.quotas.selecting(namespace) else ""
+    own = namespace if state.ledger.quotas.limits(namespace) else ""
     digest = hashlib.blake2b(b"%s %s" % (own.encode(), request_key(search)), digest_size=_KEY_BYTES)
     return digest.hexdigest().encode()
 

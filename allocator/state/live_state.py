@@ -109,7 +109,7 @@ def make_state(
         unset_groups=UnsetGroups(configuration.unset_groups),
         partitions=partition_tables(configuration),
     )
-    quotas = QuotaUse(device_quotas(configuration))
+    quotas = QuotaUse(device_quotas(configuration), awaits_labels=True)
     ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)
     owns_pool = make_pool_filter(configuration, inputs.facts, is_settled)
     return AllocatorState(planner, ledger, owns_pool)

@@ -69,6 +69,7 @@ def device_quotas(configuration: Configuration) -> tuple[DeviceQuota, ...]:
             single=_limits(entry.single),
             total=_limits(entry.total),
             together=entry.per is QuotaPer.SELECTION,
+            by_labels=not entry.namespaces and entry.namespace_selector is not None,
         )
         for entry in configuration.quotas
     )

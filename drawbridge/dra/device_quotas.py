@@ -41,7 +41,8 @@ FindCapacity: TypeAlias = Callable[[AllocationResult], Amounts | None]
 class DeviceQuota(msgspec.Struct, frozen=True):
     """The limits of the namespaces that `selects` accepts, by their names and labels.
 
-    `single` limits one pod. `total` limits each namespace, or all of them `together`.
+    `single` limits one pod. `total` limits each namespace, or all of them `together`. Without
+    `by_labels`, the labels do not matter.
     """
 
     name: str
@@ -49,6 +50,7 @@ class DeviceQuota(msgspec.Struct, frozen=True):
     single: Charge = {}
     total: Charge = {}
     together: bool = False
+    by_labels: bool = False
 
 
 class QuotaExcess(NamedTuple):

@@ -41,7 +41,7 @@ def find_excess_with(
     allocations: Sequence[Allocation],
 ) -> QuotaExcess | None:
     """Return which limit the claims of a pod exceed if those without devices get these."""
-    if not quotas or not quotas.selecting(namespace):
+    if not quotas or not quotas.limits(namespace):
         return None
     unallocated, also = _split(quotas, claims)
     charges = {

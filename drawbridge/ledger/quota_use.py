@@ -48,14 +48,20 @@ class QuotaLine(NamedTuple):
 
 
 class QuotaUse:
-    """What is used of quotas; `find_capacity` returns what whole devices publish."""
+    """What is used of quotas; `find_capacity` returns what whole devices publish.
+
+    With `awaits_labels`, a namespace whose labels are unknown has no room if labels select quotas.
+    """
 
     def __init__(
         self,
         quotas: Sequence[DeviceQuota] = (),
         find_capacity: FindCapacity = lambda _result: None,
+        *,
+        awaits_labels: bool = False,
     ) -> None:
         self.quotas = tuple(quotas)
+        self._awaits_labels = awaits_labels and any(each.by_labels for each in self.quotas)
         self._limited = limited_amounts(self.quotas)
         self.find_capacity = find_capacity
         self._charges: dict[str, tuple[str, Charge]] = {}
@@ -77,6 +83,8 @@ class QuotaUse:
     def set_labels(self, namespace: str, labels: Mapping[str, str] | None) -> None:
         """Follow the labels of a namespace; None when it is deleted. Its claims stay charged."""
         before = self._find_selecting(namespace)
+        # A pod that waited for the labels can have room now.
+        self.revision += self._lacks_labels(namespace)
         if labels is None:
             self._labels.pop(namespace, None)
         else:
@@ -95,6 +103,13 @@ class QuotaUse:
     def selecting(self, namespace: str) -> tuple[DeviceQuota, ...]:
         """Return the quotas that apply to a namespace."""
         return tuple(self.quotas[at] for at in self._find_selecting(namespace))
+
+    def limits(self, namespace: str) -> bool:
+        """Whether anything limits a namespace: quotas, or that it is not clear which ones."""
+        return bool(self._find_selecting(namespace)) or self._lacks_labels(namespace)
+
+    def _lacks_labels(self, namespace: str) -> bool:
+        return self._awaits_labels and namespace not in self._labels
 
     def _find_selecting(self, namespace: str) -> tuple[int, ...]:
         selecting = self._selecting.get(namespace)
@@ -201,10 +216,12 @@ class QuotaUse:
 
         `also` is what the pod has besides, and `before` what other pods get before it.
         """
-        selecting = self._find_selecting(namespace)
+        needed, selecting = add_charges(charges.values()), self._find_selecting(namespace)
+        if needed and self._lacks_labels(namespace):
+            text = f"the labels of namespace {namespace}, which select quotas, are not known yet"
+            return QuotaExcess(text, never_fits=False)
         if not selecting:
             return None
-        needed = add_charges(charges.values())
         quotas = [self.quotas[at] for at in selecting]
         if impossible := find_impossible(quotas, namespace, add_charges((needed, *also))):
             return impossible

@@ -99,6 +99,30 @@ def test_a_pod_is_refused_what_exceeds_a_quota(case: Plain) -> None:
 # --- what changes between decisions ---
 
 
+def test_a_namespace_has_no_room_before_its_labels_are_known() -> None:
+    by_label = {"matchLabels": {"team": "a"}}
+    entry = {"name": "q", "namespaceSelector": by_label, "total": {"gpu": {"devices": 1}}}
+    use = QuotaUse(quotas(entry).quotas, awaits_labels=True)
+    needs = {"new": charge({"devices": 1})}
+    excess, before = use.find_excess("ml", needs), use.revision
+    assert excess is not None
+    assert "labels of namespace ml" in excess.message
+    assert not excess.never_fits
+    assert use.find_excess("ml", {"new": {}}) is None  # of a class without limits
+    use.set_labels("ml", {})
+    # Pods that wait are tried again.
+    assert use.revision > before
+    assert use.find_excess("ml", needs) is None
+
+
+@pytest.mark.parametrize("entry", [{"namespaces": ["ml"]}, {}], ids=["by name", "all"])
+def test_quotas_that_do_not_depend_on_labels_do_not_wait_for_them(entry: Plain) -> None:
+    own = quotas({"name": "q", "total": {"gpu": {"devices": 1}}, **entry}).quotas
+    use = QuotaUse(own, awaits_labels=True)
+    assert use.find_excess("ml", {"new": charge({"devices": 1})}) is None
+    assert use.find_excess("ml", {"new": charge({"devices": 2})}) is not None
+
+
 def test_a_namespace_that_is_selected_later_brings_what_it_has() -> None:
     selector = {"matchLabels": {"team": "a"}}
     total = {"gpu": {"devices": 2}}
