@@ -24,17 +24,21 @@ from drawbridge.config.model import (
     Placement,
     Policy,
     Quota,
+    QuotaAmounts,
     check_partitions,
 )
 from drawbridge.config.schema import PLACES
 from drawbridge.config.target import ATTRIBUTE_WORDS, CAPACITY_WORDS, Target
 from drawbridge.dra.codes import FIELD_MISSING
 from drawbridge.dra.decode_errors import Hook, Schema, describe_choice, walk
+from drawbridge.dra.device_quotas import DEVICES
 from drawbridge.dra.gates import NEWEST
 from drawbridge.dra.similar_names import suggest
 from drawbridge.finding import Finding
 
 OBJECT = "Configuration"
+# What people write for the amount that counts devices.
+_LIKE_DEVICES = ("device", "devices")
 
 
 def load_configuration(
@@ -195,12 +199,14 @@ def _check_partitions(configuration: Configuration) -> Iterator[Finding]:
 
 
 def _check_quotas(quotas: Sequence[Quota]) -> Iterator[Finding]:
+    names: set[str] = set()
     for i, quota in enumerate(quotas):
         path = f"quotas[{i}]"
         yield from _check_selector(quota.namespace_selector, f"{path}.namespaceSelector")
-        if any(other.name == quota.name for other in quotas[:i]):
+        if quota.name in names:
             message = f"another quota has the name {quota.name}"
             yield codes.ENTRY_WITHOUT_EFFECT.at(f"{path}.name", message, object=OBJECT)
+        names.add(quota.name)
         if not any((*quota.single.values(), *quota.total.values())):
             message = "must limit an amount of a class in single or total"
             yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT)
@@ -209,12 +215,26 @@ def _check_quotas(quotas: Sequence[Quota]) -> Iterator[Finding]:
             yield codes.ENTRY_WITHOUT_EFFECT.at(f"{path}.namespaceSelector", message, object=OBJECT)
         for field, limits in (("single", quota.single), ("total", quota.total)):
             for name, amounts in limits.items():
-                for amount, most in amounts.items():
-                    if most.sign() < 0:
-                        message = f"{amount} must not be negative, and is {most}"
-                        yield codes.ENTRY_WITHOUT_EFFECT.at(
-                            f"{path}.{field}[{name}][{amount}]", message, object=OBJECT
-                        )
+                for amount, problem in _find_limits_without_effect(quota, field, name, amounts):
+                    at = f"{path}.{field}[{name}][{amount}]"
+                    yield codes.ENTRY_WITHOUT_EFFECT.at(at, problem, object=OBJECT)
+
+
+def _find_limits_without_effect(
+    quota: Quota, field: str, name: string_formats.ObjectName, amounts: QuotaAmounts
+) -> Iterator[tuple[str, str]]:
+    """Yield the limits on a class that have no effect, each with the reason."""
+    total = quota.total.get(name, {})
+    for amount, most in amounts.items():
+        own = amount.rpartition("/")[2]
+        if most.sign() < 0:
+            yield amount, f"{amount} must not be negative, and is {most}"
+        elif amount != DEVICES and own.lower() in _LIKE_DEVICES:
+            yield amount, f"no device has a capacity {amount}; {DEVICES} counts devices"
+        elif own != amount and own in amounts:
+            yield amount, f"{own} is the same capacity; keep one of them"
+        elif field == "single" and amount in total and total[amount] < most:
+            yield amount, f"the total is {total[amount]}, which no pod exceeds either"
 
 
 def _check_selector(selector: LabelSelector | None, path: str) -> Iterator[Finding]:

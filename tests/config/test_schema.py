@@ -34,6 +34,7 @@ BEYOND = {
     "partitions whose selector does not compile",
     "operators and their values",
     "quotas without effect",
+    "limits without effect",
     "an expression that does not compile",
     "an expected node with a property twice",
     "bridge placement without pools",
