@@ -196,7 +196,7 @@ class PodDecisions:
         first = reservation.node if reservation else ""
         search = replace(self.requests.search(request, limit), first=first, out_of_time=out_of_time)
         self._preemption.preemptors.settle(now)
-        if (excess := self._quotas.find_reason(search)) is not None:
+        if (excess := self._find_excess(search)) is not None:
             return refuse_pod((excess,))
         if (kept := self._preemption.find_kept(uid, search)) is not None:
             return fit_on(kept.name, preemptible=True)
@@ -258,7 +258,7 @@ class PodDecisions:
         search = self.requests.search(pod_request, 1)
         # An evaluation that is postponed would look like a node that does not fit.
         search = replace(search, out_of_time=out_of_time, postpone=None)
-        if (excess := self._quotas.find_reason(search)) is not None:
+        if (excess := self._find_excess(search)) is not None:
             return PreemptReply(message=shorten_message(excess.message))
         return self._preemption.choose(request, search, now, out_of_time)
 
@@ -302,7 +302,7 @@ class PodDecisions:
         search = replace(self.requests.search(request, 1), without=without, out_of_time=out_of_time)
         self.requests.take_postponed()
         self._preemption.preemptors.settle(now)
-        if self._quotas.find_reason(search) is not None:
+        if self._find_excess(search) is not None:
             return Promise()
         kept = self._preemption.preemptors.find(pod_uid)
         if kept is not None and not kept.pending:
@@ -391,6 +391,13 @@ class PodDecisions:
             return self.groups.is_refused(key.removeprefix(_GROUP).decode())
         return self._quotas.is_refused(key) or self._searches.is_refused(key)
 
+    def _find_excess(self, search: NodeSearch) -> Reason | None:
+        """Return which quota a pod exceeds on every node; others get what is kept for it."""
+        reason = self._quotas.find_reason(search)
+        if reason is not None:
+            self._preemption.forget(search.pod.uid)
+        return reason
+
     def _reserve(
         self, request: PodRequest, node: str, now: float, *, promised: bool = False
     ) -> str:
@@ -406,6 +413,8 @@ class PodDecisions:
         if problem := self.requests.find_problem(request):
             return problem
         search = replace(self.requests.search(request, 1), only=frozenset({node}))
+        if (excess := self._find_excess(search)) is not None:
+            return excess.message
         shortlist = self._searches.run(search, now)
         if not shortlist.fitting:
             return f"the devices on node {node} are not free any more: {summarize(shortlist)}"

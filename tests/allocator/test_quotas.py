@@ -265,6 +265,35 @@ def test_a_pod_whose_devices_have_too_much_takes_no_promise_over(excess: Excess)
     assert all(map(cluster.decisions.reservations.find, ("low0", "low1")))
 
 
+def test_others_get_what_is_kept_for_a_pod_that_is_over_quota_now() -> None:
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, {DEVICES: Quantity.of(1)})
+    cluster = Cluster(quotas=[own], n1=1, n2=1)
+    victim = pod("v", "c-v", node="n1", namespace="other")
+    for name, on in (("c-v", "n1"), ("c-w", "n2")):
+        held = allocation_on(on, 0)
+        cluster.add_claim(claim(name, allocation=held, pods=["v"], namespace="other"))
+    cluster.add(victim)
+    cluster.prefilter("high", claim("c-high"), priority=9)
+    listed = (PotentialVictim(uid="v", priority=0),)
+    node = PreemptionNode(node="n1", pods=listed, running=("v",))
+    request = PreemptRequest(pod_uid="high", nodes=(node,))
+    assert cluster.decisions.preempt(request, cluster.now).victims == ("v",)
+    for each in ("c-v", "c-w"):
+        cluster.delete_claim(each)
+    cluster.state.apply(victim, None)
+    assert cluster.schedule("own", claim("c-own")) == "n2"
+    assert codes(cluster.prefilter("high", claim("c-high"), priority=9)) == ["DeviceQuotaUsedUp"]
+    assert cluster.nodes("new", claim("c-new", namespace="other"), namespace="other") == ["n1"]
+
+
+def test_a_pod_that_is_over_quota_when_it_is_reserved_is_told_the_quota() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=2)
+    for uid in ("a", "b"):
+        assert cluster.nodes(uid, claim(f"c-{uid}")) == ["n1"]
+    assert not cluster.reserve("a", "n1")
+    assert cluster.reserve("b", "n1").startswith("quota q: ")
+
+
 @pytest.mark.parametrize("excess", EXCESSES, ids=lambda each: each.id)
 def test_a_pod_whose_devices_have_too_much_is_told_the_quota(excess: Excess) -> None:
     reply = contested(excess).prefilter("p", claim("c", requests=excess.requests))
