@@ -92,6 +92,8 @@ class AllocatorState:
         self._owns_pool = owns_pool
         self._slices: dict[PoolID, dict[str, Slice]] = {}
         self._pools_naming: dict[str, set[PoolID]] = {}
+        # The pool of others that was read last, from its slices.
+        self._last_read: tuple[tuple[PoolID, tuple[Slice, ...]], PublishedPool | None] | None = None
         self._owned: dict[PoolID, str | None] = {}  # with the node of a pool that names one
         self._used_slices: dict[PoolID, frozenset[str]] = {}  # by name, which the planner has
         self._owned_on: dict[str | None, int] = {}
@@ -279,10 +281,14 @@ class AllocatorState:
         """
         if pool in self._owned:
             return find_published_pool(self.planner.world().inventory, pool)
-        slices = self._slices.get(pool, {})
+        slices = tuple(self._slices.get(pool, {}).values())
         if len(slices) > MAX_SLICES:
             return None
-        return read_published_pool(pool, slices.values())
+        # A claim has many devices of a pool, and the claims of a pool are charged together.
+        asked, last = (pool, slices), self._last_read
+        if last is None or last[0] != asked:
+            last = self._last_read = (asked, read_published_pool(pool, slices))
+        return last[1]
 
     def node_of(self, pool: PoolID) -> str | None:
         """Return the node of an owned pool."""

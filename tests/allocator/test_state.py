@@ -1,19 +1,20 @@
 """The state: which pools count, and what changes of the caches mean."""
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from allocator.state import cluster_state
 from allocator.state.caches import without_unused_parts
 from allocator.state.cluster_state import MAX_SLICES, AllocatorState, FindNode
 from allocator.state.live_state import make_pool_filter
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.device import Taint
-from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.inventory import PoolID, PublishedPool, read_published_pool
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
@@ -78,6 +79,23 @@ def test_a_pool_is_found_whoever_owns_it_up_to_the_size_of_a_node() -> None:
     for number in range(MAX_SLICES):
         state.apply(None, replace(gpu_slice("n1", 1), name=f"n1-{number}"))
     assert state.find_pool(PoolID(DRIVER, "n1")) is None
+
+
+def test_a_pool_of_others_is_read_once_for_all_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[PoolID] = []
+
+    def read(pool: PoolID, slices: Iterable[Slice]) -> PublishedPool | None:
+        reads.append(pool)
+        return read_published_pool(pool, slices)
+
+    monkeypatch.setattr(cluster_state, "read_published_pool", read)
+    state = labelled()
+    state.apply(None, OTHER)
+    for count in (2, 3):
+        state.apply(None, gpu_slice("n1", count))
+        pools = [state.find_pool(PoolID(DRIVER, "n1")) for _ in range(4)]
+        assert [len(each.devices) for each in pools if each] == [count] * 4
+    assert len(reads) == 2
 
 
 def test_a_slice_that_moves_to_another_pool_leaves_the_first() -> None:
