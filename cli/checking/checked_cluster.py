@@ -141,7 +141,10 @@ class CheckedCluster:
 
     def _lookups(self, generated: Iterable[Template]) -> ObjectLookups:
         both = (self.cluster, self.input)
-        claims = {_key(each): each for files in both for each in files.claims}
+        claims = {_key(each): each for each in self.cluster.claims}
+        claims |= {
+            _key(each): _with_uid_of(claims.get(_key(each)), each) for each in self.input.claims
+        }
         templates = {_key(each): each for files in both for each in files.templates}
         templates |= {_key(each): each for each in generated}
         labels = _namespace_labels(both)
@@ -211,6 +214,13 @@ def _read_objects(
 
 def _key(claim: Claim | Template) -> tuple[str, str]:
     return claim.metadata.namespace or _DEFAULT, claim.metadata.name
+
+
+def _with_uid_of(existing: Claim | None, claim: Claim) -> Claim:
+    """Return a claim of a file, which may exist in the cluster already."""
+    if existing is None or claim.metadata.uid:
+        return claim
+    return replace(claim, metadata=replace(claim.metadata, uid=existing.metadata.uid))
 
 
 def _namespace_labels(files: Iterable[ClusterObjects]) -> dict[str, Mapping[str, str]]:

@@ -206,6 +206,25 @@ def test_device_quota_of_the_configuration_limits_objects(text: str, tmp_path: P
     assert findings(text, "--config", str(config))[1] == []
 
 
+def test_a_claim_that_exists_counts_once_for_a_device_quota(tmp_path: Path) -> None:
+    total = DEVICE_QUOTA.replace("single:", "total:")
+    (config := tmp_path / "config.yaml").write_text(total)
+    result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "node-a", "device": "gpu-0"}
+    allocation = {"devices": {"results": [result]}}
+    arguments = ("--config", str(config), "--cluster", str(tmp_path / "cluster.yaml"))
+
+    def reported(name: str) -> list[str]:
+        existing = read_yaml(CLAIM % 1)
+        existing["metadata"] |= {"name": name, "uid": "u", "resourceVersion": "5"}
+        existing["status"] = {"allocation": allocation}
+        written = write_yaml([existing, read_yaml(NAMESPACE), *inventory("DeviceClass")])
+        (tmp_path / "cluster.yaml").write_text(written)
+        return [each["code"] for each in findings(CLAIM % 1, *arguments)[1]]
+
+    assert "DeviceQuotaUsedUp" not in reported("c")
+    assert "DeviceQuotaUsedUp" in reported("another")
+
+
 def test_request_that_a_class_serves_is_judged_as_the_claim_of_the_scheduler() -> None:
     # In the sample cluster, class gpu.nvidia.com serves the name, and no node has more than 8.
     for count, found in ((8, []), (9, [("CountNeverFits", "Pod/ml/old")])):

@@ -21,7 +21,7 @@ def check_device_quotas(subject: Subject, context: JudgeContext) -> Iterator[Fin
         return
     # A claim that exists may have devices, which it is charged already.
     charges = {
-        _find_uid(number, judged): quotas.least_charge(judged.claim.spec)
+        _find_uid(number, judged, context): quotas.least_charge(judged.claim.spec)
         for number, judged in enumerate(subject.claims)
     }
     excess = quotas.find_excess(subject.namespace, charges)
@@ -31,7 +31,11 @@ def check_device_quotas(subject: Subject, context: JudgeContext) -> Iterator[Fin
         yield code.at(path, excess.message, object=subject.object)
 
 
-def _find_uid(number: int, judged: JudgedClaim) -> str:
+def _find_uid(number: int, judged: JudgedClaim, context: JudgeContext) -> str:
     if judged.object.startswith(TEMPLATE):
         return f"claim {number}"  # each pod gets one of its own
-    return uid_of(judged.claim)
+    if judged.claim.metadata.uid:
+        return judged.claim.metadata.uid
+    # A manifest has none, and can be of a claim that exists.
+    key = judged.claim.metadata.namespace or "default", judged.claim.metadata.name
+    return uid_of(context.lookups.find_claim(*key) or judged.claim)
