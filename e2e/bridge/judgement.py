@@ -7,9 +7,7 @@ from e2e.checker import check
 from e2e.checker.expressions import Expressions
 from e2e.controlplane.client import ApiError, Client
 from e2e.oracle.build import binary
-from e2e.scenarios.objects import JSON, RESOURCE
-
-RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+from e2e.scenarios.objects import JSON, RESOURCE, taint_rules_path
 
 
 def broken_rules(client: Client, version: str, claims: list[JSON]) -> list[str]:
@@ -47,7 +45,7 @@ def read_world(client: Client, version: str) -> dict[str, Any]:
     """Read what an allocator sees of a cluster, without claims."""
     rules = []
     try:
-        rules = client.get(RULES)["items"]
+        rules = client.get(taint_rules_path(version))["items"]
     except ApiError as problem:
         if problem.code != 404:
             raise

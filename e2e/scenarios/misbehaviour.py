@@ -198,6 +198,11 @@ def the_configuration_of_the_claim_overrides_the_class(stage: Stage) -> None:
     stage.pod("right", templates={"gpu": "right"})
     stage.wait_running("right")
     stage.pod("wrong", templates={"gpu": "wrong"})
+    if stage.version == "1.37":
+        # The scheduler leaves out `requests` where a configuration applies to all of them, and the
+        # driver skips one of another kind that names no request.
+        stage.wait_running("wrong")
+        return
     recorded = stage.wait("a violation", stage.fleet.record.violations)
     assert {one.code for one in recorded} == {"ConfigKindMismatch"}
     stage.delete_pod("wrong")

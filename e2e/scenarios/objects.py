@@ -7,6 +7,11 @@ JSON = dict[str, Any]
 RESOURCE = "/apis/resource.k8s.io/v1"
 
 
+def taint_rules_path(version: str) -> str:
+    """Return the path of the DeviceTaintRules of a Kubernetes version, which has one of two."""
+    return f"{RESOURCE if version == '1.37' else f'{RESOURCE}beta2'}/devicetaintrules"
+
+
 def request(name: str, device_class: str, *selectors: str, **more: object) -> JSON:
     """Request one device of a class; `more` is added to `exactly`."""
     exactly: JSON = {"deviceClassName": device_class, **more}

@@ -15,7 +15,7 @@ from e2e.scenarios.stage import Stage
 
 ScenarioFunction = Callable[[Stage], None]
 SUITES = ("smoke", "full", "compat", "chaos", "node", "drivers", "queues")
-VERSIONS = ("1.36", "1.35", "1.34")
+VERSIONS = ("1.37", "1.36", "1.35", "1.34")
 
 
 @dataclass(frozen=True)

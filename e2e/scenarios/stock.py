@@ -13,6 +13,7 @@ from e2e.scenarios.objects import (
     device_class,
     opaque,
     request,
+    taint_rules_path,
 )
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -102,7 +103,7 @@ def partitions_of_a_gpu_consume_its_counters(stage: Stage) -> None:
 def a_device_taint_rule_prevents_allocation_until_deleted(stage: Stage) -> None:
     """A NoSchedule rule on a pool leaves its slices unchanged and its devices unallocated."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
-    rules = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+    rules = taint_rules_path(stage.version)
     rule = {
         "metadata": {"name": "fence"},
         "spec": {
