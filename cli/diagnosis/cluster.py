@@ -183,6 +183,9 @@ def check_targets(checked: CheckedState) -> Iterator[Result]:
     named = {f"targets[{i}].class": each.class_ for i, each in enumerate(configuration.targets)} | {
         f"fleet[{i}].class": each.class_ for i, each in enumerate(configuration.fleet)
     }
+    for i, quota in enumerate(configuration.quotas):
+        for field, limits in (("single", quota.single), ("total", quota.total)):
+            named |= {f"quotas[{i}].{field}[{name}]": name for name in limits}
     exist = {each.metadata.name for each in checked.objects.classes}
     for path, name in named.items():
         if name not in exist:

@@ -64,7 +64,8 @@ TARGET_CLASS_MISSING = CODES.define(
     Severity.WARNING,
     text=(
         "The configuration names a DeviceClass that does not exist. An entry of `targets` with "
-        "such a class translates nothing, and an entry of `fleet` has no effect."
+        "such a class translates nothing; an entry of `fleet`, or a limit in `quotas`, has no "
+        "effect."
     ),
     example="targets[0].class: DeviceClass gpu.exmaple.com does not exist",
     remedy="Correct the name in the configuration, or create the class.",

@@ -8,8 +8,8 @@ RESOURCE = "/apis/resource.k8s.io/v1"
 
 
 def taint_rules_path(version: str) -> str:
-    """Return the path of the DeviceTaintRules of a Kubernetes version, which has one of two."""
-    return f"{RESOURCE if version == '1.37' else f'{RESOURCE}beta2'}/devicetaintrules"
+    """Return the path of the DeviceTaintRules of a version; before 1.36 there are none."""
+    return f"{RESOURCE}{'beta2' if version == '1.36' else ''}/devicetaintrules"
 
 
 def request(name: str, device_class: str, *selectors: str, **more: object) -> JSON:

@@ -318,6 +318,10 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
         "configured classes", "TargetClassMissing", 0,
         configure(f"{CONFIGURATION}fleet: [{{class: missing, closed: true}}]\n"),
     ),
+    "class of a quota that does not exist": (
+        "configured classes", "TargetClassMissing", 0,
+        configure(f"{CONFIGURATION}quotas: [{{name: q, total: {{missing: {{devices: 1}}}}}}]\n"),
+    ),
     "dual node": ("nodes", "DualNodes", 0, advertise),
     "owned nodes without the taint": ("owned nodes", "FenceMissing", 1, own("")),
     "bridge placement without its scheduler": (
