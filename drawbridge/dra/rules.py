@@ -96,11 +96,12 @@ class Rules(_Part, frozen=True, omit_defaults=True):
 
 
 _SCHEMA: Final = Schema(Rules)
+_NO_RULES: Final = Rules()
 
 
 def encode_rules(rules: Rules) -> str:
     """Return the annotation value: canonical JSON, or an empty string without rules."""
-    if rules == Rules():
+    if rules == _NO_RULES:
         return ""
     content = {**msgspec.to_builtins(rules), "apiVersion": API_VERSION, "kind": KIND}
     return msgspec.json.encode(content, order="sorted").decode()
@@ -141,7 +142,9 @@ def _problem(rules: Rules) -> str:
 def read_claim_rules(claim: Claim) -> Rules | tuple[Finding, ...]:
     """Return the rules of a claim. Return findings if they are not valid for it."""
     text = claim.metadata.annotations.get(RULES_ANNOTATION)
-    rules = read_rules(text) if text is not None else Rules()
+    if text is None:
+        return _NO_RULES
+    rules = read_rules(text)
     return rules if isinstance(rules, tuple) else check_rules(rules, claim.spec) or rules
 
 

@@ -121,7 +121,6 @@ class _Question:
         cluster = self._cluster
         uids = [self._uid, *(uid_of(cluster.claims[each]) for each in released)]
         view: View = cluster.ledger.view_without(uids)
-        ids = iter(range(1 << 62))
         first = [
             (pool.id, device)
             for pool, _ in cluster.planner.node_pools(self._node)
@@ -129,9 +128,7 @@ class _Question:
             if (pool.id.driver, pool.id.name) == (driver, name)
         ]
         larger = self._larger(growth)
-        answers = cluster.planner.solve_nodes(
-            view, [larger], nodes or [self._node], ids=lambda: f"{next(ids)}", first=first
-        )
+        answers = cluster.planner.solve_nodes(view, [larger], nodes or [self._node], first=first)
         reasons: tuple[Reason, ...] = ()
         for answer in answers.values():
             if isinstance(answer, Solution):

@@ -19,6 +19,7 @@ from drawbridge.dra.allocation import Allocation, with_share_ids
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.nodes import Node
+from drawbridge.dra.rules import PackingPolicy
 from drawbridge.ledger import codes, extended_resources, generated_claims, node_fit
 from drawbridge.ledger.claim_references import PodClaims, find_pod_claims
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_of
@@ -208,9 +209,8 @@ class Placer:
 
     def solve(self, claims: Sequence[Claim], names: Sequence[str]) -> Mapping[str, SolverResult]:
         """Solve for claims as if they were those of one pod, on these nodes."""
-        ids = iter(range(1 << 62))
         view = self.ledger.view()
-        return self._planner.solve_nodes(view, claims, names, ids=lambda: f"{next(ids)}")
+        return self._planner.solve_nodes(view, claims, names)
 
     def place_at(self, pod: Pod, node: Node, allocations: Sequence[Allocation]) -> PodPlacement:
         """Place a pod that `ask` returned claims of, with these devices."""
@@ -266,8 +266,7 @@ class Placer:
         names = [node.name for node in reachable]
         if not unallocated:
             return {name: Solution(name, ()) for name in names}, elsewhere
-        ids = iter(range(1 << 62))
-        answers = self._planner.solve_nodes(view, unallocated, names, ids=lambda: f"{next(ids)}")
+        answers = self._planner.solve_nodes(view, unallocated, names)
         return answers, elsewhere
 
     def _choose_node(
@@ -338,10 +337,14 @@ class Placer:
         """Yield the nodes with a solution by rank, equal ones in the order of the strategy."""
         by_rank: dict[tuple[int, int, float], set[str]] = {}
         first: tuple[Sequence[Claim], Solution] | tuple[()] = ()
+        policy: PackingPolicy | None = None
         for node, (claims, answer) in answers.items():
             if isinstance(answer, Solution):
-                first = first or (claims, answer)
-                by_rank.setdefault(self._rank(claims, answer), set()).add(node)
+                if not first:
+                    # Claims for extended resources differ between nodes, and have no rules.
+                    first = claims, answer
+                    policy = preferred_nodes(claims) if self._planner.obeys_rules else None
+                by_rank.setdefault(self._rank(claims, answer, policy), set()).add(node)
         # A reservation rarely fails, so the nodes behind the first are not rated.
         for rank in sorted(by_rank):
             names = by_rank[rank]
@@ -374,12 +377,10 @@ class Placer:
         unallocated = [each for each in claims if each.status.allocation is None]
         if not unallocated or not first:
             return answer
-        ids = iter(range(1 << 62))
         solved = self._planner.solve_nodes(
             self.ledger.view(),
             unallocated,
             [answer.node],
-            ids=lambda: f"{next(ids)}",
             first=first,
         )
         better = solved.get(answer.node)
@@ -393,10 +394,11 @@ class Placer:
         self._resources.add(node, requested)
         return self._resources.counts(node, requested)
 
-    def _rank(self, claims: Sequence[Claim], solution: Solution) -> tuple[int, int, float]:
+    def _rank(
+        self, claims: Sequence[Claim], solution: Solution, policy: PackingPolicy | None
+    ) -> tuple[int, int, float]:
         """Return the rank of a solution; the smallest one is the best."""
         alternatives, preferences = rank_solution(claims, solution)
-        policy = preferred_nodes(claims) if self._planner.obeys_rules else None
         used = self._planner.part_in_use(solution.node, self.ledger.view()) if policy else 0.0
         return -alternatives, -preferences, -rank_use(policy, used)
 

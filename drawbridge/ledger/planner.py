@@ -114,7 +114,7 @@ class Planner:
         claims: Sequence[Claim],
         nodes: Iterable[str] | None = None,
         *,
-        ids: Callable[[], str],
+        ids: Callable[[], str] | None = None,
         first: Sequence[PooledDevice] = (),
         steps: int = STEPS,
         max_work: int | None = None,

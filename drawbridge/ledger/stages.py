@@ -110,8 +110,7 @@ class _Devices:
             return
         planner, view = self._cluster.planner, self._cluster.view
         self.requests += planner.count_stages(view, claims, nodes)
-        ids = iter(range(1 << 62))
-        answers = planner.solve_nodes(view, claims, nodes, ids=lambda: f"{next(ids)}")
+        answers = planner.solve_nodes(view, claims, nodes)
         for node, answer in answers.items():
             if isinstance(answer, Solution):
                 self.fitting.add(node)

@@ -60,7 +60,10 @@ SolverResult: TypeAlias = Solution | Failure
 
 
 def compose_allocations(
-    demand: Demand, node_view: NodeView, taken: Sequence[ChosenDevice], ids: Callable[[], str]
+    demand: Demand,
+    node_view: NodeView,
+    taken: Sequence[ChosenDevice],
+    ids: Callable[[], str] | None,
 ) -> tuple[Allocation, ...]:
     """Compose one allocation for each claim; raises Abort if upstream cannot compose it."""
     chosen = {device.option.request_index: device.option for device in taken}
@@ -74,7 +77,9 @@ def compose_allocations(
     return tuple(allocations)
 
 
-def _result(taken: ChosenDevice, node_view: NodeView, ids: Callable[[], str]) -> AllocationResult:
+def _result(
+    taken: ChosenDevice, node_view: NodeView, ids: Callable[[], str] | None
+) -> AllocationResult:
     option, candidate, amounts = taken.option, taken.candidate, taken.amounts
     device, gates = candidate.device, node_view.gates
     binds, shared = gates.supports_binding_conditions, candidate.shared
@@ -88,7 +93,7 @@ def _result(taken: ChosenDevice, node_view: NodeView, ids: Callable[[], str]) ->
         tolerations=option.wanted.tolerations,
         binding_conditions=device.binding_conditions if binds else (),
         binding_failure_conditions=device.binding_failure_conditions if binds else (),
-        share_id=ids() if shared else None,
+        share_id=(ids() if ids is not None else "") if shared else None,
         consumed_capacity=dict(sorted(amounts.items())) if shared and amounts else {},
         skip_node_operations=candidate.slice.skip_node_operations if skips else (),
     )

@@ -52,7 +52,7 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     claims: Sequence[Claim],
     nodes: Iterable[Node],
     *,
-    ids: Callable[[], str],
+    ids: Callable[[], str] | None = None,
     first: Sequence[PooledDevice] = (),
     memo: Memo | None = None,
     steps: int = STEPS,
@@ -62,9 +62,9 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     """Decide for each node, by name, whether and how the claims can be allocated there.
 
     `claims` are the unallocated claims of one pod, in the pod's order. `ids` returns a new share
-    ID at each call. The devices `first` are tried before the others, which are tried in the order
-    of the slices; such an answer is not cached. `steps` limits the search on each node; a search
-    that exceeds it fails.
+    ID at each call; without it, share IDs mean nothing. The devices `first` are tried before the
+    others, which are tried in the order of the slices; such an answer is not cached. `steps` limits
+    the search on each node; a search that exceeds it fails.
     `max_work` limits its steps and the work of its pruning together, and the expensive evaluations
     for it. `count_work` is told the work for each node, and `count` of the memo's expressions the
     evaluations, the same whether the answer is cached or not.
@@ -101,7 +101,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
     view: View
     demand_results: DemandResults
     memo: Memo
-    ids: Callable[[], str]
+    ids: Callable[[], str] | None
     limits: SearchLimits
     count_work: Callable[[int], None]
     first: Sequence[PooledDevice]
@@ -119,9 +119,9 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
             for evaluation in cached.evaluations:
                 self.memo.expressions.count(evaluation)
             self.count_work(cached.work)
-            if cached.has_shares and isinstance(cached.result, Solution):
-                return cached.result.with_new_share_ids(self.ids)
-            return cached.result
+            if self.ids is None or not cached.has_shares or isinstance(cached.result, Failure):
+                return cached.result
+            return cached.result.with_new_share_ids(self.ids)
         self.memo.before_node()
         node_view = NodeView(self.world, self.memo, node, pools, uses)
         if self.first:
@@ -176,7 +176,7 @@ def solve_all(  # noqa: PLR0913  # the arguments of `solve`
     claims: Sequence[Claim],
     nodes: Mapping[str, Node],
     *,
-    ids: Callable[[], str],
+    ids: Callable[[], str] | None,
     memo: Memo,
     steps: int,
 ) -> dict[str, SolverResult]:
@@ -228,7 +228,7 @@ def _unchanged(
     last: AllNodesResults,
     changed: Sequence[str],
     nodes: Mapping[str, Node],
-    ids: Callable[[], str],
+    ids: Callable[[], str] | None,
 ) -> dict[str, SolverResult]:
     """Return the last results without those of deleted nodes, with new share IDs.
 
@@ -240,6 +240,6 @@ def _unchanged(
             results.pop(name, None)
     for name in last.with_shares.difference(changed):
         result = results[name]
-        if isinstance(result, Solution):
+        if isinstance(result, Solution) and ids is not None:
             results[name] = result.with_new_share_ids(ids)
     return results

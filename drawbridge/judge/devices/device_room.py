@@ -42,7 +42,6 @@ def _find_shortage(claims: Sequence[Claim], context: JudgeContext) -> list[Reaso
     """Return why no node has room; empty if one has, or if it cannot be decided."""
     if context.view is None:
         return []
-    ids = iter(range(1 << 62))
     reasons: list[Reason] = []
     each_node = NodeWork(read_demand(claims, context), context.world, context)
     for start in range(0, len(context.nodes), BATCH):
@@ -53,7 +52,6 @@ def _find_shortage(claims: Sequence[Claim], context: JudgeContext) -> list[Reaso
             context.view,
             claims,
             some,
-            ids=lambda: f"{next(ids)}",
             memo=context.caches.current,
             steps=context.steps,
             max_work=context.work.search_limit,

@@ -111,7 +111,6 @@ def _solve_kinds(
     each_node: NodeWork,
     memo: Memo,
 ) -> Iterator[tuple[Node, SolverResult]]:
-    ids = iter(range(1 << 62))
     for start in range(0, len(nodes), BATCH):
         some = nodes[start : start + BATCH]
         each_node.spend(some)
@@ -120,7 +119,6 @@ def _solve_kinds(
             EMPTY,
             claims,
             some,
-            ids=lambda: f"{next(ids)}",
             memo=memo,
             steps=context.steps,
             max_work=context.work.search_limit,
