@@ -6,6 +6,7 @@ out.
 
 import argparse
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cli.input import codes as input_codes
@@ -15,9 +16,11 @@ from cli.simulation.input import SimulationInput, add_input_options, read_input
 from cli.simulation.preemption import read_evictable
 from cli.simulation.schedulers import SimulatedSchedulers, find_schedulers
 from cli.terminal import output
+from cli.terminal.durations import parse_duration
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
 from drawbridge.documents.document import Document, LocatedFinding, has_errors
+from drawbridge.ledger import codes
 from drawbridge.ledger.defragmentation import (
     ClusterCopy,
     FragmentedCluster,
@@ -27,10 +30,12 @@ from drawbridge.ledger.defragmentation import (
     plan_moves,
 )
 from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.node_holds import MAX_HOLD_SECONDS, NodeHold
 from drawbridge.ledger.placing import Placer
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
-from drawbridge.report.moves import format_plan, plan_as_data
+from drawbridge.names import SCHEDULER_NAME
+from drawbridge.report.moves import format_plan, hold_for, plan_as_data
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
@@ -51,6 +56,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="name of the pod that waits, or namespace/name (default: the only pod in the input)",
     )
+    parser.add_argument(
+        "--hold",
+        metavar="DURATION",
+        type=_parse_hold,
+        help="add commands that hold what the evicted pods release for the pod, for at most so long"
+        " (such as 30m; bridge placement only)",
+    )
     add_input_options(parser)
     output.add_format_option(parser, "text", "json", "yaml")
 
@@ -68,16 +80,17 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if inputs.running is None:
         message = "the pods of the cluster cannot be listed"
         findings.append(LocatedFinding(input_codes.CLUSTER_UNREADABLE.at("", message)))
-    plan = None
+    plan = hold = None
     if pod is not None and not has_errors(findings):
         plan = plan_for(pod, inputs, findings)
+        hold = _hold_for(plan, pod, options, findings)
     output.print_findings(findings, streams.err)
     if plan is None or has_errors(findings):
         return BAD
     if options.output != "text":
-        output.print_value(plan_as_data(plan), options.output, streams.out)
+        output.print_value(plan_as_data(plan, hold), options.output, streams.out)
     else:
-        streams.out.writelines(f"{line}\n" for line in format_plan(plan))
+        streams.out.writelines(f"{line}\n" for line in format_plan(plan, hold))
     return DONE if isinstance(plan, MovePlan) else NOTICE
 
 
@@ -132,6 +145,37 @@ def plan_for(
     priority = priorities.find(pod)
     movable = MovablePods(running, pods, budgets, priority.value if priority else 0)
     return plan_moves(pod, _Input(inputs), movable)
+
+
+def _parse_hold(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds > MAX_HOLD_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text}: a hold lasts 24h at most")
+    return seconds
+
+
+def _hold_for(
+    plan: MovePlan | NoPlan,
+    pod: Pod,
+    options: argparse.Namespace,
+    findings: list[LocatedFinding],
+) -> NodeHold | None:
+    """Return the hold of what a plan frees, if the command asks for one."""
+    if options.hold is None or not isinstance(plan, MovePlan):
+        return None
+    name, uid = f"Pod/{pod.namespace}/{pod.metadata.name}", pod.metadata.uid
+    if pod.spec.scheduler_name != SCHEDULER_NAME:
+        text = f"its scheduler is {pod.spec.scheduler_name or 'not set'}, which holds no devices"
+    elif pod.group is not None and pod.group.is_gang:
+        text = "devices are held for one pod, and it is a member of a gang"
+    elif not uid or not all(move.uid for move in plan.moves):
+        text = "it, or a pod that moves, has no UID in the input"
+    else:
+        until = datetime.now(UTC) + timedelta(seconds=options.hold)
+        return hold_for(plan, uid, until.replace(microsecond=0))
+    finding = codes.HOLD_IMPOSSIBLE.at("--hold", text, object=name)
+    findings.append(LocatedFinding(finding))
+    return None
 
 
 class _Input:

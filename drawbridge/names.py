@@ -28,6 +28,8 @@ RULES_ANNOTATION: Final = "drawbridge.dev/rules"
 PARTITION_ATTRIBUTE: Final = "drawbridge.dev/partition"
 ALLOCATION_ANNOTATION: Final = "drawbridge.dev/allocation"
 COMPATIBILITY_ANNOTATION: Final = "drawbridge.dev/compatibility"
+# On a node: the pod for which its devices are held, as a plan to defragment asks for.
+HOLD_ANNOTATION: Final = "drawbridge.dev/held-for"
 # The time when a pod last referred to a template.
 USED_ANNOTATION: Final = "drawbridge.dev/used"
 FACTS_ORDER_ANNOTATION: Final = "drawbridge.dev/facts-order"

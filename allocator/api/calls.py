@@ -53,14 +53,18 @@ from allocator.api.searching import (
     PodSearch,
     PreemptionView,
     describe_missing,
+    describe_reasons,
     explain_claims,
     find_pod_state,
     search_for_pod,
     simulate_pods,
 )
 from allocator.api.stages import without_names_of_nodes
+from allocator.decisions.preemption import is_held_for
 from allocator.scheduler.calls import CurrentDecisions, Leadership
+from allocator.scheduler.protocol import shorten_message
 from allocator.state.cluster_state import AllocatorState
+from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.stages import PodStages
 
 # With more namespaces on a node, no claim is named: each costs a request to the API server.
@@ -117,7 +121,8 @@ class ApiCalls:
         state = self._current()
         if name not in state.planner.nodes:
             raise ApiFailureError(FailureCode.NOT_FOUND, f"node {name} was deleted", "name")
-        return describe_node(state, name, readable, leading=self._leadership.leading)
+        decisions = self._state.decisions
+        return describe_node(decisions, name, readable, leading=self._leadership.leading)
 
     async def explain(self, caller: Caller, body: bytes) -> PodExplanation:
         """Return where the devices of a pod are, or why it waits for them."""
@@ -135,6 +140,7 @@ class ApiCalls:
         if how_far is PodState.WAITING and not explanation.reasons:
             run = functools.partial(search_for_pod, state, pod, by_stage=named.stages)
             explanation = await self._searches.run(caller, run, PodSearch)
+            explanation = self._add_hold(explanation, pod)
             how_far = PodState.FITS if explanation.fitting else how_far
         return PodExplanation(
             namespace=namespace,
@@ -151,6 +157,16 @@ class ApiCalls:
             stages=_visible(explanation.stages, sees_nodes=sees_nodes),
             quotas=tuple(describe_quotas(state, namespace)),
         )
+
+    def _add_hold(self, explanation: PodSearch, pod: Pod) -> PodSearch:
+        """Say first that an administrator holds devices for a pod that fits on no node."""
+        kept = self._state.decisions.find_hold(pod.metadata.uid)
+        if kept is None or kept.planned is None or explanation.fitting:
+            return explanation
+        reason = is_held_for(kept, kept.planned)
+        message = shorten_message(f"{reason.message}; {explanation.message}")
+        reasons = (*describe_reasons((reason,)), *explanation.reasons)
+        return replace(explanation, message=message, reasons=reasons)
 
     async def simulate(self, caller: Caller, body: bytes) -> SimulationReply:
         """Return where pods would go if they were created now. Reserves nothing."""

@@ -133,7 +133,7 @@ class PoolDevice(_Body, frozen=True, omit_defaults=True):
         int,
         Meta(
             description="How many claims hold the device or shares of it, with the pods for which "
-            "it is kept after a preemption."
+            "it is kept after a preemption or for a plan."
         ),
     ] = 0
     reserved: Annotated[int, Meta(description="How many of them are not written yet.")] = 0
@@ -164,12 +164,27 @@ class NodePool(_Body, frozen=True):
     counters: tuple[PoolCounter, ...] = ()
 
 
+class DescribedHold(_Body, frozen=True):
+    """The annotation of a node that holds devices for a pod, and what this replica keeps."""
+
+    pod: str
+    until: str
+    active: Annotated[
+        bool,
+        Meta(description="Whether this replica keeps devices for the pod; only a leading can."),
+    ]
+    waits_for: Annotated[
+        int, Meta(description="How many claims of pods to evict still have devices.")
+    ] = 0
+
+
 class DescribedNode(_Body, frozen=True):
     """The pools of the allocator on a node."""
 
     node: str
     leading: bool
     pools: tuple[NodePool, ...] = ()
+    hold: DescribedHold | None = None
 
 
 class DeviceReason(_Body, frozen=True, omit_defaults=True):

@@ -11,6 +11,7 @@ from allocator.api.messages import (
     AllocationList,
     ApiFailureError,
     ClaimAllocation,
+    DescribedHold,
     DescribedNode,
     DeviceClaim,
     FailureCode,
@@ -22,6 +23,7 @@ from allocator.api.messages import (
     QuotaList,
     QuotaState,
 )
+from allocator.decisions.pod_devices import PodDecisions
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.allocation import Allocation, AllocationResult
 from drawbridge.dra.capacity import Amounts
@@ -175,11 +177,26 @@ def namespaces_on(state: AllocatorState, node: str) -> Collection[str]:
 
 
 def describe_node(
-    state: AllocatorState, node: str, readable: Collection[str], *, leading: bool
+    decisions: PodDecisions, node: str, readable: Collection[str], *, leading: bool
 ) -> DescribedNode:
-    """Return the pools on a node; only claims in `readable` namespaces are named."""
+    """Return the pools on a node; only claims in `readable` namespaces are named.
+
+    Whoever may get the node can read for which pod devices are held.
+    """
+    state = decisions.state
     pools = (_describe_pool(state, pool, readable) for pool in _pools_on(state, node))
-    return DescribedNode(node=node, leading=leading, pools=tuple(pools))
+    hold = _describe_hold(decisions, node)
+    return DescribedNode(node=node, leading=leading, pools=tuple(pools), hold=hold)
+
+
+def _describe_hold(decisions: PodDecisions, node: str) -> DescribedHold | None:
+    asked = decisions.state.node_holds.get(node)
+    if asked is None:
+        return None
+    kept = decisions.find_hold(asked.uid)
+    active = kept is not None and kept.planned == asked
+    waits_for = len(kept.pending) if kept is not None and active else 0
+    return DescribedHold(pod=asked.pod, until=asked.end, active=active, waits_for=waits_for)
 
 
 def _pools_on(state: AllocatorState, node: str) -> Collection[PoolID]:

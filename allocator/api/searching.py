@@ -23,13 +23,13 @@ from allocator.api.messages import (
 )
 from allocator.api.reading import describe_result, find_state
 from allocator.api.stages import filter_pod
-from allocator.decisions.pod_requests import ReceivedClaim, check_claims
+from allocator.decisions.pod_requests import ReceivedClaim, check_claims, describe_pod
 from allocator.decisions.shortlist import (
     NodeSearch,
     candidate_names,
     find_nodes,
 )
-from allocator.scheduler.protocol import SchedulingPod, shorten_message
+from allocator.scheduler.protocol import shorten_message
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.preemptors import key_of
 from allocator.state.releases import Releases
@@ -129,7 +129,7 @@ def search_for_pod(state: AllocatorState, pod: Pod, *, by_stage: bool = False) -
 
 def _search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
     claims = tuple(_with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
-    described = _as_scheduled(pod)
+    described = describe_pod(pod)
     reason = check_claims(described, [ReceivedClaim(each, None) for each in claims], state)
     if reason is not None:
         return _describe_search((reason,))
@@ -299,7 +299,7 @@ def _place(
     if used.problems:
         return _refused(pod, used.claims, used.problems)
     served, unserved = _serving_nodes(pod, state)
-    search = NodeSearch(pod=_as_scheduled(pod), claims=used.claims, limit=1, only=served)
+    search = NodeSearch(pod=describe_pod(pod), claims=used.claims, limit=1, only=served)
     ids = _share_ids()
     shortlist = find_nodes(search, state, state.ledger.view(), lambda: next(ids))
     if not shortlist.fitting:
@@ -345,16 +345,3 @@ def _describe_claim(name: str, allocation: Allocation | None) -> SimulatedClaim:
     if allocation is not None:
         devices = tuple(map(describe_result, allocation.devices.results))
     return SimulatedClaim(claim=name.partition("/")[2], devices=devices)
-
-
-def _as_scheduled(pod: Pod) -> SchedulingPod:
-    """Return a pod as the scheduler describes it."""
-    return SchedulingPod(
-        namespace=pod.namespace,
-        name=pod.metadata.name,
-        uid=pod.metadata.uid,
-        node_selector=pod.spec.node_selector,
-        node_affinity=pod.spec.affinity.node_affinity if pod.spec.affinity else None,
-        tolerations=pod.spec.tolerations,
-        node_name=pod.spec.node_name,
-    )

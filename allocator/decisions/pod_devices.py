@@ -4,6 +4,7 @@ A decision is made on the current state and reserved before anybody else can ask
 the time. All memories are bounded.
 """
 
+import time
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, NamedTuple
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from allocator.decisions.group_questions import GroupQuestion
 from allocator.decisions.groups import GroupDecisions
 from allocator.decisions.node_searches import UNLIMITED, NodeSearches, answer_key
+from allocator.decisions.planned_holds import FindPod, PlannedHolds, no_pod
 from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaChecks
@@ -43,6 +45,7 @@ from allocator.scheduler.replies import (
 )
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import EndedHold, GroupHold
+from allocator.state.preemptors import Preemptor
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from drawbridge.ledger.ledger import ReservationRefusal, uid_of
 from drawbridge.ledger.node_choice import ALL_FIRST_FIT, StrategyNames
@@ -82,6 +85,8 @@ class PodDecisions:
         nodes_per_call: int = UNLIMITED,
         limits: HoldLimits = DEFAULT_LIMITS,
         min_member: Callable[[str, str], int] = lambda _namespace, _name: 0,
+        find_pod: FindPod = no_pod,
+        server_time: Callable[[], float] = time.time,
     ) -> None:
         self.state = state
         self._ids = ids
@@ -92,6 +97,16 @@ class PodDecisions:
         self._preemption = DevicePreemption(state, self.reservations, ids)
         self.requests = ReceivedRequests(
             state, self.reservations.allocation_of, self._quotas.narrow
+        )
+        self._holds = PlannedHolds(
+            state,
+            self.reservations,
+            self._preemption,
+            self._quotas,
+            self.requests,
+            ids,
+            find_pod,
+            server_time,
         )
         self.groups = GroupDecisions(
             state,
@@ -150,7 +165,7 @@ class PodDecisions:
             raise ProtocolError(ErrorCode.BAD_REQUEST, text)
         priority = self.requests.level_priority(members.values())
         own = self.requests.find(request.pod_uid) or members[request.pod_uid]
-        self._preemption.preemptors.settle(now)
+        self._settle(now)
         question = GroupQuestion(request.group, tuple(members), priority, request.pod_uid)
         answer = self.groups.answer(question, now, out_of_time)
         if answer.reason is not None:
@@ -195,7 +210,7 @@ class PodDecisions:
         self.reservations.release(uid)
         first = reservation.node if reservation else ""
         search = replace(self.requests.search(request, limit), first=first, out_of_time=out_of_time)
-        self._preemption.preemptors.settle(now)
+        self._settle(now)
         if (excess := self._find_excess(search)) is not None:
             return refuse_pod((excess,))
         if (kept := self._preemption.find_kept(uid, search)) is not None:
@@ -218,7 +233,7 @@ class PodDecisions:
         request = self.requests.find(pod_uid)
         if request is None:
             return ReserveReply(reserved=False, message=_RESTARTED)
-        self._preemption.preemptors.settle(now)
+        self._settle(now)
         # No other call is handled before the devices that were kept for the pod are reserved.
         self._preemption.forget(pod_uid)
         hold = self.groups.find_hold(pod_uid, now, alone=True)
@@ -252,7 +267,7 @@ class PodDecisions:
             return PreemptReply(message=_RESTARTED)
         if problem := self.requests.find_problem(pod_request):
             return PreemptReply(message=problem)
-        self._preemption.preemptors.settle(now)
+        self._settle(now)
         if self.groups.key_of(request.pod_uid):
             return self.groups.preempt(request, now, out_of_time)
         search = self.requests.search(pod_request, 1)
@@ -301,7 +316,7 @@ class PodDecisions:
         pod_uid = request.pod.uid
         search = replace(self.requests.search(request, 1), without=without, out_of_time=out_of_time)
         self.requests.take_postponed()
-        self._preemption.preemptors.settle(now)
+        self._settle(now)
         if self._find_excess(search) is not None:
             return Promise()
         kept = self._preemption.preemptors.find(pod_uid)
@@ -323,7 +338,7 @@ class PodDecisions:
         if not self.groups.is_known(key):
             return Promise(members=(pod_uid,))  # the scheduler asks about the group anew
         self.requests.take_postponed()
-        self._preemption.preemptors.settle(now)
+        self._settle(now)
         answer = self.groups.answer_again(key, now, out_of_time)
         if answer is None:
             return Promise()
@@ -352,10 +367,12 @@ class PodDecisions:
         """Forget all reservations."""
         self.reservations.clear()
         self._preemption.preemptors.clear()
+        self._holds.clear()
         self.groups.begin_term()
 
     def expire(self, now: float) -> tuple[str, ...]:
         """Remove reservations whose time is over; return the UIDs of their pods."""
+        self._holds.settle(now)
         self._preemption.expire(now)
         self.groups.expire(now)
         return self.reservations.expire(now)
@@ -371,7 +388,17 @@ class PodDecisions:
         """Return the pods that lost kept devices since the last call, and can preempt again."""
         return self._preemption.preemptors.take_to_retry()
 
+    def find_hold(self, pod_uid: str) -> Preemptor | None:
+        """Return the hold of a plan for a pod."""
+        kept = self._preemption.preemptors.find(pod_uid)
+        return kept if kept is not None and kept.planned is not None else None
+
     # --- one decision ---
+
+    def _settle(self, now: float) -> None:
+        """Keep what is kept for pods in step with the cluster, before anything is decided."""
+        self._holds.settle(now)
+        self._preemption.preemptors.settle(now)
 
     def request_key(self, pod_uid: str) -> bytes | None:
         """Return a key that is equal for pods that ask the same."""

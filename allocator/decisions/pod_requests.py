@@ -16,6 +16,7 @@ from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.rules import read_claim_rules
 from drawbridge.ledger.ledger import name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
+from drawbridge.ledger.pods import Pod
 from drawbridge.solver.codes import CLAIM_REFUSED
 from drawbridge.solver.expressions import PostponedEvaluation
 from drawbridge.solver.reasons import Reason
@@ -31,6 +32,20 @@ class PodRequest(NamedTuple):
 
     pod: SchedulingPod
     claims: tuple[str, ...]
+
+
+def describe_pod(pod: Pod) -> SchedulingPod:
+    """Return a pod of the cluster as the scheduler describes it."""
+    return SchedulingPod(
+        namespace=pod.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        priority=pod.spec.priority or 0,
+        node_selector=pod.spec.node_selector,
+        node_affinity=pod.spec.affinity.node_affinity if pod.spec.affinity else None,
+        tolerations=pod.spec.tolerations,
+        node_name=pod.spec.node_name,
+    )
 
 
 def with_at_most(pod: SchedulingPod, priority: int) -> SchedulingPod:

@@ -23,8 +23,12 @@ from allocator.state.cluster_state import AllocatorState
 from allocator.state.preemptors import MAX_PREEMPTORS, Preemptor, Preemptors
 from allocator.state.releases import Releases, waits_for
 from allocator.state.reserved_pods import PodReservation, ReservedPods
+from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.dra.counted import count_noun
 from drawbridge.ledger.holdings import DeviceID, read_holds
+from drawbridge.ledger.node_fit import make_reason
+from drawbridge.ledger.node_holds import NodeHold
 from drawbridge.solver.reasons import Reason, summarize_reasons
 
 _BUSY: Final = f"{MAX_PREEMPTORS} pods preempt already; the pod is tried again"
@@ -117,6 +121,8 @@ class DevicePreemption:
         """Return what a pod that fits nowhere waits for, if devices are being released for it."""
         priority = search.pod.priority
         own = self.preemptors.find(pod_uid)
+        if own is not None and own.planned is not None:
+            return is_held_for(own, own.planned)
         if own is None or not own.pending:
             own = self.preemptors.find_for_same_claim(pod_uid, search)
         if own is not None:
@@ -210,6 +216,14 @@ class DevicePreemption:
             reprieves=self._reprieves,
             ids=self._ids,
         )
+
+
+def is_held_for(preemptor: Preemptor, planned: NodeHold) -> Reason:
+    """Return the reason of a pod for which an administrator holds devices."""
+    text = f"devices on node {preemptor.node} are held for the pod until {planned.end}"
+    if preemptor.pending:
+        text += f"; {count_noun(len(preemptor.pending), 'claim')} of pods to evict still have some"
+    return make_reason(codes.DEVICES_HELD, "devices", text, nodes=1)
 
 
 def _devices_of(fitting: FittingNode) -> frozenset[DeviceID]:

@@ -33,10 +33,10 @@ MAX_BATCH: Final = 64
 MAX_FAILING_NODES: Final = 16
 # Some 40 ms; constraints that a person writes take hundreds.
 MAX_WORK_PER_NODE: Final = 20_000
-# The taint that cordons a node, and that some pods tolerate.
 # Each expression is compared with each node.
 _MAX_EXPRESSIONS: Final = 256
-_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+# The taint that cordons a node, and that some pods tolerate.
+UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
 def never() -> bool:
@@ -263,7 +263,7 @@ def _untolerated_taint(node: Node, pod: SchedulingPod) -> Taint | None:
         return None
     tolerations = pod.tolerations or ()
     taints: tuple[Taint, ...] = node.taints
-    for taint in (*taints, _UNSCHEDULABLE) if node.unschedulable else taints:
+    for taint in (*taints, UNSCHEDULABLE) if node.unschedulable else taints:
         if taint.effect in EXCLUDING and not any(tolerates(t, taint) for t in tolerations):
             return taint
     return None

@@ -25,6 +25,7 @@ from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import Ledger, name_of, uid_of
+from drawbridge.ledger.node_holds import NodeHold, read_node_hold
 from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.pool_use import changed_pools, replace_uses, with_devices_held
@@ -101,6 +102,7 @@ class AllocatorState:
         self._claims: dict[str, Claim] = {}
         self._uids: dict[str, str] = {}
         self._allocated: list[tuple[str, str]] = []  # sorted names, with the UIDs
+        self._node_holds: dict[str, NodeHold] = {}
         self._freed = False  # whether a pod without claims has ended beside owned devices
         self._penalties: dict[DeviceID, float] = {}
         self._penalised_uses: dict[PoolID, tuple[PoolUse, frozenset[str], PoolUse]] = {}
@@ -153,10 +155,24 @@ class AllocatorState:
 
     def _apply_node(self, before: Node | None, after: Node | None) -> None:
         node = after or before
+        if node is not None:
+            self._follow_hold(node.name, after.hold if after else "")
         if node is not None and self._change_planner(Node, node.name, after):
             self.changes.add(node.name)
             self.amounts.note_change(node.name)
             self.decide_owners_on(node.name)
+
+    def _follow_hold(self, node: str, text: str) -> None:
+        hold = read_node_hold(text) if text else ""
+        if isinstance(hold, NodeHold):
+            self._node_holds[node] = hold
+        else:
+            self._node_holds.pop(node, None)
+
+    @property
+    def node_holds(self) -> Mapping[str, NodeHold]:
+        """The holds that administrators ask for, by node."""
+        return self._node_holds
 
     def _apply_class(self, before: DeviceClass | None, after: DeviceClass | None) -> None:
         changed = after or before

@@ -271,6 +271,8 @@ class LiveState:
             strategy=strategy_names(strategy.default, strategy.classes),
             limits=self._limits,
             min_member=caches.min_member,
+            find_pod=self.find_pod,
+            server_time=self._server_time,
         )
 
     def _apply(self, before: CachedObject[Any] | None, after: CachedObject[Any] | None) -> None:

@@ -1,5 +1,7 @@
 """The pods that preempt, and the devices that are kept for them.
 
+A pod for which an administrator evicts others by a plan is one of them: its hold only lasts longer.
+
 What a preemptor gets is held in the ledger under a key of its own, so that no other pod is told
 about it: what is free from the decision on, the rest as soon as its victims release it. `settle`
 does that before each decision: between the end of a claim and the next decision, no pod can get its
@@ -19,6 +21,7 @@ from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID, Hold
 from drawbridge.ledger.ledger import uid_of
+from drawbridge.ledger.node_holds import NodeHold
 from drawbridge.solver.world import View
 
 # How long the evictions may take until victims are seen to terminate.
@@ -31,7 +34,7 @@ MAX_PREEMPTORS: Final = 4096
 class Preemptor(msgspec.Struct, frozen=True):
     """A pod that preempts for its `claims`, and gets `holds` when the `pending` ones are released.
 
-    Victims and claims have their UIDs.
+    Victims and claims have their UIDs. With `planned`, an administrator holds the devices.
     """
 
     pod: SchedulingPod
@@ -41,6 +44,7 @@ class Preemptor(msgspec.Struct, frozen=True):
     pending: frozenset[str]
     holds: tuple[Hold, ...]
     until: float
+    planned: NodeHold | None = None
 
     @property
     def uid(self) -> str:
@@ -80,22 +84,45 @@ class Preemptors:
 
     def begin(self, pod_uid: str, search: NodeSearch, devices: DeviceVictims, now: float) -> None:
         """Keep the devices of a decision for a pod."""
+        until = now + (EVICTION_SECONDS if devices.claims else KEEP_SECONDS)
+        self._begin(pod_uid, search, devices, until)
+
+    def hold(
+        self, planned: NodeHold, search: NodeSearch, devices: DeviceVictims, until: float
+    ) -> None:
+        """Keep the devices of a plan for a pod until a time."""
+        self._begin(planned.uid, search, devices, until, planned)
+
+    def _begin(
+        self,
+        pod_uid: str,
+        search: NodeSearch,
+        devices: DeviceVictims,
+        until: float,
+        planned: NodeHold | None = None,
+    ) -> None:
         self.forget(pod_uid)
         for other in self._lower_that_lose_devices(devices, search.pod.priority):
             self._end(other)
-        pending = frozenset(devices.claims)
         self._put(
             Preemptor(
                 pod=search.pod,
                 claims=frozenset(map(uid_of, search.unallocated)),
                 node=devices.node,
                 victims=frozenset(devices.pods),
-                pending=pending,
+                pending=frozenset(devices.claims),
                 holds=devices.holds,
-                until=now + (EVICTION_SECONDS if pending else KEEP_SECONDS),
+                until=until,
+                planned=planned,
             )
         )
         self._settled = None
+
+    def end_holds(self, asked: Mapping[str, NodeHold]) -> None:
+        """End the holds of plans that are not asked for any more; `asked` has those by node."""
+        for pod in tuple(self._pods.values()):
+            if pod.planned is not None and asked.get(pod.node) != pod.planned:
+                self._end(pod)
 
     def forget(self, pod_uid: str) -> None:
         """Keep no devices for a pod any more."""
@@ -138,7 +165,7 @@ class Preemptors:
         for pod in tuple(self._pods.values()):
             left = frozenset(filter(self._is_held, pod.pending))
             if left != pod.pending:
-                until = now + KEEP_SECONDS
+                until = max(pod.until, now + KEEP_SECONDS)
                 self._put(msgspec.structs.replace(pod, pending=left, until=until))
         self._settled = self._state.ledger.view()
 

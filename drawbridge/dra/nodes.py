@@ -13,6 +13,7 @@ from drawbridge.dra.decode import Object, Reader
 from drawbridge.dra.decode_errors import describe_choice
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement, Taint
 from drawbridge.dra.quantity import Quantity
+from drawbridge.names import HOLD_ANNOTATION
 
 _INT = re.compile(r"[+-]?[0-9]{1,40}")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -26,6 +27,7 @@ class Node(msgspec.Struct, frozen=True):
 
     `registrations` are the annotations in which device plugins list devices for a scheduler.
     `provider_id` names the machine at its provider. `ready` is false while condition Ready says so.
+    `hold` is the annotation that says for which pod its devices are held.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Node(msgspec.Struct, frozen=True):
     ready: bool = True
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
+    hold: str = ""
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -78,6 +81,7 @@ def _convert(wire: _Node) -> Node:
         all(each.status == "True" for each in status.conditions if each.type == "Ready"),
         wire.spec.taints,
         wire.spec.unschedulable,
+        wire.metadata.annotations.get(HOLD_ANNOTATION, ""),
     )
 
 

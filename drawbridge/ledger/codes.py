@@ -368,3 +368,13 @@ POD_NOT_RECREATED = CODES.define(
     example="Pod/research/notebook: no owner recreates it",
     remedy="Find out who uses it before the node is drained, or run it in a Deployment or Job.",
 )
+HOLD_IMPOSSIBLE = CODES.define(
+    "HoldImpossible",
+    Severity.ERROR,
+    text="The devices that a plan frees cannot be held for the pod.",
+    example="its scheduler is default-scheduler, which holds no devices",
+    remedy=(
+        "Leave --hold out: the cordon of the plan keeps others off the node while pods move. Only "
+        "the allocator of bridge placement holds devices, for pods of a live cluster."
+    ),
+)

@@ -49,6 +49,7 @@ class Move(msgspec.Struct, frozen=True):
     to_node: str
     labels: Mapping[str, str]
     claims: tuple[tuple[str, Allocation | None], ...]
+    uid: str = ""
 
 
 class MovePlan(msgspec.Struct, frozen=True):
@@ -307,6 +308,7 @@ def _move(pod: Pod, node: str, placement: PodPlacement) -> Move:
         to_node=placement.node or "",
         labels=pod.metadata.labels,
         claims=placement.claims,
+        uid=pod.metadata.uid,
     )
 
 

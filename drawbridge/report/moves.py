@@ -6,11 +6,14 @@ Tenants write names and labels, so every one of them is quoted for the shell.
 import json
 import shlex
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any, Final
 
 from drawbridge.dra.allocation import Allocation, to_json
 from drawbridge.dra.counted import count_noun
 from drawbridge.ledger.defragmentation import Move, MovePlan, NoPlan
+from drawbridge.ledger.node_holds import NodeHold, write_node_hold
+from drawbridge.names import HOLD_ANNOTATION
 from drawbridge.report.tables import align_columns, escape_unprintable
 
 _TIMEOUT: Final = "--timeout=10m"
@@ -20,7 +23,7 @@ _NOT_CHECKED: Final = (
 )
 
 
-def format_plan(plan: MovePlan | NoPlan) -> Iterator[str]:
+def format_plan(plan: MovePlan | NoPlan, hold: NodeHold | None = None) -> Iterator[str]:
     """Format a plan with its commands, or why there is none."""
     if isinstance(plan, NoPlan):
         yield escape_unprintable(f"{plan.pod}: no moves make it fit")
@@ -40,7 +43,7 @@ def format_plan(plan: MovePlan | NoPlan) -> Iterator[str]:
     yield _NOT_CHECKED
     yield ""
     yield "Commands:"
-    yield from (f"  {escape_unprintable(command)}" for command in list_commands(plan))
+    yield from (f"  {escape_unprintable(command)}" for command in list_commands(plan, hold))
 
 
 def _row(move: Move) -> tuple[str, ...]:
@@ -54,13 +57,24 @@ def _row(move: Move) -> tuple[str, ...]:
     return (f"{move.namespace}/{move.pod}", f"of a {move.owner}", where, devices)
 
 
-def list_commands(plan: MovePlan) -> Iterator[str]:
-    """Yield the commands in order. Evictions obey PodDisruptionBudgets whatever the plan knew."""
+def hold_for(plan: MovePlan, pod_uid: str, until: datetime) -> NodeHold:
+    """Return the hold of what a plan frees."""
+    return NodeHold(plan.pod, pod_uid, until, tuple(move.uid for move in plan.moves))
+
+
+def list_commands(plan: MovePlan, hold: NodeHold | None = None) -> Iterator[str]:
+    """Yield the commands in order. Evictions obey PodDisruptionBudgets whatever the plan knew.
+
+    With a hold, nobody but the pod gets what they free, from the first eviction to its start.
+    """
     if not plan.moves:
         return
     node = shlex.quote(plan.node)
     # A pod that finds its new place on the same node could not start on a cordoned one.
     cordons = all(move.to_node != plan.node for move in plan.moves)
+    if hold is not None:
+        annotation = shlex.quote(f"{HOLD_ANNOTATION}={write_node_hold(hold)}")
+        yield f"kubectl annotate node {node} {annotation}"
     if cordons:
         yield f"kubectl cordon {node}"
     yield from map(_evict, plan.moves)
@@ -68,6 +82,12 @@ def list_commands(plan: MovePlan) -> Iterator[str]:
     yield from dict.fromkeys(filter(None, map(_wait_for_place, plan.moves)))
     if cordons:
         yield f"kubectl uncordon {node}"
+    if hold is not None:
+        space, _, name = plan.pod.partition("/")
+        pod = shlex.quote(f"pod/{name}")
+        scheduled = "--for=condition=PodScheduled"
+        yield f"kubectl -n {shlex.quote(space)} wait {scheduled} {pod} {_TIMEOUT}"
+        yield f"kubectl annotate node {node} {HOLD_ANNOTATION}-"
 
 
 def _evict(move: Move) -> str:
@@ -95,7 +115,7 @@ def _wait_for_place(move: Move) -> str:
     return f"kubectl -n {space} wait --for=condition=PodScheduled pods -l {selected} {_TIMEOUT}"
 
 
-def plan_as_data(plan: MovePlan | NoPlan) -> dict[str, Any]:
+def plan_as_data(plan: MovePlan | NoPlan, hold: NodeHold | None = None) -> dict[str, Any]:
     """Return a plan for JSON and YAML; `node` is null without one."""
     if isinstance(plan, NoPlan):
         return {"pod": plan.pod, "node": None, "reasons": list(plan.reasons)}
@@ -105,7 +125,7 @@ def plan_as_data(plan: MovePlan | NoPlan) -> dict[str, Any]:
         "claims": _claims(plan.claims),
         "moves": [_describe(move) for move in plan.moves],
         "proven": plan.proven,
-        "commands": list(list_commands(plan)),
+        "commands": list(list_commands(plan, hold)),
     }
 
 

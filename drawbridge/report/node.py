@@ -10,7 +10,8 @@ import msgspec
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
-from drawbridge.names import DUAL_LABEL
+from drawbridge.ledger.node_holds import describe_node_hold
+from drawbridge.names import DUAL_LABEL, HOLD_ANNOTATION
 from drawbridge.report.device_holders import DeviceUse
 from drawbridge.report.explain import SeenEvent, describe_events, is_about
 from drawbridge.translate.legacy.pod_view import is_device_resource
@@ -40,6 +41,7 @@ class NodeExplanation(msgspec.Struct, frozen=True):
     pools: tuple[PoolOnNode, ...]
     held: tuple[DeviceUse, ...]
     events: tuple[SeenEvent, ...]
+    hold: str = ""
 
 
 def explain_node(
@@ -55,6 +57,7 @@ def explain_node(
     labels = as_mapping(get_value(node, ("metadata", "labels")))
     taints = map(as_mapping, as_list(spec.get("taints")))
     about = [each for each in events if is_about(each, "Node", {"name": name})]
+    hold = get_value(node, ("metadata", "annotations", HOLD_ANNOTATION))
     return NodeExplanation(
         node=name,
         ready=_is_ready(node),
@@ -65,6 +68,7 @@ def explain_node(
         pools=tuple(_pools(slices, name, held)),
         held=tuple(held),
         events=tuple(describe_events(about)),
+        hold=describe_node_hold(hold) if isinstance(hold, str) and hold else "",
     )
 
 
@@ -106,6 +110,8 @@ def format_node(explained: NodeExplanation) -> Iterator[str]:
     yield f"node/{explained.node}: {state}" + (", cordoned" if explained.unschedulable else "")
     if explained.dual:
         yield "  dual: a device plugin and a driver offer the same devices"
+    if explained.hold:
+        yield f"  {explained.hold}"
     if explained.taints:
         yield f"  taints: {', '.join(explained.taints)}"
     if explained.plugins:

@@ -40,6 +40,8 @@ from drawbridge.names import API_VERSION, RULES_ANNOTATION
 
 Plain: TypeAlias = dict[str, Any]
 DRIVER = "gpu.example.com"
+# The Unix time at the beginning of a test.
+START = 1_767_225_600.0
 
 
 def owns_all(_pool: PoolID, _slices: Collection[Slice], _find: FindNode) -> bool:
@@ -183,7 +185,10 @@ class Cluster:
             nodes_per_call=nodes_per_call,
             limits=limits,
             min_member=lambda namespace, name: min_members.get((namespace, name), 0),
+            find_pod=lambda namespace, name: self.pods.get((namespace, name)),
+            server_time=lambda: START + self.now,
         )
+        self.pods: dict[tuple[str, str], Pod] = {}
         self.now = 0.0
         self.add(gpu_class(), *(Node(name, {"name": name}) for name in gpus))
         self.add(*(gpu_slice(name, count) for name, count in gpus.items()))
@@ -193,6 +198,8 @@ class Cluster:
         """Apply added objects, or changed ones whose earlier state is irrelevant."""
         for obj in objects:
             self.state.apply(None, obj)
+            if isinstance(obj, Pod):
+                self.pods[obj.namespace, obj.metadata.name] = obj
 
     def schedule_group(self, *uids: str) -> list[str]:
         """Ask about each member and reserve it, as the scheduler does; return the nodes."""

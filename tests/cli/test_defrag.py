@@ -2,12 +2,14 @@
 
 import json
 import shlex
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drawbridge.ledger.node_holds import NodeHold, read_node_hold
 from tests.cli.running import command
 from tests.cli.simulating import ONLY_N1, pod
 
@@ -189,3 +191,59 @@ def test_a_plan_is_for_one_pod(plan: Any) -> None:  # noqa: ANN401
     code, _, err = plan(TWO_NODES, "gone", pods=several)
     assert code == 2
     assert "gone is not among the pods that wait" in err
+
+
+def with_uids(text: str) -> str:
+    """Give each pod its name as UID, and the scheduler that holds devices."""
+    lines = text.replace("spec:\n  nodeName", "spec:\n  schedulerName: drawbridge\n  nodeName")
+    return lines.replace("  name: a\n", "  name: a\n  uid: uid-a\n")
+
+
+HELD = pod("ask", "{name: g, resourceClaimTemplateName: two}", "schedulerName: drawbridge").replace(
+    "name: ask", "name: ask, uid: uid-ask"
+)
+
+
+def test_the_commands_hold_what_is_freed_for_the_pod(plan: Any) -> None:  # noqa: ANN401
+    cluster = TWO_NODES + with_uids(running("a"))
+    code, out, err = plan(cluster, "--hold", "30m", "-o", "json", pods=HELD)
+    assert (code, err) == (0, "")
+    first, *_, last_but_one, last = map(shlex.split, json.loads(out)["commands"])
+    assert first[:4] == ["kubectl", "annotate", "node", "n1"]
+    key, _, text = first[4].partition("=")
+    hold = read_node_hold(text)
+    assert isinstance(hold, NodeHold)
+    assert (key, hold.pod, hold.uid, hold.evicted) == (
+        "drawbridge.dev/held-for",
+        "default/ask",
+        "uid-ask",
+        ("uid-a",),
+    )
+    assert 29 * 60 < hold.until.timestamp() - time.time() <= 30 * 60
+    assert last_but_one[:5] == [
+        *["kubectl", "-n", "default", "wait"],
+        "--for=condition=PodScheduled",
+    ]
+    assert last == ["kubectl", "annotate", "node", "n1", "drawbridge.dev/held-for-"]
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason"),
+    [
+        (ASK, "its scheduler is not set, which holds no devices"),
+        (HELD.replace("drawbridge", "default-scheduler"), "is default-scheduler, which holds no"),
+        (HELD.replace(", uid: uid-ask", ""), "it, or a pod that moves, has no UID in the input"),
+        (HELD.replace("uid-ask", "u, labels: {scheduling.x-k8s.io/pod-group: g}"), "of a gang"),
+    ],
+)
+def test_what_cannot_be_held_is_an_error(plan: Any, pods: str, reason: str) -> None:  # noqa: ANN401
+    code, out, err = plan(TWO_NODES + with_uids(running("a")), "--hold", "1h", pods=pods)
+    assert (code, out) == (2, "")
+    assert "[HoldImpossible]" in err
+    assert reason in err
+
+
+def test_a_hold_lasts_a_day_at_most(plan: Any) -> None:  # noqa: ANN401
+    code, _, err = plan(TWO_NODES, "--hold", "25h")
+    assert code == 2
+    assert "a hold lasts 24h at most" in err

@@ -20,6 +20,7 @@ from drawbridge.dra.inventory import Inventory, Pool, PoolCache, PoolID, is_devi
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.served_names import advertised_resources
+from drawbridge.ledger.node_holds import describe_node_hold
 from drawbridge.names import DUAL_LABEL
 from drawbridge.report.device_holders import DeviceUse, HeldObjects, find_holders
 from drawbridge.report.inventory import describe_capacity, find_places, find_product
@@ -216,6 +217,8 @@ def _note_node(node: Node, pools: Iterable[Pool]) -> Iterator[str]:
         yield "not ready"
     if node.unschedulable:
         yield "cordoned"
+    if node.hold:
+        yield describe_node_hold(node.hold)
     if DUAL_LABEL in node.labels:
         yield "dual: a device plugin and a driver offer the same devices"
     for pool in pools:

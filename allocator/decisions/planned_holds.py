@@ -1,0 +1,153 @@
+"""Holds devices of a node for a pod, as an administrator asks for on the node.
+
+The annotation of the node says what is asked for, and preemption holds the devices. Both are
+compared before each decision, so that a process that starts to decide holds the devices before it
+answers anybody.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from allocator.decisions.pod_requests import (
+    PodRequest,
+    ReceivedClaim,
+    ReceivedRequests,
+    check_claims,
+    describe_pod,
+)
+from allocator.decisions.preemption import DevicePreemption
+from allocator.decisions.quota import QuotaChecks
+from allocator.decisions.shortlist import UNSCHEDULABLE, NodeSearch, find_nodes
+from allocator.decisions.victims import DeviceVictims
+from allocator.state.cluster_state import AllocatorState
+from allocator.state.preemptors import MAX_PREEMPTORS
+from allocator.state.reserved_pods import ReservedPods
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.taints import Toleration
+from drawbridge.ledger.holdings import read_holds
+from drawbridge.ledger.ledger import uid_of
+from drawbridge.ledger.node_holds import NodeHold
+from drawbridge.ledger.pods import FINISHED, Pod
+from drawbridge.names import SCHEDULER_NAME
+
+FindPod = Callable[[str, str], Pod | None]
+# The plan may cordon the node. The hold is for the time after that.
+_ON_CORDONED: Final = Toleration(key=UNSCHEDULABLE.key, operator="Exists")
+
+
+def no_pod(_namespace: str, _name: str) -> Pod | None:
+    """Find no pod."""
+    return None
+
+
+class PlannedHolds:
+    """The holds of plans. `server_time` is the Unix time of the API server."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  # its parts
+        self,
+        state: AllocatorState,
+        reserved: ReservedPods,
+        preemption: DevicePreemption,
+        quotas: QuotaChecks,
+        requests: ReceivedRequests,
+        ids: Callable[[], str],
+        find_pod: FindPod = no_pod,
+        server_time: Callable[[], float] = time.time,
+    ) -> None:
+        self._state = state
+        self._reserved = reserved
+        self._preemption = preemption
+        self._quotas = quotas
+        self._requests = requests
+        self._ids = ids
+        self._find_pod = find_pod
+        self._server_time = server_time
+        # The change of the cluster after which the devices did not suffice, by node.
+        self._failed: dict[str, tuple[NodeHold, int]] = {}
+
+    def settle(self, now: float) -> None:
+        """Begin the holds that are asked for and possible, and end the others."""
+        asked, preemptors = self._state.node_holds, self._preemption.preemptors
+        preemptors.end_holds(asked)
+        for node in self._failed.keys() - asked.keys():
+            del self._failed[node]
+        for node, hold in asked.items():
+            if preemptors.find(hold.uid) is None and hold.lasts(self._server_time()):
+                self._begin(node, hold, now)
+
+    def clear(self) -> None:
+        """Forget what was tried, because another process decides now."""
+        self._failed.clear()
+
+    def _begin(self, node: str, hold: NodeHold, now: float) -> None:
+        pod = self._find_pod(*hold.pod.partition("/")[::2])
+        if pod is None or pod.metadata.uid != hold.uid or not _waits(pod):
+            return
+        if self._reserved.find(hold.uid) is not None or not self._has_changed(node, hold):
+            return
+        search = self._make_search(pod, node)
+        if search is None or self._quotas.find_reason(search) is not None:
+            return
+        preemptors = self._preemption.preemptors
+        promised = preemptors.promised_to_others(hold.uid, search.pod.priority)
+        claims = self._find_claims(hold).difference(promised)
+        view = self._state.ledger.view_without(claims)
+        fitting = find_nodes(search, self._state, view, self._ids).fitting
+        solution = fitting[0].solution if fitting else None
+        if solution is None or len(preemptors) >= MAX_PREEMPTORS:
+            self._failed[node] = hold, self._state.epoch()
+            return
+        holds = tuple(each for one in solution.allocations for each in read_holds(one))
+        devices = DeviceVictims(node=node, claims=tuple(sorted(claims)), holds=holds)
+        until = now + hold.until.timestamp() - self._server_time()
+        preemptors.hold(hold, search, devices, until)
+
+    def _has_changed(self, node: str, hold: NodeHold) -> bool:
+        """Whether a hold was not tried since the last change of its node."""
+        failed, last = self._failed.get(node, (None, 0))
+        self._state.epoch()
+        changed = self._state.changes.changed_since(last)
+        return failed != hold or changed is None or node in changed
+
+    def _make_search(self, pod: Pod, node: str) -> NodeSearch | None:
+        """Return the search for the devices of a pod; None if it lacks none, or cannot have any."""
+        described = describe_pod(pod)
+        tolerations = (*(described.tolerations or ()), _ON_CORDONED)
+        described = replace(described, tolerations=tolerations)
+        claims = self._state.claims_of(pod.metadata.uid)
+        received = [ReceivedClaim(each, None) for each in claims]
+        if not _has_all(pod, claims) or check_claims(described, received, self._state) is not None:
+            return None
+        request = PodRequest(described, tuple(map(uid_of, claims)))
+        search = self._requests.search(request, 1)
+        # An evaluation that is postponed would look like a node that does not fit.
+        search = replace(search, only=frozenset({node}), postpone=None)
+        return search if search.unallocated else None
+
+    def _find_claims(self, hold: NodeHold) -> frozenset[str]:
+        """Return the claims that the pods to be evicted release."""
+        evicted, pods = frozenset(hold.evicted), self._state.pods
+        of_pods = {uid for each in evicted for uid in pods.claims_reserved_for(each)}
+        return frozenset(uid for uid in of_pods if evicted.issuperset(pods.consumers(uid)))
+
+
+def _has_all(pod: Pod, claims: Sequence[Claim]) -> bool:
+    """Whether all claims that a pod needs exist."""
+    generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    names = set()
+    for reference in pod.spec.resource_claims:
+        if reference.resource_claim_name is None and reference.name not in generated:
+            return False
+        names.add(reference.resource_claim_name or generated[reference.name])
+    return {each.metadata.name for each in claims}.issuperset(filter(None, names))
+
+
+def _waits(pod: Pod) -> bool:
+    """Whether a pod of this scheduler waits for devices alone."""
+    is_ours = pod.spec.scheduler_name in {"", SCHEDULER_NAME}
+    is_alive = pod.metadata.deletion_timestamp is None and pod.status.phase not in FINISHED
+    is_alone = pod.group is None or not pod.group.is_gang
+    return is_ours and is_alive and is_alone and not pod.spec.node_name

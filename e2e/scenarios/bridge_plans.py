@@ -1,0 +1,84 @@
+"""Scenario: a plan of `drawbridge defrag` in bridge placement, with a hold for the pod that asked.
+
+The allocator is killed between the eviction and the start of the pod.
+"""
+
+import json
+from functools import partial
+
+from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.runner import print_line
+from e2e.scenarios.bridge import told
+from e2e.scenarios.objects import claim_spec, request
+from e2e.scenarios.workload_makers import replica_set
+
+GPU = "gpu.nvidia.com"
+HOLD = "drawbridge.dev/held-for"
+
+
+def create_owned(stage: BridgeStage, name: str) -> None:
+    """Create a ReplicaSet with one pod of one GPU, and wait until it runs."""
+    pod = stage.pod_object(name, templates={"gpu": "one"})
+    stage.client.create(stage.path("replicasets", "", "/apis/apps/v1"), replica_set(pod, 1))
+    stage.wait(f"{name} runs", lambda: nodes_of(stage, name) != [])
+
+
+def nodes_of(stage: BridgeStage, app: str) -> list[str]:
+    """Return the nodes of the running pods of an app."""
+    return [
+        pod["spec"]["nodeName"]
+        for pod in stage.client.get(stage.pod_path())["items"]
+        if pod["metadata"]["labels"].get("app") == app
+        and pod["status"].get("phase") == "Running"
+        and "deletionTimestamp" not in pod["metadata"]
+    ]
+
+
+@bridge_scenario("full")
+def a_plan_holds_what_it_frees_for_the_pod_that_asked(stage: BridgeStage) -> None:
+    """A pod that has waited for longer does not get it, also not from another process."""
+    try:
+        _play(stage)
+    finally:
+        for name in ("left", "right"):
+            stage.client.delete(stage.path("replicasets", name, "/apis/apps/v1"))
+
+
+def _play(stage: BridgeStage) -> None:
+    cluster = stage.placement.cluster
+    for suffix in "ab":
+        stage.node(suffix, "lab-2g2n", {GPU: "full"})
+    for name, count in (("one", 1), ("two", 2)):
+        stage.template(name, claim_spec(request("gpu", GPU, count=count)))
+    create_owned(stage, "left")
+    stage.pod("filler", templates={"gpu": "one"})
+    stage.wait_running("filler")
+    create_owned(stage, "right")
+    stage.delete_pod("filler")
+    stage.wait_gone(stage.pod_path("filler"))
+    assert nodes_of(stage, "left") != nodes_of(stage, "right")
+    for name in ("rival", "train"):
+        stage.pod(name, templates={"gpu": "two"})
+        stage.wait_unschedulable(name)
+    printed = cluster.drawbridge(
+        "defrag", f"{stage.namespace}/train", "--context", "--hold", "10m", "-o", "json"
+    ).check()
+    plan = json.loads(printed.out)
+    assert len(plan["moves"]) == 1, plan
+    kubectl, leader = cluster.kubectl.inside(""), stage.leader()
+    for command in plan["commands"]:
+        if "uncordon" in command:
+            # What was evicted runs elsewhere. Another process decides from here on.
+            leader.allocator.kill()
+            leader.start()
+            leader.wait_healthy()
+        if command.endswith(f"{HOLD}-"):
+            stage.wait("the pod is told", partial(told, stage, "rival", "0/"))
+        kubectl.shell(command).check()
+    assert stage.wait_running("train")["spec"]["nodeName"] == plan["node"]
+    assert stage.client.get(stage.pod_path("rival"))["status"]["phase"] == "Pending"
+    node = stage.client.get(f"/api/v1/nodes/{plan['node']}")
+    assert HOLD not in node["metadata"].get("annotations", {})
+    stage.delete_pod("train")
+    stage.wait_running("rival")
+    print_line("      1 pod moved, the allocator was killed, and the pod that asked runs")
