@@ -9,10 +9,14 @@ So it sees what the gradient of fragmentation does not: a node with eight free d
 one task has room for one task only, a part that fills a device is worth more than one that leaves a
 remainder, and what few nodes can serve is worth most. For the last, the weight of a typical task is
 divided by the part of the cluster that it could use if all nodes were idle.
+
+That nobody has asked lately for a whole device, or for all devices of a node, does not mean that
+nobody will. Such tasks are always a little typical, so that of choices that are equal otherwise,
+the one counts that leaves the most whole.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -37,6 +41,8 @@ _PRECISION: Final = 1000
 _MAX_SHAPES: Final = 16
 # No task counts as if less than this part of the cluster could serve it.
 _SCARCEST: Final = 1000
+# Each number of whole devices that nodes have counts as if one task of so many had asked for it.
+_WHOLE_EVERY: Final = 300
 
 
 class _Kind(NamedTuple):
@@ -71,9 +77,10 @@ class Usable:
 
     def __init__(self, typical: TypicalTasks, shapes: Mapping[Shape, int]) -> None:
         """Look ahead with typical tasks on so many nodes of each shape."""
-        self._typical = typical
+        self._asked = typical
+        self._typical = _with_whole_devices(typical, {each.devices for each in shapes})
         self._worths: dict[tuple[TaskKind, ...], tuple[tuple[int, ...], ...]] = {}
-        self._labels = {shape.label: self._read_label(typical, shape.label) for shape in shapes}
+        self._labels = {shape.label: self._read_label(shape.label) for shape in shapes}
         common = sorted(shapes, key=lambda each: (-shapes[each], each))[:_MAX_SHAPES]
         self._labels = self._by_scarcity({each: shapes[each] for each in common})
         self._values: BoundedCache[NodeRoom, int] = BoundedCache(MAX_REMEMBERED)
@@ -130,7 +137,7 @@ class Usable:
 
     def _of_label(self, label: str) -> _Label:
         if label not in self._labels:
-            self._labels[label] = self._read_label(self._typical, label)
+            self._labels[label] = self._read_label(label)
         return self._labels[label]
 
     def _by_scarcity(self, shapes: Mapping[Shape, int]) -> dict[str, _Label]:
@@ -141,7 +148,7 @@ class Usable:
             for task in self._typical.weights
         }
         weights = {
-            task: _PRECISION * weight * total // max(usable[task], total // _SCARCEST, 1)
+            task: weight * total // max(usable[task], total // _SCARCEST, 1)
             for task, weight in self._typical.weights.items()
         }
         weighted = TypicalTasks(weights, self._typical.total)
@@ -160,13 +167,22 @@ class Usable:
         most = shape.devices * worth
         return _usable(most, task.amount, (shape.cpu, shape.memory), (task.cpu, task.memory))
 
-    def _read_label(self, typical: TypicalTasks, label: str) -> _Label:
-        kinds = typical.kinds(label)
+    def _read_label(self, label: str) -> _Label:
+        kinds = self._typical.kinds(label)
         if kinds not in self._worths:
-            further = _further(kinds, typical.total)
+            further = _further(self._asked.kinds(label))
             of_kinds = [_worth(kind, further) for kind in kinds]
             self._worths[kinds] = tuple(zip(*of_kinds, strict=True)) or ((),) * (WHOLE + 1)
         return _Label(_with_totals(kinds), self._worths[kinds])
+
+
+def _with_whole_devices(typical: TypicalTasks, numbers: Iterable[int]) -> TypicalTasks:
+    """Return typical tasks with some for one whole device, and for so many of one node."""
+    weights = {task: _PRECISION * weight for task, weight in typical.weights.items()}
+    more = max(1, _PRECISION * typical.total // _WHOLE_EVERY)
+    whole = {Task(number, WHOLE, 0, 0) for number in {1, *numbers} if number}
+    weights |= {task: weights.get(task, 0) + more for task in whole}
+    return TypicalTasks(weights, sum(weights.values()))
 
 
 def _with_totals(kinds: Sequence[TaskKind]) -> tuple[_Kind, ...]:
@@ -214,20 +230,23 @@ def _usable(most: int, amount: int, left: tuple[int, int], asked: tuple[int, int
     return most
 
 
-def _further(kinds: Sequence[TaskKind], total: int) -> tuple[int, ...]:
+def _further(kinds: Sequence[TaskKind]) -> tuple[int, ...]:
     """Return how much of a free part further tasks use, by its size.
 
-    The next task comes to it and takes what it asks if it fits; each step counts half of the one
-    before. The sum of that series needs no limit.
+    The next typical task takes what it asks if it fits, and the one behind it may take some of the
+    rest. If it does not fit, the part counts as lost.
     """
+    weights = [sum(each[2] for each in kind.members) for kind in kinds]
     single = [
-        (kind.share, sum(each[2] for each in kind.members)) for kind in kinds if kind.devices == 1
+        (kind.share, weight)
+        for kind, weight in zip(kinds, weights, strict=True)
+        if kind.devices == 1 and kind.share
     ]
-    used: list[int] = []
+    total, used = max(1, sum(weights)), list[int]()
     for size in range(WHOLE + 1):
-        fitting = [(share, weight) for share, weight in single if 0 < share <= size]
+        fitting = [(share, weight) for share, weight in single if share <= size]
         taken = sum(weight * (share + used[size - share]) for share, weight in fitting)
-        used.append(taken // (total + sum(weight for _, weight in fitting)))
+        used.append(taken // total)
     return tuple(used)
 
 
